@@ -175,8 +175,9 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     };
     const app = buildExpressApp(apiDeps, role === "worker" ? WORKER_SURFACES : SURFACES);
     let graceMs = 0;
-    const stopWork = () => scheduler.stop(graceMs, failing.signal.aborted);
-    if (withWorkers) await startWorkers(scheduler, config, workerDeps, teardown, stopWork);
+    // A process without workers may be telling upstreams to cancel.
+    teardown.add(() => scheduler.stop(graceMs, failing.signal.aborted));
+    if (withWorkers) await startWorkers(scheduler, config, workerDeps, teardown);
     const listening = await listen(withPathTargets(app), options.address, { log });
     teardown.add(async () => {
       const startMs = clock.monotonicMs();

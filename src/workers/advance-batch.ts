@@ -35,6 +35,8 @@ export async function advanceBatch(
     if (status === "queued" && !hasItems(batch)) return intake.take(batch, isHeld);
     if (status === "queued") return (await startBatch(stores, batchId, nowMs())) ? "running" : null;
     if (status === "running") {
+      // The most frequent case needs no transaction, which would wait for the disk.
+      if (batch.successCount + batch.failCount < batch.itemCount) return null;
       const { id } = deps.presence;
       return (await startProcessing(stores, batchId, id, nowMs())) ? "processing_results" : null;
     }

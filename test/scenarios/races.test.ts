@@ -17,7 +17,7 @@ import { Offers } from "../../src/domain/offers.ts";
 import type { BatchRepository } from "../../src/domain/ports/batch-repository.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
-import { endHold, openHold } from "../../src/domain/realtime/holds.ts";
+import { endHold, openHold, releaseDeadHolds } from "../../src/domain/realtime/holds.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -34,8 +34,8 @@ import { tempDir } from "../support/temp-dir.ts";
 const PROCESSES = 3;
 const RACES = 15;
 const ITEMS = 4;
-/** Enough for the batch and for one of the real-time requests. */
-const BALANCE = 30;
+/** Enough for the batch and for two of the real-time requests. */
+const BALANCE = 34;
 const HOLD = 4;
 
 const MODEL = {
@@ -92,6 +92,20 @@ async function ledgerProblems(stores: Stores, accountId: string): Promise<string
   });
 }
 
+/** What an image of a real-time request leaves. */
+const IMAGE = {
+  imageIndex: 0,
+  model: "m",
+  executedModel: "m",
+  provider: "p",
+  size: "1K",
+  ratio: "1:1",
+  mimeType: "image/png",
+  widthPx: 1,
+  heightPx: 1,
+  sizeBytes: 1,
+} as const;
+
 /** The same stores, but nothing is locked before it is read. */
 function withoutLocks(stores: Stores): Stores {
   const write: Stores["write"] = (work) =>
@@ -142,6 +156,19 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     await openHold(one, hold);
     await each((other) => endHold(other, hold, [], [], 2));
   };
+  /** One ends a request while the others take its process for dead. */
+  const takenForDead = async () => {
+    const id = randomIds.recordId("rt");
+    const dying = await joinAs(stores, `dying${seed}`);
+    const hold = { id, apiKeyId, accountId, amountMicroUsd: HOLD, createdAtMs: 1, worker: dying };
+    await openHold(stores, hold);
+    await stores.write((tx) => tx.workers.remove(dying));
+    const image = { ...IMAGE, ...hold, realtimeId: id };
+    await each(async (other, at) => {
+      if (at === 0) await endHold(other, hold, [image], [], 2);
+      else await releaseDeadHolds(other, 2);
+    });
+  };
   const offers = new Offers([new FakeProvider()], []);
   const [created] = await Promise.all([
     each((one) =>
@@ -153,6 +180,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
       ),
     ),
     each(realtime),
+    attempt(takenForDead()),
     each((one) => one.write((tx) => topUp(tx, deps, accountId, 1))),
   ]);
   const made = created.filter((one) => one !== null && !one.replayed);

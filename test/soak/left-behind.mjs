@@ -39,7 +39,8 @@ export class LeftBehind {
     if (memory.batches.size === 0 && !hasSchema(join(this.scratch, "imgbatch.db"))) return;
     const copy = await openDataDirectory(this.scratch);
     try {
-      expect(copy.integrityProblems().length === 0, `the database is damaged: ${copy.integrityProblems()}`);
+      const damage = await copy.integrityProblems();
+      expect(damage.length === 0, `the database is damaged: ${damage}`);
       const { problems } = await checkInvariants(copy.stores, fileBlobs(join(this.data, "blobs")));
       expect(problems.length === 0, `books or files do not agree:\n  ${problems.join("\n  ")}`);
     } finally {

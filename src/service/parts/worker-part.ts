@@ -7,17 +7,15 @@ import type { Teardown } from "./teardown.ts";
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 
-/** Begins to work on batches and to delete what has expired. `stop` ends the work at the end. */
+/** Begins to work on batches and to delete what has expired. */
 export async function startWorkers(
   scheduler: Scheduler,
   { retention }: Pick<Config, "retention">,
   deps: WorkerDeps,
   teardown: Teardown,
-  stop: () => Promise<void>,
 ): Promise<void> {
   // An image library that does not load is reported now, and not with each image.
   await import("../../imaging/sharp-config.ts");
-  teardown.add(stop);
   await scheduler.start();
   const { inputHours, sweepMinutes } = retention;
   const sweeping = { inputRetentionMs: inputHours * HOUR_MS, everyMs: sweepMinutes * MINUTE_MS };

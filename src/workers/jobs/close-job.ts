@@ -1,7 +1,8 @@
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { GIVE_UP_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { type JobProvider, ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
-import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { findJob } from "./find-job.ts";
 
@@ -26,23 +27,39 @@ export async function closeJob(
       const isGivenUp = clock.nowMs() - (await askedAtMs(deps, job)) >= GIVE_UP_MS;
       if (!(await stop(deps, provider, job, job.upstreamName, isGivenUp, signal))) return false;
       const endedNames = [...job.endedNames, job.upstreamName];
-      await stores.write((tx) =>
-        tx.upstreamJobs.update(jobId, { upstreamName: null, endedNames, stopAskedAtMs: null }),
-      );
+      await updateSeen(stores, job, { upstreamName: null, endedNames, stopAskedAtMs: null });
       continue;
     }
     if (unnamedJobs(job) > 0) {
       const found = await findJob(provider, job, signal);
       if (found) {
-        await stores.write((tx) => tx.upstreamJobs.update(jobId, { upstreamName: found.name }));
+        await updateSeen(stores, job, { upstreamName: found.name });
         continue;
       }
       if (clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) < GIVE_UP_MS) return false;
     }
     if (job.input !== null) await discard(provider, job.input, signal);
-    await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "closed", closedAtMs: clock.nowMs() }));
-    return true;
+    if (await updateSeen(stores, job, { step: "closed", closedAtMs: clock.nowMs() })) return true;
   }
+}
+
+/**
+ * Changes a job, unless another process has learnt or ended another name of it since it was read. Returns whether it was
+ * changed.
+ */
+function updateSeen(
+  stores: Stores,
+  seen: UpstreamJobRecord,
+  change: Parameters<UpstreamJobRepository["update"]>[1],
+): Promise<boolean> {
+  return stores.write(async (tx) => {
+    await tx.lock("batch", seen.batchId);
+    const now = await tx.upstreamJobs.byId(seen.id);
+    if (now?.upstreamName !== seen.upstreamName || now.endedNames.length !== seen.endedNames.length)
+      return false;
+    await tx.upstreamJobs.update(seen.id, change);
+    return true;
+  });
 }
 
 /** Returns when the upstream was first asked to stop the job: now, when it was not. */

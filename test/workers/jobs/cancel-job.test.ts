@@ -59,6 +59,20 @@ async function runningJob(upstream: FakeJobProvider, clock = new FakeClock()) {
 }
 
 describe("an upstream's job of a cancelled batch", () => {
+  it("[CANCEL-10] is not told any more by a process that has stopped, also by one that makes no images", async () => {
+    const upstream = busyUpstream();
+    const { service, id } = await runningJob(upstream);
+    await service.close(0);
+    const clock = new FakeClock();
+    const { data } = service;
+    const without = await startTestService({ providers: [upstream], clock, data, workers: false });
+    refuseToCancel(upstream);
+    await refused(without, id);
+    await expect.poll(() => clock.sleeperCount).toBeGreaterThan(0);
+    await without.close(0);
+    expect(clock.sleeperCount).toBe(0);
+  });
+
   it("[CANCEL-5] is told to stop once, and a repeated cancellation does not tell it again", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
