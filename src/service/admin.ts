@@ -79,6 +79,7 @@ export interface Admin {
     fromMs?: number | undefined;
     beforeMs?: number | undefined;
   }): Promise<UsageLine[]>;
+  /** Throws `INVALID_CONFIG` for the bucket of another database. */
   check(): Promise<CheckReport>;
   close(): Promise<void>;
 }
@@ -200,6 +201,7 @@ async function checkAll(data: OpenStorage): Promise<CheckReport> {
   const ofFile = await data.integrityProblems().catch(damageOf);
   const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
   try {
+    await data.refuseForeignBucket();
     const report = await checkInvariants(data.stores, data.blobs);
     return { ...report, problems: [...problems, ...report.problems] };
   } catch (error) {

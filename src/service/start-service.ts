@@ -34,6 +34,7 @@ import { shareChanges } from "./parts/sharing.ts";
 import { Teardown } from "./parts/teardown.ts";
 import { workOfAll } from "./parts/work-of-all.ts";
 import { startWorkers } from "./parts/worker-part.ts";
+import { claimBucket } from "./storage/bucket-owner.ts";
 import { freeBytesOf, makeDataDirectory } from "./storage/make-data-directory.ts";
 import { openStorage } from "./storage/open-storage.ts";
 
@@ -95,8 +96,9 @@ export interface LocalService extends Service {
 
 /**
  * Starts a service, or the part of one that `role` names. The data directory belongs to this process: with a shared
- * database it holds bytes on their way to the bucket. Throws `DATA_DIRECTORY_IN_USE` when another process owns it, and
- * `STORAGE_FAILED` when its disk is full or refuses, or when the database cannot be reached.
+ * database it holds bytes on their way to the bucket. Throws `DATA_DIRECTORY_IN_USE` when another process owns it,
+ * `STORAGE_FAILED` when its disk is full or refuses, or when the database or the bucket cannot be reached, and
+ * `INVALID_CONFIG` for the bucket of another database.
  */
 export async function startService(options: LocalServiceOptions): Promise<LocalService>;
 export async function startService(options: ServiceOptions): Promise<Service>;
@@ -121,6 +123,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     const opened = await openStorage(storage, { directory: dataDirectory, clock, onBroken });
     const { stores, blobs } = opened;
     teardown.add(() => opened.close());
+    await claimBucket(storage, opened);
     await blobs.removeDrafts();
 
     const random = options.random ?? Math.random;

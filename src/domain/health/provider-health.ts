@@ -3,6 +3,7 @@ import type { Log } from "../../kernel/log.ts";
 import type { ImageProvider, ProviderError, Trouble } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { HealthRecord } from "../records.ts";
+import { isOther, isSame, keyOf, lastsLonger, type Scope, scopeOf } from "./scope.ts";
 import { afterResult, EVERY_MODEL, type HealthEvent, healthy, lateResult, RULES } from "./transitions.ts";
 
 /** Why a provider is not asked now. */
@@ -25,15 +26,6 @@ export interface Ticket {
   dropped(): void;
 }
 
-interface Scope {
-  record: HealthRecord;
-  /** The record as the database has it; null before it was stored. */
-  stored: HealthRecord | null;
-  /** Counts changes of the state, so that a late result is recognised. */
-  generation: number;
-  isProbing: boolean;
-}
-
 /**
  * Knows which provider may be asked for which model. Kept in the database, so that a restart does not hammer an upstream
  * that asked for a pause. A provider without upstream facts is always well.
@@ -52,8 +44,7 @@ export class ProviderHealth {
   ) {
     this.#deps = deps;
     this.#providers = new Map(providers.map((provider) => [provider.name, provider]));
-    for (const record of records)
-      this.#scopes.set(keyOf(record), { record, stored: record, generation: 0, isProbing: false });
+    for (const record of records) this.#scopes.set(keyOf(record), scopeOf(record));
   }
 
   /** Reads what is known. Forgets providers whose configuration or credential has changed. */
@@ -75,9 +66,21 @@ export class ProviderHealth {
 
   /** Returns why a provider is not asked for a model (the upstream's id) now; null when it may be asked. */
   blockOf(provider: ImageProvider, model: string): Block | null {
+    return this.#worstBlock(provider, model, (scope) => this.#blockOfScope(scope));
+  }
+
+  /** The same for people: also when only other processes cannot reach the upstream. */
+  knownBlockOf(provider: ImageProvider, model: string): Block | null {
+    return this.#worstBlock(provider, model, (scope) => this.#knownBlockOfScope(scope));
+  }
+
+  #worstBlock(provider: ImageProvider, model: string, of: (scope: Scope) => Block | null): Block | null {
     const disabled = disabledBy(provider);
     if (disabled) return disabled;
-    const blocks = [EVERY_MODEL, model].flatMap((each) => this.#blockOfScope(provider.name, each) ?? []);
+    const blocks = [EVERY_MODEL, model].flatMap((each) => {
+      const scope = this.#scopes.get(keyOf({ provider: provider.name, model: each }));
+      return (scope && of(scope)) ?? [];
+    });
     return blocks.reduce<Block | null>(
       (worst, block) => (worst && isLater(worst, block) ? worst : block),
       null,
@@ -143,22 +146,27 @@ export class ProviderHealth {
     await this.#saving;
   }
 
-  /** The troubles of a provider that are not over. */
+  /** The troubles of a provider that are not over, those of other processes too. */
   blocksOf(provider: ImageProvider): (Block & { model: string })[] {
     const disabled = disabledBy(provider);
     if (disabled) return [{ ...disabled, model: EVERY_MODEL }];
-    return [...this.#scopes.values()].flatMap(({ record: { provider: name, model } }) => {
-      const block = name === provider.name ? this.#blockOfScope(name, model) : null;
+    return [...this.#scopes.values()].flatMap((scope) => {
+      const { provider: name, model } = scope.record;
+      const block = name === provider.name ? this.#knownBlockOfScope(scope) : null;
       return block ? [{ ...block, model }] : [];
     });
   }
 
-  #blockOfScope(provider: string, model: string): Block | null {
-    const scope = this.#scopes.get(keyOf({ provider, model }));
-    if (!scope || scope.record.state === "ok") return null;
-    const { state, trouble, message, untilMs } = scope.record;
+  #knownBlockOfScope(scope: Scope): Block | null {
+    const { elsewhere } = scope;
+    return this.#blockOfScope(scope) ?? (elsewhere && this.#blockOfScope(scopeOf(elsewhere)));
+  }
+
+  #blockOfScope({ record, isProbing }: Scope): Block | null {
+    const { provider, state, trouble, message, untilMs } = record;
+    if (state === "ok") return null;
     const nowMs = this.#deps.clock.nowMs();
-    if (state === "cooling" && !scope.isProbing && nowMs >= (untilMs ?? 0)) return null;
+    if (state === "cooling" && !isProbing && nowMs >= (untilMs ?? 0)) return null;
     const block = { provider, trouble: trouble ?? "failing", message: message ?? "The upstream has failed." };
     return { ...block, untilMs: state === "disabled" ? null : Math.max(untilMs ?? 0, nowMs) };
   }
@@ -169,7 +177,7 @@ export class ProviderHealth {
     if (known) return known;
     const fingerprint = provider.upstream?.fingerprint ?? "";
     const record = healthy({ provider: provider.name, model, fingerprint });
-    const scope = { record, stored: null, generation: 0, isProbing: false };
+    const scope = scopeOf(record);
     this.#scopes.set(key, scope);
     return scope;
   }
@@ -197,10 +205,18 @@ export class ProviderHealth {
 
   /** A state that could not be stored counts in this process all the same. */
   #save(scope: Scope): void {
-    const { stores, log } = this.#deps;
+    const { stores, log, clock } = this.#deps;
     const { record } = scope;
     this.#saving = this.#saving
-      .then(() => stores.write((tx) => tx.providerHealth.put(record)))
+      .then(() =>
+        stores.write(async (tx) => {
+          const row = (await tx.providerHealth.list()).find((each) => keyOf(each) === keyOf(record));
+          const isNews = row?.fingerprint === record.fingerprint && !isSame(row, scope.stored);
+          // Another process has met a longer pause since this one has looked. The next look takes it over.
+          if (!row || !isNews || !lastsLonger(row, record, clock.nowMs()))
+            await tx.providerHealth.put(record);
+        }),
+      )
       .then(() => {
         scope.stored = record;
       })
@@ -212,11 +228,15 @@ export class ProviderHealth {
     for (const row of await this.#deps.stores.read.providerHealth.list()) {
       const provider = this.#providers.get(row.provider);
       if (provider?.upstream === undefined || provider.upstream.fingerprint !== row.fingerprint) continue;
-      const isNew = !this.#scopes.has(keyOf(row));
       const scope = this.#scope(provider, row.model);
-      if (isNew) scope.stored = scope.record;
-      // A newer result of this process is stored next, or the row is as this process wrote it.
-      if (scope.stored !== scope.record || isSame(row, scope.stored)) continue;
+      // A newer result of this process is stored next, or could not be stored.
+      if (scope.stored !== scope.record) {
+        this.#save(scope);
+        continue;
+      }
+      const isOwn = isSame(row, scope.stored);
+      scope.elsewhere = !isOwn && row.trouble === "unreachable" ? row : null;
+      if (isOwn || scope.elsewhere) continue;
       const isMoved = isOther(scope.record, row);
       if (isMoved) this.#log(scope.record, row);
       Object.assign(scope, {
@@ -261,14 +281,6 @@ const ALWAYS_WELL: Ticket = {
   dropped: () => {},
 };
 
-const keyOf = ({ provider, model }: { provider: string; model: string }) => JSON.stringify([provider, model]);
-
 const concernsAll = ({ trouble }: { trouble: Trouble }) => RULES[trouble].scope === "credential";
 
 const isLater = (a: Block, b: Block) => a.untilMs === null || (b.untilMs !== null && a.untilMs >= b.untilMs);
-
-/** Whether requests of the state before are late in the state after. */
-const isOther = (before: HealthRecord, after: HealthRecord) =>
-  after.state !== before.state || (after.state === "cooling" && after.untilMs !== before.untilMs);
-
-const isSame = (a: HealthRecord, b: HealthRecord) => JSON.stringify(a) === JSON.stringify(b);

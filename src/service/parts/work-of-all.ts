@@ -22,7 +22,7 @@ export function workOfAll({
       if (isTerminal(batch.status) || batch.waitingSinceMs === null) return null;
       const able = offers.forBatch(batch);
       const blocks = able.flatMap(
-        ({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? [],
+        ({ provider, executedModel }) => health.knownBlockOf(provider, executedModel) ?? [],
       );
       return blocks.length === able.length ? waitingFor(blocks) : null;
     },

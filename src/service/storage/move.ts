@@ -5,6 +5,7 @@ import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { checkInvariants } from "../../domain/check-invariants.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { withApiCode } from "../../server/middleware/errors.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
@@ -12,6 +13,8 @@ import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { copyBlobs, type MovedBlobs } from "../../storage/move/blobs.ts";
 import { copyTables, isUnused, sumTables, type TableSum, tablesOf } from "../../storage/move/tables.ts";
 import { sqlStores } from "../../storage/stores.ts";
+import { TERM_MS } from "../../workers/presence.ts";
+import { beginMove, isFree, ownerName, writeOwner } from "./bucket-owner.ts";
 import { type Moved, placeOf, readMoved, writeMoved } from "./moved.ts";
 import { openBlobs, openDatabase } from "./open-storage.ts";
 
@@ -44,7 +47,7 @@ interface Sides {
 /**
  * Copies the data of a directory to another place, compares both, and marks the directory as moved; the old data stays as
  * it is. A move that was ended in between goes on where it was. Throws `DATA_DIRECTORY_IN_USE` while a service runs on
- * the directory, `FILE_EXISTS` when there is something else at the new place, and `VERIFY_FAILED` when the copy differs.
+ * either side, `FILE_EXISTS` when there is something else at the new place, and `VERIFY_FAILED` when the copy differs.
  */
 export async function moveStorage(options: MoveOptions): Promise<MoveReport> {
   const { directory, to, clock = systemClock, onProgress = () => {} } = options;
@@ -61,9 +64,12 @@ export async function moveStorage(options: MoveOptions): Promise<MoveReport> {
     if (earlier !== null) refuseOther(directory, earlier, target);
     const sides = await open(directory, to, clock);
     try {
-      if (earlier === null) await refuseUsed(sides, target);
+      const owner = await ownerName(to.database.kind, sqlStores(sides.from.database));
+      if (earlier === null) await refuseUsed(sides, target, owner);
+      await beginMove(sides.to.blobs, owner);
       await writeMoved(directory, { ...target, moved_at: null });
       const report = await move(sides, target, onProgress);
+      await writeOwner(sides.to.blobs, owner);
       await writeMoved(directory, { ...target, moved_at: clock.nowMs() });
       return report;
     } finally {
@@ -115,10 +121,34 @@ async function open(directory: string, places: StoragePlaces, clock: Clock): Pro
   }
 }
 
+/** Others are silent by comparison with it. */
+const MOVER = { id: "move", role: "api", version: "", providers: [], isPaused: false } as const;
+
 /** Everything at the new place is replaced or stays for ever, so there must be nothing that is not of this move. */
-async function refuseUsed({ from, to }: Sides, { database, blobs }: Target): Promise<void> {
-  if (to.database !== from.database && !(await isUnused(to.database))) throw notEmpty(database ?? "");
-  if ((await to.blobs.list("")).length > 0) throw notEmpty(blobs);
+async function refuseUsed({ from, to }: Sides, { database, blobs }: Target, owner: string): Promise<void> {
+  const owners = [owner];
+  if (to.database !== from.database && database !== null) {
+    if (!(await isUnused(to.database))) throw notEmpty(database);
+    const stores = sqlStores(to.database);
+    await refuseRunning(stores, database);
+    // A service has been tried there.
+    owners.push(await ownerName("postgres", stores));
+  }
+  if (!(await isFree(to.blobs, owners))) throw notEmpty(blobs);
+}
+
+/** A service that runs at the new place would not know what is copied, and would remove it. */
+async function refuseRunning(stores: Stores, database: string): Promise<void> {
+  const others = await stores.write(async ({ workers }) => {
+    await workers.insert(MOVER);
+    await workers.removeSilent(MOVER.id, TERM_MS);
+    await workers.remove(MOVER.id);
+    return workers.list();
+  });
+  if (others.length === 0) return;
+  throw new ImgbatchError("DATA_DIRECTORY_IN_USE", `A service runs on ${database}.`, {
+    advice: "stop all of its processes, then run the same command again",
+  });
 }
 
 function notEmpty(place: string): ImgbatchError {

@@ -15,6 +15,7 @@ import { openSqlite } from "../../storage/dialects/sqlite.ts";
 import { storageFailure } from "../../storage/disk-trouble.ts";
 import { migrate } from "../../storage/migrate.ts";
 import { sqlStores } from "../../storage/stores.ts";
+import { refuseForeignBucket } from "./bucket-owner.ts";
 import { makeDataDirectory } from "./make-data-directory.ts";
 import { refuseMoved } from "./moved.ts";
 
@@ -24,6 +25,8 @@ export interface OpenStorage {
   blobs: BlobStore;
   /** Problems of the files of the database itself, a line each. */
   integrityProblems(): Promise<string[]>;
+  /** Throws `INVALID_CONFIG` for the bucket of another database. */
+  refuseForeignBucket(): Promise<void>;
   /** Begins to hear the notices of other processes; null where there are none. */
   listen: ((onNotice: (text: string) => void) => Notices) | null;
   close(): Promise<void>;
@@ -53,10 +56,12 @@ export async function openStorage(
   const database = await openDatabase(places.database, directory, clock, { onBroken, mindsServices });
   try {
     const { database: place } = places;
+    const [stores, blobs] = [sqlStores(database), await openBlobs(places.blobs, directory)];
     return {
       listen: place.kind === "postgres" ? (onNotice) => openNotices(place.url, clock, onNotice) : null,
-      stores: sqlStores(database),
-      blobs: await openBlobs(places.blobs, directory),
+      stores,
+      blobs,
+      refuseForeignBucket: () => refuseForeignBucket(places, { stores, blobs }),
       integrityProblems: async () => database.integrityProblems(),
       close: async () => database.close(),
     };

@@ -57,6 +57,45 @@ describe("the health of a provider in processes that both ask it", () => {
     await third.refresh({ isShared: true });
     expect(third.blockOf(stranger, "m")).toBeNull();
   });
+
+  it("[HEALTH-10] a trouble is known to one that has asked with success before", async () => {
+    const { service, other, provider } = await twoProcesses(await openStores());
+    const second = await other();
+    await second.begin(provider, "m")?.succeeded();
+    await service.begin(provider, "m")?.failed(limited(60_000), "1");
+    await second.refresh({ isShared: true });
+    expect(second.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+  });
+
+  it("[HEALTH-10] a longer pause is not forgotten for a result of one that did not know it yet", async () => {
+    const { service, other, provider } = await twoProcesses(await openStores());
+    const second = await other();
+    await service.begin(provider, "m")?.failed(limited(60_000), "1");
+    await second.begin(provider, "m")?.failed(troubled("failing"), "2");
+    await second.refresh({ isShared: true });
+    await service.refresh({ isShared: true });
+    for (const each of [service, second, await other()])
+      expect(each.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+  });
+
+  it("[HEALTH-11] one that cannot reach the upstream is told of, and keeps no other from asking", async () => {
+    const { service, other, provider } = await twoProcesses(await openStores());
+    const second = await other();
+    for (const item of ["1", "2", "3", "4", "5"])
+      await service.begin(provider, "m")?.failed(troubled("unreachable"), item);
+    await second.refresh({ isShared: true });
+    expect(second.blockOf(provider, "m")).toBeNull();
+    expect(second.knownBlockOf(provider, "m")).toMatchObject({ trouble: "unreachable" });
+    expect(second.blocksOf(provider)).toMatchObject([{ trouble: "unreachable", model: "m" }]);
+    await second.begin(provider, "m")?.succeeded();
+    await service.refresh({ isShared: true });
+    expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "unreachable" });
+    await (await other()).forgive(provider.name);
+    for (const each of [service, second]) {
+      await each.refresh({ isShared: true });
+      expect(each.knownBlockOf(provider, "m")).toBeNull();
+    }
+  });
 });
 
 async function twoProcesses(stores: Stores) {

@@ -65,7 +65,7 @@ async function noObjectIsLeft(cluster: Cluster): Promise<void> {
      union select blob_key from reference_images where blob_key is not null
      union select 'answers/' || realtime_id from keyed_requests where sha256 is not null`,
   );
-  const keys = new Set(named.map(([key]) => key));
+  const keys = new Set(["imgbatch-database", ...named.map(([key]) => key)]);
   for (const deadline = Date.now() + SWEEP_PATIENCE_MS; ; ) {
     const left: string[] = [];
     for (const [key, object] of cluster.s3.objects) {

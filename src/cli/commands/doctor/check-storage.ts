@@ -48,11 +48,13 @@ async function checkDatabase({ stores }: OpenStorage, name: string): Promise<Fin
   return [ok("database", `${name} can be written`), processes];
 }
 
-async function checkBucket({ blobs }: OpenStorage, name: string): Promise<Finding> {
+async function checkBucket(open: OpenStorage, name: string): Promise<Finding> {
   try {
-    await blobs.list("ready/");
+    await open.blobs.list("ready/");
+    await open.refuseForeignBucket();
     return ok("bucket", `${name} answers`);
   } catch (error) {
+    if (error instanceof ImgbatchError) return fail("bucket", "usage", error.message, error.advice ?? "");
     const advice = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and storage.s3 of the configuration";
     return fail("bucket", "saving", `${name} cannot be used: ${reasonOf(error)}`, advice);
   }
