@@ -276,11 +276,13 @@ export class Scheduler {
     this.#inHand.clear();
   }
 
-  /** A batch that is in hand, and not at work any more. Its input may be read now, or it has ended in another process. */
+  /**
+   * A batch that is in hand, and not at work any more. Its input may be read now, or it has ended in another process: then
+   * the reading ends, too.
+   */
   async #lookAtEnded(batchId: string): Promise<void> {
     const batch = await this.#deps.stores.read.batches.byId(batchId);
-    const isBusy = this.#advancing.has(batchId) || this.#cancelling.has(batchId);
-    if (!isBusy && (batch === null || isTerminal(batch.status))) this.#forget(batchId);
+    if (!this.#cancelling.has(batchId) && (batch === null || isTerminal(batch.status))) this.#forget(batchId);
   }
 
   #takeNext(queue: BatchQueue): void {

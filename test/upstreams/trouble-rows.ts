@@ -88,9 +88,8 @@ function common(service: Row["service"], envelope: (code: number, message: strin
     }),
     ...[408, 409, 502, 504, 520, 524].map(ambiguous),
     of("502 always", always(hidden(502)), { fate: "given up", words: SECRET_WORDS }),
-    ...[500, 529].map((code) =>
-      of(`${code} once`, once(hidden(code)), { fate: "retried", asked: 2, afterMs: 400 }),
-    ),
+    // The pause before the next try is random, from nothing to a second.
+    ...[500, 529].map((code) => of(`${code} once`, once(hidden(code)), { fate: "retried", asked: 2 })),
     of("503 twice", hostile.first(2, hostile.answers(hidden(503))), { fate: "retried", asked: 3 }),
     of("500 always", always(hidden(500)), { fate: "exhausted", words: SECRET_WORDS }),
     of("a hang", hostile.first(1, hostile.hang), mark),

@@ -153,8 +153,8 @@ export const admin: CommandSpec = withStorage({
       name: "move",
       summary: "copy a data directory to PostgreSQL and S3, and compare both; the old data stays, unused",
       examples: [
-        "imgbatch admin move --database postgres://db.example/imgbatch --blobs s3://pictures/imgbatch",
-        "imgbatch admin move --blobs s3://pictures/imgbatch",
+        "imgbatch admin move --database postgres://db/main --blobs s3://pictures/main",
+        "imgbatch admin move --blobs s3://pictures/main",
       ],
       exits: ["conflict", "temporary", "saving"],
       notes: ["A move that was ended goes on where it was: run the same command again."],

@@ -38,7 +38,7 @@ export const serve: CommandSpec = {
   examples: [
     "imgbatch serve",
     "imgbatch serve --port 0 --data ./data --ready-file ready.json",
-    "imgbatch serve --role worker --database postgres://db/imgbatch --blobs s3://images",
+    "imgbatch serve --role worker --database postgres://db/main --blobs s3://main",
   ],
   exits: ["auth", "conflict", "saving"],
   json: false,
