@@ -276,10 +276,7 @@ export class Scheduler {
     this.#inHand.clear();
   }
 
-  /**
-   * A batch that is in hand, and not at work any more. Its input may be read now, or it has ended in another process: then
-   * the reading ends, too.
-   */
+  /** A batch in hand that is not at work any more. If another process has ended it, the reading of its input ends, too. */
   async #lookAtEnded(batchId: string): Promise<void> {
     const batch = await this.#deps.stores.read.batches.byId(batchId);
     if (!this.#cancelling.has(batchId) && (batch === null || isTerminal(batch.status))) this.#forget(batchId);
