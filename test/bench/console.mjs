@@ -117,7 +117,7 @@ async function visit(browser, service, path) {
   const context = await browser.newContext({ viewport: WINDOW });
   try {
     const page = await context.newPage();
-    await page.goto(service.view.signInLink());
+    await page.goto(await service.view.signInLink());
     await page
       .getByRole("link", { name: /200 of 200|completed/ })
       .first()

@@ -26,7 +26,7 @@ export async function openSharedStores() {
   const path = new URL("../support/postgres-server.ts", import.meta.url).pathname;
   const { postgresBin, startPostgresServer } = (await runnerImport(path)).module;
   if (postgresBin() === null) return null;
-  const server = await startPostgresServer({ fsync: true });
+  const server = await startPostgresServer({ fsync: true, isSearched: false });
   const database = await openPostgres({ url: server.url() }, systemClock);
   await migrate(database);
   const close = async () => {

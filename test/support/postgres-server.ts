@@ -39,7 +39,13 @@ export function postgresBin(): string | null {
  * removes. Without `fsync` it is quick, and a crash of the machine (not one of the server) could cost data.
  */
 export async function startPostgresServer(
-  options: { fsync?: boolean; parent?: string; settings?: Record<string, string> } = {},
+  options: {
+    fsync?: boolean;
+    parent?: string;
+    settings?: Record<string, string>;
+    /** Whether its files are searched for the secrets of tests at its end. Default: true. */
+    isSearched?: boolean;
+  } = {},
 ): Promise<PostgresServer> {
   const bin = postgresBin();
   if (bin === null) throw new Error(`there is no PostgreSQL ${OLDEST_VERSION} or later here`);
@@ -97,8 +103,7 @@ export async function startPostgresServer(
     stop: async () => {
       await end("SIGQUIT");
       // It belongs to Vitest, which must be at work when it is loaded.
-      const { watchDirectory } = await import("./secrets.ts");
-      await watchDirectory(directory);
+      if (options.isSearched ?? true) await (await import("./secrets.ts")).watchDirectory(directory);
       await rm(directory, { recursive: true, force: true, maxRetries: 3 });
     },
   };
