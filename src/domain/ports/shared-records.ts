@@ -41,7 +41,7 @@ export interface UploadRecord {
 export interface UploadRepository {
   insert(upload: UploadRecord): Promise<void>;
   find(id: string): Promise<UploadRecord | null>;
-  /** Those of a key that have become no file. */
+  /** Returns the uploads of a key that are not finished. */
   openOfKey(apiKeyId: string): Promise<UploadRecord[]>;
   /** Changes an upload that is no file yet, if it still has `receivedBytes`. */
   change(

@@ -32,7 +32,7 @@ export async function claimDirectory(dir: string, owner: Owner): Promise<RunStat
   return runState;
 }
 
-/** Does the same without writing anything. */
+/** Checks a directory as `claimDirectory` does, and writes nothing. */
 export async function checkDirectory(dir: string, owner: Owner): Promise<RunState | null> {
   await refuseLinks(dir);
   const runState = await readRunState(dir);

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { PoolClient, QueryResult } from "pg";
+import type { PoolClient, QueryResult, QueryResultRow } from "pg";
 
 /*
  * A lost answer to a COMMIT: another connection has to find out whether it happened. `pg_xact_status` cannot say it: after a
@@ -38,10 +38,13 @@ ON CONFLICT (connection) DO UPDATE SET count = commits.count + 1, used_at = now(
  * one that would insert the row, and rejects when that takes longer than a second.
  */
 export async function askForCount(client: PoolClient, { connection }: CommitMark): Promise<number> {
-  const results =
+  const answer =
     await client.query(`BEGIN; SET LOCAL lock_timeout = '1s'; INSERT INTO commits (connection, count)
 VALUES ('${connection}', 0) ON CONFLICT (connection) DO UPDATE SET used_at = now() RETURNING count; ROLLBACK`);
-  // A text of several statements has several results, which the types do not know.
-  const counted = (results as unknown as QueryResult<{ count: number }>[]).at(-2);
-  return counted?.rows[0]?.count ?? 0;
+  return resultsOf<{ count: number }>(answer).at(-2)?.rows[0]?.count ?? 0;
+}
+
+/** Returns the results of a text of several statements, one for each: the types of `pg` know only a single one. */
+export function resultsOf<Row extends QueryResultRow>(answer: QueryResult): QueryResult<Row>[] {
+  return answer as unknown as QueryResult<Row>[];
 }

@@ -1,5 +1,5 @@
-import type { PoolClient, QueryArrayResult, QueryResult } from "pg";
-import { type CommitMark, markStatement } from "./postgres-commits.ts";
+import type { PoolClient, QueryArrayResult } from "pg";
+import { type CommitMark, markStatement, resultsOf } from "./postgres-commits.ts";
 import { type Ask, postgresSession } from "./postgres-session.ts";
 import type { SqlSession } from "./sql-session.ts";
 
@@ -14,9 +14,8 @@ const LIMITS =
 /** Begins a transaction whose commit can be asked for later. */
 export async function beginWriting(client: PoolClient): Promise<CommitMark> {
   const { connection, statement } = markStatement(client);
-  const results = await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${LIMITS}; ${statement}`);
-  // A text of several statements has several results, which the types do not know.
-  const last = (results as unknown as QueryResult<{ count: number }>[]).at(-1);
+  const answer = await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${LIMITS}; ${statement}`);
+  const last = resultsOf<{ count: number }>(answer).at(-1);
   return { connection, count: last?.rows[0]?.count ?? 0 };
 }
 
