@@ -40,9 +40,10 @@ export async function measureThumbnails() {
     const last = visits.at(-1);
     return [
       {
-        name: "seconds until 200 thumbnails are painted",
-        ratio: first / 1000,
-        goal: "below 1",
+        name: "time until 200 thumbnails are painted",
+        value: first / 1000,
+        unit: "s",
+        goal: { atMost: 1 },
         facts: {
           "the first visit of a browser": `${first.toFixed(0)} ms`,
           "its second visit": `${second.toFixed(0)} ms; ${last.second.requests} thumbnails came from the service`,
