@@ -24,7 +24,7 @@ function parentDirectory(): string {
 }
 
 /** The files that tests run in processes of their own: the program, and single modules of it. By the script that makes it, one file. */
-const BUILT = { build: "dist/main.js", modules: "build/cli/main.js" };
+const BUILT = { build: "dist/main.cjs", modules: "build/cli/main.js" };
 
 /** Builds what is missing or older than its sources. */
 function buildWhenStale(): void {
