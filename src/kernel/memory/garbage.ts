@@ -11,6 +11,8 @@ export function collectGarbage(what: "all" | "young" = "all"): void {
   if (!collect) {
     setFlagsFromString("--expose-gc");
     collect = runInNewContext("gc") as typeof collect;
+    // The engine takes compiled code that was kept only under the flags with which it was made.
+    setFlagsFromString("--no-expose-gc");
   }
   collect?.(what === "young" ? { type: "minor" } : undefined);
 }

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { expect, it } from "vitest";
-import { keepYoungSpace } from "../../../src/kernel/memory/young-space.ts";
+import { keepHeapSmall } from "../../../src/kernel/memory/small-heap.ts";
 
 /** Makes many objects that live for a moment, and answers with the bytes of the space for new ones. */
 const THREAD = `
@@ -17,8 +17,8 @@ parentPort.once("message", () => {
 });`;
 
 it("[HEAP-2] the space of new objects keeps its size under load, though threads are started", async () => {
-  keepYoungSpace();
-  keepYoungSpace();
+  keepHeapSmall();
+  keepHeapSmall();
   // Every thread has such a space, which begins small.
   const thread = new Worker(THREAD, { eval: true });
   await once(thread, "online");
