@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { timed } from "./measure.mjs";
 
-const BIN = fileURLToPath(new URL("../../bin/imgbatch.mjs", import.meta.url));
+const BIN = fileURLToPath(new URL("../../bin/imgbatch.cjs", import.meta.url));
 const TERMINAL = fileURLToPath(new URL("../support/real-terminal.py", import.meta.url));
 const ROUNDS = 15;
 

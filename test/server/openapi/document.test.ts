@@ -158,7 +158,7 @@ describe("the description of the API", () => {
       ["GET", "/v1/account", "/v1/account"],
       ["GET", "/v1/usage", "/v1/usage"],
       ["GET", "/v1/ledger", "/v1/ledger?limit=2"],
-      ["GET", `${BATCH}/items`, `${url}/items?include=prompt,references,images`],
+      ["GET", `${BATCH}/items`, `${url}/items?include=prompt,references,images,retries`],
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i1/thumbnail?width=1024`],
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i1/thumbnail`, { "if-none-match": "*" }],
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i2/thumbnail`],
