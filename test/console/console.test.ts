@@ -451,7 +451,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       const service = await startTestService({ providers: [moody()] });
       const { id } = await service.submit({
         model: MODEL,
-        items: [...items(30), { prompt: `bad ${"very-long-word".repeat(30)}` }],
+        items: [...items(8), { prompt: `bad ${"very-long-word".repeat(30)}` }],
       });
       await service.until(id);
       const page = await openConsole(service, { viewport: { width, height: 800 }, colorScheme });
