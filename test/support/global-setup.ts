@@ -26,7 +26,7 @@ function parentDirectory(): string {
 
 /** The files that tests run in processes of their own, by the script that makes them: the program, and modules of it. */
 const BUILT = {
-  build: ["dist/main.js"],
+  build: ["dist/main.cjs"],
   modules: [...builtModules()].map((name) => join("build", `${name}.js`)),
 };
 

@@ -32,6 +32,8 @@ export type JobUpstreamType = keyof typeof UPSTREAMS;
 export const JOB_UPSTREAMS: JobUpstreamType[] = ["native-batch", "openai-batch"];
 export const MINUTE_MS = 60_000;
 export const FOREVER = Number.POSITIVE_INFINITY;
+/** Large enough for an answer that breaks off in its middle. */
+const HANDY = { width: 256, height: 256 };
 /** The price of an image in a batch, in USD: half of the price in real time. */
 const PRICE = 0.05;
 /** A busy machine runs dozens of batches with one service. */
@@ -98,7 +100,7 @@ export class JobWorld {
     const stories = new Map<string, JobStory>();
     for (const [at, { name, type, config, arrange, prompts }] of cases.entries()) {
       const { start, provider, model: theirs, path } = UPSTREAMS[type];
-      const fake: JobFake = await start({ now: () => Date.now() + clock.offset });
+      const fake: JobFake = await start({ now: () => Date.now() + clock.offset, size: HANDY });
       arrange?.(fake);
       const usual = Array.from({ length: 4 }, (_, nth) => `${name}, picture ${nth + 1}`);
       stories.set(`${type} ${name}`, new JobStory(fake, prompts ?? usual));
