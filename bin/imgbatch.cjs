@@ -40,10 +40,11 @@ function compile(name, filename) {
   const text = wrap(readFileSync(filename, "latin1"));
   if (name === ENTRY) return new Script(text, { filename });
   const cachedData = keptCode(name);
+  // The engine takes compiled code only under the flags that it was made under. The part that changes flags hears of this.
+  process.emit("compile");
   const script = new Script(text, { filename, cachedData });
-  // Good code is rejected, too, once the program has changed the engine's flags.
-  const isBad = script.cachedDataRejected && cachedDataVersionTag() === TAG;
-  if (cachedData === undefined || isBad) withoutCache.push({ name, script });
+  if (cachedData === undefined || script.cachedDataRejected) withoutCache.push({ name, script });
+  process.emit("compiled");
   return script;
 }
 
@@ -59,8 +60,10 @@ function keptCode(name) {
 }
 
 process.on("exit", () => {
-  // Under other flags than those of a start, nothing of use can be made.
-  if (withoutCache.length === 0 || cachedDataVersionTag() !== TAG) return;
+  if (withoutCache.length === 0) return;
+  process.emit("compile");
+  // Under other flags than those of the start, nothing of use can be made.
+  if (cachedDataVersionTag() !== TAG) return;
   try {
     mkdirSync(CACHE, { recursive: true });
     for (const { name, script } of withoutCache) keep(join(CACHE, name), script.createCachedData());

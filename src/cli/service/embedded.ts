@@ -81,9 +81,9 @@ async function startOwn({
   output,
   signal,
 }: Embedding & { config: Config }): Promise<ServiceConnection> {
+  if (needs.workers) keepHeapSmall();
   const { startService } = await import("../../service/start-service.ts");
   const { createLog } = await import("../../service/pino-log.ts");
-  if (needs.workers) keepHeapSmall();
   const service = await startService({
     config,
     dataDirectory,
