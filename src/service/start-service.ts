@@ -168,7 +168,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       workersRunning: () =>
         (scheduler.isRunning && workerDeps.presence.isFresh) ||
         (role !== "worker" && workerDeps.presence.hasWorkers),
-      workersExpected: withWorkers || isShared,
+      workersExpected: withWorkers || (isShared && config.features.workers),
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
       isStopping: () => isStopping,
