@@ -1,5 +1,8 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { builtinModules } from "node:module";
-import { resolve } from "node:path";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import { build } from "rolldown";
 
 const BUILTINS = new Set(builtinModules.flatMap((name) => [name, `node:${name}`]));
@@ -16,6 +19,46 @@ const builtins = {
   load: (id) =>
     id.startsWith("\0node:") ? `module.exports = process.getBuiltinModule("${id.slice(1)}");` : undefined,
 };
+
+/** Lets `require` load Ink: it and its layout wait for something while they are loaded, which `require` cannot. */
+const ink = {
+  name: "ink",
+  transform(code, id) {
+    const edit = EDITS.find(({ file }) => id.endsWith(file));
+    return edit && { code: edit.change(code), map: null };
+  },
+};
+
+const EDITS = [
+  {
+    // Waits for the tools of its developers alone.
+    file: "ink/build/reconciler.js",
+    change: (code) => code.replaceAll("isDev()", "false").replaceAll("await ", ""),
+  },
+  {
+    file: "yoga-layout/dist/binaries/yoga-wasm-base64-esm.js",
+    change: (code) => {
+      const [wasm] = /AGFzbQ[\w+/=]*/.exec(code);
+      return `${code.replace(wasm, "")}\nexport const wasm = Buffer.from("${wasm}", "base64");`;
+    },
+  },
+  {
+    file: "yoga-layout/dist/src/index.js",
+    change: (code) =>
+      code.replace("import loadYoga", "import loadYoga, { wasm }").replace(
+        "const Yoga = wrapAssembly(await loadYoga());",
+        `const assembly = {
+          instantiateWasm(imports, use) {
+            const instance = new WebAssembly.Instance(new WebAssembly.Module(wasm), imports);
+            use(instance);
+            return instance.exports;
+          },
+        };
+        loadYoga(assembly);
+        const Yoga = wrapAssembly(assembly);`,
+      ),
+  },
+];
 
 /** A file for the modules that these load together, but for those that files of a higher priority have. */
 function oneFile(file, priority, roots) {
@@ -37,13 +80,20 @@ function oneFile(file, priority, roots) {
 
 const LOOKS = ["status", "list", "items", "wait"].map((name) => `cli/commands/${name}/run.ts`);
 
+const SERVICE = [
+  "service/start-service.ts",
+  "service/pino-log.ts",
+  "config/load.ts",
+  "providers/procedural/provider.ts",
+];
+
 // Makes `dist`, the program as it is installed: a few files, which Node reads several times faster than the thousand modules of the
 // source and its libraries. A command loads the files that it needs.
 await build({
   input: { main: "src/cli/main.ts", "guard-main": "src/processes/guard-main.ts" },
   platform: "node",
   logLevel: "warn",
-  plugins: [builtins],
+  plugins: [builtins, ink],
   // Compiled for each system, as is a part that `pg` can do without. The last one is for the development of Ink, which asks
   // for it when it is there.
   external: ["better-sqlite3", "pg", "sharp", "react-devtools-core"],
@@ -52,6 +102,10 @@ await build({
   transform: { target: "node20.19", define: { "process.env.NODE_ENV": '"production"' } },
   output: {
     dir: "dist",
+    format: "cjs",
+    dynamicImportInCjs: false,
+    entryFileNames: "[name].cjs",
+    chunkFileNames: "[name]-[hash].cjs",
     cleanDir: true,
     sourcemap: true,
     sourcemapExcludeSources: true,
@@ -59,10 +113,20 @@ await build({
     minify: { compress: false, mangle: false, codegen: { removeWhitespace: true } },
     codeSplitting: {
       groups: [
-        oneFile("version", 3, ["kernel/version.ts", "environment.ts"]),
-        oneFile("start", 2, ["cli/run-cli.ts"]),
-        oneFile("look", 1, ["cli/service/connect.ts", ...LOOKS]),
+        oneFile("version", 5, ["kernel/version.ts", "environment.ts"]),
+        oneFile("start", 4, ["cli/run-cli.ts"]),
+        oneFile("look", 3, ["cli/service/connect.ts", ...LOOKS]),
+        oneFile("service", 2, SERVICE),
+        oneFile("submit", 1, ["cli/commands/submit/run.ts", "providers/procedural/draw.ts"]),
       ],
     },
   },
 });
+
+// Compiled code is kept as the first run leaves it (`bin/imgbatch.cjs`): one that does the main job leaves most of it.
+const directory = mkdtempSync(join(tmpdir(), "imgbatch-build-"));
+writeFileSync(join(directory, "prompts.txt"), "a fox in the snow\n");
+spawnSync(process.execPath, [resolve("bin/imgbatch.cjs"), "submit", "prompts.txt", "--data", "data"], {
+  cwd: directory,
+});
+rmSync(directory, { recursive: true });

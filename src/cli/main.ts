@@ -2,10 +2,12 @@ import { readActionsEnvironment } from "../environment.ts";
 import { readVersion } from "../kernel/version.ts";
 
 /** The start of the program. It imports almost nothing, so that `--version` takes no longer than Node itself. */
-const args = process.argv.slice(2);
-if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
-  process.stdout.write(`${readVersion()}\n`);
-} else {
+async function main(args: readonly string[]): Promise<void> {
+  if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
+    process.stdout.write(`${readVersion()}\n`);
+    process.exitCode = 0;
+    return;
+  }
   const { runCli } = await import("./run-cli.ts");
   let writeCommand: ((text: string) => void) | undefined;
   if (readActionsEnvironment() !== null) {
@@ -26,3 +28,7 @@ if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
     exit: (code) => process.exit(code),
   });
 }
+
+// A process ends also when its work waits for nothing. Only the end of the work may call it a success.
+process.exitCode = 1;
+void main(process.argv.slice(2));

@@ -2,7 +2,6 @@ import type { Sharp } from "sharp";
 import type { ImageMimeType } from "../contract/images/image-types.ts";
 import type { ImageConverter } from "../domain/ports/image-converter.ts";
 import { DECODE_SECONDS, type Decoding } from "./decoding.ts";
-import { sharp } from "./sharp-config.ts";
 
 const GOOD_QUALITY = 90;
 
@@ -10,7 +9,8 @@ const GOOD_QUALITY = 90;
 export function sharpConverter(decoding: Decoding): ImageConverter {
   return {
     convert: (bytes, { mimeType, quality }) =>
-      decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, (decodable) => {
+      decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, async (decodable) => {
+        const { sharp } = await import("./sharp-config.ts");
         const image = sharp(decodable, { limitInputPixels: false }).keepExif();
         // The encoders begin at 1.
         return encode(image, mimeType, Math.max(1, quality ?? GOOD_QUALITY))

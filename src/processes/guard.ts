@@ -25,7 +25,7 @@ export interface Guard {
  * `kill -9` closes the pipe between the two. The guard is detached from the terminal.
  */
 export function startGuard(): Guard {
-  const child = spawn(process.execPath, [packageFile("dist/guard-main.js")], {
+  const child = spawn(process.execPath, [packageFile("dist/guard-main.cjs")], {
     detached: true,
     stdio: ["pipe", "ignore", "ignore"],
     env: environmentWith({ NODE_OPTIONS: "" }),

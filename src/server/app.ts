@@ -1,42 +1,50 @@
-import express, { type Express } from "express";
+import type { RequestListener } from "node:http";
+import type { Request, Response } from "express";
 import { guardConnection } from "./connections/connection-guard.ts";
 import { consolePage } from "./console/page.ts";
 import type { ApiDeps } from "./deps.ts";
 import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
+import { type ExchangeClasses, exchangeClasses } from "./middleware/exchange-classes.ts";
+import { inTurn } from "./middleware/in-turn.ts";
 import { requireKnownHost } from "./middleware/known-host.ts";
 import { requestId } from "./middleware/request-id.ts";
-import { sendJson } from "./middleware/send-json.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { readColons } from "./native-api/model-path.ts";
 import { openApi } from "./openapi/document.ts";
 import type { Surface } from "./operation.ts";
-import { routerOf } from "./router.ts";
+import { routesOf } from "./router.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
 
+/** The HTTP side for a server, which must be made with these options. */
+export interface App {
+  listener: RequestListener;
+  http: ExchangeClasses;
+}
+
 /** The whole HTTP side, in the order in which a request passes it. */
-export function buildExpressApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES): Express {
-  const app = express();
-  app.disable("x-powered-by");
-  app.disable("etag");
-  app.enable("case sensitive routing");
-  app.enable("strict routing");
-  app.set("trust proxy", deps.server.trustProxy);
-  app.response.json = sendJson;
-  app.use(requestId(deps.ids));
-  app.use(readColons);
-  app.use(accessLog(deps));
+export function buildApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES): App {
   const metrics = createMetrics(deps);
   const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
-  for (const { readPath } of surfaces) if (readPath) app.use(readPath(handlerDeps));
-  app.use(metrics.observe);
-  app.use(guardConnection);
-  app.use(refuseKeyInUrl);
-  app.use(requireKnownHost(deps.server));
-  for (const surface of surfaces) app.use(routerOf(surface, handlerDeps));
-  if (surfaces === SURFACES) for (const handler of consolePage(deps)) app.use(handler);
-  app.use(notFound);
-  app.use(answerErrors(deps.log, errorStyleOf));
-  return app;
+  const handle = inTurn([
+    requestId(deps.ids),
+    readColons,
+    accessLog(deps),
+    ...surfaces.flatMap(({ readPath }) => (readPath ? [readPath(handlerDeps)] : [])),
+    metrics.observe,
+    guardConnection,
+    refuseKeyInUrl,
+    requireKnownHost(deps.server),
+    ...surfaces.map((surface) => routesOf(surface, handlerDeps)),
+    ...(surfaces === SURFACES ? consolePage(deps) : []),
+    notFound,
+  ]);
+  const fail = answerErrors(deps.log, errorStyleOf);
+  const listener = (request: Request, response: Response) => {
+    request.res = response;
+    request.originalUrl = request.url;
+    handle(request, response, (error) => fail(error, request, response, () => {}));
+  };
+  return { listener: listener as RequestListener, http: exchangeClasses(deps.server) };
 }

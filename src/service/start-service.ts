@@ -16,7 +16,7 @@ import { removePartialFiles } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
 import { identitiesOf } from "../providers/registry.ts";
-import { buildExpressApp } from "../server/app.ts";
+import { buildApp } from "../server/app.ts";
 import { withPathTargets } from "../server/connections/path-targets.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { listen } from "../server/listen.ts";
@@ -176,12 +176,12 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       cancel,
       onBatchCreated,
     };
-    const app = buildExpressApp(apiDeps, role === "worker" ? WORKER_SURFACES : SURFACES);
+    const app = buildApp(apiDeps, role === "worker" ? WORKER_SURFACES : SURFACES);
     let graceMs = 0;
     // A process without workers may be telling upstreams to cancel.
     teardown.add(() => scheduler.stop(graceMs, failing.signal.aborted));
     if (withWorkers) await startWorkers(scheduler, config, workerDeps, teardown);
-    const listening = await listen(withPathTargets(app), options.address, { log });
+    const listening = await listen(withPathTargets(app.listener), options.address, { log, http: app.http });
     teardown.add(async () => {
       const startMs = clock.monotonicMs();
       await listening.close(graceMs, () => realtime.stop());

@@ -10,10 +10,14 @@ import { startService } from "../../build/service/start-service.js";
 const MODEL = "vendorx-3.1-flash-image";
 const IMAGES = 200;
 const ROUNDS = 5;
-/** So high that the gallery draws all of them at once. */
-const WINDOW = { width: 2560, height: 7600 };
+/** A window of 2560x1440 pixels, and the same one zoomed out to half, where the gallery shows all images at once. */
+const WINDOW = { viewport: { width: 2560, height: 1440 } };
+const ZOOMED_OUT = { viewport: { width: 5120, height: 2880 }, deviceScaleFactor: 0.5 };
 
-/** How long 200 thumbnails of 1024 pixels take in a browser, from the way to their gallery until all are painted. */
+/**
+ * How long the thumbnails of 200 images of 1024x1024 pixels take in a browser, from the way to their gallery until all are
+ * decoded and painted.
+ */
 export async function measureThumbnails() {
   const executablePath = chromium();
   if (executablePath === null) return [];
@@ -32,21 +36,27 @@ export async function measureThumbnails() {
   const browser = await driver.launch({ executablePath, args });
   try {
     const path = `#/batches/${await makeBatch(service)}`;
-    const made = await visit(browser, service, path);
+    const unmade = await visit(browser, service, path, ZOOMED_OUT);
     const visits = [];
-    for (let round = 0; round < ROUNDS; round++) visits.push(await visit(browser, service, path));
-    const best = (pick) => Math.min(...visits.map(pick));
-    const [first, second] = [best(({ first }) => first.ms), best(({ second }) => second.ms)];
-    const last = visits.at(-1);
+    const ordinary = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      visits.push(await visit(browser, service, path, ZOOMED_OUT));
+      ordinary.push(await visit(browser, service, path, WINDOW));
+    }
+    const best = (of, pick) => Math.min(...of.map((each) => pick(each).ms)).toFixed(0);
+    const first = best(visits, (each) => each.first);
+    const [{ second: last }] = visits;
     return [
       {
-        name: "seconds until 200 thumbnails are painted",
-        ratio: first / 1000,
-        goal: "below 1",
+        name: "time until 200 thumbnails are painted in a window of 2560x1440 pixels, zoomed out to half",
+        value: first / 1000,
+        unit: "s",
+        goal: { atMost: 1 },
         facts: {
-          "the first visit of a browser": `${first.toFixed(0)} ms`,
-          "its second visit": `${second.toFixed(0)} ms; ${last.second.requests} thumbnails came from the service`,
-          "before any of them is made": `${made.first.ms.toFixed(0)} ms`,
+          "the first visit of a browser": `${first} ms`,
+          "its second visit": `${best(visits, (each) => each.second)} ms; ${last.requests} thumbnails came from the service`,
+          "before any of them is made": `${unmade.first.ms.toFixed(0)} ms`,
+          [`not zoomed, ${ordinary[0].first.count} thumbnails`]: `${best(ordinary, (each) => each.first)} ms, second visit ${best(ordinary, (each) => each.second)} ms`,
         },
       },
     ];
@@ -113,8 +123,8 @@ async function makeBatch({ url, credentials, feed }) {
 }
 
 /** Opens the gallery in a browser that knows nothing of it, and then once more after a reload of the page. */
-async function visit(browser, service, path) {
-  const context = await browser.newContext({ viewport: WINDOW });
+async function visit(browser, service, path, window) {
+  const context = await browser.newContext(window);
   try {
     const page = await context.newPage();
     await page.goto(await service.view.signInLink());
@@ -131,20 +141,22 @@ async function visit(browser, service, path) {
   }
 }
 
-/** In the page: from the change of its address until all pictures are decoded and a frame with them was drawn. */
+/** In the page: from the change of its address until the pictures of all tiles are decoded and a frame with them was drawn. */
 const PAINTED = (path) => `new Promise((done) => {
   const from = performance.now();
   performance.clearResourceTimings();
   performance.setResourceTimingBufferSize(1000);
   location.hash = ${JSON.stringify(path)};
   const look = () => {
+    const tiles = document.querySelectorAll(".tile").length;
     const pictures = [...document.querySelectorAll(".tile img")];
-    if (pictures.length < ${IMAGES} || !pictures.every((each) => each.complete && each.naturalWidth > 0))
+    if (tiles === 0 || pictures.length < tiles || !pictures.every((each) => each.complete && each.naturalWidth > 0))
       return requestAnimationFrame(look);
     Promise.all(pictures.map((each) => each.decode())).then(() =>
       requestAnimationFrame(() => setTimeout(() => {
         const entries = performance.getEntriesByType("resource").filter(({ name }) => name.includes("/thumbnail"));
-        done({ ms: performance.now() - from, requests: entries.filter(({ transferSize }) => transferSize > 0).length });
+        const count = pictures.length;
+        done({ ms: performance.now() - from, count, requests: entries.filter(({ transferSize }) => transferSize > 0).length });
       })));
   };
   look();

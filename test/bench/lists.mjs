@@ -9,23 +9,33 @@ const ROUNDS = 21;
 const FEW = 1000;
 const MANY = 1_000_000;
 
+const list = (query) => `/v1/images/batches?${query}`;
+/** The path of each request, by the number of batches. Default of `isSearch`: an index leads to the rows alone. */
+const REQUESTS = {
+  "the first page": { path: () => list("") },
+  "those that were downloaded": { path: () => list("downloaded=true") },
+  "those that were not": { path: () => list("downloaded=false") },
+  "a name that none has": { path: () => list("task_name=zzz"), isSearch: true },
+  "an offset of half": { path: (count) => list(`cursor=${count / 2}`), isSearch: true },
+  "/metrics": { path: () => "/metrics" },
+};
+
 /** How much longer a list takes among a million batches of one key than among a thousand. */
 export async function measureLists() {
   const few = await measureAmong(FEW);
   const many = await measureAmong(MANY);
-  const both = (name) => `${few[name].ms.toFixed(1)} and ${many[name].ms.toFixed(1)} ms`;
-  return {
-    name: "a list among a million batches against a thousand, none downloaded",
-    ratio: many["downloaded=true"].ms / few["downloaded=true"].ms,
-    goal: "at most 1.2",
-    facts: {
-      "the first page": both(""),
-      "downloaded=true": both("downloaded=true"),
-      "downloaded=false": both("downloaded=false"),
-      "a name that none has": `${both("task_name=zzz")}; others wait ${many["task_name=zzz"].waitMs.toFixed(1)} ms`,
-      "an offset of half": `${both("cursor=half")}; others wait ${many["cursor=half"].waitMs.toFixed(1)} ms`,
-    },
-  };
+  return Object.entries(REQUESTS).flatMap(([name, { isSearch }]) => {
+    const [base, own] = [few[name], many[name]];
+    const facts = { times: `${base.ms.toFixed(1)} and ${own.ms.toFixed(1)} ms` };
+    const among = `${name} among a million batches`;
+    return [
+      // A search that no index answers takes longer, a little at a time.
+      ...(isSearch
+        ? []
+        : [{ name: `${among} against a thousand`, value: own.ms / base.ms, goal: { atMost: 1.2 }, facts }]),
+      { name: `${among}: the wait of others`, value: own.waitMs, unit: "ms", goal: { atMost: 20 }, facts },
+    ];
+  });
 }
 
 /** The quickest answer to each query, and the longest that another request waited meanwhile, at its best. */
@@ -37,8 +47,8 @@ async function measureAmong(count) {
     const headers = { authorization: `Bearer ${key}` };
     const found = {};
     try {
-      for (const query of ["", "downloaded=true", "downloaded=false", "task_name=zzz", "cursor=half"]) {
-        const path = `${url}/v1/images/batches?${query.replace("half", String(count / 2))}`;
+      for (const [name, request] of Object.entries(REQUESTS)) {
+        const path = url + request.path(count);
         const best = { ms: Number.POSITIVE_INFINITY, waitMs: Number.POSITIVE_INFINITY };
         for (let round = 0; round < ROUNDS; round++) {
           best.ms = Math.min(best.ms, await timed(() => read(path, headers)));
@@ -53,7 +63,7 @@ async function measureAmong(count) {
           await list;
           best.waitMs = Math.min(best.waitMs, waitMs);
         }
-        found[query] = best;
+        found[name] = best;
       }
     } finally {
       await stop();
@@ -68,7 +78,7 @@ async function read(url, headers) {
   const answer = await fetch(url, { headers });
   const text = await answer.text();
   if (!answer.ok) throw new Error(text);
-  return JSON.parse(text);
+  return text;
 }
 
 /** Makes one batch, and copies of it in the database. */
@@ -78,7 +88,7 @@ async function prepare(data, count) {
   const body = JSON.stringify({ model: "vendorx-3.1-flash-image", items: [{ prompt: "a fox" }] });
   const answer = await fetch(`${url}/v1/images/batches`, { method: "POST", headers, body });
   const { id } = await answer.json();
-  while ((await read(`${url}/v1/images/batches/${id}`, headers)).status !== "completed");
+  while (JSON.parse(await read(`${url}/v1/images/batches/${id}`, headers)).status !== "completed");
   await stop();
   const db = new Sqlite(join(data, "imgbatch.db"));
   const names = db.prepare("SELECT name FROM pragma_table_info('batches') WHERE name <> 'seq'").pluck().all();

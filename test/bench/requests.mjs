@@ -58,8 +58,8 @@ async function measureSubmissions(service, directory) {
     }
     results.push({
       name: `a submission of ${count} against one transaction with its rows`,
-      ratio: median(own) / median(raw),
-      goal: `at most ${goal}`,
+      value: median(own) / median(raw),
+      goal: { atMost: goal },
       facts: { submission: `${median(own).toFixed(2)} ms`, transaction: `${median(raw).toFixed(2)} ms` },
     });
   }
@@ -119,8 +119,8 @@ async function measureRead(service, what, path, goal) {
     }
     return {
       name: `${what} against a bare answer`,
-      ratio: median(raw) / median(own),
-      goal: `at least ${goal}`,
+      value: median(raw) / median(own),
+      goal: { atLeast: goal },
       facts: { own: `${median(own).toFixed(0)} us of CPU`, bare: `${median(raw).toFixed(0)} us of CPU` },
     };
   } finally {

@@ -75,7 +75,7 @@ export async function measureUpstream({ images, latencyMs, concurrency, goal }) 
     const idealMs = (images * latencyMs) / concurrency;
     return {
       name: `${images} images of an upstream of ${latencyMs} ms, ${concurrency} at once, against the ideal`,
-      ratio: ms / idealMs,
+      value: ms / idealMs,
       goal,
       facts: {
         "wall time": `${(ms / 1000).toFixed(1)} s, ideal ${(idealMs / 1000).toFixed(1)} s`,

@@ -176,6 +176,9 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByText("an earlier batch").waitFor();
     await page.locator(".batch-line").getByText("completed").waitFor();
     expect(await shownText(page, ".tile-prompt")).toEqual(["bad one"]);
+    await page.getByRole("link", { name: "an earlier batch" }).click();
+    await page.getByRole("link", { name: "a later batch" }).waitFor();
+    expect(await page.getByRole("button", { name: "Retry" }).count()).toBe(0);
     const { data } = await (await service.ask("")).json();
     expect(data.map((batch: { parent_batch_id: string }) => batch.parent_batch_id)).toEqual([id, null]);
   });

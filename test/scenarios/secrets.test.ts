@@ -389,6 +389,7 @@ describe("the tests themselves", () => {
       "sdk/service.ts",
       "support/cluster/cluster.ts",
       "support/global-setup.ts",
+      "support/made-database.ts",
       "support/postgres-server.ts",
       "support/temp-dir.ts",
       "support/upstreams/chain.ts",

@@ -19,7 +19,7 @@ const { values: flags } = parseArgs({
     settle: { type: "string", default: "20" },
   },
 });
-const BIN = join(flags.root, "bin/imgbatch.mjs");
+const BIN = join(flags.root, "bin/imgbatch.cjs");
 const BATCHES = "/v1/images/batches";
 const pause = promisify(setTimeout);
 

@@ -82,7 +82,7 @@ process.exitCode = ok ? 0 : 1;
 
 /** Tens of thousands of images cost more than a new service lends. */
 async function topUp() {
-  const program = join(values.root, "bin/imgbatch.mjs");
+  const program = join(values.root, "bin/imgbatch.cjs");
   const args = [program, "admin", "accounts", "top-up", "default", "10000", "--data", data];
   const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
   const [code] = await once(child, "close");
@@ -101,7 +101,7 @@ async function measure(name, count, makeItem, { url, key }) {
   const args = [
     "--import",
     WATCH,
-    join(values.root, "bin/imgbatch.mjs"),
+    join(values.root, "bin/imgbatch.cjs"),
     "submit",
     input,
     "-o",

@@ -19,7 +19,7 @@ export async function withService(root, work, { config = null, env = {} } = {}) 
   const file = join(data, "soak.json");
   if (config) writeFileSync(file, JSON.stringify(config));
   const args = ["serve", "--data", data, "--port", "0", ...(config ? ["--config", file] : [])];
-  const service = spawn(process.execPath, [resolve(root, "bin/imgbatch.mjs"), ...args], {
+  const service = spawn(process.execPath, [resolve(root, "bin/imgbatch.cjs"), ...args], {
     cwd: data,
     env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "ignore"],

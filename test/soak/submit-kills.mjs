@@ -20,7 +20,7 @@ import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 
-const BIN = resolve(import.meta.dirname, "../../bin/imgbatch.mjs");
+const BIN = resolve(import.meta.dirname, "../../bin/imgbatch.cjs");
 /** The steps of a run: what makes files durable, and what goes out to the service. Each is counted by itself. */
 const OPERATIONS = ["fsync", "rename", "unlink", "connect", "writev"];
 /** Batches of a run: two with two items, one of the items with two images. */

@@ -13,7 +13,7 @@ import { seeded } from "./random.mjs";
 import { fixedStory, randomStory } from "./stories.mjs";
 import { hasStrace, KILL_CALLS, startVictim } from "./victims.mjs";
 
-const BIN = fileURLToPath(new URL("../../bin/imgbatch.mjs", import.meta.url));
+const BIN = fileURLToPath(new URL("../../bin/imgbatch.cjs", import.meta.url));
 /** A kill that has not come by then does not come. */
 const RANDOM_LIFE_MS = 700;
 /** The poorest account can be at its end, so that creates are refused for money too. */

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const QUICK = fileURLToPath(new URL("quick-service.mjs", import.meta.url));
-const BIN = fileURLToPath(new URL("../../bin/imgbatch.mjs", import.meta.url));
+const BIN = fileURLToPath(new URL("../../bin/imgbatch.cjs", import.meta.url));
 const { IMGBATCH_BASE_URL: _u, IMGBATCH_API_KEY: _k, IMGBATCH_DATA: _d, ...clean } = process.env;
 /** One thread for files, so that the Nth call on it is the same call every time. */
 const ENV = { ...clean, NO_COLOR: "1", UV_THREADPOOL_SIZE: "1" };

@@ -8,7 +8,7 @@ import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "
 import { allowKeyFile, watchEnvironment, watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
 
-const BIN = fileURLToPath(new URL("../../bin/imgbatch.mjs", import.meta.url));
+const BIN = fileURLToPath(new URL("../../bin/imgbatch.cjs", import.meta.url));
 
 export interface CliResult {
   code: number | null;

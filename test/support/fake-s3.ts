@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
+import { resetConnection } from "./reset-connection.ts";
 import { errorAnswer, operate, type S3Answer } from "./s3/operations.ts";
 import { decodedPath, type S3Credentials, S3Error, verifySignature } from "./s3/sig-v4.ts";
 
@@ -92,7 +93,7 @@ export async function startFakeS3(
     if (plan !== undefined) plan.left--;
     const fault = plan?.fault ?? {};
     if (fault.hang) return;
-    if (fault.reset === "before") return reset(message.socket);
+    if (fault.reset === "before") return resetConnection(message.socket);
     let answer: S3Answer;
     try {
       if (fault.refuse) throw new S3Error(fault.refuse.status, fault.refuse.code);
@@ -105,7 +106,7 @@ export async function startFakeS3(
       if (!(error instanceof S3Error)) throw error;
       answer = errorAnswer(error);
     }
-    if (fault.reset) return reset(message.socket);
+    if (fault.reset) return resetConnection(message.socket);
     request.status = answer.status;
     send(response, request.method === "HEAD" ? { ...answer, body: "" } : answer, fault, timers);
   });
@@ -159,7 +160,7 @@ function send(response: ServerResponse, answer: S3Answer, fault: S3Fault, timers
     ...answer.headers,
   });
   if (fault.cutAt !== undefined)
-    response.write(body.subarray(0, fault.cutAt), () => reset(response.req.socket));
+    response.write(body.subarray(0, fault.cutAt), () => resetConnection(response.req.socket));
   else if (fault.slowMs !== undefined) {
     const pieces = Array.from({ length: Math.ceil(body.length / PIECE_BYTES) }, (_, i) =>
       body.subarray(i * PIECE_BYTES, (i + 1) * PIECE_BYTES),
@@ -173,9 +174,4 @@ function send(response: ServerResponse, answer: S3Answer, fault: S3Fault, timers
     }, fault.slowMs);
     timers.add(timer);
   } else response.end(body);
-}
-
-/** The other side sees ECONNRESET, not an end. */
-function reset(socket: Socket): void {
-  socket.resetAndDestroy();
 }

@@ -27,8 +27,9 @@ function findEscaped(bytes: Buffer, known: Iterable<string>): FoundSecret[] {
   const secrets = [...known];
   if (secrets.length === 0) return [];
   const written = bytes.toString("latin1");
-  const read = unescaped(unescaped(written));
-  if (read === written) return [];
+  const once = unescaped(written);
+  if (once === written) return [];
+  const read = unescaped(once);
   return secrets
     .filter((secret) => read.includes(secret) && !written.includes(secret))
     .map((secret) => ({ form: "escaped", offset: read.indexOf(secret) }));
@@ -95,8 +96,16 @@ function* matches(
   }
 }
 
+const forms = new Map<string, [form: string, needle: Buffer][]>();
+
 /** The ways in which a secret that is known to the letter can stand in a file. */
 function formsOf(secret: string): [form: string, needle: Buffer][] {
+  const known = forms.get(secret) ?? makeForms(secret);
+  forms.set(secret, known);
+  return known;
+}
+
+function makeForms(secret: string): [form: string, needle: Buffer][] {
   const bytes = Buffer.from(secret);
   const percent = [...bytes].map((byte) => `%${byte.toString(16).padStart(2, "0")}`).join("");
   const texts: [string, string][] = [
@@ -109,7 +118,9 @@ function formsOf(secret: string): [form: string, needle: Buffer][] {
     ...[0, 1, 2].map((shift): [string, string] => ["base64", base64Core(secret, shift)]),
     ...[0, 1, 2].map((shift): [string, string] => ["base64", toUrlAlphabet(base64Core(secret, shift))]),
   ];
-  const needles = texts.map(([form, text]): [string, Buffer] => [form, Buffer.from(text)]);
+  // Many are the same: the first of them names the form.
+  const different = new Map(texts.reverse().map(([form, text]) => [text, form]));
+  const needles = [...different].map(([text, form]): [string, Buffer] => [form, Buffer.from(text)]);
   return [...needles, ["utf-16", Buffer.from(secret, "utf16le")]];
 }
 

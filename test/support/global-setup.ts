@@ -4,6 +4,7 @@ import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
+import { builtModules } from "../modules.mjs";
 import { lendPostgres } from "./postgres-lender.ts";
 import { postgresBin } from "./postgres-server.ts";
 
@@ -23,8 +24,11 @@ function parentDirectory(): string {
   return bavail * bsize >= ENOUGH_BYTES ? IN_MEMORY : tmpdir();
 }
 
-/** The files that tests run in processes of their own: the program, and single modules of it. By the script that makes it, one file. */
-const BUILT = { build: "dist/main.js", modules: "build/cli/main.js" };
+/** The files that tests run in processes of their own, by the script that makes them: the program, and modules of it. */
+const BUILT = {
+  build: ["dist/main.cjs"],
+  modules: [...builtModules()].map((name) => join("build", `${name}.js`)),
+};
 
 /** Builds what is missing or older than its sources. */
 function buildWhenStale(): void {
@@ -32,8 +36,8 @@ function buildWhenStale(): void {
   const settings = ["tsconfig.json", "bundle.mjs", "package.json", "src"];
   const paths = [...settings, ...sources.map((name) => join("src", name))];
   const newest = Math.max(...paths.map((path) => modifiedAt(join(REPOSITORY, path))));
-  for (const [script, file] of Object.entries(BUILT)) {
-    if (newest < modifiedAt(join(REPOSITORY, file))) continue;
+  for (const [script, files] of Object.entries(BUILT)) {
+    if (files.every((file) => newest < modifiedAt(join(REPOSITORY, file)))) continue;
     execFileSync("npm", ["run", "--silent", script], { cwd: REPOSITORY, stdio: "inherit" });
   }
 }

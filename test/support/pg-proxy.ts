@@ -1,4 +1,5 @@
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { resetConnection } from "./reset-connection.ts";
 
 /** How a connection ends at a statement. Both sides see a reset, except where nothing is said. */
 export type PgCut =
@@ -72,7 +73,7 @@ export async function startPgProxy(target: { port: number }): Promise<PgProxy> {
       silencers.delete(silence);
       open.delete(end);
       proxy.connections = open.size;
-      for (const socket of [client, server]) if (!socket.destroyed) socket.resetAndDestroy();
+      for (const socket of [client, server]) if (!socket.destroyed) resetConnection(socket);
     };
     open.add(end);
     proxy.connections = open.size;
@@ -89,7 +90,7 @@ export async function startPgProxy(target: { port: number }): Promise<PgProxy> {
         return silence();
       }
       if (plan.how === "late") {
-        client.resetAndDestroy();
+        resetConnection(client);
         later(LATE_MS, () => server.end(bytes));
         return;
       }

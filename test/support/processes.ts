@@ -6,7 +6,7 @@ import { onTestFinished } from "vitest";
 import { watchEnvironment, watchText } from "./secrets.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
-export const BIN = resolve(ROOT, "bin/imgbatch.mjs");
+export const BIN = resolve(ROOT, "bin/imgbatch.cjs");
 
 /** The environment of a child: ours without anything that would lead it to another service. */
 export function cleanEnvironment(extra: Record<string, string> = {}): NodeJS.ProcessEnv {

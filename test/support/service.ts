@@ -13,6 +13,7 @@ import { type OpenStorage, openStorage } from "../../src/service/storage/open-st
 import { placesOf, startServices } from "./cluster/shared-services.ts";
 import { FakeProvider } from "./fake-provider.ts";
 import { gate } from "./gate.ts";
+import { putDatabase } from "./made-database.ts";
 import { watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
 
@@ -45,6 +46,7 @@ export const MODEL = "vendorx-3.1-flash-image";
 /** The whole service on a free port, in a directory of its own; stopped after the test. */
 export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
   const data = options.data ?? (await tempDir());
+  await putDatabase(data);
   const service = await startServices({
     config: parseConfig(options.config ?? {}, "test"),
     dataDirectory: data,
@@ -122,6 +124,7 @@ export function items(count: number): { custom_id: string; prompt: string }[] {
 
 /** The stores and blobs of a data directory, beside the service that owns it. */
 export async function openBeside(data: string): Promise<OpenStorage> {
+  await putDatabase(data);
   const open = await openStorage(await placesOf(data), { directory: data });
   onTestFinished(() => open.close());
   return open;

@@ -2,6 +2,7 @@ import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { keepYoungSpace } from "../../kernel/memory/young-space.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command-line/command-context.ts";
 import { paidRequestsNote } from "../interruption/paid-requests.ts";
@@ -80,6 +81,7 @@ async function startOwn({
   output,
   signal,
 }: Embedding & { config: Config }): Promise<ServiceConnection> {
+  keepYoungSpace();
   const { startService } = await import("../../service/start-service.ts");
   const { createLog } = await import("../../service/pino-log.ts");
   const service = await startService({

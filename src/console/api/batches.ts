@@ -32,10 +32,10 @@ export function getBatch(id: string, signal: AbortSignal): Promise<BatchObject> 
   return fetchJson(routes.batch(id), { signal });
 }
 
-/** A page of the items in request order, with prompt, references and facts of the images. */
+/** A page of the items in request order, with prompt, references, facts of the images, and whether they are made again. */
 export function listItems(id: string, cursor: string | null, signal: AbortSignal): Promise<ItemList> {
   const query = new URLSearchParams({
-    include: "prompt,references,images",
+    include: "prompt,references,images,retries",
     limit: String(ITEMS_PER_PAGE),
     ...(cursor === null ? {} : { cursor }),
   });

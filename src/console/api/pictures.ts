@@ -16,6 +16,8 @@ interface Entry extends Picture {
 const MOST_FETCHES = 5;
 /** Pictures that are kept though nothing shows them. */
 const MOST_KEPT = 400;
+/** Pictures appear so often, all that have come together: to draw a large window for each of them takes longer than to fetch it. */
+const TELL_GAP_MS = 100;
 
 /**
  * The pictures of the page, by path: fetched with the session's token, few at once. Those that are asked for at one time come in
@@ -27,6 +29,8 @@ class Pictures {
   #bursts: Set<string>[] = [];
   #isBurst = false;
   #running = 0;
+  /** Those that have come since their holders were told of any. */
+  readonly #come = new Set<Entry>();
 
   /** Shows a picture: `onChange` is called now and when it has come or failed. Call `release` in the end. */
   hold(path: string, onChange: (picture: Picture) => void): { release: () => void } {
@@ -80,6 +84,17 @@ class Pictures {
     this.#bursts.at(-1)?.add(path);
   }
 
+  /** Shows a picture that has come, together with those that come shortly after it. */
+  #tell(entry: Entry): void {
+    this.#come.add(entry);
+    if (this.#come.size > 1) return;
+    setTimeout(() => {
+      const come = [...this.#come];
+      this.#come.clear();
+      for (const { holders, url, error } of come) for (const tell of holders) tell({ url, error });
+    }, TELL_GAP_MS);
+  }
+
   #next(): void {
     while (this.#running < MOST_FETCHES) {
       const burst = this.#bursts.findLast(({ size }) => size > 0);
@@ -106,7 +121,7 @@ class Pictures {
       this.#running--;
       if (!signal.aborted) {
         entry.stop = null;
-        for (const tell of entry.holders) tell({ url: entry.url, error: entry.error });
+        this.#tell(entry);
       }
       this.#next();
     }

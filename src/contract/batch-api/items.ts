@@ -19,7 +19,7 @@ const itemImageSchema = z.object({
 });
 
 /** Facts of items that a list has only when it is asked for them. */
-export const ITEM_EXTRAS = ["prompt", "references", "images"] as const;
+export const ITEM_EXTRAS = ["prompt", "references", "images", "retries"] as const;
 export type ItemExtra = (typeof ITEM_EXTRAS)[number];
 
 /** An item of a batch as the item list returns it. */
@@ -40,6 +40,13 @@ export const itemObjectSchema = z.object({
   prompt: z.string().optional().describe("the whole prompt, with `include=prompt`"),
   references: z.array(itemReferenceSchema).optional().describe("with `include=references`"),
   images: z.array(itemImageSchema).optional().describe("with `include=images`; empty without an image"),
+  retried_in: z
+    .string()
+    .nullable()
+    .optional()
+    .describe(
+      "with `include=retries`: the newest batch that makes this failed item again, where it is pending or done; null without one",
+    ),
 });
 export type ItemObject = z.infer<typeof itemObjectSchema>;
 

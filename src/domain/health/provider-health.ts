@@ -15,7 +15,7 @@ export interface Block {
   untilMs: number | null;
 }
 
-/** The permission to send one request. Exactly one of its methods must be called. */
+/** The permission to send one request. One of its methods must be called. Only the first call counts; others wait for it. */
 export interface Ticket {
   /** The first request after a pause. Others wait for its result. */
   isProbe: boolean;
@@ -100,9 +100,12 @@ export class ProviderHealth {
     const probed = scopes.filter(({ record }) => record.state === "cooling");
     for (const scope of probed) scope.isProbing = true;
     const begun = scopes.map((scope) => ({ scope, generation: scope.generation }));
+    let ended: Promise<void> | null = null;
     const end = (event: HealthEvent | null) => {
+      if (ended !== null) return ended;
       for (const scope of probed) scope.isProbing = false;
-      return event ? this.#record(begun, event) : Promise.resolve();
+      ended = event ? this.#record(begun, event) : Promise.resolve();
+      return ended;
     };
     return {
       isProbe: probed.length > 0,

@@ -1,7 +1,7 @@
 import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ItemError } from "../../contract/item-errors.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { ItemRecord, MaybePaid, PriceSnapshot } from "../records.ts";
+import type { BatchRecord, ItemRecord, MaybePaid, PriceSnapshot } from "../records.ts";
 import type { ItemTerms } from "./item-terms.ts";
 
 /**
@@ -64,6 +64,14 @@ export interface ItemRepository {
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
   /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
   page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
+  /**
+   * The newest batch that makes an item of a batch again, by custom id: one of the same key and origin that came later, where
+   * the item has not failed. Items without such a batch are left out.
+   */
+  retriesOf(
+    batch: Pick<BatchRecord, "id" | "apiKeyId" | "parentBatchId" | "createdAtMs">,
+    customIds: readonly string[],
+  ): Promise<ReadonlyMap<string, string>>;
   countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
   /** How many items are being made now, of all batches. */
   countLeased(): Promise<number>;

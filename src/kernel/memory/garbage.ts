@@ -14,3 +14,20 @@ export function collectGarbage(what: "all" | "young" = "all"): void {
   }
   collect?.(what === "young" ? { type: "minor" } : undefined);
 }
+
+/** After so many bytes, the buffers that they came in are given back. */
+const YOUNG_BYTES = 4 * 1024 * 1024;
+/** Buffers that lay longer, such as those of an image that was stored meanwhile, are given back more seldom. */
+const YOUNG_BEFORE_ALL = 8;
+
+// The garbage is that of the whole process.
+let passed = 0;
+let collections = 0;
+
+/** Counts the bytes of a stream that is only passed on, and collects the buffers that they came in now and then. */
+export function countPassedOn(bytes: number): void {
+  passed += bytes;
+  if (passed < YOUNG_BYTES) return;
+  passed = 0;
+  collectGarbage(++collections % YOUNG_BEFORE_ALL === 0 ? "all" : "young");
+}

@@ -74,13 +74,14 @@ export interface ItemDetails {
   prompt?: string;
   references?: readonly ReferenceRecord[];
   outputs?: readonly OutputRecord[];
+  retriedIn?: string | null;
 }
 
 /** An item of a batch as the item list shows it. */
 export function itemView(
   { price }: Pick<BatchRecord, "price">,
   item: ItemRecord,
-  { prompt, references, outputs }: ItemDetails = {},
+  { prompt, references, outputs, retriedIn }: ItemDetails = {},
 ): ItemObject {
   return {
     custom_id: item.customId,
@@ -114,5 +115,6 @@ export function itemView(
         sha256,
       })),
     }),
+    ...(retriedIn === undefined ? {} : { retried_in: retriedIn }),
   };
 }

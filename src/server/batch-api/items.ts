@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { ITEM_EXTRAS, type ItemExtra } from "../../contract/batch-api/items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../contract/statuses.ts";
-import type { ItemRecord } from "../../domain/records.ts";
+import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { pagingBy } from "../query/cursor.ts";
@@ -26,7 +26,7 @@ export function items(deps: ApiDeps) {
     const filter = status === undefined || status === "all" ? {} : { status };
     const start = { afterPosition: after?.position ?? -1, offset };
     const found = await deps.stores.read.items.page(batch.id, { ...filter, ...start, limit: limit + 1 });
-    const detailsOf = await readDetails(deps, batch.id, found, readExtras(request));
+    const detailsOf = await readDetails(deps, batch, found, readExtras(request));
     response.json(paging.page(found, limit, (item) => itemView(batch, item, detailsOf(item))));
   };
 }
@@ -45,19 +45,24 @@ function readExtras(request: Request): ReadonlySet<ItemExtra> {
 /** Reads what is wanted of all items at once. Returns a function that finds the details of one. */
 async function readDetails(
   { stores }: Pick<ApiDeps, "stores">,
-  batchId: string,
+  batch: BatchRecord,
   items: readonly ItemRecord[],
   wanted: ReadonlySet<ItemExtra>,
 ): Promise<(item: ItemRecord) => ItemDetails> {
   const sources = [...new Set(items.map(({ sourceIndex }) => sourceIndex))];
-  const references = wanted.has("references") ? await stores.read.references.ofSources(batchId, sources) : [];
+  const references = wanted.has("references")
+    ? await stores.read.references.ofSources(batch.id, sources)
+    : [];
   const outputs = wanted.has("images") ? await stores.read.outputs.ofItems(items.map(({ id }) => id)) : [];
+  const failed = items.filter(({ status }) => status === "failed").map(({ customId }) => customId);
+  const retries = wanted.has("retries") ? await stores.read.items.retriesOf(batch, failed) : null;
   const referencesOf = groupBy(references, ({ sourceIndex }) => sourceIndex);
   const outputsOf = groupBy(outputs, ({ itemId }) => itemId);
-  return ({ id, prompt, sourceIndex }) => ({
+  return ({ id, customId, prompt, sourceIndex }) => ({
     ...(wanted.has("prompt") && { prompt }),
     ...(wanted.has("references") && { references: referencesOf.get(sourceIndex) ?? [] }),
     ...(wanted.has("images") && { outputs: outputsOf.get(id) ?? [] }),
+    ...(retries && { retriedIn: retries.get(customId) ?? null }),
   });
 }
 

@@ -71,7 +71,7 @@ export function withApiCode<E>(error: E): E | ImgbatchError {
 export function toServiceError(error: unknown): ImgbatchError {
   const thrown = withApiCode(error);
   if (thrown instanceof ImgbatchError) return thrown.httpStatus === 0 ? internal(thrown) : thrown;
-  // Express reports a path that does not decode this way.
+  // A part of the path does not decode.
   if (thrown instanceof URIError) return new ImgbatchError("NOT_FOUND");
   return internal(thrown);
 }

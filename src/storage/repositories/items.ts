@@ -32,6 +32,23 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const some = query.where("status", "=", status).orderBy("position").limit(limit).offset(offset);
       return (await all(some)).map(toRecord);
     },
+    retriesOf: async ({ id, apiKeyId, parentBatchId, createdAtMs }, customIds) => {
+      if (customIds.length === 0) return new Map();
+      const seq = build.selectFrom("batches").select("seq").where("id", "=", id);
+      const query = build
+        .selectFrom("batches")
+        .innerJoin("items", "items.batch_id", "batches.id")
+        .select(["items.custom_id", "batches.id"])
+        .where("batches.api_key_id", "=", apiKeyId)
+        .where("batches.created_at_ms", ">=", createdAtMs)
+        .where("batches.seq", ">", seq)
+        .where("batches.parent_batch_id", "=", parentBatchId ?? id)
+        .where("batches.record_deleted_at_ms", "is", null)
+        .where("items.custom_id", "in", [...customIds])
+        .where("items.status", "!=", "failed")
+        .orderBy("batches.seq");
+      return new Map((await all(query)).map((row) => [row.custom_id, row.id]));
+    },
     countLeased: async () => {
       const leased = build
         .selectFrom("items")

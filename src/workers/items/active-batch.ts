@@ -8,8 +8,8 @@ import type { ItemWork } from "./run-item.ts";
 export interface RunningRequest {
   work: ItemWork;
   controller: AbortController;
-  /** `unsent`: nothing has left for the provider. `sent`: it may be paid. */
-  state: "unsent" | "sent" | "ended";
+  /** `waiting`: it has no slot. `unsent`: nothing has left for the provider. `sent`: it may be paid. */
+  state: "waiting" | "unsent" | "sent" | "ended";
 }
 
 /** A batch whose items are being made. */

@@ -31,7 +31,6 @@ export class ItemPool implements WorkerPool {
   /** The tokens of claims, until their items have started here. */
   readonly #claiming = new Set<string>();
   readonly #filling: Filling;
-  #isPaused = false;
 
   /** `onBatchIdle` is called when a batch has no item left that is pending or being made here. */
   constructor(deps: WorkerDeps, providers: readonly ItemProvider[], onBatchIdle: (batchId: string) => void) {
@@ -39,8 +38,7 @@ export class ItemPool implements WorkerPool {
     this.#onBatchIdle = onBatchIdle;
     this.#requests = new Requests(deps, this.#stopping.signal);
     this.#filling = new Filling(() => this.#fillFreeSlots(), this.#stopping.signal);
-    this.#slots = providers.map((provider) => new ProviderSlots(provider));
-    for (const { queue } of this.#slots) queue.on("next", () => this.#filling.start());
+    this.#slots = providers.map((provider) => new ProviderSlots(provider, deps.clock));
     this.#stopListening = deps.health.onChange(() => {
       this.#requests.takeBackUnsent();
       for (const active of this.#active.values()) if (active.waiting) this.#enqueue(active);
@@ -49,14 +47,14 @@ export class ItemPool implements WorkerPool {
 
   get load(): PoolLoad {
     return {
-      running: this.#slots.reduce((sum, { queue }) => sum + queue.pending, 0),
+      running: this.#slots.reduce((sum, { running }) => sum + running, 0),
       paid: this.#requests.paid,
       slots: this.#slots.reduce((sum, { provider }) => sum + provider.concurrency, 0),
     };
   }
 
   setPaused(isPaused: boolean): void {
-    this.#isPaused = isPaused;
+    this.#requests.setPaused(isPaused);
     if (!isPaused) this.#filling.start();
   }
 
@@ -92,6 +90,7 @@ export class ItemPool implements WorkerPool {
     if (!active) return;
     active.isHeld = true;
     this.#dequeue(active);
+    this.#requests.takeBackWaiting(active);
   }
 
   remove(batchId: string): void {
@@ -220,7 +219,7 @@ export class ItemPool implements WorkerPool {
     const token = this.#deps.ids.leaseToken();
     this.#claiming.add(token);
     try {
-      const works = await claimItems(this.#deps, turns, token);
+      const works = await slots.claim(() => claimItems(this.#deps, turns, token));
       for (const [at, { active }] of turns.entries()) {
         const work = works[at];
         if (work) this.#start(active, slots, work);
@@ -231,14 +230,10 @@ export class ItemPool implements WorkerPool {
     }
   }
 
-  get #mayBegin(): boolean {
-    return !this.#isPaused && !this.#stopping.signal.aborted && this.#deps.presence.isFresh;
-  }
-
-  /** Takes a turn for each free slot, while there are batches in line. */
+  /** Takes a turn for each item that may be claimed, while there are batches in line. */
   #takeTurns(slots: ProviderSlots): Turn[] {
     const turns: Turn[] = [];
-    while (this.#mayBegin && turns.length < slots.free) {
+    while (this.#requests.mayBegin && turns.length < slots.free) {
       const active = slots.roundRobin.next();
       if (!active) break;
       const turn = takeTurn(this.#deps, active, slots.provider);
@@ -253,7 +248,8 @@ export class ItemPool implements WorkerPool {
   }
 
   #start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork): void {
-    if (this.#isActive(active)) this.#requests.start(active, slots, work, () => this.#enqueue(active));
+    const ends = { onFree: () => this.#filling.start(), onEnd: () => this.#enqueue(active) };
+    if (this.#isActive(active)) this.#requests.start(active, slots, work, ends);
     // Cancelled since the claim: the item has failed with its batch.
     else work.ticket.dropped();
   }

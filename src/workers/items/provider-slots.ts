@@ -1,7 +1,10 @@
-import PQueue from "p-queue";
+import { isPaid } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import { RoundRobin } from "../round-robin.ts";
+import { ConcurrencySlots } from "../shared-concurrency.ts";
 import type { ActiveBatch } from "./active-batch.ts";
+import { ClaimPace } from "./claim-pace.ts";
 
 /** Images that wait to be stored hold no more memory than this, in bytes, before their provider gets no new requests. */
 const MOST_STORING_BYTES = 256 * 2 ** 20;
@@ -9,23 +12,71 @@ const MOST_STORING_BYTES = 256 * 2 ** 20;
 /** The slots of one provider, and the batches that may use them next. */
 export class ProviderSlots {
   readonly provider: ItemProvider;
-  readonly queue: PQueue;
   /** Batches that may have an item to start here. */
   readonly roundRobin = new RoundRobin<ActiveBatch>();
+  readonly #clock: Pick<Clock, "monotonicMs">;
+  readonly #slots: ConcurrencySlots;
+  readonly #pace = new ClaimPace();
+  /** The requests for items that were claimed, until the provider has answered. */
+  readonly #requests = new Set<Promise<void>>();
+  /** Those of them that have a slot. */
+  #running = 0;
   /** Results that are being recorded. Their slots are free for the next. */
   readonly #recording = new Set<Promise<void>>();
   #recordingBytes = 0;
 
-  constructor(provider: ItemProvider) {
+  constructor(provider: ItemProvider, clock: Pick<Clock, "monotonicMs">) {
     this.provider = provider;
-    this.queue = new PQueue({ concurrency: provider.concurrency });
+    this.#clock = clock;
+    this.#slots = new ConcurrencySlots(provider.concurrency);
   }
 
-  /** How many more items may be claimed. While too many images wait to be stored, it is 0. */
+  /** The requests that have a slot. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /**
+   * How many more items may be claimed. While too many images wait to be stored, it is 0. Some may be claimed before there
+   * is a slot for them, but not for a provider that is paid: a lease there says that its request may have been sent.
+   */
   get free(): number {
     const { concurrency } = this.provider;
     if (this.#recording.size > concurrency || this.#recordingBytes > MOST_STORING_BYTES) return 0;
-    return concurrency - this.queue.size - this.queue.pending;
+    const ahead = isPaid(this.provider) ? 0 : this.#pace.ahead(concurrency);
+    return concurrency + ahead - this.#requests.size;
+  }
+
+  /** Makes a claim, and learns how long one takes. */
+  async claim<T>(work: () => Promise<T>): Promise<T> {
+    const startMs = this.#clock.monotonicMs();
+    const claimed = await work();
+    this.#pace.claimTook(this.#clock.monotonicMs() - startMs);
+    return claimed;
+  }
+
+  /** Counts the request for a claimed item until the provider has answered, then calls `onEnd`. */
+  begin(request: Promise<void>, onEnd: () => void): void {
+    const begun = request.finally(() => {
+      this.#requests.delete(begun);
+      onEnd();
+    });
+    this.#requests.add(begun);
+  }
+
+  /** Runs the work in a slot, as soon as there is one. Rejects with the signal's reason when aborted while it waits. */
+  run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    return this.#slots.run(false, signal, async () => {
+      const startMs = this.#clock.monotonicMs();
+      this.#running++;
+      try {
+        const made = await work();
+        this.#pace.requestTook(this.#clock.monotonicMs() - startMs);
+        return made;
+      } finally {
+        this.#running--;
+      }
+    });
   }
 
   /** Counts a result until it is recorded, then calls `onEnd`. `bytes`: those of its images. */
@@ -39,8 +90,9 @@ export class ProviderSlots {
     this.#recordingBytes += bytes;
   }
 
+  /** Resolves when no request and no result is left. */
   async idle(): Promise<void> {
-    await this.queue.onIdle();
-    await Promise.all(this.#recording);
+    while (this.#requests.size + this.#recording.size > 0)
+      await Promise.all([...this.#requests, ...this.#recording]);
   }
 }

@@ -10,11 +10,23 @@ export class Requests {
   readonly #deps: WorkerDeps;
   readonly #stopping: AbortSignal;
   readonly #running = new Set<RunningRequest>();
+  #isPaused = false;
 
   /** After `stopping` is aborted, nothing is sent. */
   constructor(deps: WorkerDeps, stopping: AbortSignal) {
     this.#deps = deps;
     this.#stopping = stopping;
+  }
+
+  /** Whether work may begin now: not while paused, while the service stops, or when its leases may be lost. */
+  get mayBegin(): boolean {
+    return !this.#isPaused && !this.#stopping.aborted && this.#deps.presence.isFresh;
+  }
+
+  /** While paused, nothing is sent. */
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused;
+    this.takeBackUnsent();
   }
 
   /** The requests that a stop waits for, because they cost money. */
@@ -23,14 +35,21 @@ export class Requests {
       .length;
   }
 
-  /** Makes an item in a slot, which is free again as soon as the provider has answered. `onEnd`: it is recorded. */
-  start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork, onEnd: () => void): void {
-    const request: RunningRequest = { work, controller: new AbortController(), state: "unsent" };
+  /**
+   * Makes an item in a slot, as soon as there is one. The slot is free again when the provider has answered: then `onFree`
+   * is called. `onEnd`: the result is recorded.
+   */
+  start(
+    active: ActiveBatch,
+    slots: ProviderSlots,
+    work: ItemWork,
+    { onFree, onEnd }: { onFree(): void; onEnd(): void },
+  ): void {
+    const request: RunningRequest = { work, controller: new AbortController(), state: "waiting" };
     const { signal } = request.controller;
     this.#running.add(request);
     active.running.add(request);
-    void slots.queue.add(async () => {
-      const attempt = await this.#make(request);
+    const answered = this.#make(request, slots).then((attempt) => {
       request.state = "ended";
       if (attempt instanceof ProviderError)
         active.unreachable = attempt.trouble === "unreachable" ? attempt.message : null;
@@ -40,6 +59,7 @@ export class Requests {
         onEnd();
       });
     });
+    slots.begin(answered, onFree);
   }
 
   /** Aborts the requests for items whose lease this process does not hold any more: nobody wants their results. */
@@ -54,12 +74,17 @@ export class Requests {
     }
   }
 
-  /** Takes back the requests that wait to be sent to an upstream, as for its rate, and must not be sent any more. */
+  /** Takes back the requests that wait for a slot, or to be sent to an upstream, as for its rate, and must not be sent any more. */
   takeBackUnsent(): void {
     for (const { work, controller, state } of this.#running) {
-      const isWaiting = state === "unsent" && work.offer.provider.upstream !== undefined;
-      if (isWaiting && !this.#maySend(work)) controller.abort();
+      const isUnsent = state === "unsent" && work.offer.provider.upstream !== undefined;
+      if ((isUnsent || state === "waiting") && !this.#maySend(work)) controller.abort();
     }
+  }
+
+  /** Takes back the requests of a batch that wait for a slot. */
+  takeBackWaiting({ running }: ActiveBatch): void {
+    for (const { controller, state } of running) if (state === "waiting") controller.abort();
   }
 
   /** Aborts what still runs after `graceMs`, or after `idle` at once: all of it, or what is not paid. */
@@ -75,18 +100,31 @@ export class Requests {
     await idle;
   }
 
-  async #make(request: RunningRequest): Promise<ItemAttempt> {
+  async #make(request: RunningRequest, slots: ProviderSlots): Promise<ItemAttempt> {
     const { work, controller } = request;
-    if (!this.#maySend(work)) return { aborted: true, isSent: false };
-    return makeItem(this.#deps, work, controller.signal, () => {
-      if (this.#maySend(work)) request.state = "sent";
+    const moveTo = (state: "unsent" | "sent") => {
+      if (this.#maySend(work)) request.state = state;
       else controller.abort();
+    };
+    if (!this.#maySend(work)) return { aborted: true, isSent: false };
+    return makeItem(this.#deps, work, controller.signal, {
+      inSlot: (ask) =>
+        slots.run(controller.signal, () => {
+          moveTo("unsent");
+          // The next request may have the slot at once. It must not go to a provider that begins to pause.
+          return ask().catch((error) => {
+            const isFailure = error instanceof ProviderError && !controller.signal.aborted;
+            if (isFailure) void work.ticket.failed(error, String(work.item.id));
+            throw error;
+          });
+        }),
+      beforeSending: () => moveTo("sent"),
     });
   }
 
-  /** An item is not sent when the service stops, its provider pauses or its lease may be lost, between the claim and the request. */
+  /** Whether an item may still be sent: much can happen between its claim and its request. */
   #maySend({ offer, ticket }: ItemWork): boolean {
-    if (this.#stopping.aborted || !this.#deps.presence.isFresh) return false;
+    if (!this.mayBegin) return false;
     return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
   }
 

@@ -43,14 +43,14 @@ export interface ItemWork {
 
 /**
  * Asks the provider for one item's image. Never rejects. While the storage cannot give the reference images, it waits: that
- * is no failure of the provider. `beforeSending` is called right before the request leaves. It may abort the signal: then
- * nothing is sent.
+ * is no failure of the provider. `inSlot` runs the request as soon as there is a slot for it. `beforeSending` is called right
+ * before it leaves. Both may abort the signal: then nothing is sent.
  */
 export async function makeItem(
   deps: WorkerDeps,
   { batch, item, offer }: ItemWork,
   signal: AbortSignal,
-  beforeSending: () => void,
+  { inSlot, beforeSending }: { inSlot<T>(work: () => Promise<T>): Promise<T>; beforeSending(): void },
 ): Promise<ItemAttempt> {
   let isSent = false;
   const onSent = () => {
@@ -61,7 +61,10 @@ export async function makeItem(
   for (;;) {
     try {
       const request = await buildImageRequest(deps, batch, item, offer.executedModel);
-      const made = await offer.provider.generate(request, signal, onSent);
+      const made = await inSlot(async () => {
+        signal.throwIfAborted();
+        return offer.provider.generate(request, signal, onSent);
+      });
       return signal.aborted ? { aborted: true, isSent } : made;
     } catch (error) {
       if (signal.aborted) return { aborted: true, isSent };

@@ -117,7 +117,7 @@ it("[CLI-18] watch ends when its reader has gone", async () => {
 });
 
 it.skipIf(!existsSync("/dev/full"))("[CLI-18] results that cannot be written are exit 9", () => {
-  const bin = fileURLToPath(new URL("../../../bin/imgbatch.mjs", import.meta.url));
+  const bin = fileURLToPath(new URL("../../../bin/imgbatch.cjs", import.meta.url));
   for (const command of ["--help", "list --help --json"]) {
     const script = `"${process.execPath}" "${bin}" ${command} 2>&1 >/dev/full`;
     const { status, stdout } = spawnSync("sh", ["-c", script]);

@@ -49,6 +49,38 @@ describe("a retry over HTTP", () => {
     expect(await retry("new")).toMatchObject({ error: { code: "BATCH_IMAGE_INVALID_REFERENCE_IMAGE" } });
   });
 
+  it("[RETRY-11] shows in the item list which later batch makes a failed item again, until the item fails there, too", async () => {
+    let isBroken = true;
+    const provider = new FakeProvider();
+    provider.answer = async ({ prompt }) => {
+      if (prompt !== "picture 1" && isBroken)
+        throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { retryable: false });
+      return made(await tinyPng());
+    };
+    const service = await startTestService({ providers: [provider] });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    await service.until(id);
+    const retry = async (of: string, customId: string) => {
+      const headers = { "content-type": "application/json" };
+      const init = { method: "POST", headers, body: JSON.stringify({ custom_ids: [customId] }) };
+      const batch = await (await service.ask(`/${of}/retry`, init)).json();
+      await service.until(batch.id);
+      return batch.id as string;
+    };
+    const retriedIn = async (of: string) => {
+      const { data } = await (await service.ask(`/${of}/items?include=retries`)).json();
+      return data.map(({ retried_in }: { retried_in: string | null }) => retried_in);
+    };
+    const failed = await retry(id, "i2");
+    expect(await retriedIn(id)).toEqual([null, null, null]);
+    isBroken = false;
+    const [second, third] = [await retry(failed, "i2"), await retry(id, "i3")];
+    expect([await retriedIn(id), await retriedIn(failed)]).toEqual([[null, second, third], [second]]);
+    expect([await retriedIn(second), await retriedIn(third)]).toEqual([[null], [null]]);
+    expect((await service.ask(`/${second}`, { method: "DELETE" })).status).toBe(204);
+    expect(await retriedIn(id)).toEqual([null, null, third]);
+  });
+
   it("[RETRY-10] makes the named items alone, and refuses one that is not there or did not fail", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ prompt, origin }) => {

@@ -7,7 +7,7 @@ import type { Stores } from "../../../src/domain/ports/stores.ts";
 import type { HandlerDeps } from "../../../src/server/deps.ts";
 import { monitoring } from "../../../src/server/monitoring/operations.ts";
 import { MIN_FREE_DISK_BYTES } from "../../../src/server/monitoring/readiness.ts";
-import { routerOf } from "../../../src/server/router.ts";
+import { routesOf } from "../../../src/server/router.ts";
 import { startTestService } from "../../support/service.ts";
 
 const GIB = 1024 ** 3;
@@ -132,7 +132,7 @@ async function serveOperations(deps: Partial<HandlerDeps>): Promise<string> {
     openApi: () => {},
   };
   const server = express()
-    .use(routerOf(monitoring, { ...working, ...deps } as HandlerDeps))
+    .use(routesOf(monitoring, { ...working, ...deps } as HandlerDeps))
     .listen(0, "127.0.0.1");
   onTestFinished(async () => {
     server.closeAllConnections();

@@ -1,3 +1,4 @@
+import { resetConnection } from "../reset-connection.ts";
 import type { Answer, Behaviour, Exchange, Twist } from "./fake-upstream.ts";
 
 /** Things that upstreams do to their callers. Each works with every fake; `setBehaviour` takes it. */
@@ -184,5 +185,5 @@ export function outage(ms: number, behaviour: Behaviour): Behaviour {
 }
 
 function breakOff({ response }: Exchange): void {
-  response.socket?.resetAndDestroy();
+  if (response.socket) resetConnection(response.socket);
 }

@@ -16,7 +16,7 @@ import { ItemPool } from "../../../src/workers/items/item-pool.ts";
 import { Presence } from "../../../src/workers/presence.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { FakeUpstream } from "../../support/fake-upstream.ts";
+import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
@@ -102,8 +102,33 @@ async function poolOf(
   );
   const countOf = (status: "success" | "pending") => async () =>
     (await real.read.items.countByStatus(batch.id))[status];
-  return { pool, batch, provider, gates, clock, counts, idle, counted: countOf };
+  const leased = async () => (await real.read.items.leasesOf(presence.id)).length;
+  return { pool, batch, provider, gates, clock, counts, idle, counted: countOf, leased };
 }
+
+/** A pool that makes two images, where a request takes as long as a claim. Two more items may be claimed ahead. */
+async function poolInPace(providers: FakeProvider[]) {
+  const clockOf: { advance?: (ms: number) => void } = {};
+  const tools = await poolOf(8, 2, {
+    providers,
+    write: (write) => async (work) => {
+      const result = await write(work);
+      if (hasItems(result)) clockOf.advance?.(100);
+      return result;
+    },
+  });
+  const { pool, batch, gates, clock, counted } = tools;
+  clockOf.advance = (ms) => clock.advance(ms);
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => gates.length).toBe(2);
+  clock.advance(100);
+  for (const held of gates) held.open();
+  await expect.poll(counted("success")).toBe(2);
+  await expect.poll(() => gates.length).toBe(4);
+  return tools;
+}
+
+type PoolInPace = Awaited<ReturnType<typeof poolInPace>>;
 
 it("[SLOT-3] the items for all free slots are claimed together, and no more are looked for when none is left", async () => {
   const { pool, batch, gates, counts, idle, counted } = await poolOf(10, 10);
@@ -180,4 +205,58 @@ it("[SLOT-6] an item that was claimed by a transaction of which the end is unkno
     .toBe(1);
   gates[0]?.open();
   expect(await idle.promise).toBe(batch.id);
+});
+
+it("[SLOT-7] items are claimed ahead of free slots, never sent before there is one, and all are made", async () => {
+  const { pool, batch, provider, gates, idle, leased } = await poolInPace([new FakeProvider()]);
+  await expect.poll(leased).toBe(4);
+  expect([gates.length, pool.load.running]).toEqual([4, 2]);
+  for (let at = 2; at < 8; at++) {
+    await expect.poll(() => gates.length).toBeGreaterThan(at);
+    gates[at]?.open();
+  }
+  expect(await idle.promise).toBe(batch.id);
+  expect(provider.maxRunning).toBe(2);
+  expect(provider.requests.map(({ prompt }) => prompt)).toHaveLength(8);
+});
+
+it.each<[string, (tools: PoolInPace) => void, number]>([
+  ["the workers are paused", ({ pool }) => pool.setPaused(true), 2],
+  ["their batch is about to be cancelled", ({ pool, batch }) => pool.hold(batch.id), 2],
+  ["the service stops", ({ pool }) => void pool.stop(60_000), 2],
+  ["the provider pauses", ({ gates }) => gates[2]?.fail(troubled("limited", { retryAfterMs: 60_000 })), 1],
+])("[SLOT-8] items that were claimed ahead are given back at once when %s", async (_, happen, left) => {
+  const tools = await poolInPace([new FakeUpstream("free", { isFree: true })]);
+  const { pool, gates, leased, provider } = tools;
+  await expect.poll(leased).toBe(4);
+  happen(tools);
+  await expect.poll(leased).toBe(left);
+  expect([gates.length, provider.requests.length]).toEqual([4, 4]);
+  for (const held of gates) held.open();
+  await pool.stop(60_000);
+  expect(await leased()).toBe(0);
+});
+
+it("[SLOT-8] items that were given back by a pause are made after it", async () => {
+  const { pool, batch, gates, idle, leased, counted } = await poolInPace([new FakeProvider()]);
+  await expect.poll(leased).toBe(4);
+  pool.setPaused(true);
+  await expect.poll(leased).toBe(2);
+  pool.setPaused(false);
+  for (let at = 2; at < 8; at++) {
+    await expect.poll(() => gates.length).toBeGreaterThan(at);
+    gates[at]?.open();
+  }
+  expect(await idle.promise).toBe(batch.id);
+  expect(await counted("success")()).toBe(8);
+});
+
+it("[SLOT-9] nothing is claimed ahead for a provider that is paid", async () => {
+  const { gates, leased, pool } = await poolInPace([new FakeUpstream("paid")]);
+  await expect.poll(leased).toBe(2);
+  gates[2]?.open();
+  await expect.poll(() => gates.length).toBe(5);
+  expect(await leased()).toBe(2);
+  for (const held of gates) held.open();
+  await pool.stop(0);
 });

@@ -1,12 +1,13 @@
 import { expect, it } from "vitest";
 import { ProviderSlots } from "../../../src/workers/items/provider-slots.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 
 const MIB = 2 ** 20;
 
 it("[SLOT-4] no more requests are sent while too many images wait to be stored, or too large ones", async () => {
-  const slots = new ProviderSlots(new FakeProvider({ concurrency: 2 }));
+  const slots = new ProviderSlots(new FakeProvider({ concurrency: 2 }), new FakeClock());
   const stored = [300 * MIB, 1, 1, 1].map((bytes) => {
     const work = gate();
     return { bytes, ...work };

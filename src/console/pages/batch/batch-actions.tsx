@@ -10,7 +10,7 @@ import { Icon } from "../../parts/icons.tsx";
 import { count } from "../../parts/words.ts";
 import { DeleteDialog } from "./delete-dialog.tsx";
 import { DownloadButton } from "./download-button.tsx";
-import { RetryDialog, retriableOf } from "./retry-dialog.tsx";
+import { countRefused, RetryDialog, retriableOf } from "./retry-dialog.tsx";
 
 type Question = "cancel" | "retry" | "delete";
 
@@ -27,7 +27,6 @@ export function BatchActions({ batch, items, onChanged }: BatchActionsProps) {
   const close = () => setQuestion(null);
   const hasEnded = isTerminal(batch.status);
   const retriable = retriableOf(batch, items ?? []);
-  const refused = batch.fail_count - retriable.length;
   return (
     <div className="actions">
       {hasEnded && batch.success_count > 0 && batch.status !== "output_deleted" && (
@@ -36,7 +35,7 @@ export function BatchActions({ batch, items, onChanged }: BatchActionsProps) {
       {retriable.length > 0 && (
         <button type="button" className="button" onClick={() => setQuestion("retry")}>
           <Icon name="retry" /> Retry {count(retriable.length)}
-          {refused > 0 && ` of ${count(batch.fail_count)}`} failed
+          {retriable.length < batch.fail_count && ` of ${count(batch.fail_count)}`} failed
         </button>
       )}
       {hasEnded ? (
@@ -50,7 +49,7 @@ export function BatchActions({ batch, items, onChanged }: BatchActionsProps) {
       )}
       {question === "cancel" && <CancelDialog batch={batch} onChanged={onChanged} onClose={close} />}
       {question === "retry" && (
-        <RetryDialog batch={batch} items={retriable} leftOut={refused} onClose={close} />
+        <RetryDialog batch={batch} items={retriable} leftOut={countRefused(items ?? [])} onClose={close} />
       )}
       {question === "delete" && <DeleteDialog batch={batch} onChanged={onChanged} onClose={close} />}
     </div>

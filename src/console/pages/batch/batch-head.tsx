@@ -11,6 +11,9 @@ import { BatchActions, type BatchActionsProps } from "./batch-actions.tsx";
 export function BatchHead(props: BatchActionsProps) {
   const { batch } = props;
   const { status, waiting, error, parent_batch_id } = batch;
+  const retries = new Set(
+    props.items?.map(({ retried_in }) => retried_in).filter((id) => typeof id === "string"),
+  );
   return (
     <section className="batch-head" aria-label="Batch">
       <a className="back" href={hrefOf("batches")}>
@@ -60,6 +63,11 @@ export function BatchHead(props: BatchActionsProps) {
             <a href={hrefOf("batches", parent_batch_id)}>an earlier batch</a>
           </Fact>
         )}
+        {[...retries].map((id) => (
+          <Fact key={id} label="retried in">
+            <a href={hrefOf("batches", id)}>a later batch</a>
+          </Fact>
+        ))}
         <Fact label="id">
           <code>{batch.id}</code>
         </Fact>

@@ -6,6 +6,7 @@ import { isTerminal } from "../../../contract/statuses.ts";
 import { formatSize } from "../../../kernel/text.ts";
 import { copyImage, copyText } from "../../api/clipboard.ts";
 import { useLimits } from "../../hooks/use-account.ts";
+import { hrefOf } from "../../hooks/use-route.ts";
 import { announce } from "../../parts/announcer.tsx";
 import { Icon } from "../../parts/icons.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
@@ -39,6 +40,11 @@ export function ItemPanel(props: {
       {item.error && (
         <p className="note bad">
           {item.error.message} <code className="code">{item.error.code}</code>
+        </p>
+      )}
+      {item.retried_in && (
+        <p>
+          <a href={hrefOf("batches", item.retried_in, item.custom_id)}>A later batch</a> makes it again.
         </p>
       )}
       {item.notes.map((note) => (

@@ -12,13 +12,22 @@ import { announce } from "../../parts/announcer.tsx";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
 import { usd } from "../../parts/words.ts";
 
-/** The items of a batch that can be made again: failed ones that were not refused for what they ask. */
+/** The items of a batch to make again: failed ones that were not refused for what they ask, and that no other batch makes again. */
 export function retriableOf(batch: BatchObject, items: readonly ItemObject[]): ItemObject[] {
   if (!isTerminal(batch.status) || batch.source !== "batch") return [];
-  return items.filter(({ status, error }) => status === "failed" && !isRefusalCode(error?.code ?? ""));
+  return items.filter((item) => isRetriable(item) && !item.retried_in);
 }
 
-/** Asks before failed items are made again. `leftOut` failed ones are not among them. */
+/** How many items failed since they were refused for what they ask. */
+export function countRefused(items: readonly ItemObject[]): number {
+  return items.filter((item) => item.status === "failed" && !isRetriable(item)).length;
+}
+
+function isRetriable({ status, error }: ItemObject): boolean {
+  return status === "failed" && !isRefusalCode(error?.code ?? "");
+}
+
+/** Asks before failed items are made again. `leftOut` refused ones are not among them. */
 export function RetryDialog(props: {
   batch: BatchObject;
   items: readonly ItemObject[];

@@ -10,7 +10,7 @@ import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
 import { Icon } from "../../parts/icons.tsx";
 import { count } from "../../parts/words.ts";
 import { hasImages } from "./item-facts.ts";
-import { RetryDialog, retriableOf } from "./retry-dialog.tsx";
+import { countRefused, RetryDialog, retriableOf } from "./retry-dialog.tsx";
 import { saveImages } from "./save-images.ts";
 
 interface SelectionBarProps {
@@ -32,7 +32,6 @@ export function SelectionBar(props: SelectionBarProps) {
   const isThere = isTerminal(batch.status) && batch.status !== "output_deleted";
   const images = isThere ? chosen.filter(hasImages) : [];
   const retriable = retriableOf(batch, chosen);
-  const failed = chosen.filter(({ status }) => status === "failed");
   const close = () => setQuestion(null);
   return (
     <>
@@ -57,12 +56,7 @@ export function SelectionBar(props: SelectionBarProps) {
         )}
       </section>
       {question === "retry" && (
-        <RetryDialog
-          batch={batch}
-          items={retriable}
-          leftOut={failed.length - retriable.length}
-          onClose={close}
-        />
+        <RetryDialog batch={batch} items={retriable} leftOut={countRefused(chosen)} onClose={close} />
       )}
       {question === "delete" && (
         <ConfirmDialog

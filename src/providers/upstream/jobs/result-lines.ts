@@ -1,7 +1,7 @@
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { jsonExcess } from "../../../kernel/json/json-shape.ts";
-import { collectGarbage } from "../../../kernel/memory/garbage.ts";
+import { countPassedOn } from "../../../kernel/memory/garbage.ts";
 import { ambiguous } from "../classify.ts";
 import type { UpstreamHttp, UpstreamRequest } from "../http.ts";
 import { LineMemory, type LongJson, MAX_LINE_BYTES } from "./line-memory.ts";
@@ -13,10 +13,6 @@ const MOST_MS = 6 * 3_600_000;
 /** Broken connections in a row after which nothing came. */
 const MOST_BREAKS = 3;
 const AGAIN_MS = 1000;
-/** After so many bytes, the pieces that the connection brought them in are given back. */
-const YOUNG_BYTES = 4 * 1024 * 1024;
-/** Pieces that lay longer, such as those of an image that was stored meanwhile, are given back more seldom. */
-const YOUNG_BEFORE_ALL = 8;
 
 /** A line of JSON, or why it is none. `endsEarly`: the file ended within it. */
 export type ResultLine = LongJson | { unreadable: string } | { endsEarly: string };
@@ -35,18 +31,13 @@ export async function* resultLines(
   const line = new Line();
   const endMs = clock.monotonicMs() + MOST_MS;
   let received = 0;
-  let collected = 0;
-  let collections = 0;
   for (let breaks = 0; ; ) {
     if (clock.monotonicMs() > endMs) throw ambiguous(http.name, "a file without an end");
     try {
       for await (const bytes of bytesFrom(http, request, received, signal)) {
         if (clock.monotonicMs() > endMs) break;
         received += bytes.length;
-        if (received - collected >= YOUNG_BYTES) {
-          collected = received;
-          collectGarbage(++collections % YOUNG_BEFORE_ALL === 0 ? "all" : "young");
-        }
+        countPassedOn(bytes.length);
         breaks = 0;
         let from = 0;
         for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, from)) {

@@ -1,0 +1,28 @@
+import { once } from "node:events";
+import { Worker } from "node:worker_threads";
+import { expect, it } from "vitest";
+import { keepYoungSpace } from "../../../src/kernel/memory/young-space.ts";
+
+/** Makes many objects that live for a moment, and answers with the bytes of the space for new ones. */
+const THREAD = `
+const { parentPort } = require("node:worker_threads");
+const { getHeapSpaceStatistics } = require("node:v8");
+parentPort.once("message", () => {
+  let held = [];
+  for (let i = 0; i < 2_000_000; i++) {
+    held.push({ i });
+    if (held.length === 50_000) held = [];
+  }
+  parentPort.postMessage(getHeapSpaceStatistics().find((space) => space.space_name === "new_space").space_size);
+});`;
+
+it("[HEAP-2] the space of new objects keeps its size under load, though threads are started", async () => {
+  keepYoungSpace();
+  keepYoungSpace();
+  // Every thread has such a space, which begins small.
+  const thread = new Worker(THREAD, { eval: true });
+  await once(thread, "online");
+  thread.postMessage("begin");
+  const [bytes] = await once(thread, "message");
+  expect(bytes).toBeLessThanOrEqual(4 * 1024 * 1024);
+});

@@ -1,0 +1,63 @@
+import { execFile } from "node:child_process";
+import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { beforeEach, describe, expect, it } from "vitest";
+import { tempDir } from "../support/temp-dir.ts";
+
+const REPOSITORY = resolve(import.meta.dirname, "../..");
+const CACHE = join("dist/cache", `${process.version}-${process.arch}`);
+
+let copy: string;
+
+/** What `--version` loads of the program. */
+beforeEach(async () => {
+  copy = await tempDir();
+  for (const path of ["bin", "package.json"])
+    await cp(join(REPOSITORY, path), join(copy, path), { recursive: true });
+  await mkdir(join(copy, "dist"));
+  for (const name of await readdir(join(REPOSITORY, "dist")))
+    if (/^(main|version|rolldown).*\.cjs$/.test(name))
+      await cp(join(REPOSITORY, "dist", name), join(copy, "dist", name));
+});
+
+async function version(): Promise<string> {
+  const args = [join(copy, "bin/imgbatch.cjs"), "--version"];
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, args);
+  return stdout + stderr;
+}
+
+async function keptCode(): Promise<Map<string, Buffer>> {
+  const names = await readdir(join(copy, CACHE));
+  return new Map(
+    await Promise.all(names.map(async (name) => [name, await readFile(join(copy, CACHE, name))] as const)),
+  );
+}
+
+describe("the start of the program", () => {
+  it("[REPO-10] keeps compiled code at its first run, and uses it", async () => {
+    const printed = await version();
+    expect(printed).toMatch(/^\d+\.\d+\.\d+\n$/);
+    const kept = await keptCode();
+    expect([...kept.keys()].sort()).toEqual(
+      (await readdir(join(copy, "dist"))).filter((name) => name !== "cache").sort(),
+    );
+
+    // The text of the same length shows that it is not compiled again.
+    const main = join(copy, "dist/main.cjs");
+    await writeFile(main, " ".repeat((await readFile(main, "utf8")).length));
+    expect(await version()).toBe(printed);
+    expect(await keptCode()).toEqual(kept);
+  });
+
+  it("[REPO-11] needs no compiled code: another program's is ignored, and so is that it cannot be kept", async () => {
+    const printed = await version();
+    for (const name of (await keptCode()).keys())
+      await writeFile(join(copy, CACHE, name), "code of another Node");
+    expect(await version()).toBe(printed);
+
+    await rm(join(copy, "dist/cache"), { recursive: true });
+    await writeFile(join(copy, "dist/cache"), "no directory");
+    expect(await version()).toBe(printed);
+  });
+});
