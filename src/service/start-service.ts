@@ -149,7 +149,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       scheduler.wake(batchId);
       callWorkers();
     };
-    const cancel = (batchId: string) => scheduler.cancel(batchId).finally(callWorkers);
+    const cancel = (batchId: string) => scheduler.cancel(batchId, callWorkers);
     let access: LocalAccess | null = null;
     let isStopping = false;
     const own: Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> = {

@@ -1,23 +1,22 @@
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
+import { BEAT_MS } from "../../../src/workers/presence.ts";
 
 /**
- * Shows the time of a test's clock, and lets real time pass as well: a sleep ends when either of them says so. The
- * database and the other processes have clocks of their own, and a process whose time stands still would be dead to them.
+ * How long the processes of one database sleep in order to know of each other: between two beats, two looks, two pings
+ * and two tries to connect. No test moves its clock for these.
+ */
+const BETWEEN_PROCESSES_MS = new Set([BEAT_MS, 200, 3000, 50]);
+
+/**
+ * The clock of a test, on which all sleep but those that keep a process alive to the others. These go by the clocks of
+ * the database and of other processes, which no test moves.
  */
 export function passing(clock: Clock): Clock {
   return {
     nowMs: () => clock.nowMs(),
     monotonicMs: () => clock.monotonicMs() + systemClock.monotonicMs(),
-    sleep: async (ms, signal) => {
-      const ended = new AbortController();
-      const either = signal ? AbortSignal.any([signal, ended.signal]) : ended.signal;
-      const sleeps = [clock, systemClock].map((each) => each.sleep(ms, either));
-      try {
-        await Promise.race(sleeps);
-      } finally {
-        ended.abort();
-        await Promise.allSettled(sleeps);
-      }
-    },
+    // More often: after a jump of the clock a process begins nothing before its next beat.
+    sleep: (ms, signal) =>
+      BETWEEN_PROCESSES_MS.has(ms) ? systemClock.sleep(ms / 10, signal) : clock.sleep(ms, signal),
   };
 }
