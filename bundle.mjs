@@ -20,18 +20,48 @@ const builtins = {
     id.startsWith("\0node:") ? `module.exports = process.getBuiltinModule("${id.slice(1)}");` : undefined,
 };
 
-/** Lets `require` load Ink: it and its layout wait for something while they are loaded, which `require` cannot. */
-const ink = {
-  name: "ink",
+/** Leaves out of libraries those parts that no start may pay for. */
+const edits = {
+  name: "edits",
   transform(code, id) {
     const edit = EDITS.find(({ file }) => id.endsWith(file));
-    return edit && { code: edit.change(code), map: null };
+    if (edit === undefined) return null;
+    const changed = edit.change(code);
+    if (changed === code) throw new Error(`${id} has changed: look whether its edit is still needed`);
+    return { code: changed, map: null };
+  },
+};
+
+/** Writes other characters as escapes: a text with one of them takes two bytes a character. */
+const ascii = {
+  name: "ascii",
+  generateBundle(_options, files) {
+    for (const file of Object.values(files))
+      if (file.type === "chunk")
+        file.code = file.code.replace(
+          /[^\0-\x7f]/g,
+          (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+        );
   },
 };
 
 const EDITS = [
+  // The body parsers of Express are not used here, nor are nested queries.
+  { file: "express/lib/express.js", change: (code) => code.replace("require('body-parser')", "{}") },
+  { file: "express/lib/utils.js", change: (code) => code.replace("require('qs')", "{}") },
   {
-    // Waits for the tools of its developers alone.
+    // The character sets of all types, and the types of the console's files.
+    file: "mime-db/db.json",
+    change: (code) => {
+      const types = Object.entries(JSON.parse(code));
+      const isUsed = ([, { charset, extensions = [] }]) =>
+        charset !== undefined ||
+        extensions.some((extension) => /^(html|css|js|svg|png|ico|woff2|md)$/.test(extension));
+      return JSON.stringify(Object.fromEntries(types.filter(isUsed)));
+    },
+  },
+  // `require` cannot load what waits at the top of its module, as Ink does for the tools of its developers, and its layout.
+  {
     file: "ink/build/reconciler.js",
     change: (code) => code.replaceAll("isDev()", "false").replaceAll("await ", ""),
   },
@@ -60,10 +90,12 @@ const EDITS = [
   },
 ];
 
-/** A file for the modules that these load together, but for those that files of a higher priority have. */
-function oneFile(file, priority, roots) {
+/**
+ * A file for the modules that each of these groups of modules loads, but for those that files of a higher priority have.
+ */
+function oneFile(file, priority, ...groups) {
   let reached;
-  const reach = (context) => {
+  const reach = (context, roots) => {
     const seen = new Set(roots.map((root) => resolve("src", root)));
     for (const id of seen) for (const next of context.getModuleInfo(id)?.importedIds ?? []) seen.add(next);
     return seen;
@@ -72,14 +104,14 @@ function oneFile(file, priority, roots) {
     debugName: file,
     priority,
     name: (id, context) => {
-      reached ??= reach(context);
-      return reached.has(id) ? file : null;
+      reached ??= groups.map((roots) => reach(context, roots));
+      return reached.every((ids) => ids.has(id)) ? file : null;
     },
   };
 }
 
 const LOOKS = ["status", "list", "items", "wait"].map((name) => `cli/commands/${name}/run.ts`);
-
+const SUBMIT = ["cli/commands/submit/run.ts"];
 const SERVICE = [
   "service/start-service.ts",
   "service/pino-log.ts",
@@ -93,7 +125,7 @@ await build({
   input: { main: "src/cli/main.ts", "guard-main": "src/processes/guard-main.ts" },
   platform: "node",
   logLevel: "warn",
-  plugins: [builtins, ink],
+  plugins: [builtins, edits, ascii],
   // Compiled for each system, as is a part that `pg` can do without. The last one is for the development of Ink, which asks
   // for it when it is there.
   external: ["better-sqlite3", "pg", "sharp", "react-devtools-core"],
@@ -113,11 +145,13 @@ await build({
     minify: { compress: false, mangle: false, codegen: { removeWhitespace: true } },
     codeSplitting: {
       groups: [
-        oneFile("version", 5, ["kernel/version.ts", "environment.ts"]),
-        oneFile("start", 4, ["cli/run-cli.ts"]),
-        oneFile("look", 3, ["cli/service/connect.ts", ...LOOKS]),
+        oneFile("version", 6, ["kernel/version.ts", "environment.ts"]),
+        oneFile("start", 5, ["cli/run-cli.ts"]),
+        oneFile("look", 4, ["cli/service/connect.ts", ...LOOKS]),
+        oneFile("shared", 3, SUBMIT, SERVICE),
+        oneFile("submit", 2, SUBMIT),
         oneFile("service", 2, SERVICE),
-        oneFile("submit", 1, ["cli/commands/submit/run.ts", "providers/procedural/draw.ts"]),
+        oneFile("draw", 1, ["providers/procedural/draw.ts"]),
       ],
     },
   },

@@ -1,13 +1,14 @@
 #!/usr/bin/env node
-// Loads the program of `dist`, whose files find each other by `require`. Node's own loader would compile them at each start, which takes
-// most of it. Here each keeps its compiled code in `dist/cache` from the end of the first run that loads it. It is made by
-// and for one version of Node; without it, as where nobody may write to `dist`, a start takes longer.
+// Loads the program of `dist`, whose files find each other by `require`. Node's own loader would compile them at each start,
+// which takes most of it. Here each keeps its compiled code in `dist/cache` from the end of the first run that loads it. It is
+// made by and for one version of Node; without it, as where nobody may write to `dist`, a start takes longer.
 const { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, writeSync } = require("node:fs");
 const { wrap } = require("node:module");
 const { join } = require("node:path");
 const { Script } = require("node:vm");
 
 const DIST = join(__dirname, "../dist");
+const ENTRY = "main.cjs";
 const CACHE = join(DIST, "cache", `${process.version}-${process.arch}`);
 
 const modules = new Map();
@@ -29,22 +30,29 @@ function requireFrom(id) {
   return id.startsWith("./") ? load(id.slice(2)) : require(id);
 }
 
+/** The engine takes compiled code of any text that is as long. So code is kept only of files with a hash in their names. */
 function compile(name, filename) {
+  const text = wrap(readFileSync(filename, "latin1"));
+  if (name === ENTRY) return new Script(text, { filename });
   let cachedData;
   try {
     cachedData = readFileSync(join(CACHE, name));
   } catch {
     // The end of this process makes it.
   }
-  // V8 ignores the code of another version or with other flags.
-  const script = new Script(wrap(readFileSync(filename, "utf8")), { filename, cachedData });
+  // The engine ignores code that another version made, or that was made under other flags. Who changes flags hears of it.
+  process.emit("compile");
+  const script = new Script(text, { filename, cachedData });
+  process.emit("compiled");
   if (cachedData === undefined) withoutCache.push({ name, script });
   return script;
 }
 
 process.on("exit", () => {
   try {
-    if (withoutCache.length > 0) mkdirSync(CACHE, { recursive: true });
+    if (withoutCache.length === 0) return;
+    process.emit("compile");
+    mkdirSync(CACHE, { recursive: true });
     for (const { name, script } of withoutCache) keep(join(CACHE, name), script);
   } catch {
     // Nobody misses it but for the time.
@@ -61,4 +69,4 @@ function keep(file, script) {
   renameSync(draft, file);
 }
 
-load("main.cjs");
+load(ENTRY);

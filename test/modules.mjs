@@ -2,7 +2,6 @@
 // share in a few hundred files. Node reads these in half the time that the thousand modules of the source and its libraries take.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import { build } from "rolldown";
 
 const ROOT = resolve(import.meta.dirname, "..");
@@ -20,7 +19,7 @@ function sourceOf(name) {
   return existsSync(`${file}.ts`) ? `${file}.ts` : `${file}.tsx`;
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1]).href)
+if (process.argv[1] === import.meta.filename)
   await build({
     cwd: ROOT,
     input: Object.fromEntries([...builtModules()].map((name) => [name, sourceOf(name)])),

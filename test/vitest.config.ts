@@ -21,7 +21,7 @@ export default defineConfig({
     // Many tests wait for processes and for the disk: one more than there are cores keeps these busy.
     maxWorkers: availableParallelism() + 1,
     // Patience costs nothing when all is well: only what never comes makes a test wait so long.
-    expect: { poll: { timeout: 30_000, interval: 10 } },
+    expect: { poll: { timeout: 30_000, interval: 20 } },
     testTimeout: 60_000,
     hookTimeout: 60_000,
   },

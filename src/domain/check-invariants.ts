@@ -1,4 +1,4 @@
-import { isTerminal } from "../contract/statuses.ts";
+import { BATCH_STATUSES, type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { readAhead } from "./downloads/read-ahead.ts";
 import { isIntact } from "./downloads/read-intact.ts";
@@ -25,6 +25,7 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     const batches = await now.batches.all();
     const problems: string[] = [];
     for (const account of accounts) problems.push(...(await accountProblems(now, account, batches)));
+    problems.push(...statusProblems(await now.batches.countByStatus(), batches));
     const outputs: OutputRecord[] = [];
     for (const batch of batches) {
       problems.push(...(await moneyProblems(now, batch)));
@@ -71,6 +72,17 @@ async function accountProblems(
     ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
     ...(await realtimeMoneyProblems(repositories, account)),
   ];
+}
+
+function statusProblems(
+  counts: Partial<Record<BatchStatus, number>>,
+  batches: readonly BatchRecord[],
+): string[] {
+  return BATCH_STATUSES.flatMap((status) => {
+    const count = batches.filter((batch) => batch.status === status).length;
+    const keptCount = counts[status] ?? 0;
+    return count === keptCount ? [] : [`${keptCount} batches are counted as ${status}, should be ${count}`];
+  });
 }
 
 async function moneyProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {

@@ -20,6 +20,7 @@ import { workers } from "./migrations/011-020/016-workers.ts";
 import { additiveSteps } from "./migrations/011-020/017-additive-steps.ts";
 import { sharedApi } from "./migrations/011-020/018-shared-api.ts";
 import { enabledKeys } from "./migrations/011-020/019-enabled-keys.ts";
+import { batchCounts } from "./migrations/011-020/020-batch-counts.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -42,6 +43,7 @@ const MIGRATIONS: readonly Migration[] = [
   additiveSteps,
   sharedApi,
   enabledKeys,
+  batchCounts,
 ];
 
 /** The step that adds the mark of additive steps. Those before it have none. */

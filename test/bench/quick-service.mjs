@@ -1,4 +1,5 @@
-// A service whose provider answers at once, or after LATENCY_MS, and beside it a server that sends its images one after the other, unchecked.
+// A service whose provider answers at once, or after LATENCY_MS, and beside it a server that sends its images one after the other, unchecked,
+// and at /memory the bytes of all objects that are still in use (with --expose-gc).
 //   node quick-service.mjs DATA_DIRECTORY [LATENCY_MS]
 
 import { once } from "node:events";
@@ -43,7 +44,8 @@ const { url, credentials } = await startService({
   providers: [provider],
 });
 
-const raw = createServer(async (_, response) => {
+const raw = createServer(async ({ url: path }, response) => {
+  if (path === "/memory") return response.end(String(await usedBytes()));
   const entries = await readdir(join(dataDirectory, "blobs"), { recursive: true, withFileTypes: true });
   for (const entry of entries.filter((each) => each.isFile())) {
     const image = createReadStream(join(entry.parentPath, entry.name));
@@ -56,3 +58,13 @@ raw.listen(0, "127.0.0.1", () => {
   const rawUrl = `http://127.0.0.1:${raw.address().port}`;
   process.stdout.write(`${JSON.stringify({ url, key: credentials.api_key, rawUrl })}\n`);
 });
+
+async function usedBytes() {
+  // What the first collection finalizes is free after the second.
+  for (let round = 0; round < 2; round++) {
+    globalThis.gc();
+    await sleep(100);
+  }
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}

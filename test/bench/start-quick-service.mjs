@@ -8,7 +8,7 @@ const SERVICE = fileURLToPath(new URL("quick-service.mjs", import.meta.url));
 /** Starts `quick-service.mjs` on a data directory, as a process of its own. Default latency: none. */
 export async function startQuickService(data, latencyMs) {
   const options = latencyMs === undefined ? [] : [String(latencyMs)];
-  const child = spawn(process.execPath, [SERVICE, data, ...options], {
+  const child = spawn(process.execPath, ["--expose-gc", SERVICE, data, ...options], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const [line] = await once(createInterface(child.stdout), "line");

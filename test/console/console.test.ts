@@ -332,6 +332,8 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     const page = await openConsole(service);
     const press = (...keys: string[]) =>
       keys.reduce((all, key) => all.then(() => page.keyboard.press(key)), Promise.resolve());
+    const focused = () =>
+      page.evaluate("(document.activeElement.ariaLabel ?? document.activeElement.id).split(',')[0]");
     await page.locator("a.batch-row").nth(1).waitFor();
     await press("j", "j", "Enter");
     await page.getByRole("heading", { name: "first" }).waitFor();
@@ -342,6 +344,12 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByText("1 selected").waitFor();
     await press("Escape");
     expect(await page.getByText("1 selected").count()).toBe(0);
+    await press("End", "Space", "ArrowUp", "Shift+Space");
+    await page.getByText("5 selected").waitFor();
+    await press("Tab", "Tab", "Tab", "Enter");
+    await expect.poll(focused).toBe("main");
+    await press("j");
+    expect(await focused()).toBe("i1");
     await press("Enter");
     await page.getByRole("dialog").getByRole("heading", { name: "i1" }).waitFor();
     await press("j", "z");
@@ -349,6 +357,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.locator(".stage.full img").waitFor();
     await press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
+    await expect.poll(focused).toBe("i2");
     await press("/");
     await page.keyboard.type("picture 4");
     await expect.poll(() => shownText(page, ".tile-prompt")).toEqual(["picture 4"]);
@@ -451,7 +460,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       const service = await startTestService({ providers: [moody()] });
       const { id } = await service.submit({
         model: MODEL,
-        items: [...items(30), { prompt: `bad ${"very-long-word".repeat(30)}` }],
+        items: [...items(8), { prompt: `bad ${"very-long-word".repeat(30)}` }],
       });
       await service.until(id);
       const page = await openConsole(service, { viewport: { width, height: 800 }, colorScheme });

@@ -4,7 +4,7 @@ import { World, type WorldModel } from "../support/world.ts";
 import { checkEnd, checkFeed } from "../support/world-checks.ts";
 
 /** Rounds of each kind; `soak/races.mjs` asks for more. */
-const ROUNDS = inject("rounds") ?? 50;
+const ROUNDS = inject("rounds") ?? 25;
 const SEED = inject("seed") ?? 20_300_101;
 /** A world gets slower as it fills. */
 const ROUNDS_PER_WORLD = 25;

@@ -165,7 +165,7 @@ describe("whatever is sent", () => {
         accepted++;
         await expectToBeStored(service, JSON.parse(body).id, JSON.parse(sent));
       }),
-      { numRuns: 200 },
+      { numRuns: fuzzRuns(400) },
     );
     expect(accepted).toBeGreaterThan(10);
     expect({}).not.toHaveProperty("x");

@@ -6,7 +6,7 @@ import { MODELS, World } from "../support/world.ts";
 import { checkEnd, checkFeed, checkMarks, checkMoment } from "../support/world-checks.ts";
 
 /** Stories in all; `soak/races.mjs` asks for more. */
-const STORIES = Math.ceil((inject("rounds") ?? 100) / 5);
+const STORIES = Math.ceil((inject("rounds") ?? 50) / 5);
 const SEED = inject("seed") ?? 7;
 const PROCESSES = 3;
 

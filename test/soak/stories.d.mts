@@ -3,5 +3,5 @@ import type { Random } from "./random.mjs";
 
 export function randomStory(
   client: Client,
-  story: { keys: readonly string[]; random: Random; clients?: number; prefix: string },
+  story: { keys: readonly string[]; random: Random; clients?: number; prefix: string; pauseMs?: number },
 ): Promise<void>;

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { Gone } from "./client.mjs";
 import { hasEnded } from "./memory.mjs";
 
@@ -48,8 +49,8 @@ const DEEDS = [
   [2, "zip"],
 ].flatMap(([weight, deed]) => Array(weight).fill(deed));
 
-/** Clients that do what chance says until the service is gone. */
-export async function randomStory(client, { keys, random, clients = 3, prefix }) {
+/** Clients that do what chance says until the service is gone, with a pause after each act. */
+export async function randomStory(client, { keys, random, clients = 3, prefix, pauseMs = 0 }) {
   const { memory } = client;
   const live = async () => {
     try {
@@ -62,6 +63,7 @@ export async function randomStory(client, { keys, random, clients = 3, prefix })
         } else if (deed === "again") await client.create(random.pick([...memory.wants.values()].slice(-12)));
         else if (deed === "content") await client.content(entry, "i0");
         else await client[deed](entry);
+        if (pauseMs > 0) await sleep(pauseMs);
       }
     } catch (error) {
       if (!(error instanceof Gone)) throw error;

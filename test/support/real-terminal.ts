@@ -20,9 +20,12 @@ export interface RealTerminal {
   ended: Promise<{ code: number; isCooked: boolean }>;
 }
 
+let canMakeTerminal: boolean | null = null;
+
 /** Skips the test, aloud, where there is nothing that can make a terminal. */
 export function needTerminal({ skip }: TestContext): void {
-  if (spawnSync("python3", ["-c", "import fcntl, termios"]).status === 0) return;
+  canMakeTerminal ??= spawnSync("python3", ["-c", "import fcntl, termios"]).status === 0;
+  if (canMakeTerminal) return;
   process.stderr.write("SKIPPED: this needs python3 on a system with terminals\n");
   skip("there is no python3 that can make a terminal");
 }

@@ -91,11 +91,12 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     },
     batch,
     until: async (id, status) => {
-      const isThere = (b: BatchObject) => (status ? b.status === status : isTerminal(b.status));
+      const isThere = (b: { status: BatchStatus }) => (status ? b.status === status : isTerminal(b.status));
       const arrived = gate();
       const unsubscribe = service.feed.subscribe((event) => {
-        // Its own requests are told too; `elsewhere`: another process has changed the batch.
-        if ((event.type === "batch" || event.type === "elsewhere") && event.batchId === id)
+        if (event.type === "batch" && event.batchId === id && isThere(event)) arrived.open();
+        // Another process has changed the batch.
+        if (event.type === "elsewhere" && event.batchId === id)
           batch(id).then((b) => isThere(b) && arrived.open(), arrived.fail);
       });
       try {

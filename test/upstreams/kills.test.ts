@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
 import type { Behaviour, FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
+import { SMALL } from "../support/upstreams/images.ts";
 import { nativeErrors, startNative } from "../support/upstreams/native.ts";
 
 const PROMPTS = Array.from({ length: 8 }, (_, at) => `picture ${at + 1}`);
@@ -10,6 +11,7 @@ const CONCURRENCY = 4;
 /** A service, served with these arguments, with one paid upstream that behaves this way at first. */
 async function started(behaviour: Behaviour | null, args: readonly string[] = []) {
   const fake = await startNative();
+  fake.size = SMALL;
   onTestFinished(() => fake.close());
   fake.setBehaviour(behaviour);
   const provider = {

@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Chain, type ChainBatch, isMarked, model } from "../support/upstreams/chain.ts";
 import type { Behaviour } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
+import { SMALL } from "../support/upstreams/images.ts";
 import { nativeErrors, startNative } from "../support/upstreams/native.ts";
 
 /** The outages of a minute take minutes: they run when this variable is set. */
@@ -10,6 +11,7 @@ const isSoak = Boolean(process.env.IMGBATCH_SOAK);
 /** A batch with an upstream that behaves in this way from the start. */
 async function submitted(count: number, behaviour: Behaviour | null) {
   const fake = await startNative();
+  fake.size = SMALL;
   onTestFinished(() => fake.close());
   fake.setBehaviour(behaviour);
   const provider = {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
 import type { FakeUpstream } from "../support/upstreams/fake-upstream.ts";
+import { SMALL } from "../support/upstreams/images.ts";
 import { startNative } from "../support/upstreams/native.ts";
 import { startOpenai } from "../support/upstreams/openai.ts";
 import { DIALECTS } from "../support/upstreams/openai-dialects.ts";
@@ -42,6 +43,7 @@ beforeAll(async () => {
   for (const [at, row] of rows.entries()) {
     const id = `row-${at + 1}`;
     const { fake, entry, model: upstreamId } = await fakeOf(row);
+    fake.size = SMALL;
     fake.setBehaviour(row.behaviour(fake), row.towards);
     if (row.towards) fake.setBehaviour(row.images ?? null);
     cases.set(`${row.service}: ${row.name}`, { ...row, id, fake, batch: "" });

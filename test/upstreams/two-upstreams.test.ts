@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
 import type { Behaviour, FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
+import { SMALL } from "../support/upstreams/images.ts";
 import { nativeErrors, startNative } from "../support/upstreams/native.ts";
 import { startOpenai } from "../support/upstreams/openai.ts";
 import { openaiErrors } from "../support/upstreams/openai-errors.ts";
@@ -48,6 +49,7 @@ beforeAll(async () => {
       const id = idOf(name, use);
       const pair = { first: await startNative(), second: await startOpenai() };
       pairs.set(id, pair);
+      for (const fake of Object.values(pair)) fake.size = SMALL;
       pair.first.setBehaviour(FIRST[name]?.behaviour ?? null);
       models.push(model(id));
       providers.push(

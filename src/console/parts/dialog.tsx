@@ -22,7 +22,9 @@ export function Dialog(props: {
     if (focusesItself) element?.focus();
     return () => {
       element?.close();
-      if (focused instanceof HTMLElement) focused.focus();
+      // The button that opened the dialog may be gone with what the dialog did.
+      const next = focused?.isConnected ? focused : document.getElementById("main");
+      if (next instanceof HTMLElement) next.focus();
     };
   }, [focusesItself]);
   return (

@@ -1,4 +1,4 @@
-import { type ReactNode, useId, useRef, useState } from "react";
+import { type ReactNode, useRef, useState } from "react";
 
 /** Takes files that are dropped on it, or chosen by its button. */
 export function DropArea(props: {
@@ -12,7 +12,6 @@ export function DropArea(props: {
   const { label, accept, onFiles, children } = props;
   const [isOver, setOver] = useState(false);
   const input = useRef<HTMLInputElement>(null);
-  const id = useId();
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: the button does the same for the keyboard.
     <div
@@ -30,13 +29,10 @@ export function DropArea(props: {
     >
       <input
         ref={input}
-        id={id}
         type="file"
-        className="unseen"
-        tabIndex={-1}
+        hidden
         multiple
         accept={accept}
-        aria-label={label}
         onChange={(event) => {
           onFiles([...(event.target.files ?? [])]);
           event.target.value = "";

@@ -1,12 +1,12 @@
 import { Dialog } from "./dialog.tsx";
 
 const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
-  ["j  k", "next and previous batch or image"],
+  ["j  k", "next and previous batch or image, also in the large view"],
   ["⏎", "open it"],
-  ["x", "select the image"],
+  ["←  →  ↑  ↓", "another image, from one that has the focus"],
+  ["x  space", "select the image"],
   ["/", "search"],
   ["esc", "close, clear, go back"],
-  ["←  →", "the image before and after, in the large view"],
   ["z", "full size and back, in the large view"],
   ["g b  g n  g i  g m", "batches, new batch, one image, money"],
   ["?", "this help"],

@@ -7,7 +7,7 @@ export function RemotePicture({ path, alt }: { path: string | null; alt: string 
   if (url !== null) return <img src={url} alt={alt} draggable={false} />;
   const named = alt === "" ? {} : { role: "img", "aria-label": alt };
   return (
-    <span className={error ? "picture-lost" : "picture-waits"} {...named}>
+    <span className={error ? "picture-lost" : "picture-waits"} title={error?.message} {...named}>
       {error && <Icon name="warning" />}
     </span>
   );

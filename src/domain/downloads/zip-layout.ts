@@ -2,15 +2,16 @@ import { crc32 } from "node:zlib";
 import type { ZipEntries } from "./entry-names.ts";
 import type { Piece } from "./piece-stream.ts";
 
-/** Above these, the format needs the fields of ZIP64. */
-const MAX_OFFSET = 0xfffffffe;
-const MAX_ENTRIES = 0xfffe;
+/** These values of the plain fields say that ZIP64 has the real ones (section 4.4.1.4), so they are none themselves. */
+const IN_ZIP64 = 0xffffffff;
+const ENTRIES_IN_ZIP64 = 0xffff;
 
 /** UTF-8 names (APPNOTE, section 4.4.4). */
 const UTF8_NAME = 0x0800;
 /** Sizes and CRC-32 stand behind the bytes. */
 const HAS_DESCRIPTOR = 0x0008;
 const VERSION_NEEDED = 20;
+const VERSION_OF_ZIP64 = 45;
 /** Unix, version 6.3 of the format. */
 const VERSION_MADE_BY = (3 << 8) | 63;
 /** Noon of 1 January 1980, in the units of DOS. */
@@ -27,13 +28,16 @@ interface Entry {
   offset: number;
 }
 
+/** Whether the plain fields cannot hold the facts of an entry. */
+const needsZip64 = ({ sizeBytes, offset }: Entry) => sizeBytes >= IN_ZIP64 || offset >= IN_ZIP64;
+
 /**
  * The parts of a ZIP, whose every byte has a known place because the CRC-32 of each image is known. The bytes are those
- * that yazl writes for the same entries. Null when the ZIP needs ZIP64: above 4 GiB or 65,534 entries.
+ * that yazl writes for the same entries.
  *
  * The sections in the comments are those of PKWARE's APPNOTE.TXT 6.3.10.
  */
-export function layOutZip({ images, texts }: ZipEntries): Piece[] | null {
+export function layOutZip({ images, texts }: ZipEntries): Piece[] {
   const entries: Entry[] = [];
   const pieces: Piece[] = [];
   /** Bytes between two images, which become one piece. */
@@ -62,7 +66,6 @@ export function layOutZip({ images, texts }: ZipEntries): Piece[] | null {
     entries.push(entry);
     add(localHeader(entry), bytes);
   }
-  if (position > MAX_OFFSET || entries.length > MAX_ENTRIES) return null;
   const start = position;
   for (const entry of entries) add(centralHeader(entry));
   add(endOfDirectory(entries.length, start, position - start));
@@ -79,25 +82,41 @@ function localHeader({ name, flags, crc32, sizeBytes }: Entry): Buffer {
 }
 
 /** Section 4.3.9. */
-function descriptor({ crc32, sizeBytes }: Entry): Buffer {
-  const fields = Buffer.alloc(16);
-  fields.writeUInt32LE(0x08074b50, 0);
-  fields.writeUInt32LE(crc32, 4);
-  fields.writeUInt32LE(sizeBytes, 8);
-  fields.writeUInt32LE(sizeBytes, 12);
-  return fields;
+function descriptor(entry: Entry): Buffer {
+  const { crc32, sizeBytes } = entry;
+  const head = Buffer.alloc(8);
+  head.writeUInt32LE(0x08074b50, 0);
+  head.writeUInt32LE(crc32, 4);
+  if (needsZip64(entry)) return Buffer.concat([head, uint64s(sizeBytes, sizeBytes)]);
+  const sizes = Buffer.alloc(8);
+  sizes.writeUInt32LE(sizeBytes, 0);
+  sizes.writeUInt32LE(sizeBytes, 4);
+  return Buffer.concat([head, sizes]);
 }
 
 /** Section 4.3.12. */
 function centralHeader(entry: Entry): Buffer {
+  const isZip64 = needsZip64(entry);
+  const shown = isZip64 ? { ...entry, sizeBytes: IN_ZIP64, offset: IN_ZIP64 } : entry;
+  const extra = isZip64 ? zip64Extra(entry) : Buffer.alloc(0);
   const fields = Buffer.alloc(46);
   fields.writeUInt32LE(0x02014b50, 0);
   fields.writeUInt16LE(VERSION_MADE_BY, 4);
-  fields.writeUInt16LE(VERSION_NEEDED, 6);
-  writeFacts(fields, 8, entry);
+  fields.writeUInt16LE(isZip64 ? VERSION_OF_ZIP64 : VERSION_NEEDED, 6);
+  writeFacts(fields, 8, shown);
+  fields.writeUInt16LE(extra.length, 30);
   fields.writeUInt32LE(ATTRIBUTES, 38);
-  fields.writeUInt32LE(entry.offset, 42);
-  return Buffer.concat([fields, entry.name]);
+  fields.writeUInt32LE(shown.offset, 42);
+  return Buffer.concat([fields, entry.name, extra]);
+}
+
+/** Section 4.5.3. */
+function zip64Extra({ sizeBytes, offset }: Entry): Buffer {
+  const values = uint64s(sizeBytes, sizeBytes, offset);
+  const head = Buffer.alloc(4);
+  head.writeUInt16LE(1, 0);
+  head.writeUInt16LE(values.length, 2);
+  return Buffer.concat([head, values]);
 }
 
 /** The fields that both headers of an entry have, from the flags to the length of the name. */
@@ -112,13 +131,37 @@ function writeFacts(fields: Buffer, at: number, entry: Omit<Entry, "offset">): v
   fields.writeUInt16LE(entry.name.length, at + 20);
 }
 
-/** Section 4.3.16. */
+/** Section 4.3.16, behind the parts of ZIP64 when it needs them. */
 function endOfDirectory(entries: number, start: number, sizeBytes: number): Buffer {
   const fields = Buffer.alloc(22);
   fields.writeUInt32LE(0x06054b50, 0);
-  fields.writeUInt16LE(entries, 8);
-  fields.writeUInt16LE(entries, 10);
-  fields.writeUInt32LE(sizeBytes, 12);
-  fields.writeUInt32LE(start, 16);
-  return fields;
+  const shownEntries = Math.min(entries, ENTRIES_IN_ZIP64);
+  fields.writeUInt16LE(shownEntries, 8);
+  fields.writeUInt16LE(shownEntries, 10);
+  fields.writeUInt32LE(Math.min(sizeBytes, IN_ZIP64), 12);
+  fields.writeUInt32LE(Math.min(start, IN_ZIP64), 16);
+  const isZip64 = entries >= ENTRIES_IN_ZIP64 || sizeBytes >= IN_ZIP64 || start >= IN_ZIP64;
+  return isZip64 ? Buffer.concat([zip64EndOfDirectory(entries, start, sizeBytes), fields]) : fields;
+}
+
+/** The record and its locator: sections 4.3.14 and 4.3.15. */
+function zip64EndOfDirectory(entries: number, start: number, sizeBytes: number): Buffer {
+  const record = Buffer.alloc(24);
+  record.writeUInt32LE(0x06064b50, 0);
+  // The size of the record without the fields up to this one.
+  record.writeUInt32LE(44, 4);
+  record.writeUInt16LE(VERSION_MADE_BY, 12);
+  record.writeUInt16LE(VERSION_OF_ZIP64, 14);
+  const locator = Buffer.alloc(8);
+  locator.writeUInt32LE(0x07064b50, 0);
+  const disks = Buffer.alloc(4);
+  disks.writeUInt32LE(1, 0);
+  const values = uint64s(entries, entries, sizeBytes, start);
+  return Buffer.concat([record, values, locator, uint64s(start + sizeBytes), disks]);
+}
+
+function uint64s(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(8 * values.length);
+  for (const [at, value] of values.entries()) bytes.writeBigUInt64LE(BigInt(value), 8 * at);
+  return bytes;
 }

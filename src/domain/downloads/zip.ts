@@ -3,8 +3,6 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { ZipEntries, ZipImage } from "./entry-names.ts";
 import { pieceBytes, pieceStream } from "./piece-stream.ts";
-import { sliceOfStream } from "./slice-of-stream.ts";
-import { openYazlZip, yazlZipBytes } from "./yazl-zip.ts";
 import { layOutZip } from "./zip-layout.ts";
 
 export interface ZipContent extends ZipEntries {
@@ -26,9 +24,8 @@ export interface BatchZip {
 
 /**
  * Plans a ZIP of the images of a batch, then the texts. The same content always gives the same bytes. Images are
- * stored, not deflated, because they are compressed already. A range is made without the images before it; only ZIPs
- * above 4 GiB are made from their beginning for each. Throws `BATCH_IMAGE_RESULT_MISSING` when a file is missing or has
- * another size.
+ * stored, not deflated, because they are compressed already. A range is made without the images before it. Throws
+ * `BATCH_IMAGE_RESULT_MISSING` when a file is missing or has another size.
  */
 export async function planBatchZip(
   blobs: BlobStore,
@@ -42,13 +39,6 @@ export async function planBatchZip(
   }
   const etag = sha256Hex(JSON.stringify([variant, texts])).slice(0, 40);
   const pieces = layOutZip({ images, texts });
-  if (pieces === null) {
-    return {
-      sizeBytes: await yazlZipBytes({ images, texts }),
-      etag,
-      open: (range) => sliceOfStream(openYazlZip(blobs, { images, texts }), range),
-    };
-  }
   return {
     sizeBytes: pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0),
     etag,

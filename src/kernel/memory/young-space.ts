@@ -1,3 +1,4 @@
+import type { EventEmitter } from "node:events";
 import { setFlagsFromString } from "node:v8";
 
 let isKept = false;
@@ -13,4 +14,8 @@ export function keepYoungSpace(): void {
   keep();
   // The engine puts the factor back to 2 for the heap of each thread.
   process.on("worker", (worker) => worker.once("online", keep));
+  // The engine takes compiled code only under the flags that it was made under (`bin/imgbatch.cjs`).
+  const loader: EventEmitter = process;
+  loader.on("compile", () => setFlagsFromString("--semi-space-growth-factor=2"));
+  loader.on("compiled", keep);
 }

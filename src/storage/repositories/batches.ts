@@ -8,6 +8,7 @@ import {
 import type { BatchQueue, BatchRepository } from "../../domain/ports/batch-repository.ts";
 import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
+import { countBatches, insertEvent } from "./batch-counts.ts";
 import { batchPage } from "./batch-page.ts";
 import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
 import { insertRows } from "./rows.ts";
@@ -220,13 +221,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
       const query = build.selectFrom("batches").select(pending.as("count")).where("status", "in", atWork);
       return (await first(query))?.count ?? 0;
     },
-    countByStatus: async () => {
-      const query = build
-        .selectFrom("batches")
-        .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
-        .groupBy("status");
-      return Object.fromEntries((await all(query)).map(({ status, count }) => [status, count]));
-    },
+    countByStatus: () => countBatches(session),
     changeStatus: async (id, from, to) => {
       return { isChanged: (await run(CHANGE_STATUS(build, { id, from, to }))) === 1 };
     },
@@ -236,10 +231,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
     addCounts: async (id, { success, fail }) => {
       await run((success > 0 ? ADD_SUCCESSES : ADD_COUNTS)(build, { id, success, fail }));
     },
-    appendEvent: async ({ batchId, from, to, atMs }) => {
-      const event = { batch_id: batchId, from_status: from, to_status: to, at_ms: atMs };
-      await insertRows(session, "batch_events", [event]);
-    },
+    appendEvent: (event) => insertEvent(session, event),
     events: async (id) => {
       const query = build.selectFrom("batch_events").selectAll().where("batch_id", "=", id).orderBy("seq");
       return (await all(query)).map((row) => ({

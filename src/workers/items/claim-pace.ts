@@ -1,10 +1,12 @@
 /** How much the newest duration counts against the earlier ones. */
 const NEWEST = 0.2;
+/** A claim waits for the one before it, and a slow one takes twice as long as others. */
+const CLAIMS = 4;
 
 /**
  * Decides how many items to claim before there is a slot for them. Without them, each slot would wait after an answer until
- * the next claim is durable. They are as many as begin during two claims: one that is being made, and the next. At a
- * provider that is slow against a claim, that is none.
+ * the next claim is durable. They are as many as begin during four claims. At a provider that is slow against a claim,
+ * that is none.
  */
 export class ClaimPace {
   #claimMs = 0;
@@ -23,6 +25,6 @@ export class ClaimPace {
   /** Returns the number of items to claim ahead of `slots`: at most one for each. 0 before the first answer. */
   ahead(slots: number): number {
     if (this.#requestMs === null) return 0;
-    return Math.min(slots, Math.round((4 * slots * this.#claimMs) / Math.max(1, this.#requestMs)));
+    return Math.min(slots, Math.round((CLAIMS * slots * this.#claimMs) / Math.max(1, this.#requestMs)));
   }
 }

@@ -8,6 +8,8 @@ import { ClaimPace } from "./claim-pace.ts";
 
 /** Images that wait to be stored hold no more memory than this, in bytes, before their provider gets no new requests. */
 const MOST_STORING_BYTES = 256 * 2 ** 20;
+/** No more images wait than the provider has slots, or this many: with one or two, a slow write would hold up the next request. */
+const FEW_STORING = 8;
 
 /** The slots of one provider, and the batches that may use them next. */
 export class ProviderSlots {
@@ -42,7 +44,8 @@ export class ProviderSlots {
    */
   get free(): number {
     const { concurrency } = this.provider;
-    if (this.#recording.size > concurrency || this.#recordingBytes > MOST_STORING_BYTES) return 0;
+    const isFull = this.#recording.size > Math.max(concurrency, FEW_STORING);
+    if (isFull || this.#recordingBytes > MOST_STORING_BYTES) return 0;
     const ahead = isPaid(this.provider) ? 0 : this.#pace.ahead(concurrency);
     return concurrency + ahead - this.#requests.size;
   }

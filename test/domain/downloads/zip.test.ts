@@ -1,18 +1,19 @@
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { buffer } from "node:stream/consumers";
 import { crc32 } from "node:zlib";
-import { array, assert, asyncProperty, constantFrom, integer, nat, record, string } from "fast-check";
+import { array, assert, asyncProperty, constantFrom, integer, nat, oneof, record, string } from "fast-check";
 import { describe, expect, it } from "vitest";
+import { fromBufferPromise } from "yauzl";
 import type { ZipEntries, ZipImage } from "../../../src/domain/downloads/entry-names.ts";
-import { openYazlZip, yazlZipBytes } from "../../../src/domain/downloads/yazl-zip.ts";
 import { planBatchZip } from "../../../src/domain/downloads/zip.ts";
+import { layOutZip } from "../../../src/domain/downloads/zip-layout.ts";
 import type { BlobFacts } from "../../../src/domain/ports/blob-store.ts";
-import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { yazlZip, yazlZipWithoutImages } from "../../support/yazl-zip.ts";
 
 const MIB = 1024 * 1024;
+const GIB = 1024 * MIB;
 
 function zipImage(blobKey: string, facts: BlobFacts, entryName: string): ZipImage {
   const output = {
@@ -29,6 +30,11 @@ async function rangeOf(
   const chunks: Buffer[] = [];
   for await (const chunk of zip.open(range)) chunks.push(Buffer.from(chunk));
   return Buffer.concat(chunks);
+}
+
+/** A ZIP without the bytes of its images. */
+function aroundImages(entries: ZipEntries): Buffer {
+  return Buffer.concat(layOutZip(entries).filter((piece) => Buffer.isBuffer(piece)));
 }
 
 describe("a ZIP", () => {
@@ -61,7 +67,7 @@ describe("a ZIP", () => {
           const { blobKey, facts } = stored[at] as (typeof stored)[number];
           return zipImage(blobKey, facts, name);
         });
-        const expected = await buffer(openYazlZip(blobs, { images: zipped, texts }));
+        const expected = await yazlZip(blobs, { images: zipped, texts });
         const zip = await planBatchZip(blobs, { images: zipped, texts, variant: "all" });
         expect(zip.sizeBytes).toBe(expected.length);
         for (const { from, length } of [{ from: 0, length: 9e9 }, ...ranges]) {
@@ -82,12 +88,50 @@ describe("a ZIP", () => {
       zipImage("outputs/b/1", facts, `images/${String(i).padStart(100, "0")}.png`),
     );
     const zip = await planBatchZip(blobs, { images, texts: [], variant: "all" });
-    const expected = await buffer(openYazlZip(blobs, { images, texts: [] }));
+    const expected = await yazlZip(blobs, { images, texts: [] });
     expect((await rangeOf(zip, { start: 0, end: zip.sizeBytes - 1 })).equals(expected)).toBe(true);
     expect(zip.sizeBytes).toBe(expected.length);
   });
 
-  it("[ZIP-7] above 4 GiB is one of ZIP64", async () => {
+  it("[ZIP-7] has what yazl writes around images of any size", async () => {
+    const size = oneof(nat(1000), integer({ min: 4 * GIB - 3000, max: 4 * GIB + 10 }), nat(6 * GIB));
+    await assert(
+      asyncProperty(
+        array(size, { maxLength: 6 }),
+        array(string(), { maxLength: 2 }),
+        async (sizes, given) => {
+          const images = sizes.map((sizeBytes, i) =>
+            zipImage("x", { sizeBytes, sha256: "", crc32: (sizeBytes * 7) >>> 0 }, `images/${i}.png`),
+          );
+          const texts = given.map((text, i) => ({ name: `${i}.json`, text }));
+          expect(aroundImages({ images, texts }).equals(await yazlZipWithoutImages({ images, texts }))).toBe(
+            true,
+          );
+        },
+      ),
+      {
+        numRuns: 100,
+        examples: [
+          [[4 * GIB - 2, 1, 1], ["x"]],
+          [[4 * GIB - 1], []],
+          [
+            [5 * GIB, 5 * GIB],
+            ["x", ""],
+          ],
+        ],
+      },
+    );
+  });
+
+  it("[ZIP-7] of more entries than the plain format counts can be read", async () => {
+    const count = 65_535;
+    const facts = { sizeBytes: 0, sha256: "", crc32: 0 };
+    const images = Array.from({ length: count }, (_, i) => zipImage("x", facts, `${i}.png`));
+    const zip = await fromBufferPromise(aroundImages({ images, texts: [] }));
+    expect(zip.entryCount).toBe(count);
+  });
+
+  it("[ZIP-7] above 4 GiB is read only where a range of it lies", async () => {
     const root = await tempDir();
     const blobs = fileBlobs(root);
     await blobs.put("outputs/b/1", Buffer.alloc(1));
@@ -95,19 +139,27 @@ describe("a ZIP", () => {
     const file = await open(join(root, "outputs/b/1"), "r+");
     await file.truncate(sizeBytes);
     await file.close();
-    const bytes = Buffer.alloc(sizeBytes);
-    const facts = { sizeBytes, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
-    const entries = (count: number): ZipEntries => ({
-      images: Array.from({ length: count }, (_, i) => zipImage("outputs/b/1", facts, `images/${i}.png`)),
-      texts: [{ name: "manifest.json", text: "{}\n" }],
-    });
-    const small = await planBatchZip(blobs, { ...entries(40), variant: "all" });
-    const large = await planBatchZip(blobs, { ...entries(41), variant: "all" });
-    expect(small.sizeBytes).toBe(await yazlZipBytes(entries(40)));
-    // The text behind the images has its offset in 28 more bytes, and the directory ends with 76 more.
-    const ofImage = 30 + sizeBytes + 16 + 46 + 2 * "images/40.png".length;
-    expect(large.sizeBytes - small.sizeBytes).toBe(ofImage + 28 + 76);
-    const first = await rangeOf(large, { start: 0, end: MIB });
-    expect(first.equals(await rangeOf(small, { start: 0, end: MIB }))).toBe(true);
+    const facts = { sizeBytes, sha256: "", crc32: crc32(Buffer.alloc(sizeBytes)) };
+    const images = Array.from({ length: 42 }, (_, i) => zipImage("outputs/b/1", facts, `images/${i}.png`));
+    const entries = { images, texts: [{ name: "manifest.json", text: "{}\n" }] };
+    let opened = 0;
+    const watched = {
+      ...blobs,
+      list: blobs.list.bind(blobs),
+      reader: (key: string) => {
+        opened++;
+        return blobs.reader(key);
+      },
+    };
+    const zip = await planBatchZip(watched as typeof blobs, { ...entries, variant: "all" });
+    const around = await yazlZipWithoutImages(entries);
+    expect(zip.sizeBytes).toBe(around.length + 42 * sizeBytes);
+    const tail = around.subarray(-42 * 50);
+    const last = await rangeOf(zip, { start: zip.sizeBytes - tail.length - 5, end: zip.sizeBytes - 1 });
+    expect(last.subarray(5).equals(tail)).toBe(true);
+    expect(opened).toBe(0);
+    const place = 41 * (sizeBytes + 16) + 50 * MIB;
+    expect(await rangeOf(zip, { start: place, end: place + 9 })).toEqual(Buffer.alloc(10));
+    expect(opened).toBe(1);
   });
 });

@@ -1,4 +1,5 @@
-import { once } from "node:events";
+import { type EventEmitter, once } from "node:events";
+import { cachedDataVersionTag } from "node:v8";
 import { Worker } from "node:worker_threads";
 import { expect, it } from "vitest";
 import { keepYoungSpace } from "../../../src/kernel/memory/young-space.ts";
@@ -15,6 +16,17 @@ parentPort.once("message", () => {
   }
   parentPort.postMessage(getHeapSpaceStatistics().find((space) => space.space_name === "new_space").space_size);
 });`;
+
+it("[REPO-12] compiled code is loaded under the flags of the start", () => {
+  const loader: EventEmitter = process;
+  const atStart = cachedDataVersionTag();
+  keepYoungSpace();
+  expect(cachedDataVersionTag()).not.toBe(atStart);
+  loader.emit("compile");
+  expect(cachedDataVersionTag()).toBe(atStart);
+  loader.emit("compiled");
+  expect(cachedDataVersionTag()).not.toBe(atStart);
+});
 
 it("[HEAP-2] the space of new objects keeps its size under load, though threads are started", async () => {
   keepYoungSpace();

@@ -59,6 +59,14 @@ describe("the page of the console", () => {
     expect(script.headers.get("content-security-policy")).toBe(policy);
   });
 
+  it.each(["bytes=1-0", "bytes=99-", "bytes=0-3"])(
+    "[HOSTILE-1] comes whole to who asks for %s",
+    async (range) => {
+      const answer = await exchange(await serve(await built()), requestText("GET", "/", [["Range", range]]));
+      expect([answer?.status, String(answer?.body)]).toEqual([200, "<title>the page</title>"]);
+    },
+  );
+
   it.each(["/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/.hidden", "/assets", "/assets/"])(
     "[CONSOLE-3] %s is none of its files",
     async (path) => {

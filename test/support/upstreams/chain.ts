@@ -5,6 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { vi } from "vitest";
+import { loadConfig } from "../../../src/config/load.ts";
+import type { Clock } from "../../../src/kernel/clock.ts";
+import { createLog } from "../../../src/service/pino-log.ts";
+import { type LocalService, startService } from "../../../src/service/start-service.ts";
 import { type InProcessResult, runInProcess } from "../cli-in-process.ts";
 import { SUITE_ROOT } from "../global-setup.ts";
 import { BIN, cleanEnvironment } from "../processes.ts";
@@ -47,29 +51,39 @@ export function isMarked(item: Pick<ChainItem, "notes" | "error">): boolean {
 /** A configured model of the tests with a price of 0.10 USD. */
 export const model = (id: string) => ({ id, ratios: "common", sizes: ["1K"], prices: { "1K": 0.1 } });
 
-/** A service of the built program, with upstreams, in a directory of its own. End it with `close`. */
+/**
+ * A service of the built program, with upstreams, in a directory of its own. End it with `close`. With a `clock` it runs in
+ * the test's own process, by that clock: then a signal only stops it.
+ */
 export class Chain {
   /** The environment of the programs that are started from now on. */
   readonly env: NodeJS.ProcessEnv;
   #child: ChildProcess | null = null;
+  #here: LocalService | null = null;
   /** All that the program has written, of all its lives. */
   output = "";
   url = "";
   key = "";
 
   readonly directory: string;
+  readonly #clock: Clock | null;
 
-  private constructor(directory: string, env: Record<string, string>) {
+  private constructor(directory: string, env: Record<string, string>, clock: Clock | null) {
     this.directory = directory;
+    this.#clock = clock;
     this.env = cleanEnvironment({ HOME: directory, ...UPSTREAM_KEYS, ...env });
     watchEnvironment(this.env);
   }
 
   /** Writes the configuration and starts nothing. */
-  static async prepare(config: object, env: Record<string, string> = {}): Promise<Chain> {
+  static async prepare(
+    config: object,
+    env: Record<string, string> = {},
+    clock: Clock | null = null,
+  ): Promise<Chain> {
     const directory = await mkdtemp(join(process.env[SUITE_ROOT] ?? tmpdir(), "imgbatch-chain-"));
-    const chain = new Chain(directory, env);
-    await writeFile(join(directory, "upstreams.json"), JSON.stringify(config));
+    const chain = new Chain(directory, env, clock);
+    await writeFile(chain.#file, JSON.stringify(config));
     return chain;
   }
 
@@ -78,12 +92,17 @@ export class Chain {
     config: object,
     env: Record<string, string> = {},
     args: readonly string[] = [],
+    clock: Clock | null = null,
   ): Promise<Chain> {
-    const chain = await Chain.prepare(config, env);
+    const chain = await Chain.prepare(config, env, clock);
     await chain.serve(args);
     const topUp = await chain.run(["admin", "accounts", "top-up", "default", "1000"]);
     if (topUp.code !== 0) throw new Error(`top-up: ${topUp.stderr}`);
     return chain;
+  }
+
+  get #file(): string {
+    return join(this.directory, "upstreams.json");
   }
 
   get data(): string {
@@ -92,17 +111,14 @@ export class Chain {
 
   /** Runs a command to its end inside the test's own process, on the data directory and the configuration of the chain. */
   async run(args: readonly string[]): Promise<InProcessResult> {
-    for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, undefined);
-    for (const [name, value] of Object.entries(this.env)) vi.stubEnv(name, value);
-    const end = await runInProcess([...args, ...this.where], { cwd: this.directory }).finally(() =>
-      vi.unstubAllEnvs(),
-    );
+    const end = await this.#inEnv(() => runInProcess([...args, ...this.where], { cwd: this.directory }));
     watchText(end.stdout + end.stderr, `output of ${args[0]}`);
     return end;
   }
 
   /** Starts the service, again when it has ended. */
   async serve(args: readonly string[] = []): Promise<void> {
+    if (this.#clock !== null) return this.#serveHere(this.#clock);
     const child = this.#spawn(["serve", "--port", "0", "--log-level", "debug", ...args]);
     this.#child = child;
     child.stderr?.on("data", (chunk) => {
@@ -122,6 +138,8 @@ export class Chain {
 
   /** Ends the service with a signal, and resolves once it has ended. */
   async end(signal: NodeJS.Signals): Promise<number | null> {
+    await this.#here?.close(0);
+    this.#here = null;
     const child = this.#child;
     this.#child = null;
     if (!child || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null;
@@ -191,7 +209,30 @@ export class Chain {
 
   /** The arguments that lead a command to the data directory and the configuration. */
   get where(): string[] {
-    return ["--data", this.data, "--config", join(this.directory, "upstreams.json")];
+    return ["--data", this.data, "--config", this.#file];
+  }
+
+  async #serveHere(clock: Clock): Promise<void> {
+    const write = (line: string) => {
+      this.output += line;
+    };
+    const start = {
+      config: loadConfig({ file: this.#file, cwd: this.directory }),
+      dataDirectory: this.data,
+      address: { host: "127.0.0.1", port: 0 },
+      ...{ announceUrl: true, workers: true, clock },
+      log: createLog({ level: "debug", forPeople: false, write }),
+    };
+    this.#here = await this.#inEnv(() => startService(start));
+    this.url = this.#here.url;
+    this.key = this.#here.credentials.api_key;
+  }
+
+  /** Runs work that reads the environment in that of the chain. */
+  async #inEnv<T>(work: () => Promise<T>): Promise<T> {
+    for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, undefined);
+    for (const [name, value] of Object.entries(this.env)) vi.stubEnv(name, value);
+    return work().finally(() => vi.unstubAllEnvs());
   }
 
   #spawn(args: readonly string[]): ChildProcess {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import type { ImageType } from "./images.ts";
+import type { ImageType, Size } from "./images.ts";
 
 /** One request that came to the fake. */
 export interface UpstreamRequest {
@@ -66,7 +66,7 @@ export interface Twist {
   type?: ImageType;
   /** The type of the bytes that the answer names. */
   label?: string;
-  size?: { width: number; height: number };
+  size?: Size;
   /** Sent in place of an image. */
   bytes?: Buffer;
   /** Interim images before the last one. */
@@ -105,6 +105,8 @@ export interface FakeUpstream {
   requests: UpstreamRequest[];
   /** The SHA-256 of each image that was made, by prompt. */
   bill: Map<string, string[]>;
+  /** The size of all images from now on; null, as at first: what each request asks for. */
+  size: Size | null;
   /** How many images were made in all. */
   billed(): number;
   /** How often images were asked for with this prompt. */
@@ -161,7 +163,10 @@ export async function startUpstream(service: ImageService): Promise<FakeUpstream
       read,
       make: async (twist = {}) => {
         await read();
-        const answer = await service.answer(request, twist);
+        const answer = await service.answer(request, {
+          ...(upstream.size && { size: upstream.size }),
+          ...twist,
+        });
         const hashes = (answer.images ?? []).map((image) => createHash("sha256").update(image).digest("hex"));
         if (request.prompt !== null && hashes.length > 0)
           bill.set(request.prompt, [...(bill.get(request.prompt) ?? []), ...hashes]);
@@ -205,10 +210,11 @@ export async function startUpstream(service: ImageService): Promise<FakeUpstream
     });
   await listen(0);
   const { port } = server.address() as AddressInfo;
-  return {
+  const upstream: FakeUpstream = {
     url: `http://127.0.0.1:${port}`,
     requests,
     bill,
+    size: null,
     billed: () => [...bill.values()].flat().length,
     asked: (prompt) => requests.filter((request) => request.prompt === prompt).length,
     mostAtOnce: () => mostAtOnce,
@@ -217,6 +223,7 @@ export async function startUpstream(service: ImageService): Promise<FakeUpstream
     listenAgain: () => listen(port),
     close: refuse,
   };
+  return upstream;
 }
 
 async function readBody(incoming: IncomingMessage): Promise<{ bytes: Buffer; body: unknown }> {

@@ -5,6 +5,7 @@ import { pathToFileURL } from "node:url";
 import { expect, vi } from "vitest";
 import { SUITE_ROOT } from "../global-setup.ts";
 import { watchDirectory } from "../secrets.ts";
+import { wrongClock } from "../setback-clock.ts";
 import { Chain, type ChainBatch, type ChainItem, isMarked, model } from "./chain.ts";
 import type { FakeUpstream, RequestKind } from "./fake-upstream.ts";
 import { showsPrompt } from "./images.ts";
@@ -32,6 +33,8 @@ export type JobUpstreamType = keyof typeof UPSTREAMS;
 export const JOB_UPSTREAMS: JobUpstreamType[] = ["native-batch", "openai-batch"];
 export const MINUTE_MS = 60_000;
 export const FOREVER = Number.POSITIVE_INFINITY;
+/** Large enough for an answer that breaks off in its middle. */
+const HANDY = { width: 256, height: 256 };
 /** The price of an image in a batch, in USD: half of the price in real time. */
 const PRICE = 0.05;
 /** A busy machine runs dozens of batches with one service. */
@@ -79,26 +82,30 @@ export class JobStory {
   }
 }
 
+/** The clock of the test's own process, and the file that tells those of others. */
+type WorldClock = ReturnType<typeof wrongClock> & { file: string };
+
 /** One service with many upstreams that take batch jobs. All see the same clock, which the test moves. */
 export class JobWorld {
   readonly chain: Chain;
-  readonly #clock: { file: string; offset: number };
+  readonly #clock: WorldClock;
   readonly #stories = new Map<string, JobStory>();
 
-  private constructor(chain: Chain, clock: { file: string; offset: number }) {
+  private constructor(chain: Chain, clock: WorldClock) {
     this.chain = chain;
     this.#clock = clock;
   }
 
-  static async start(cases: readonly JobCase[]): Promise<JobWorld> {
+  /** `isProcess`: the service is a process of its own, which `restart` kills. Without, it is stopped. */
+  static async start(cases: readonly JobCase[], { isProcess = false } = {}): Promise<JobWorld> {
     const directory = await mkdtemp(join(process.env[SUITE_ROOT] ?? tmpdir(), "imgbatch-clock-"));
-    const clock = { file: join(directory, "clock"), offset: 0 };
+    const clock = Object.assign(wrongClock(0), { file: join(directory, "clock") });
     await writeFile(clock.file, "0");
     const providers: object[] = [];
     const stories = new Map<string, JobStory>();
     for (const [at, { name, type, config, arrange, prompts }] of cases.entries()) {
       const { start, provider, model: theirs, path } = UPSTREAMS[type];
-      const fake: JobFake = await start({ now: () => Date.now() + clock.offset });
+      const fake: JobFake = await start({ now: () => clock.nowMs(), size: HANDY });
       arrange?.(fake);
       const usual = Array.from({ length: 4 }, (_, nth) => `${name}, picture ${nth + 1}`);
       stories.set(`${type} ${name}`, new JobStory(fake, prompts ?? usual));
@@ -107,7 +114,13 @@ export class JobWorld {
     }
     const models = cases.map((_, at) => model(`m${at}`));
     const env = { NODE_OPTIONS: `--import ${MOVER}`, MOVED_CLOCK: clock.file };
-    const world = new JobWorld(await Chain.start({ models, providers }, env), clock);
+    const chain = await Chain.start(
+      { models, providers },
+      isProcess ? env : {},
+      [],
+      isProcess ? null : clock,
+    );
+    const world = new JobWorld(chain, clock);
     for (const [name, story] of stories) world.#stories.set(name, story);
     for (const [at, story] of [...stories.values()].entries())
       story.id = (await world.chain.submit(`m${at}`, story.prompts)).id;
@@ -124,11 +137,11 @@ export class JobWorld {
     return [...this.#stories.values()];
   }
 
-  /** Kills the service and starts it again, `laterMs` later by its clock and those of the upstreams. */
+  /** Ends the service and starts it again, `laterMs` later by its clock and those of the upstreams. */
   async restart(laterMs = 0): Promise<void> {
     await this.chain.end("SIGKILL");
-    this.#clock.offset += laterMs;
-    await writeFile(this.#clock.file, String(this.#clock.offset));
+    this.#clock.byMs += laterMs;
+    await writeFile(this.#clock.file, String(this.#clock.byMs));
     await this.chain.serve();
   }
 

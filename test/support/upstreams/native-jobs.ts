@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Answer, UpstreamRequest } from "./fake-upstream.ts";
-import { padded } from "./images.ts";
+import { padded, type Size } from "./images.ts";
 import {
   type Job,
   type JobBook,
@@ -29,6 +29,8 @@ export interface NativeBatchSettings {
   echoesKey: boolean;
   /** How many jobs may be open. Default 100. */
   openJobs: number;
+  /** The size of all images. Default: what each request asks for. */
+  size?: Size;
 }
 
 const CREATE_FIELDS: Fields = {
@@ -192,7 +194,10 @@ export class NativeJobs {
         response: { candidates: [{ index: 0, finishReason: "NO_IMAGE" }], modelVersion: job.model },
         ...key,
       };
-    const answer = await made(line.request, job.model, { images: copy + 1 });
+    const answer = await made(line.request, job.model, {
+      images: copy + 1,
+      ...(this.#settings.size && { size: this.#settings.size }),
+    });
     const response = JSON.parse(String(answer.body));
     const { parts } = response.candidates[0].content;
     // The copy keeps the last image only, which has another colour.

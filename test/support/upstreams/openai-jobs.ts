@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Answer, UpstreamRequest } from "./fake-upstream.ts";
-import { imageOf, padded } from "./images.ts";
+import { imageOf, padded, type Size } from "./images.ts";
 import {
   type Job,
   type JobBook,
@@ -24,6 +24,8 @@ export interface OpenaiBatchSettings {
   echoesKey: boolean;
   /** For how long before its end a job says `finalizing`. Default 0. */
   finalizingMs: number;
+  /** The size of all images. Default: what each request asks for. */
+  size?: Size;
 }
 
 /** Why a job was refused after its creation. */
@@ -269,7 +271,7 @@ export class OpenaiJobs {
     if (fault === "noImage") return answered(silentModeration.empty());
     const wish = await this.#wish(line.request);
     if ("status" in wish) return answered(wish);
-    const image = await imageOf(wish.prompt, { ...wish, index: copy });
+    const image = await imageOf(wish.prompt, { ...wish, ...this.#settings.size, index: copy });
     const bytes = fault === "huge" ? padded(image, HUGE) : image;
     const created = seconds(this.#book.end(job).at);
     return answered(json(200, { created, data: [{ b64_json: bytes.toString("base64") }], ...wish.usage }));

@@ -1,4 +1,10 @@
-import { type Answer, type FakeUpstream, type ImageService, startUpstream } from "./fake-upstream.ts";
+import {
+  type Answer,
+  type FakeUpstream,
+  type ImageService,
+  startUpstream,
+  type Twist,
+} from "./fake-upstream.ts";
 import { imageOf, lookAt } from "./images.ts";
 
 export interface SdapiOptions {
@@ -33,7 +39,7 @@ export async function startSdapi({ login, ms = 0 }: SdapiOptions = {}): Promise<
       return method === "GET" ? "models" : "other";
     },
     promptOf: (body) => String((body as { prompt?: unknown } | null)?.prompt ?? "") || null,
-    answer: ({ path, headers, body }) => {
+    answer: ({ path, headers, body }, twist) => {
       const sent = headers.authorization ?? "";
       if (login && sent !== `Basic ${Buffer.from(login).toString("base64")}`)
         return { ...json(401, { detail: "Incorrect username or password" }), headers: BASIC };
@@ -56,11 +62,11 @@ export async function startSdapi({ login, ms = 0 }: SdapiOptions = {}): Promise<
           interrupt = () => resolve(clearTimeout(timer));
         });
         await wait;
-        return made(name, body);
+        return made(name, body, twist);
       });
     },
   };
-  const made = async (name: string, body: unknown): Promise<Answer> => {
+  const made = async (name: string, body: unknown, twist: Twist): Promise<Answer> => {
     if (typeof body !== "object" || body === null) return invalid("body", "value is not a valid dict");
     const wish = body as Record<string, unknown>;
     const {
@@ -86,7 +92,7 @@ export async function startSdapi({ login, ms = 0 }: SdapiOptions = {}): Promise<
       seed === -1 ? seeds++ : Number(seed),
       (value: unknown) => Number(value) - (Number(value) % 8),
     ];
-    const size = { width: side(width), height: side(height) };
+    const size = twist.size ?? { width: side(width), height: side(height) };
     const images: Buffer[] = [];
     for (let index = 0; index < count; index++)
       images.push(await imageOf(String(prompt), { ...size, index }));
@@ -98,7 +104,7 @@ export async function startSdapi({ login, ms = 0 }: SdapiOptions = {}): Promise<
   };
   const upstream = await startUpstream(service);
   const told = (path: string) => upstream.requests.filter((request) => request.path === path).length;
-  return { ...upstream, interrupts: () => told("/sdapi/v1/interrupt") };
+  return Object.assign(upstream, { interrupts: () => told("/sdapi/v1/interrupt") });
 }
 
 const BASIC = { "www-authenticate": "Basic" };

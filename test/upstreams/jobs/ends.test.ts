@@ -108,7 +108,7 @@ for (const type of JOB_UPSTREAMS) {
     ];
     let world: JobWorld;
     beforeAll(async () => {
-      world = await JobWorld.start(cases);
+      world = await JobWorld.start(cases, { isProcess: true });
       for (const { fake } of world.all()) await vi.waitUntil(() => fake.book.jobs.length === 1, PATIENCE);
     }, 300_000);
     afterAll(() => world?.close());

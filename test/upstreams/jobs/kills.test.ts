@@ -50,7 +50,7 @@ for (const type of JOB_UPSTREAMS) {
     ];
     let world: JobWorld;
     beforeAll(async () => {
-      world = await JobWorld.start(cases);
+      world = await JobWorld.start(cases, { isProcess: true });
       for (const [name, [kind]] of moments) await world.story(type, name).came(kind);
       await world.story(type, NEVER).came("create");
       await vi.waitUntil(() => world.story(type, RUNNING).fake.book.jobs.length === 2, PATIENCE);
@@ -89,7 +89,8 @@ for (const type of JOB_UPSTREAMS) {
 
   it(`[CHAIN-17] a kill after every few requests to ${type} costs nothing`, async () => {
     const prompts = Array.from({ length: 10 }, (_, at) => `many kills, picture ${at + 1}`);
-    const world = await JobWorld.start([{ name: "kills", type, config: { jobImages: 3 }, prompts }]);
+    const many = { name: "kills", type, config: { jobImages: 3 }, prompts };
+    const world = await JobWorld.start([many], { isProcess: true });
     try {
       const story = world.story(type, "kills");
       const { requests } = story.fake;

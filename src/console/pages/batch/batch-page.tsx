@@ -83,6 +83,7 @@ function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged:
         batchId={batch.id}
         items={shown}
         isGone={isGone}
+        openItem={openItem}
         selected={selected}
         onSelect={setSelected}
         onOpen={show}

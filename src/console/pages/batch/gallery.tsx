@@ -1,19 +1,21 @@
-import { useCallback, useRef, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
-import { useKeys } from "../../hooks/use-keys.ts";
 import { Tile } from "./tile.tsx";
 import { placeOf, useGrid } from "./use-grid.ts";
+import { useTileWalk } from "./use-tile-walk.ts";
 
 /** The pictures of a batch, of which only those near the window are in the page. */
 export function Gallery(props: {
   batchId: string;
   items: readonly ItemObject[];
   isGone: boolean;
+  /** The image that is shown large; null: none. */
+  openItem: string | null;
   selected: ReadonlySet<string>;
   onSelect: (selected: ReadonlySet<string>) => void;
   onOpen: (customId: string) => void;
 }) {
-  const { batchId, items, isGone, selected, onSelect, onOpen } = props;
+  const { batchId, items, isGone, openItem, selected, onSelect, onOpen } = props;
   const list = useRef<HTMLUListElement>(null);
   const grid = useGrid(list, items.length);
   const [lastToggled, setLastToggled] = useState(0);
@@ -35,34 +37,20 @@ export function Gallery(props: {
   }, []);
   const open = useCallback((customId: string) => latest.current.onOpen(customId), []);
 
-  const focusedIndex = () => {
-    const index = (document.activeElement as HTMLElement | null)?.dataset.index;
-    return index === undefined ? null : Number(index);
-  };
-  const walk = (step: number) => (event: KeyboardEvent) => {
-    const at = focusedIndex();
-    const next = at === null ? grid.first : Math.min(items.length - 1, Math.max(0, at + step));
-    event.preventDefault();
-    showTile(list.current, placeOf(grid, next).y, grid.rowHeight);
-    // A tile that was far away is drawn with the next frame.
-    requestAnimationFrame(() =>
-      requestAnimationFrame(() =>
-        list.current?.querySelector<HTMLElement>(`[data-index="${next}"]`)?.focus({ preventScroll: true }),
-      ),
-    );
-  };
-  useKeys({
-    j: walk(1),
-    k: walk(-1),
-    x: () => {
-      const index = focusedIndex();
-      if (index !== null) toggle(index, false);
-    },
+  const { tabStop, onFocus, focusTile } = useTileWalk(list, { grid, count: items.length, onToggle: toggle });
+  const opened = useRef(openItem);
+  useEffect(() => {
+    const before = opened.current;
+    opened.current = openItem;
+    if (openItem !== null || before === null) return;
+    // The large view may have gone on to an image far from the one that it was opened with.
+    const index = items.findIndex(({ custom_id }) => custom_id === before);
+    if (index >= 0) focusTile(index);
   });
 
   const shown = items.slice(grid.first, grid.end);
   return (
-    <ul ref={list} className="gallery" aria-label="Images" style={{ height: grid.height }}>
+    <ul ref={list} className="gallery" aria-label="Images" style={{ height: grid.height }} onFocus={onFocus}>
       {shown.map((item, offset) => {
         const index = grid.first + offset;
         return (
@@ -73,6 +61,7 @@ export function Gallery(props: {
             index={index}
             count={items.length}
             isGone={isGone}
+            isTabStop={index === tabStop}
             isSelected={selected.has(item.custom_id)}
             {...placeOf(grid, index)}
             width={grid.tileWidth}
@@ -83,13 +72,4 @@ export function Gallery(props: {
       })}
     </ul>
   );
-}
-
-/** Room for the bars above and below the gallery. */
-const MARGIN = 90;
-
-function showTile(list: HTMLElement | null, y: number, rowHeight: number): void {
-  const top = (list?.getBoundingClientRect().top ?? 0) + y;
-  if (top < MARGIN) scrollBy(0, top - MARGIN);
-  else if (top + rowHeight > innerHeight - MARGIN) scrollBy(0, top + rowHeight - innerHeight + MARGIN);
 }

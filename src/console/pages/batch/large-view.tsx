@@ -22,15 +22,18 @@ export function LargeView(props: {
   const [isFull, setFull] = useState(false);
   const index = items.findIndex(({ custom_id }) => custom_id === customId);
   const item = items[index];
-  const step = (by: number) => (event?: { preventDefault(): void }) => {
+  const stepTo = (to: number) => (event?: { preventDefault(): void }) => {
     event?.preventDefault();
-    const next = items[index + by];
+    const next = items[to];
     if (next) onShow(next.custom_id);
   };
+  const step = (by: number) => stepTo(index + by);
   useKeys(
     {
       ArrowLeft: step(-1),
       ArrowRight: step(1),
+      Home: stepTo(0),
+      End: stepTo(items.length - 1),
       k: step(-1),
       j: step(1),
       z: () => setFull(!isFull),

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
@@ -25,9 +25,18 @@ interface SelectionBarProps {
 
 /** The buttons for the selected images. Absent while none is selected. */
 export function SelectionBar(props: SelectionBarProps) {
+  return props.selected.size === 0 ? null : <Buttons {...props} />;
+}
+
+function Buttons(props: SelectionBarProps) {
   const { batch, items, selected, onSelectAll, onClear, onChanged } = props;
   const [question, setQuestion] = useState<"retry" | "delete" | null>(null);
-  if (selected.size === 0) return null;
+  useEffect(
+    () => () => {
+      if (document.activeElement === document.body) document.getElementById("main")?.focus();
+    },
+    [],
+  );
   const chosen = items.filter(({ custom_id }) => selected.has(custom_id));
   const isThere = isTerminal(batch.status) && batch.status !== "output_deleted";
   const images = isThere ? chosen.filter(hasImages) : [];

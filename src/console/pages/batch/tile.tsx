@@ -13,6 +13,7 @@ export interface TileProps {
   /** Its pictures are deleted. */
   isGone: boolean;
   isSelected: boolean;
+  isTabStop: boolean;
   x: number;
   y: number;
   width: number;
@@ -22,7 +23,7 @@ export interface TileProps {
 
 /** One item of a batch: its picture or its state, and below what it is. */
 export const Tile = memo(function Tile(props: TileProps) {
-  const { item, index, count, isSelected, x, y, width, onOpen, onToggle } = props;
+  const { item, index, count, isSelected, isTabStop, x, y, width, onOpen, onToggle } = props;
   const { custom_id, status, error } = item;
   const prompt = item.prompt ?? item.prompt_preview;
   return (
@@ -36,9 +37,12 @@ export const Tile = memo(function Tile(props: TileProps) {
         type="button"
         className="tile-open"
         data-index={index}
+        tabIndex={isTabStop ? 0 : -1}
         style={{ height: width }}
         aria-label={`${custom_id}, ${status}: ${error?.message ?? item.prompt_preview}`}
         onClick={() => onOpen(custom_id)}
+        // The space bar selects. In Firefox it would press the button, too.
+        onKeyUp={(event) => event.key === " " && event.preventDefault()}
       >
         <TilePicture {...props} />
       </button>
@@ -46,6 +50,7 @@ export const Tile = memo(function Tile(props: TileProps) {
         <input
           type="checkbox"
           checked={isSelected}
+          tabIndex={isTabStop ? 0 : -1}
           aria-label={`Select ${custom_id}`}
           onChange={(event) => onToggle(index, (event.nativeEvent as MouseEvent).shiftKey)}
         />

@@ -13,7 +13,7 @@ import { StatusBadge } from "../../parts/status-badge.tsx";
 import { ago, localTime, usd } from "../../parts/words.ts";
 
 export function BatchRow({ batch }: { batch: BatchObject }) {
-  const { id, task_name, status, model, created_at, waiting } = batch;
+  const { id, task_name, status, model, created_at, waiting, parent_batch_id } = batch;
   const row = useRef<HTMLLIElement>(null);
   const isVisible = useVisible(row);
   return (
@@ -22,7 +22,10 @@ export function BatchRow({ batch }: { batch: BatchObject }) {
         <span className="strip">{isVisible && <Strip batch={batch} />}</span>
         <span className="batch-name">
           <b dir="auto">{task_name}</b>
-          <span className="quiet">{waiting && !isTerminal(status) ? waiting.message : model}</span>
+          <span className="quiet">
+            {parent_batch_id !== null && "retry · "}
+            {waiting && !isTerminal(status) ? waiting.message : model}
+          </span>
         </span>
         <span className="batch-state">
           <StatusBadge status={status} />

@@ -30,8 +30,8 @@ export function Ledger() {
             <tr>
               <th>when</th>
               <th>what</th>
-              <th className="number">balance by</th>
-              <th className="number">held by</th>
+              <th className="number">change</th>
+              <th className="number">held</th>
               <th className="number">balance after</th>
               <th>batch</th>
             </tr>

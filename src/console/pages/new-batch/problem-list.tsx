@@ -8,13 +8,17 @@ export function ProblemList({ checked }: { checked: CheckedDraft }) {
   return (
     <div id="problems" role="status">
       {unsent.length > 0 && (
-        <p className="quiet small-text" dir="auto">
-          Not sent, since the service keeps no such fields: {unsent.join(", ")}.
+        <p className="quiet small-text unsent" dir="auto">
+          Not sent, since the service knows no such fields: {unsent.join(", ")}. It knows prompt, custom_id,
+          output_count and reference_images.
         </p>
       )}
       {problemCount > 0 && (
         <div className="problems">
-          <h2>{counted(problemCount, "problem")}; nothing is sent before they are mended</h2>
+          <h2>
+            {counted(problemCount, "problem")}; nothing is sent before{" "}
+            {problemCount === 1 ? "it is" : "they are"} mended
+          </h2>
           <ul>
             {problems.map(({ line, field, message }, index) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: two problems may read the same.

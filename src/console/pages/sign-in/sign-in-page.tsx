@@ -1,4 +1,4 @@
-import { type FormEvent, useState } from "react";
+import { type FormEvent, useEffect, useRef, useState } from "react";
 import { hasSessionEnded } from "../../api/session.ts";
 import { signIn } from "../../api/sign-in.ts";
 import { ErrorNote } from "../../parts/notes.tsx";
@@ -7,6 +7,8 @@ import { ErrorNote } from "../../parts/notes.tsx";
 export function SignInPage({ problem }: { problem: Error | null }) {
   const [error, setError] = useState<Error | null>(null);
   const [isBusy, setBusy] = useState(false);
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), []);
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = event.currentTarget;
@@ -18,6 +20,7 @@ export function SignInPage({ problem }: { problem: Error | null }) {
     } catch (thrown) {
       setError(thrown as Error);
       setBusy(false);
+      field.current?.focus();
     } finally {
       form.reset();
     }
@@ -36,7 +39,15 @@ export function SignInPage({ problem }: { problem: Error | null }) {
       <ErrorNote error={error ?? problem} />
       <form onSubmit={submit}>
         <label htmlFor="key">API key</label>
-        <input id="key" name="key" type="password" required autoComplete="off" spellCheck={false} />
+        <input
+          ref={field}
+          id="key"
+          name="key"
+          type="password"
+          required
+          autoComplete="off"
+          spellCheck={false}
+        />
         <button type="submit" className="button primary" disabled={isBusy}>
           Sign in
         </button>
