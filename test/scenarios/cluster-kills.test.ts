@@ -17,8 +17,8 @@ declare module "vitest" {
 const KILLS = inject("kills") ?? 6;
 /** By when others take up the work of a process that is gone; beside a whole suite all is slower. */
 const TAKEN_UP_MS = inject("kills") ? 10_000 : 20_000;
-/** Customers that pause leave the cluster as much to do while others go, at a third of the processor time. */
-const CUSTOMERS = inject("kills") ? { clients: 4, pauseMs: 0 } : { clients: 3, pauseMs: 150 };
+/** Customers that pause leave the cluster as much to do while others go, at a fraction of the processor time. */
+const CUSTOMERS = inject("kills") ? { clients: 4, pauseMs: 0 } : { clients: 2, pauseMs: 300 };
 const SEED = inject("seed") ?? 7;
 const EVERY_MS = 700;
 

@@ -27,6 +27,14 @@ const init = (dir: string, ...args: string[]) => runInProcess(["init", dir, ...a
 /** The programs that a fresh machine has, besides Node and npm. */
 const PROGRAMS = ["node", "npm", "npx", "bash", "sh", "sleep"];
 
+const found = new Map<string, string>();
+
+async function pathOf(program: string): Promise<string> {
+  const path = found.get(program) ?? (await run("bash", ["-c", `command -v ${program}`])).stdout.trim();
+  found.set(program, path);
+  return path;
+}
+
 /**
  * An empty directory on a fresh machine: an empty home, and in PATH nothing but `PROGRAMS` and, if wanted, `imgbatch`.
  * `imgbatch.tgz` is a package that is this program. It has no dependencies, so that npx installs it without a network.
@@ -41,10 +49,7 @@ async function workshop({ isInstalled }: { isInstalled: boolean }) {
     inRoot("package"),
   ] as const;
   for (const each of [dir, bin, home, box]) await mkdir(each);
-  for (const name of PROGRAMS) {
-    const { stdout } = await run("bash", ["-c", `command -v ${name}`]);
-    await symlink(stdout.trim(), join(bin, name));
-  }
+  for (const name of PROGRAMS) await symlink(await pathOf(name), join(bin, name));
   const shim = `#!/usr/bin/env node\nimport ${JSON.stringify(pathToFileURL(BIN))};\n`;
   await writeFile(join(box, "imgbatch.mjs"), shim);
   const facts = { name: "imgbatch", version: "0.0.1", type: "module", bin: { imgbatch: "imgbatch.mjs" } };
