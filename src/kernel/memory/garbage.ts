@@ -11,6 +11,8 @@ export function collectGarbage(what: "all" | "young" = "all"): void {
   if (!collect) {
     setFlagsFromString("--expose-gc");
     collect = runInNewContext("gc") as typeof collect;
+    // The engine takes compiled code only under the flags that it was made under. The function works on.
+    setFlagsFromString("--no-expose-gc");
   }
   collect?.(what === "young" ? { type: "minor" } : undefined);
 }

@@ -1,5 +1,6 @@
+import { cachedDataVersionTag } from "node:v8";
 import { expect, it } from "vitest";
-import { countPassedOn } from "../../../src/kernel/memory/garbage.ts";
+import { collectGarbage, countPassedOn } from "../../../src/kernel/memory/garbage.ts";
 
 const MIB = 1024 * 1024;
 
@@ -12,4 +13,10 @@ it("[HEAP-1] the buffers of a stream that is only passed on are given back after
     most = Math.max(most, process.memoryUsage().arrayBuffers - before);
   }
   expect(most).toBeLessThan(12 * MIB);
+});
+
+it("[REPO-12] a collection leaves the flags under which code is compiled as they were", () => {
+  const before = cachedDataVersionTag();
+  collectGarbage();
+  expect(cachedDataVersionTag()).toBe(before);
 });

@@ -2,7 +2,7 @@ import { type EventEmitter, once } from "node:events";
 import { cachedDataVersionTag } from "node:v8";
 import { Worker } from "node:worker_threads";
 import { expect, it } from "vitest";
-import { keepYoungSpace } from "../../../src/kernel/memory/young-space.ts";
+import { keepHeapSmall } from "../../../src/kernel/memory/small-heap.ts";
 
 /** Makes many objects that live for a moment, and answers with the bytes of the space for new ones. */
 const THREAD = `
@@ -20,7 +20,7 @@ parentPort.once("message", () => {
 it("[REPO-12] compiled code is loaded under the flags of the start", () => {
   const loader: EventEmitter = process;
   const atStart = cachedDataVersionTag();
-  keepYoungSpace();
+  keepHeapSmall();
   expect(cachedDataVersionTag()).not.toBe(atStart);
   loader.emit("compile");
   expect(cachedDataVersionTag()).toBe(atStart);
@@ -29,8 +29,8 @@ it("[REPO-12] compiled code is loaded under the flags of the start", () => {
 });
 
 it("[HEAP-2] the space of new objects keeps its size under load, though threads are started", async () => {
-  keepYoungSpace();
-  keepYoungSpace();
+  keepHeapSmall();
+  keepHeapSmall();
   // Every thread has such a space, which begins small.
   const thread = new Worker(THREAD, { eval: true });
   await once(thread, "online");

@@ -1,0 +1,35 @@
+import type { EventEmitter } from "node:events";
+import { setFlagsFromString } from "node:v8";
+import { collectGarbage } from "./garbage.ts";
+
+/** By then, what was needed only for the start is garbage. */
+const STARTED_MS = 1000;
+
+let isKept = false;
+
+/**
+ * Makes the engine collect garbage more often, for a little time, where it would let its heap grow by tens of megabytes:
+ * the space of new objects keeps its size of now, and that of old ones grows in small steps. Further calls change nothing.
+ */
+export function keepHeapSmall(): void {
+  if (isKept) return;
+  isKept = true;
+  keep();
+  // The engine puts the factor back to 2, its default, for the heap of each thread.
+  process.on("worker", (worker) => worker.once("online", keep));
+  // The engine takes compiled code only under the flags that it was made under (`bin/imgbatch.cjs`).
+  const loader: EventEmitter = process;
+  loader.on("compile", () => setFlags(2, 0));
+  loader.on("compiled", keep);
+  // The first step begins with a collection.
+  setTimeout(() => collectGarbage(), STARTED_MS).unref();
+}
+
+function keep(): void {
+  setFlags(1, 30);
+}
+
+function setFlags(youngFactor: number, oldPercent: number): void {
+  setFlagsFromString(`--semi-space-growth-factor=${youngFactor}`);
+  setFlagsFromString(`--heap-growing-percent=${oldPercent}`);
+}
