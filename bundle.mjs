@@ -151,6 +151,7 @@ await build({
         oneFile("shared", 3, SUBMIT, SERVICE),
         oneFile("submit", 2, SUBMIT),
         oneFile("service", 2, SERVICE),
+        oneFile("sharp", 2, ["imaging/sharp-config.ts"]),
         oneFile("draw", 1, ["providers/procedural/draw.ts"]),
       ],
     },

@@ -1,15 +1,20 @@
 #!/usr/bin/env node
 // Loads the program of `dist`, whose files find each other by `require`. Node's own loader would compile them at each start,
 // which takes most of it. Here each keeps its compiled code in `dist/cache` from the end of the first run that loads it. It is
-// made by and for one version of Node; without it, as where nobody may write to `dist`, a start takes longer.
-const { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, writeSync } = require("node:fs");
+// made by and for one version and one set of flags of the engine; without it, as where nobody may write to `dist`, a start
+// takes longer.
+const { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } = require("node:fs");
 const { wrap } = require("node:module");
 const { join } = require("node:path");
+const { cachedDataVersionTag } = require("node:v8");
 const { Script } = require("node:vm");
+const { crc32 } = require("node:zlib");
 
 const DIST = join(__dirname, "../dist");
 const ENTRY = "main.cjs";
-const CACHE = join(DIST, "cache", `${process.version}-${process.arch}`);
+const TAG = cachedDataVersionTag();
+const CACHE = join(DIST, "cache", TAG.toString(16));
+const CHECKSUM_BYTES = 4;
 
 const modules = new Map();
 const withoutCache = [];
@@ -34,39 +39,50 @@ function requireFrom(id) {
 function compile(name, filename) {
   const text = wrap(readFileSync(filename, "latin1"));
   if (name === ENTRY) return new Script(text, { filename });
-  let cachedData;
-  try {
-    cachedData = readFileSync(join(CACHE, name));
-  } catch {
-    // The end of this process makes it.
-  }
-  // The engine ignores code that another version made, or that was made under other flags. Who changes flags hears of it.
+  const cachedData = keptCode(name);
+  // The engine takes compiled code only under the flags that it was made under. The part that changes flags hears of this.
   process.emit("compile");
   const script = new Script(text, { filename, cachedData });
+  if (cachedData === undefined || script.cachedDataRejected) withoutCache.push({ name, script });
   process.emit("compiled");
-  if (cachedData === undefined) withoutCache.push({ name, script });
   return script;
 }
 
-process.on("exit", () => {
+/** The engine crashes on damaged code, so its checksum comes first. Returns undefined when there is no whole code. */
+function keptCode(name) {
   try {
-    if (withoutCache.length === 0) return;
-    process.emit("compile");
-    mkdirSync(CACHE, { recursive: true });
-    for (const { name, script } of withoutCache) keep(join(CACHE, name), script);
+    const kept = readFileSync(join(CACHE, name));
+    const code = kept.subarray(0, -CHECKSUM_BYTES);
+    return crc32(code) === kept.readUInt32LE(code.length) ? code : undefined;
   } catch {
-    // Nobody misses it but for the time.
+    return undefined;
+  }
+}
+
+process.on("exit", () => {
+  if (withoutCache.length === 0) return;
+  process.emit("compile");
+  // Under other flags than those of the start, nothing of use can be made.
+  if (cachedDataVersionTag() !== TAG) return;
+  try {
+    mkdirSync(CACHE, { recursive: true });
+    for (const { name, script } of withoutCache) keep(join(CACHE, name), script.createCachedData());
+  } catch {
+    // Only time is lost.
   }
 });
 
 /** Other processes may read or write the same file now, and the machine may fail. */
-function keep(file, script) {
+function keep(file, code) {
   const draft = `${file}.${process.pid}`;
-  const descriptor = openSync(draft, "w");
-  writeSync(descriptor, script.createCachedData());
-  fsyncSync(descriptor);
-  closeSync(descriptor);
-  renameSync(draft, file);
+  const checksum = Buffer.alloc(CHECKSUM_BYTES);
+  checksum.writeUInt32LE(crc32(code));
+  try {
+    writeFileSync(draft, Buffer.concat([code, checksum]), { flush: true });
+    renameSync(draft, file);
+  } catch {
+    rmSync(draft, { force: true });
+  }
 }
 
 load(ENTRY);

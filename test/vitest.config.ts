@@ -9,7 +9,7 @@ const ALL = "test/**/*.test.{ts,tsx}";
 export default defineConfig({
   root: fileURLToPath(new URL("..", import.meta.url)),
   test: {
-    setupFiles: ["test/support/setup.ts"],
+    setupFiles: ["test/support/setup.ts", "test/support/cluster/left-out.ts"],
     globalSetup: ["test/support/global-setup.ts"],
     projects: [
       { extends: true, test: { name: "process", include: [ALL], exclude: [UNIT, "**/node_modules/**"] } },

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { createHash, hash, randomBytes } from "node:crypto";
 
 /** Makes the identifiers of the service; tests replace it to get the same ones again. */
 export interface Ids {
@@ -38,7 +38,7 @@ export const randomIds: Ids = {
 
 /** SHA-256 as lower-case hexadecimal digits. */
 export function sha256Hex(data: string | Uint8Array): string {
-  return createHash("sha256").update(data).digest("hex");
+  return hash("sha256", data);
 }
 
 /** A number from 0 to 2^31 - 1 that only the text decides: the seed of an image that has this id. */

@@ -110,7 +110,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
     const message = `${directory} is not a data directory: it has no ${DATA_FILES.database}`;
     throw new ImgbatchError("USAGE", message);
   }
-  const data = await openStorage(storage, { directory, clock, mindsServices: true }).catch((error: Error) => {
+  const data = await openStorage(storage, { directory, clock }).catch((error: Error) => {
     const problem = (error instanceof ImgbatchError ? error.cause : error) as
       | NodeJS.ErrnoException
       | undefined;

@@ -72,9 +72,7 @@ export async function openProviderStatus(options: {
   });
   const providers = own.map((each) => asRunning(each, running));
   const isThere = storage.database.kind === "postgres" || existsSync(join(directory, DATA_FILES.database));
-  const data = isThere
-    ? await openStorage(storage, { directory, clock, mindsServices: true }).catch(rethrow)
-    : null;
+  const data = isThere ? await openStorage(storage, { directory, clock }).catch(rethrow) : null;
   const health =
     data && (await ProviderHealth.load({ stores: data.stores, clock, log: silentLog }, providers));
   const ask = async (signal: AbortSignal) =>

@@ -149,7 +149,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       scheduler.wake(batchId);
       callWorkers();
     };
-    const cancel = (batchId: string) => scheduler.cancel(batchId).finally(callWorkers);
+    const cancel = (batchId: string) => scheduler.cancel(batchId, callWorkers);
     let access: LocalAccess | null = null;
     let isStopping = false;
     const own: Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> = {
@@ -168,7 +168,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       workersRunning: () =>
         (scheduler.isRunning && workerDeps.presence.isFresh) ||
         (role !== "worker" && workerDeps.presence.hasWorkers),
-      workersExpected: withWorkers || isShared,
+      workersExpected: withWorkers || (isShared && config.features.workers),
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
       isStopping: () => isStopping,

@@ -57,9 +57,10 @@ const RUNS_MS = 10_000;
 
 /**
  * Brings the database to the schema of this version, in one transaction. A newer database is refused, unless all that is
- * newer in it is additive. With `mindsServices`, so is an older one that services use which could not go on with this schema.
+ * newer in it is additive. So is a shared one of an older schema that services use which could not go on with this one: they
+ * would fail in the middle of their work.
  */
-export async function migrate(database: SqlDatabase, { mindsServices = false } = {}): Promise<void> {
+export async function migrate(database: SqlDatabase): Promise<void> {
   await database.transaction(async (session) => {
     const { build } = session;
     if (session.dialect === "postgres") await waitForTurn(session);
@@ -77,11 +78,13 @@ export async function migrate(database: SqlDatabase, { mindsServices = false } =
       throw new ImgbatchError("INVALID_CONFIG", message);
     }
     const missing = MIGRATIONS.filter((m) => !done.has(m.name));
-    if (mindsServices && done.has(workers.name) && missing.some((m) => !m.isAdditive)) {
+    // One process alone has the file of SQLite, and may find the record of an earlier one there.
+    const isShared = session.dialect === "postgres" && done.has(workers.name);
+    if (isShared && missing.some((m) => !m.isAdditive)) {
       const sinceMs = (await database.clockMs(session)) - RUNS_MS;
-      const live = build.selectFrom("workers").select("version").where("seen_at_ms", ">=", sinceMs);
-      const service = await session.first(live);
-      if (service) throw usedByOlder(service.version);
+      const live = build.selectFrom("workers").select(["role", "version"]).where("seen_at_ms", ">=", sinceMs);
+      const services = await session.all(live);
+      if (services.length > 0) throw usedByOlder(services);
     }
     for (const { name, isAdditive, statements } of missing) {
       for (const statement of statements(session)) await session.run(statement);
@@ -91,9 +94,14 @@ export async function migrate(database: SqlDatabase, { mindsServices = false } =
   });
 }
 
-function usedByOlder(version: string): ImgbatchError {
-  const message = `The database is used by services of an older version (${version}), which could not go on with the schema of this one.`;
-  return new ImgbatchError("INVALID_CONFIG", message, { advice: "use their version, or stop them first" });
+function usedByOlder(services: readonly { role: string; version: string }[]): ImgbatchError {
+  const names = services.map(({ role, version }) => `${role} ${version}`).sort();
+  const counted = [...new Set(names)].map(
+    (name) => `${names.filter((each) => each === name).length} ${name}`,
+  );
+  const message = `The database is used by services of an older version (${counted.join(", ")}), which could not go on with the schema of this one.`;
+  const advice = "use their version, or stop all of them first: those of the role `worker`, then the others";
+  return new ImgbatchError("INVALID_CONFIG", message, { advice });
 }
 
 /** Processes that start at the same time take turns. A change of a large table may take long. */

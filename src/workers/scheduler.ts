@@ -128,9 +128,10 @@ export class Scheduler {
   /**
    * Cancels a batch and stops its work; an ended batch stays as it is. Throws `BATCH_IMAGE_CANCEL_FAILED` when the job
    * of an upstream could not be cancelled: the batch is cancelled all the same. Repeating the call tries the job again.
+   * `tellOthers` is called before an upstream is asked, which may take long.
    */
-  async cancel(batchId: string): Promise<void> {
-    const failed = await this.#cancelHeld(batchId);
+  async cancel(batchId: string, tellOthers = () => {}): Promise<void> {
+    const failed = await this.#cancelHeld(batchId).finally(tellOthers);
     if (failed) reportEnded(this.#deps.feed, batchId, "cancelled", failed);
     try {
       await Promise.all([...this.#pools].map((pool) => pool.abort(batchId)));

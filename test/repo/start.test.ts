@@ -2,11 +2,12 @@ import { execFile } from "node:child_process";
 import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { cachedDataVersionTag } from "node:v8";
 import { beforeEach, describe, expect, it } from "vitest";
 import { tempDir } from "../support/temp-dir.ts";
 
 const REPOSITORY = resolve(import.meta.dirname, "../..");
-const CACHE = join("dist/cache", `${process.version}-${process.arch}`);
+const CACHE = join("dist/cache", cachedDataVersionTag().toString(16));
 
 let copy: string;
 
@@ -21,8 +22,8 @@ beforeEach(async () => {
       await cp(join(REPOSITORY, "dist", name), join(copy, "dist", name));
 });
 
-async function version(): Promise<string> {
-  const args = [join(copy, "bin/imgbatch.cjs"), "--version"];
+async function version(...flags: string[]): Promise<string> {
+  const args = [...flags, join(copy, "bin/imgbatch.cjs"), "--version"];
   const { stdout, stderr } = await promisify(execFile)(process.execPath, args);
   return stdout + stderr;
 }
@@ -55,14 +56,35 @@ describe("the start of the program", () => {
     for (const name of (await keptCode()).keys()) expect(name).toMatch(/-[\w-]{8}\.cjs$/);
   });
 
-  it("[REPO-11] needs no compiled code: another program's is ignored, and so is that it cannot be kept", async () => {
+  it("[REPO-11] needs no compiled code: damaged code is replaced, and it does not matter that none can be kept", async () => {
     const printed = await version();
-    for (const name of (await keptCode()).keys())
-      await writeFile(join(copy, CACHE, name), "code of another Node");
-    expect(await version()).toBe(printed);
+    const kept = await keptCode();
+    for (const damage of [cut, flipped, () => Buffer.from("other code")]) {
+      for (const [name, code] of kept) await writeFile(join(copy, CACHE, name), damage(code));
+      expect(await version()).toBe(printed);
+      expect((await keptCode()).keys()).toEqual(kept.keys());
+      expect(await keptCode()).not.toEqual(new Map([...kept].map(([name, code]) => [name, damage(code)])));
+    }
 
     await rm(join(copy, "dist/cache"), { recursive: true });
     await writeFile(join(copy, "dist/cache"), "no directory");
     expect(await version()).toBe(printed);
   });
+
+  it("[REPO-14] keeps code for each set of flags of the engine", async () => {
+    const printed = await version();
+    const kept = await keptCode();
+    expect(await version("--stack-size=900")).toBe(printed);
+    expect(await keptCode()).toEqual(kept);
+    expect(await readdir(join(copy, "dist/cache"))).toHaveLength(2);
+  });
 });
+
+const cut = (code: Buffer) => code.subarray(0, code.length >> 1);
+
+/** As by a bad disk. */
+function flipped(code: Buffer): Buffer {
+  const copied = Buffer.from(code);
+  for (let at = 64; at < copied.length; at += 97) copied[at] = (copied[at] ?? 0) ^ 0xff;
+  return copied;
+}

@@ -80,8 +80,8 @@ describe("a restart", () => {
     await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
     const { stores, blobs } = await openBeside(service.data);
     const [gone, damaged] = await stores.read.outputs.ofBatch(id);
-    await rm(join(service.data, "blobs", gone?.blobKey ?? ""));
-    await writeFile(join(service.data, "blobs", damaged?.blobKey ?? ""), await tinyPng(99));
+    await blobs.delete(gone?.blobKey ?? "");
+    await blobs.put(damaged?.blobKey ?? "", await tinyPng(99));
     last.open();
     const ended = await service.until(id);
     expect(ended).toMatchObject({

@@ -36,20 +36,20 @@ describe("the schema on SQLite", () => {
 describe.skipIf(!hasPostgres)("the schema on PostgreSQL", () => {
   refusesTheNewer(async () => opened(await openPostgres({ url: await emptyDatabase() }, systemClock)));
 
-  it("[MIGRATE-3] a command leaves the schema of services alone that could not go on with another", async () => {
+  it("[MIGRATE-3] the schema of services that run is let be when they could not go on with another", async () => {
     const database = opened(await openPostgres({ url: await emptyDatabase() }, systemClock));
     await migrate(database);
     const older = { id: "w", role: "all", version: "0.9.1", providers: [], isPaused: false } as const;
     await sqlStores(database).write((tx) => tx.workers.insert(older));
-    await migrate(database, { mindsServices: true });
+    await migrate(database);
     await database.transaction((tx) =>
       tx.run(tx.build.deleteFrom("schema_migrations").where("name", "=", "015-file-purposes")),
     );
-    const used = "is used by services of an older version (0.9.1)";
-    await expect(migrate(database, { mindsServices: true })).rejects.toThrow(used);
+    const used = "is used by services of an older version (1 all 0.9.1)";
+    await expect(migrate(database)).rejects.toThrow(used);
     await sqlStores(database).write((tx) => tx.workers.removeAll());
     // The step itself, which is done already.
-    await expect(migrate(database, { mindsServices: true })).rejects.not.toThrow(used);
+    await expect(migrate(database)).rejects.not.toThrow(used);
   });
 
   it("[MIGRATE-1] six processes at once on an empty database make one schema", async () => {

@@ -13,6 +13,9 @@ const run = promisify(execFile);
 const VERSIONS = "/usr/lib/postgresql";
 const OLDEST_VERSION = 15;
 
+/** Lets a program end with the process that starts it, which may be killed. Linux can do that. */
+const UNTIL_ITS_PARENT_DIES = existsSync("/usr/bin/setpriv") ? ["setpriv", "--pdeathsig", "SIGQUIT"] : [];
+
 export interface PostgresServer {
   port: number;
   /** Without a password: the server trusts whoever reaches it. */
@@ -65,7 +68,14 @@ export async function startPostgresServer(
   };
   const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const start = async () => {
-    const child = spawn(join(bin, "postgres"), ["-D", directory, ...args], {
+    const [program = "", ...options] = [
+      ...UNTIL_ITS_PARENT_DIES,
+      join(bin, "postgres"),
+      "-D",
+      directory,
+      ...args,
+    ];
+    const child = spawn(program, options, {
       ...user,
       cwd: directory,
       stdio: ["ignore", "ignore", "pipe"],

@@ -90,7 +90,7 @@ export class SharedUploads implements UploadStore {
         onEnd: () => (upload.state === "final" ? this.#removeParts(record.id) : this.#forget(record.id)),
         parts: this.#partsOf(record),
       },
-      { id, receivedBytes, file },
+      { id, receivedBytes: file?.sizeBytes ?? receivedBytes, file },
     );
     return upload;
   }

@@ -5,7 +5,6 @@ import { encodePicture } from "../../imaging/encode.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
 import { DRAWING_VERSION } from "./drawing-version.ts";
-import { loadFont } from "./page/font.ts";
 import { layOutPage, pageSize, pageSvg } from "./page/layout.ts";
 import { learnMissing } from "./page/system-fonts.ts";
 import { drawableText } from "./page/text-lines.ts";
@@ -75,7 +74,6 @@ export async function documentOf(
 ): Promise<string> {
   const { size, text, model } = drawing;
   const factor = TIER_FACTORS[drawing.tier];
-  await loadFont();
   for (const shown of [text, model, ...drawing.storedReferences.map(({ uri }) => uri)])
     await learnMissing(drawableText(shown));
   const plan = planScene(text, seed);

@@ -44,7 +44,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
         (simulate && simulatedFailure(simulate, request));
       if (failure) throw failure;
       const images: Buffer[] = [];
-      // Loaded with the first picture, together with the image library and the font.
+      // Loaded with the first picture, together with the image library.
       const { drawPicture } = await import("./draw.ts");
       for (let image = 0; image < directives.imageCount; image++) {
         images.push(

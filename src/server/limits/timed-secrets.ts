@@ -48,6 +48,8 @@ export class TimedSecrets<T extends { keyId: string }> implements SecretStore<T>
 
   /** Null for an unknown secret, and for one whose time is over. */
   find(secret: string): { value: T; expiresAtMs: number } | null {
+    // Most credentials are API keys: no hash is made of them here.
+    if (!secret.startsWith(this.#options.prefix ?? "")) return null;
     const held = this.#held.get(sha256Hex(secret));
     return held && held.expiresAtMs > this.#clock.nowMs() ? held : null;
   }

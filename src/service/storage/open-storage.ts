@@ -38,8 +38,6 @@ export interface StorageOptions {
   clock?: Clock;
   /** See `openSqlite`. */
   onBroken?: ((cause: Error) => void) | undefined;
-  /** For a command that is no service: see `migrate`. Of SQLite, one service alone knows whether it runs. Default: false. */
-  mindsServices?: boolean;
 }
 
 /**
@@ -49,11 +47,11 @@ export interface StorageOptions {
  */
 export async function openStorage(
   places: StoragePlaces,
-  { directory, clock = systemClock, onBroken, mindsServices = false }: StorageOptions,
+  { directory, clock = systemClock, onBroken }: StorageOptions,
 ): Promise<OpenStorage> {
   refuseMoved(directory, places);
   if (places.database.kind === "sqlite" || places.blobs.kind === "files") await makeDataDirectory(directory);
-  const database = await openDatabase(places.database, directory, clock, { onBroken, mindsServices });
+  const database = await openDatabase(places.database, directory, clock, { onBroken });
   try {
     const { database: place } = places;
     const [stores, blobs] = [sqlStores(database), await openBlobs(places.blobs, directory)];
@@ -83,12 +81,12 @@ export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  { onBroken, mindsServices = false }: Pick<StorageOptions, "onBroken" | "mindsServices"> = {},
+  { onBroken }: Pick<StorageOptions, "onBroken"> = {},
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    return await migrated(await openPostgres({ url: place.url }, clock), mindsServices);
+    return await migrated(await openPostgres({ url: place.url }, clock));
   } catch (error) {
     throw error instanceof ImgbatchError ? namedError(error, place.name) : error;
   }
@@ -117,9 +115,9 @@ async function openLocalDatabase(
   }
 }
 
-async function migrated(database: SqlDatabase, mindsServices = false): Promise<SqlDatabase> {
+async function migrated(database: SqlDatabase): Promise<SqlDatabase> {
   try {
-    await migrate(database, { mindsServices });
+    await migrate(database);
     return database;
   } catch (error) {
     await database.close();

@@ -1,5 +1,3 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ErrorBody } from "../../../src/contract/errors.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
@@ -97,11 +95,11 @@ describe("one image", () => {
 
   it("[RESULT-2] whose stored bytes have changed is never sent", async () => {
     const { service, id } = await finishedBatch();
-    const { stores } = await openBeside(service.data);
+    const { stores, blobs } = await openBeside(service.data);
     const output = (await stores.read.outputs.ofBatch(id))[0];
     const bytes = await tinyPng(2);
     bytes[20] = (bytes[20] ?? 0) ^ 1;
-    await writeFile(join(service.data, "blobs", output?.blobKey ?? ""), bytes);
+    await blobs.put(output?.blobKey ?? "", bytes);
     const answer = await service.ask(`/${id}/items/i2/content`);
     expect([answer.status, await codeOf(answer)]).toEqual([500, "BATCH_IMAGE_RESULT_MISSING"]);
     const zip = await service.ask(`/${id}/download`);

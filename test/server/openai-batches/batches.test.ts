@@ -1,11 +1,10 @@
 import { randomBytes } from "node:crypto";
-import { readdir } from "node:fs/promises";
-import { join } from "node:path";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { batchOfOpenaiId } from "../../../src/server/openai-batches/ids.ts";
+import { draftsBelow } from "../../support/drafts.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import {
   create,
@@ -185,7 +184,7 @@ describe("a batch of OpenAI's API", () => {
     expect(batch).toMatchObject({ model: MODEL, request_counts: { total: 3, completed: 1, failed: 2 } });
     const errors = await resultsOf(service, batch.error_file_id);
     expect(errors.map(({ response }) => response?.body.error?.param)).toEqual([null, "body.model"]);
-    expect(await readdir(join(service.data, "blobs", "drafts")).catch(() => [])).toEqual([]);
+    expect(await draftsBelow(service.data)).toEqual([]);
   });
 
   it("[OAIB-7] takes a line only once by its name, with the address, the model and the count of its batch", async () => {

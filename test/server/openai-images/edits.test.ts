@@ -1,9 +1,8 @@
-import { readdir } from "node:fs/promises";
-import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { FIXED_LIMITS } from "../../../src/contract/limits.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
+import { draftsBelow } from "../../support/drafts.ts";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { edit, errorOf, eventsOf, form, imagesOf, refusalOf } from "../../support/openai-images.ts";
 import { picture } from "../../support/realtime.ts";
@@ -22,7 +21,7 @@ async function editService() {
   return { service, provider, inputs };
 }
 
-const draftsOf = async ({ data }: TestService) => readdir(join(data, "blobs", "drafts")).catch(() => []);
+const draftsOf = ({ data }: TestService) => draftsBelow(data);
 const dataUrl = (bytes: Buffer, type = "image/png") => `data:${type};base64,${bytes.toString("base64")}`;
 
 describe("an edit as a form", () => {

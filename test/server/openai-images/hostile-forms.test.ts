@@ -1,7 +1,6 @@
-import { readdir } from "node:fs/promises";
-import { join } from "node:path";
 import { expect, it } from "vitest";
 import { seeded } from "../../imaging/mutate.ts";
+import { draftsBelow } from "../../support/drafts.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { fuzzRuns } from "../../support/fuzz-runs.ts";
 import { startTestService } from "../../support/service.ts";
@@ -56,5 +55,5 @@ it("[OAI-13] a form that is damaged anywhere gets an answer, never a fault, and 
     expect([i, answer.status, answer.status < 500], text).toEqual([i, answer.status, true]);
   }
   expect([...seen].sort()).toEqual([200, 400]);
-  await expect.poll(() => readdir(join(service.data, "blobs", "drafts"))).toEqual([]);
+  await expect.poll(() => draftsBelow(service.data)).toEqual([]);
 });

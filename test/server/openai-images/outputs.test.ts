@@ -16,8 +16,9 @@ async function urlOf(service: TestService, fields: object = {}): Promise<string>
 describe("an image by URL", () => {
   it("[OAI-8] is read without a key and with any, with its type, as it is", async () => {
     const service = await startTestService({ workers: false });
-    const url = await urlOf(service);
-    expect(url.startsWith(`${service.url}/v1/images/outputs/`)).toBe(true);
+    const { url: address } = service;
+    const url = await urlOf({ ...service, url: address });
+    expect(url.startsWith(`${address}/v1/images/outputs/`)).toBe(true);
     for (const headers of [{}, { authorization: "Bearer wrong" }, { authorization: "Basic eA==" }]) {
       const answer = await fetch(url, { headers });
       expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "image/png"]);

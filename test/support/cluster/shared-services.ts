@@ -13,6 +13,7 @@ import {
 } from "../../../src/service/start-service.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { startFakeS3 } from "../fake-s3.ts";
+import { passing } from "./passing-clock.ts";
 
 /**
  * What the services of the tests are, as the environment says. `local`: one, on SQLite and files. `postgres`: one, on
@@ -58,7 +59,8 @@ export async function startServices(options: LocalServiceOptions): Promise<Local
     const dataDirectory =
       TEST_STORES === "cluster" ? join(options.dataDirectory, `${role}-${i}`) : options.dataDirectory;
     await mkdir(dataDirectory, { recursive: true });
-    parts.push(await startService({ ...options, dataDirectory, storage, role }));
+    const clock = options.clock && passing(options.clock);
+    parts.push(await startService({ ...options, ...(clock ? { clock } : {}), dataDirectory, storage, role }));
   }
   const apis = parts.slice(-2);
   const [first] = apis;

@@ -14,7 +14,7 @@ export async function checkStorage(storage: StoragePlaces, directory: string): P
   const { openStorage } = await import("../../../service/storage/open-storage.ts");
   let open: OpenStorage;
   try {
-    open = await openStorage(storage, { directory, mindsServices: true });
+    open = await openStorage(storage, { directory });
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
     const { exit } = errorEntry(error.code);

@@ -1,38 +1,16 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { setImmediate } from "node:timers/promises";
-import type { Font, PathCommand } from "opentype.js";
+import { TrueTypeFont } from "./true-type.ts";
 
-const require = createRequire(import.meta.url);
 const FONT_FILE = "dejavu-fonts-ttf/ttf/DejaVuSans-Bold.ttf";
 
-let loaded: Font | null = null;
+let loaded: TrueTypeFont | null = null;
 const advances = new Map<string, number>();
 
-/** Reads the packaged font in short steps, so that the first caption does not hold up other work for their sum. */
-export async function loadFont(): Promise<void> {
-  if (loaded !== null) return;
-  await setImmediate();
-  opentype();
-  await setImmediate();
-  font();
-  await setImmediate();
-}
-
-/** Returns the packaged font. It is parsed once, at the first caption. */
-function font(): Font {
-  if (loaded === null) {
-    const bytes = readFileSync(require.resolve(FONT_FILE));
-    const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
-    // `lowMemory` reads a glyph when it is first drawn. All glyphs at once would take 70 ms more.
-    loaded = opentype().parse(buffer, { lowMemory: true });
-  }
+/** Returns the packaged font. It is read once, at the first caption. */
+function font(): TrueTypeFont {
+  loaded ??= new TrueTypeFont(readFileSync(createRequire(import.meta.url).resolve(FONT_FILE)));
   return loaded;
-}
-
-/** `require` works with every release of opentype.js; whether a module can import its names differs between them. */
-function opentype(): typeof import("opentype.js") {
-  return require("opentype.js");
 }
 
 /** Whether the packaged font has a glyph for the character, and the character needs no shaping. */
@@ -47,8 +25,9 @@ const NEEDS_SHAPING =
 export function advanceOf(character: string): number {
   let advance = advances.get(character);
   if (advance === undefined) {
-    const index = [...character].length === 1 ? font().charToGlyphIndex(character) : 0;
-    advance = index === 0 ? 0 : (font().glyphs.get(index).advanceWidth ?? 0) / font().unitsPerEm;
+    const [codePoint = 0, ...more] = [...character].map((each) => each.codePointAt(0) ?? 0);
+    const glyph = more.length === 0 ? font().glyphOf(codePoint) : 0;
+    advance = glyph === 0 ? 0 : font().advanceOf(glyph) / font().unitsPerEm;
     advances.set(character, advance);
   }
   return advance;
@@ -56,34 +35,17 @@ export function advanceOf(character: string): number {
 
 /** Returns the outlines of a text as SVG path data. Its baseline starts at `x`, `y`, and every character needs a glyph. */
 export function outlineOf(text: string, x: number, y: number, size: number): string {
+  const scale = (1 / font().unitsPerEm) * size;
   let d = "";
   let at = x;
   for (const character of text) {
-    // For a whole string opentype.js may throw over the substitution tables of the font.
-    if (character !== " ") d += pathData(font().charToGlyph(character).getPath(at, y, size).commands);
-    at += advanceOf(character) * size;
-  }
-  return d;
-}
-
-/** Writes path data. The writer of opentype.js now and then gives NaN for a coordinate close to a rounding border. */
-function pathData(commands: readonly PathCommand[]): string {
-  let d = "";
-  for (const command of commands) {
-    switch (command.type) {
-      case "M":
-      case "L":
-        d += `${command.type}${tenth(command.x)} ${tenth(command.y)}`;
-        break;
-      case "Q":
-        d += `Q${tenth(command.x1)} ${tenth(command.y1)} ${tenth(command.x)} ${tenth(command.y)}`;
-        break;
-      case "C":
-        d += `C${tenth(command.x1)} ${tenth(command.y1)} ${tenth(command.x2)} ${tenth(command.y2)} ${tenth(command.x)} ${tenth(command.y)}`;
-        break;
-      default:
-        d += "Z";
+    const right = (units: number) => tenth(at + units * scale);
+    const up = (units: number) => tenth(y - units * scale);
+    for (const step of font().outlineOf(font().glyphOf(character.codePointAt(0) ?? 0))) {
+      const control = step.type === "Q" ? `${right(step.x1)} ${up(step.y1)} ` : "";
+      d += `${step.type}${control}${right(step.x)} ${up(step.y)}`;
     }
+    at += advanceOf(character) * size;
   }
   return d;
 }

@@ -1,5 +1,3 @@
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { sha256Hex } from "../../../../src/kernel/ids.ts";
 import { FakeProvider, made, tinyPng } from "../../../support/fake-provider.ts";
@@ -87,9 +85,9 @@ describe("a reference image of an item", () => {
       expect(await codes(`/%3Cb%3E_01/references/${index}`)).toEqual([404, "BATCH_IMAGE_ITEM_NOT_FOUND"]);
     }
     expect(await codes("/plain/references/0")).toEqual([404, "BATCH_IMAGE_ITEM_NOT_FOUND"]);
-    await rm(join(service.data, "blobs/inputs", id), { recursive: true });
+    const { stores, blobs } = await openBeside(service.data);
+    await blobs.deleteAll(`inputs/${id}/`);
     expect(await codes("/%3Cb%3E_01/references/0")).toEqual([500, "BATCH_IMAGE_RESULT_MISSING"]);
-    const { stores } = await openBeside(service.data);
     await stores.write((tx) => tx.batches.update(id, { inputsPurgedAtMs: 1 }));
     expect(await codes("/%3Cb%3E_01/references/0")).toEqual([410, "BATCH_IMAGE_OUTPUT_DELETED"]);
   });

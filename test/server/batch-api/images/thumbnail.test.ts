@@ -1,5 +1,3 @@
-import { readdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { ProviderError } from "../../../../src/domain/ports/image-provider.ts";
@@ -28,7 +26,6 @@ async function pictured() {
 }
 
 const codeOf = async (answer: Response) => [answer.status, (await answer.json()).error.code];
-const filesIn = (directory: string) => readdir(directory).catch(() => []);
 
 describe("a thumbnail", () => {
   it.each([
@@ -53,9 +50,9 @@ describe("a thumbnail", () => {
   it("[THUMB-1] is made once, and does not count as a download", async () => {
     const { service, id, ask } = await pictured();
     const first = Buffer.from(await (await ask()).arrayBuffer());
-    const kept = join(service.data, "blobs/thumbnails", id);
-    const [name = ""] = await filesIn(kept);
-    await writeFile(join(kept, name), "kept");
+    const { blobs } = await openBeside(service.data);
+    const [kept] = await blobs.list(`thumbnails/${id}/`);
+    await blobs.put(kept?.key ?? "", Buffer.from("kept"));
     expect(await (await ask()).text()).toBe("kept");
     expect(first.length).toBeGreaterThan(20);
     expect((await service.batch(id)).downloaded_at).toBeNull();
@@ -83,11 +80,11 @@ describe("a thumbnail", () => {
   it("[THUMB-2] goes with the images of its batch, and is 410 then", async () => {
     const { service, id, ask } = await pictured();
     await (await ask()).arrayBuffer();
-    const kept = join(service.data, "blobs/thumbnails", id);
-    expect(await filesIn(kept)).toHaveLength(1);
+    const { blobs } = await openBeside(service.data);
+    expect(await blobs.list(`thumbnails/${id}/`)).toHaveLength(1);
     await service.ask(`/${id}/outputs`, { method: "DELETE" });
     expect(await codeOf(await ask())).toEqual([410, "BATCH_IMAGE_OUTPUT_DELETED"]);
-    expect(await filesIn(kept)).toEqual([]);
+    expect(await blobs.list(`thumbnails/${id}/`)).toEqual([]);
   });
 
   it("[THUMB-2] has an error for everything that prevents it", async () => {
@@ -105,9 +102,9 @@ describe("a thumbnail", () => {
 
   it("[THUMB-2] is not made of an image that was damaged", async () => {
     const { service, id, ask } = await pictured();
-    const { stores } = await openBeside(service.data);
+    const { stores, blobs } = await openBeside(service.data);
     const [output] = await stores.read.outputs.ofBatch(id);
-    await writeFile(join(service.data, "blobs", output?.blobKey ?? ""), Buffer.alloc(output?.sizeBytes ?? 0));
+    await blobs.put(output?.blobKey ?? "", Buffer.alloc(output?.sizeBytes ?? 0));
     expect(await codeOf(await ask())).toEqual([500, "BATCH_IMAGE_RESULT_MISSING"]);
   });
 });

@@ -1,9 +1,8 @@
-import { readdir } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { draftsBelow } from "../../../support/drafts.ts";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../../../support/fake-provider.ts";
 import { content, generate, imagePart, picture, refusalOf } from "../../../support/realtime.ts";
-import { startTestService } from "../../../support/service.ts";
+import { openBeside, startTestService } from "../../../support/service.ts";
 import { ask, send, start, upload, urlOf } from "../../../support/uploads.ts";
 
 async function serve(config: object = {}) {
@@ -83,8 +82,9 @@ describe("a fileUri", () => {
     };
     expect((await edit(name, name)).status).toBe(200);
     expect(isSame).toBe(true);
-    await expect.poll(() => readdir(join(service.data, "blobs/drafts"))).toEqual([]);
-    expect(await readdir(join(service.data, "blobs/files"))).toEqual([]);
+    await expect.poll(() => draftsBelow(service.data)).toEqual([]);
+    const { blobs } = await openBeside(service.data);
+    expect(await blobs.list("files/")).toEqual([]);
   });
 
   it("[FILES-8] serves a client that uploads without any description, waits for ACTIVE, and edits", async () => {

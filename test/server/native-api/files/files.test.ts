@@ -1,5 +1,3 @@
-import { readdir, rm } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../../src/contract/limits.ts";
 import { issueKey } from "../../../../src/domain/accounts.ts";
@@ -7,6 +5,7 @@ import { checkInvariants } from "../../../../src/domain/check-invariants.ts";
 import { systemClock } from "../../../../src/kernel/clock.ts";
 import { randomIds } from "../../../../src/kernel/ids.ts";
 import { buildOpenApi } from "../../../../src/server/openapi/document.ts";
+import { draftsBelow } from "../../../support/drafts.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { type ApiDocument, DocumentChecker } from "../../../support/openapi.ts";
 import { errorOf, refusalOf } from "../../../support/realtime.ts";
@@ -97,7 +96,7 @@ describe("an uploaded file", () => {
     const { name } = await upload(service, "x");
     const { stores, blobs } = await openBeside(service.data);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
-    await rm(join(service.data, "blobs/files"), { recursive: true });
+    await blobs.deleteAll("files/");
     expect((await checkInvariants(stores, blobs)).problems).toEqual([expect.stringContaining("is missing")]);
     expect((await ask(service, `/v1beta/${name}:download`)).status).toBe(500);
     expect((await ask(service, `/v1beta/${name}`)).status).toBe(200);
@@ -136,7 +135,7 @@ describe("an uploaded file", () => {
     expect(await (await ask(next, `/v1beta/${name}:download`)).text()).toBe("x");
     expect((await send(next.url + url.pathname + url.search, "upload", 10, "x")).status).toBe(404);
     expect(await blobs.list("files/")).toHaveLength(1);
-    expect(await readdir(join(service.data, "blobs/drafts")).catch(() => [])).toEqual([]);
+    expect(await draftsBelow(service.data)).toEqual([]);
   });
 
   it("[OPS-3] fits the description, and so do its errors", async () => {

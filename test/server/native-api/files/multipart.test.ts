@@ -1,7 +1,6 @@
-import { readdir } from "node:fs/promises";
 import { connect } from "node:net";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { draftsBelow } from "../../../support/drafts.ts";
 import { exchange, requestText } from "../../../support/raw-http.ts";
 import { refusalOf } from "../../../support/realtime.ts";
 import { startTestService, type TestService } from "../../../support/service.ts";
@@ -79,7 +78,7 @@ describe("a multipart upload", () => {
     const { port } = new URL(service.url);
     const socket = connect(Number(port), "127.0.0.1");
     socket.write(`${head}--b\r\n${json({})}\r\n--b\r\nContent-Type: text/plain\r\n\r\n${"x".repeat(5000)}`);
-    const drafts = () => readdir(join(service.data, "blobs/drafts")).catch(() => []);
+    const drafts = () => draftsBelow(service.data);
     await expect.poll(drafts).toHaveLength(1);
     socket.destroy();
     await expect.poll(drafts).toEqual([]);

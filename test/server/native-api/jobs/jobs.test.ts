@@ -149,7 +149,6 @@ describe("batch jobs of the native API", () => {
 
   it("[LINES-6] can be cancelled; the results that exist stay, and are paid for", async () => {
     const first = gate();
-    const isMade = gate();
     const provider = new FakeProvider({ concurrency: 1 });
     provider.answer = async ({ prompt }, signal) => {
       if (prompt === "quick") return made(await tinyPng());
@@ -157,11 +156,10 @@ describe("batch jobs of the native API", () => {
       return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     };
     const service = await startTestService({ providers: [provider] });
-    service.feed.subscribe((event) => {
-      if (event.type === "item" && event.status === "success") isMade.open();
-    });
     const created = await createInline(service, [line("quick", "1"), line("slow", "2")]);
-    await Promise.all([first.promise, isMade.promise]);
+    const { stores } = await openBeside(service.data);
+    const madeCount = async () => (await stores.read.batches.byId(batchIdOf(created)))?.successCount;
+    await Promise.all([first.promise, expect.poll(madeCount).toBe(1)]);
     expect((await jobOf(service, created)).metadata.state).toBe("BATCH_STATE_RUNNING");
     const refused = await askJobs(service, created.name, { method: "DELETE" });
     expect([refused.status, (await errorOf(refused)).status]).toEqual([400, "FAILED_PRECONDITION"]);

@@ -1,0 +1,112 @@
+import { beforeEach } from "vitest";
+import { TEST_STORES } from "./shared-services.ts";
+
+type Stores = typeof TEST_STORES;
+
+/** Part of the path of a test's file, of its title, or of both with ` > ` between them. */
+type Named = readonly string[];
+
+const SHARED: readonly Stores[] = ["postgres", "cluster"];
+const CLUSTER: readonly Stores[] = ["cluster"];
+
+/**
+ * The tests that say nothing about other stores, or about several processes on them, with the reason. All others are run
+ * there as they are.
+ */
+const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: Named }[] = [
+  {
+    reason: "opens, damages or fills the files of SQLite",
+    stores: SHARED,
+    tests: ["test/storage/", "[OAI-2] whose answer cannot be stored"],
+  },
+  {
+    reason: "damages or fills the files of images",
+    stores: CLUSTER,
+    tests: [
+      "scenarios/damage.test.ts",
+      "scenarios/disk-",
+      "[LOAD-8] are removed when their sender goes away",
+    ],
+  },
+  {
+    reason: "there is no `credentials.json`, and so no owner",
+    stores: SHARED,
+    tests: [
+      "[SECRET-7] closes a file",
+      "[ACCOUNT-1] shows the balance",
+      "[CONSOLE-1]",
+      "[CONSOLE-2]",
+      "[CONSOLE-6]",
+    ],
+  },
+  {
+    reason: "what no record names is removed when it is old: another process may be about to record it",
+    stores: SHARED,
+    tests: [
+      "[DATA-4] removes",
+      "[ONCE-7] that no record names",
+      "[OAI-8] that was stored before",
+      "[FILES-6] outlives",
+    ],
+  },
+  {
+    reason: "waits until one sleeper, the sweep, is all that sleeps",
+    stores: SHARED,
+    tests: ["[ONCE-7] are", "[FILES-6] is gone after 48 hours", "[OAI-8] is removed by a service"],
+  },
+  {
+    reason: "a chunk counts when its request has ended",
+    stores: SHARED,
+    tests: ["[FILES-2] keeps what came", "[FILES-3] belongs to the request that came last"],
+  },
+  {
+    reason: "a limit that protects a process is its own",
+    stores: CLUSTER,
+    tests: [
+      "[AUTH-5] that are wrong",
+      "[AUTH-5] that is wrong",
+      "[EDGE-3]",
+      "[LIMIT-6]",
+      "[LOAD-12] downloads that wait",
+    ],
+  },
+  {
+    reason: "a process counts and shows its own requests and images",
+    stores: CLUSTER,
+    tests: [
+      "[RT-22]",
+      "[OPS-5]",
+      "[OPS-6]",
+      "[FILES-9] lead to one set",
+      "[EVENTS-1] tells a key",
+      "[EVENTS-3] goes on",
+    ],
+  },
+  {
+    reason: "each process has places and turns of its own with a provider",
+    stores: CLUSTER,
+    tests: [
+      "[CANCEL-1] keeps and bills",
+      "[RT-19]",
+      "[WORK-2] stays",
+      "[WORK-3] a batch of one",
+      "[WORK-6]",
+      "[WORK-7] of many",
+      "[WORK-8]",
+    ],
+  },
+];
+
+/** Returns why a test is left out on the stores of this run; null when it is not. */
+export function reasonOf(file: string, title: string, stores: Stores): string | null {
+  const name = `${file} > ${title}`;
+  const found = LEFT_OUT.find(
+    (each) => each.stores.includes(stores) && each.tests.some((t) => name.includes(t)),
+  );
+  return found?.reason ?? null;
+}
+
+beforeEach(({ task, skip }) => {
+  const reason = reasonOf(task.file.name, task.name, TEST_STORES);
+  if (reason !== null) skip(reason);
+});
