@@ -23,6 +23,8 @@ export class ProviderSlots {
   readonly #requests = new Set<Promise<void>>();
   /** Those of them that have a slot. */
   #running = 0;
+  /** When an item was claimed, or a slot got free. */
+  #movedMs: number;
   /** Results that are being recorded. Their slots are free for the next. */
   readonly #recording = new Set<Promise<void>>();
   #recordingBytes = 0;
@@ -30,6 +32,7 @@ export class ProviderSlots {
   constructor(provider: ItemProvider, clock: Pick<Clock, "monotonicMs">) {
     this.provider = provider;
     this.#clock = clock;
+    this.#movedMs = clock.monotonicMs();
     this.#slots = new ConcurrencySlots(provider.concurrency);
   }
 
@@ -43,11 +46,20 @@ export class ProviderSlots {
    * is a slot for them, but not for a provider that is paid: a lease there says that its request may have been sent.
    */
   get free(): number {
-    const { concurrency } = this.provider;
-    const isFull = this.#recording.size > Math.max(concurrency, FEW_STORING);
+    const isFull = this.#recording.size > Math.max(this.provider.concurrency, FEW_STORING);
     if (isFull || this.#recordingBytes > MOST_STORING_BYTES) return 0;
-    const ahead = isPaid(this.provider) ? 0 : this.#pace.ahead(concurrency);
-    return concurrency + ahead - this.#requests.size;
+    return Math.max(0, this.#most - this.#requests.size);
+  }
+
+  /** How many claimed items are more than may be claimed now. While no slot gets free, fewer and fewer may wait for one. */
+  get surplus(): number {
+    return Math.max(0, this.#requests.size - this.#most);
+  }
+
+  get #most(): number {
+    const { concurrency } = this.provider;
+    if (isPaid(this.provider)) return concurrency;
+    return concurrency + this.#pace.ahead(concurrency, this.#clock.monotonicMs() - this.#movedMs);
   }
 
   /** Makes a claim, and learns how long one takes. */
@@ -65,6 +77,7 @@ export class ProviderSlots {
       onEnd();
     });
     this.#requests.add(begun);
+    this.#movedMs = this.#clock.monotonicMs();
   }
 
   /** Runs the work in a slot, as soon as there is one. Rejects with the signal's reason when aborted while it waits. */
@@ -77,6 +90,7 @@ export class ProviderSlots {
         this.#pace.requestTook(this.#clock.monotonicMs() - startMs);
         return made;
       } finally {
+        this.#movedMs = this.#clock.monotonicMs();
         this.#running--;
       }
     });
