@@ -8,7 +8,10 @@ import { ClaimPace } from "./claim-pace.ts";
 
 /** Images that wait to be stored hold no more memory than this, in bytes, before their provider gets no new requests. */
 const MOST_STORING_BYTES = 256 * 2 ** 20;
-/** No more images wait than the provider has slots, or this many: with one or two, a slow write would hold up the next request. */
+/**
+ * So many images may wait where there are fewer slots: with one or two, a slow write would hold up the next request. Not at a
+ * provider that is paid: images that wait when the process is killed are paid for once more.
+ */
 const FEW_STORING = 8;
 
 /** The slots of one provider, and the batches that may use them next. */
@@ -46,8 +49,9 @@ export class ProviderSlots {
    * is a slot for them, but not for a provider that is paid: a lease there says that its request may have been sent.
    */
   get free(): number {
-    const isFull = this.#recording.size > Math.max(this.provider.concurrency, FEW_STORING);
-    if (isFull || this.#recordingBytes > MOST_STORING_BYTES) return 0;
+    const { concurrency } = this.provider;
+    const mostStoring = isPaid(this.provider) ? concurrency : Math.max(concurrency, FEW_STORING);
+    if (this.#recording.size > mostStoring || this.#recordingBytes > MOST_STORING_BYTES) return 0;
     return Math.max(0, this.#most - this.#requests.size);
   }
 
