@@ -3,7 +3,7 @@
 // which takes most of it. Here each keeps its compiled code in `dist/cache` from the end of the first run that loads it. It is
 // made by and for one version and one set of flags of the engine; without it, as where nobody may write to `dist`, a start
 // takes longer.
-const { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } = require("node:fs");
+const { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } = require("node:fs");
 const { wrap } = require("node:module");
 const { join } = require("node:path");
 const { cachedDataVersionTag } = require("node:v8");
@@ -65,6 +65,8 @@ process.on("exit", () => {
   // Under other flags than those of the start, nothing of use can be made.
   if (cachedDataVersionTag() !== TAG) return;
   try {
+    // Files of another user would be in the way of who removes the program.
+    if (process.getuid && process.getuid() !== statSync(DIST).uid) return;
     mkdirSync(CACHE, { recursive: true });
     for (const { name, script } of withoutCache) keep(join(CACHE, name), script.createCachedData());
   } catch {
@@ -72,17 +74,19 @@ process.on("exit", () => {
   }
 });
 
-/** Other processes may read or write the same file now, and the machine may fail. */
+/** Other processes may read or write the same file now. One that a failing machine has cut is not whole, and is replaced. */
 function keep(file, code) {
   const draft = `${file}.${process.pid}`;
   const checksum = Buffer.alloc(CHECKSUM_BYTES);
   checksum.writeUInt32LE(crc32(code));
   try {
-    writeFileSync(draft, Buffer.concat([code, checksum]), { flush: true });
+    writeFileSync(draft, Buffer.concat([code, checksum]));
     renameSync(draft, file);
   } catch {
     rmSync(draft, { force: true });
   }
 }
 
-load(ENTRY);
+// With `--enable-source-maps`, stack traces name the places in the source. Node reads maps for its own modules alone.
+if (process.sourceMapsEnabled) require(join(DIST, ENTRY));
+else load(ENTRY);

@@ -21,6 +21,7 @@ import { additiveSteps } from "./migrations/011-020/017-additive-steps.ts";
 import { sharedApi } from "./migrations/011-020/018-shared-api.ts";
 import { enabledKeys } from "./migrations/011-020/019-enabled-keys.ts";
 import { batchCounts } from "./migrations/011-020/020-batch-counts.ts";
+import { batchesByParent } from "./migrations/021-030/021-batches-by-parent.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -44,6 +45,7 @@ const MIGRATIONS: readonly Migration[] = [
   sharedApi,
   enabledKeys,
   batchCounts,
+  batchesByParent,
 ];
 
 /** The step that adds the mark of additive steps. Those before it have none. */

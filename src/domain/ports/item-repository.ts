@@ -69,7 +69,7 @@ export interface ItemRepository {
    * the item has not failed. Items without such a batch are left out.
    */
   retriesOf(
-    batch: Pick<BatchRecord, "id" | "apiKeyId" | "parentBatchId" | "createdAtMs">,
+    batch: Pick<BatchRecord, "id" | "apiKeyId" | "parentBatchId">,
     customIds: readonly string[],
   ): Promise<ReadonlyMap<string, string>>;
   countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;

@@ -48,8 +48,11 @@ async function addToCounts({ build, dialect, all, run }: SqlSession): Promise<vo
     change(to_status, 1);
   }
   for (const [status, by] of changes) {
-    const row = build.updateTable("batch_counts").where("status", "=", status);
-    await run(row.set((eb) => ({ count: eb("count", "+", by) })));
+    const row = build.insertInto("batch_counts").values({ status, count: by });
+    const added = row.onConflict((on) =>
+      on.column("status").doUpdateSet((eb) => ({ count: eb("batch_counts.count", "+", by) })),
+    );
+    await run(added);
   }
 }
 

@@ -32,7 +32,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const some = query.where("status", "=", status).orderBy("position").limit(limit).offset(offset);
       return (await all(some)).map(toRecord);
     },
-    retriesOf: async ({ id, apiKeyId, parentBatchId, createdAtMs }, customIds) => {
+    retriesOf: async ({ id, apiKeyId, parentBatchId }, customIds) => {
       if (customIds.length === 0) return new Map();
       const seq = build.selectFrom("batches").select("seq").where("id", "=", id);
       const query = build
@@ -40,9 +40,8 @@ export function itemRepository(session: SqlSession): ItemRepository {
         .innerJoin("items", "items.batch_id", "batches.id")
         .select(["items.custom_id", "batches.id"])
         .where("batches.api_key_id", "=", apiKeyId)
-        .where("batches.created_at_ms", ">=", createdAtMs)
-        .where("batches.seq", ">", seq)
         .where("batches.parent_batch_id", "=", parentBatchId ?? id)
+        .where("batches.seq", ">", seq)
         .where("batches.record_deleted_at_ms", "is", null)
         .where("items.custom_id", "in", [...customIds])
         .where("items.status", "!=", "failed")

@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { ProviderSlots } from "../../../src/workers/items/provider-slots.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
+import { FakeUpstream } from "../../support/fake-upstream.ts";
 import { gate } from "../../support/gate.ts";
 
 const MIB = 2 ** 20;
@@ -29,4 +30,16 @@ it("[SLOT-4] no more requests are sent while too many images wait to be stored, 
   for (const { open } of stored) open();
   await slots.idle();
   expect([ended, slots.free]).toEqual([10, 2]);
+});
+
+it("[SLOT-4] no more paid images wait to be stored than the provider has slots", async () => {
+  const slots = new ProviderSlots(new FakeUpstream("paid", { concurrency: 2 }), new FakeClock());
+  const stored = [gate(), gate(), gate()];
+  const free = stored.map(({ promise }) => {
+    slots.record(promise, 1, () => {});
+    return slots.free;
+  });
+  expect(free).toEqual([2, 2, 0]);
+  for (const { open } of stored) open();
+  await slots.idle();
 });
