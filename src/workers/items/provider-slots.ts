@@ -14,6 +14,14 @@ const MOST_STORING_BYTES = 256 * 2 ** 20;
  */
 const FEW_STORING = 8;
 
+/** A place in the line for the slots of a provider. */
+interface Place {
+  /** Runs the work in a slot, as soon as there is one. Rejects with the signal's reason when aborted while it waits. */
+  run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T>;
+  /** Must be called in the end. Further calls change nothing. */
+  leave(): void;
+}
+
 /** The slots of one provider, and the batches that may use them next. */
 export class ProviderSlots {
   readonly provider: ItemProvider;
@@ -21,6 +29,8 @@ export class ProviderSlots {
   readonly roundRobin = new RoundRobin<ActiveBatch>();
   readonly #clock: Pick<Clock, "monotonicMs">;
   readonly #slots: ConcurrencySlots;
+  /** Resolves when every place so far has asked for a slot, or was left. */
+  #line: Promise<void> = Promise.resolve();
   readonly #pace = new ClaimPace();
   /** The requests for items that were claimed, until the provider has answered. */
   readonly #requests = new Set<Promise<void>>();
@@ -84,8 +94,26 @@ export class ProviderSlots {
     this.#movedMs = this.#clock.monotonicMs();
   }
 
-  /** Runs the work in a slot, as soon as there is one. Rejects with the signal's reason when aborted while it waits. */
-  run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  /** Returns the next place in the line for slots. It holds up the places behind it until it has asked for a slot, or is left. */
+  takePlace(): Place {
+    const before = this.#line;
+    let leave = () => {};
+    const left = new Promise<void>((resolve) => {
+      leave = resolve;
+    });
+    this.#line = before.then(() => left);
+    return {
+      run: async (signal, work) => {
+        await before;
+        const made = this.#run(signal, work);
+        leave();
+        return made;
+      },
+      leave,
+    };
+  }
+
+  #run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return this.#slots.run(false, signal, async () => {
       const startMs = this.#clock.monotonicMs();
       this.#running++;

@@ -36,8 +36,8 @@ export class Requests {
   }
 
   /**
-   * Makes an item in a slot, as soon as there is one. The slot is free again when the provider has answered: then `onFree`
-   * is called. `onEnd`: the result is recorded.
+   * Makes an item in a slot, as soon as there is one. Slots are given in the order of the calls. A slot is free again when
+   * the provider has answered: then `onFree` is called. `onEnd`: the result is recorded.
    */
   start(
     active: ActiveBatch,
@@ -116,9 +116,11 @@ export class Requests {
     };
     // Its claim may have been on its way when the batch was held.
     if (active.isHeld || !this.#maySend(work)) return { aborted: true, isSent: false };
+    // Some requests are built faster than others.
+    const place = slots.takePlace();
     return makeItem(this.#deps, work, controller.signal, {
       inSlot: (ask) =>
-        slots.run(controller.signal, () => {
+        place.run(controller.signal, () => {
           moveTo("unsent");
           // The next request may have the slot at once. It must not go to a provider that begins to pause.
           return ask().catch((error) => {
@@ -128,7 +130,7 @@ export class Requests {
           });
         }),
       beforeSending: () => moveTo("sent"),
-    });
+    }).finally(place.leave);
   }
 
   /** Whether an item may still be sent: much can happen between its claim and its request. */

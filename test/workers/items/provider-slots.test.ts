@@ -43,3 +43,16 @@ it("[SLOT-4] no more paid images wait to be stored than the provider has slots",
   for (const { open } of stored) open();
   await slots.idle();
 });
+
+it("[SLOT-10] slots are given in the order of the places, also to those that ask earlier", async () => {
+  const slots = new ProviderSlots(new FakeProvider({ concurrency: 1 }), new FakeClock());
+  const { signal } = new AbortController();
+  const [first, left, third, last] = Array.from({ length: 4 }, () => slots.takePlace());
+  const order: string[] = [];
+  const enter = (name: string) => async () => void order.push(name);
+  const entered = [last?.run(signal, enter("last")), third?.run(signal, enter("third"))];
+  left?.leave();
+  entered.push(first?.run(signal, enter("first")));
+  await Promise.all(entered);
+  expect(order).toEqual(["first", "third", "last"]);
+});
