@@ -23,7 +23,10 @@ export function keyFingerprint(apiKey: string): string {
   return sha256Hex(apiKey).slice(0, 12);
 }
 
-/** Whether two identities can be one service. On this machine ports change, so any two match; the key then decides. */
+/**
+ * Whether two identities can be the same service. Services of this machine change their ports, so any two of them
+ * match; the key then decides.
+ */
 export function isSameService(a: string, b: string): boolean {
   return a === b || (isOnThisMachine(a) && isOnThisMachine(b));
 }

@@ -44,7 +44,7 @@ export interface StartedRun {
   batches: Batch[];
   /** Whether any of them had been submitted before. */
   replayed: boolean;
-  /** Those that had been submitted before, by id. */
+  /** The ids of the batches that had been submitted before. */
   earlier: ReadonlySet<string>;
 }
 
