@@ -6,8 +6,8 @@ const syncInPool = promisify(fdatasync);
 
 /** A sync that takes longer may have waited in Node's pool of threads, behind images. */
 const LONG_MS = 10;
-/** How many of them show that it will go on so. A thread of its own costs as much time as many syncs. */
-const LONG_SYNCS = 3;
+/** As much time in long syncs, all together, shows that it will go on so. A thread of its own costs about as much. */
+const MOST_LONG_MS = 50;
 
 /** Syncs a file for each message, and answers with the error or null. */
 const THREAD = `
@@ -24,14 +24,15 @@ parentPort.on("message", () => {
 
 /**
  * Makes commits to a write-ahead log durable in another thread, so that the event loop goes on while the disk works.
- * Commits that come during a sync share the next one. The thread is one of Node's pool, until some syncs took long there:
- * then it is one of its own, which costs some megabytes.
+ * Commits that come during a sync share the next one. The thread is one of Node's pool, until syncs have waited there for
+ * some time: then it is one of its own, which costs some megabytes.
  */
 export class WalSync {
   readonly #descriptor: number;
   readonly #failure: (cause: unknown) => Error;
   #thread: Worker | null = null;
-  #longSyncs = 0;
+  #longMs = 0;
+  #hasHadThread = false;
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
   #isClosed = false;
@@ -85,11 +86,15 @@ export class WalSync {
   async #sync(): Promise<void> {
     if (this.#thread !== null && (await syncIn(this.#thread))) return;
     const startMs = performance.now();
+    // No second sync may overtake a slow one: a failure of the disk is told to one of them alone.
     await syncInPool(this.#descriptor);
-    if (performance.now() - startMs > LONG_MS && ++this.#longSyncs === LONG_SYNCS) this.#startThread();
+    const tookMs = performance.now() - startMs;
+    if (tookMs > LONG_MS) this.#longMs += tookMs;
+    if (this.#longMs > MOST_LONG_MS && !this.#hasHadThread) this.#startThread();
   }
 
   #startThread(): void {
+    this.#hasHadThread = true;
     // Options of the process, such as the one for the kind of a text that is run, are not for this text.
     const thread = new Worker(THREAD, { eval: true, execArgv: [], workerData: this.#descriptor });
     const lose = () => {

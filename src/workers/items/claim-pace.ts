@@ -22,9 +22,13 @@ export class ClaimPace {
     this.#requestMs = this.#requestMs === null ? ms : this.#requestMs + NEWEST * (ms - this.#requestMs);
   }
 
-  /** Returns the number of items to claim ahead of `slots`: at most one for each. 0 before the first answer. */
-  ahead(slots: number): number {
+  /**
+   * Returns the number of items to claim ahead of `slots`: at most one for each. 0 before the first answer. `stillMs`: how
+   * long no slot has got free; the requests that run take at least as long.
+   */
+  ahead(slots: number, stillMs: number): number {
     if (this.#requestMs === null) return 0;
-    return Math.min(slots, Math.round((CLAIMS * slots * this.#claimMs) / Math.max(1, this.#requestMs)));
+    const requestMs = Math.max(1, this.#requestMs, stillMs);
+    return Math.min(slots, Math.round((CLAIMS * slots * this.#claimMs) / requestMs));
   }
 }

@@ -63,6 +63,7 @@ export class ItemPool implements WorkerPool {
 
   async look(): Promise<void> {
     await this.#requests.abortLost();
+    for (const slots of this.#slots) this.#requests.takeBackSurplus(slots);
     for (const active of this.#active.values()) {
       active.isAllClaimed = false;
       this.#enqueue(active);

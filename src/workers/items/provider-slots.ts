@@ -26,6 +26,8 @@ export class ProviderSlots {
   readonly #requests = new Set<Promise<void>>();
   /** Those of them that have a slot. */
   #running = 0;
+  /** When an item was claimed, or a slot got free. */
+  #movedMs: number;
   /** Results that are being recorded. Their slots are free for the next. */
   readonly #recording = new Set<Promise<void>>();
   #recordingBytes = 0;
@@ -33,6 +35,7 @@ export class ProviderSlots {
   constructor(provider: ItemProvider, clock: Pick<Clock, "monotonicMs">) {
     this.provider = provider;
     this.#clock = clock;
+    this.#movedMs = clock.monotonicMs();
     this.#slots = new ConcurrencySlots(provider.concurrency);
   }
 
@@ -47,11 +50,20 @@ export class ProviderSlots {
    */
   get free(): number {
     const { concurrency } = this.provider;
-    const isPaidFor = isPaid(this.provider);
-    const mostStoring = isPaidFor ? concurrency : Math.max(concurrency, FEW_STORING);
+    const mostStoring = isPaid(this.provider) ? concurrency : Math.max(concurrency, FEW_STORING);
     if (this.#recording.size > mostStoring || this.#recordingBytes > MOST_STORING_BYTES) return 0;
-    const ahead = isPaidFor ? 0 : this.#pace.ahead(concurrency);
-    return concurrency + ahead - this.#requests.size;
+    return Math.max(0, this.#most - this.#requests.size);
+  }
+
+  /** How many claimed items are more than may be claimed now. While no slot gets free, fewer and fewer may wait for one. */
+  get surplus(): number {
+    return Math.max(0, this.#requests.size - this.#most);
+  }
+
+  get #most(): number {
+    const { concurrency } = this.provider;
+    if (isPaid(this.provider)) return concurrency;
+    return concurrency + this.#pace.ahead(concurrency, this.#clock.monotonicMs() - this.#movedMs);
   }
 
   /** Makes a claim, and learns how long one takes. */
@@ -69,6 +81,7 @@ export class ProviderSlots {
       onEnd();
     });
     this.#requests.add(begun);
+    this.#movedMs = this.#clock.monotonicMs();
   }
 
   /** Runs the work in a slot, as soon as there is one. Rejects with the signal's reason when aborted while it waits. */
@@ -81,6 +94,7 @@ export class ProviderSlots {
         this.#pace.requestTook(this.#clock.monotonicMs() - startMs);
         return made;
       } finally {
+        this.#movedMs = this.#clock.monotonicMs();
         this.#running--;
       }
     });

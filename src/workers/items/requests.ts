@@ -49,7 +49,7 @@ export class Requests {
     const { signal } = request.controller;
     this.#running.add(request);
     active.running.add(request);
-    const answered = this.#make(request, slots).then((attempt) => {
+    const answered = this.#make(request, active, slots).then((attempt) => {
       request.state = "ended";
       if (attempt instanceof ProviderError)
         active.unreachable = attempt.trouble === "unreachable" ? attempt.message : null;
@@ -87,6 +87,14 @@ export class Requests {
     for (const { controller, state } of running) if (state === "waiting") controller.abort();
   }
 
+  /** Takes back those that wait for a slot of a provider and are more than may be claimed by now; the newest first. */
+  takeBackSurplus({ provider, surplus }: ProviderSlots): void {
+    const waiting = [...this.#running].filter(
+      ({ work, state }) => state === "waiting" && work.offer.provider === provider,
+    );
+    for (const { controller } of waiting.reverse().slice(0, surplus)) controller.abort();
+  }
+
   /** Aborts what still runs after `graceMs`, or after `idle` at once: all of it, or what is not paid. */
   async stop(graceMs: number, isAbandoned: boolean, idle: Promise<unknown>): Promise<void> {
     this.takeBackUnsent();
@@ -100,13 +108,14 @@ export class Requests {
     await idle;
   }
 
-  async #make(request: RunningRequest, slots: ProviderSlots): Promise<ItemAttempt> {
+  async #make(request: RunningRequest, active: ActiveBatch, slots: ProviderSlots): Promise<ItemAttempt> {
     const { work, controller } = request;
     const moveTo = (state: "unsent" | "sent") => {
       if (this.#maySend(work)) request.state = state;
       else controller.abort();
     };
-    if (!this.#maySend(work)) return { aborted: true, isSent: false };
+    // Its claim may have been on its way when the batch was held.
+    if (active.isHeld || !this.#maySend(work)) return { aborted: true, isSent: false };
     return makeItem(this.#deps, work, controller.signal, {
       inSlot: (ask) =>
         slots.run(controller.signal, () => {

@@ -251,6 +251,43 @@ it("[SLOT-8] items that were given back by a pause are made after it", async () 
   expect(await counted("success")()).toBe(8);
 });
 
+it("[SLOT-8] items that were claimed ahead are given back when the upstream hangs, and made later", async () => {
+  const { pool, batch, clock, gates, idle, leased, counted } = await poolInPace([new FakeProvider()]);
+  await expect.poll(leased).toBe(4);
+  clock.advance(500);
+  await pool.look();
+  await expect.poll(leased).toBe(4);
+  clock.advance(5000);
+  await pool.look();
+  await expect.poll(leased).toBe(2);
+  for (let at = 2; at < 8; at++) {
+    await expect.poll(() => gates.length).toBeGreaterThan(at);
+    gates[at]?.open();
+  }
+  expect(await idle.promise).toBe(batch.id);
+  expect(await counted("success")()).toBe(8);
+});
+
+it("[SLOT-8] items whose claim was on its way when their batch was held are given back, and made when it goes on", async () => {
+  const claimed = gate();
+  const { pool, batch, gates, idle, leased } = await poolOf(2, 2, {
+    write: (write) => async (work) => {
+      const result = await write(work);
+      if (hasItems(result)) claimed.open();
+      return result;
+    },
+  });
+  pool.add({ ...batch, status: "running" });
+  await claimed.promise;
+  pool.hold(batch.id);
+  await expect.poll(leased).toBe(0);
+  expect(gates).toEqual([]);
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => gates.length).toBe(2);
+  for (const held of gates) held.open();
+  expect(await idle.promise).toBe(batch.id);
+});
+
 it("[SLOT-9] nothing is claimed ahead for a provider that is paid", async () => {
   const { gates, leased, pool } = await poolInPace([new FakeUpstream("paid")]);
   await expect.poll(leased).toBe(2);
