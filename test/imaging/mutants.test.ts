@@ -4,7 +4,8 @@ import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
-import { mutate, seeded } from "./mutate.ts";
+import { seededRandom } from "../support/seeded-turns.ts";
+import { mutate } from "./mutate.ts";
 
 const inspector = sharpInspector(new Decoding());
 
@@ -14,7 +15,7 @@ const FIRST_SEED = Number(process.env.IMGBATCH_MUTANT_SEED ?? 20_300_102);
 const AT_ONCE = 8;
 
 const noise = (width: number, height: number, seed: number) => {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const data = Buffer.from(Array.from({ length: width * height * 4 }, () => random() * 256));
   return sharp(data, { raw: { width, height, channels: 4 } });
 };

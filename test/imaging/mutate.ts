@@ -1,16 +1,6 @@
 import { crc32 } from "node:zlib";
 import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
-
-/** Numbers from 0 up to 1, the same for the same seed. */
-export function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
+import { seededRandom } from "../support/seeded-turns.ts";
 
 type Mutation = (bytes: Buffer, random: () => number, mimeType: ImageMimeType) => Buffer;
 
@@ -75,7 +65,7 @@ export function mutate(
   seed: number,
   mimeType: ImageMimeType,
 ): { kind: string; bytes: Buffer } {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const kinds = Object.entries(MUTATIONS);
   const [kind, mutation] = kinds[seed % kinds.length] as [string, Mutation];
   return { kind, bytes: mutation(bytes, random, mimeType) };

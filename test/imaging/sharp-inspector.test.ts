@@ -1,4 +1,3 @@
-import { crc32, deflateSync } from "node:zlib";
 import fc from "fast-check";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
@@ -6,6 +5,7 @@ import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/images/
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+import { pngOf } from "../support/fake-service.ts";
 
 const inspector = sharpInspector(new Decoding());
 
@@ -23,27 +23,7 @@ async function picture(mimeType: ImageMimeType, width = 160, height = 120): Prom
 }
 
 /** A PNG that announces these dimensions and has next to no data. */
-function floodPng(width: number, height: number): Buffer {
-  const chunk = (type: string, data: Buffer) => {
-    const body = Buffer.concat([Buffer.from(type, "latin1"), data]);
-    const out = Buffer.alloc(body.length + 8);
-    out.writeUInt32BE(data.length, 0);
-    body.copy(out, 4);
-    out.writeUInt32BE(crc32(body), body.length + 4);
-    return out;
-  };
-  const header = Buffer.alloc(13);
-  header.writeUInt32BE(width, 0);
-  header.writeUInt32BE(height, 4);
-  header.set([8, 2, 0, 0, 0], 8);
-  const signature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
-  return Buffer.concat([
-    signature,
-    chunk("IHDR", header),
-    chunk("IDAT", deflateSync(Buffer.alloc(10))),
-    chunk("IEND", Buffer.alloc(0)),
-  ]);
-}
+const floodPng = (width: number, height: number) => pngOf(width, height, Buffer.alloc(10));
 
 describe("the image inspector", () => {
   it.each(IMAGE_MIME_TYPES)("[IMG-1] says type, width and height of a whole %s", async (mimeType) => {

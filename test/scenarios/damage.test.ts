@@ -7,11 +7,11 @@ import type { ErrorBody } from "../../src/contract/errors.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { OutputRecord } from "../../src/domain/records.ts";
 import { openAdmin } from "../../src/service/admin.ts";
-import { seeded } from "../imaging/mutate.ts";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { BIN, imgbatch, startNode } from "../support/processes.ts";
+import { seededRandom } from "../support/seeded-turns.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -319,7 +319,7 @@ describe("the database", () => {
     const { service, id, outputs } = await finished();
     const originals = await Promise.all(outputs.map((_, i) => tinyPng(i + 1)));
     await service.close(0);
-    const random = seeded(42);
+    const random = seededRandom(42);
     const outcomes = { refused: 0, told: 0, fine: 0 };
     for (let n = 0; n < 16; n++) {
       const copy = join(await tempDir(), "copy");
@@ -412,7 +412,7 @@ describe("the database", () => {
     beside.pragma("wal_checkpoint(TRUNCATE)");
     beside.close();
     const bytes = readFileSync(file);
-    const random = seeded(7);
+    const random = seededRandom(7);
     for (let at = 4096; at < bytes.length; at++) bytes[at] = Math.floor(random() * 256);
     // In place: a new file would not be the one that the service has open.
     writeFileSync(file, bytes, { flag: "r+" });

@@ -16,6 +16,7 @@ import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { checkRequest, type RequestRules } from "../../src/server/batch-api/request/check-request.ts";
 import { TEST_STORES } from "../support/cluster/shared-services.ts";
+import { groupEntry } from "../support/entries.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { startNode } from "../support/processes.ts";
@@ -273,15 +274,6 @@ describe("the work of a request", () => {
       );
     });
     const { key: _, ...record } = issued;
-    const group = {
-      name: "g",
-      platform: "native",
-      allowBatchImages: true,
-      models: ["*"],
-      rateMultiplier: 1,
-      batchDiscount: 0.5,
-      holdMultiplier: 0.6,
-    };
     Object.assign(counts, { put: 0, deleteAll: 0, inspect: 0, write: 0 });
     const failing = { put: false };
     const countedBlobs: BlobStore = {
@@ -316,10 +308,10 @@ describe("the work of a request", () => {
       offers: new Offers([new FakeProvider()], []),
       workersRunning: () => true,
     };
-    const caller = { key: record, group };
+    const caller = { key: record, group: groupEntry };
     const { parseConfig } = await import("../../src/config/load.ts");
     const { limits, models } = parseConfig({}, "test");
-    const rules: RequestRules = { limits, models, group, inspector, storageUriPrefixes: [] };
+    const rules: RequestRules = { limits, models, group: groupEntry, inspector, storageUriPrefixes: [] };
     const ask = async (body: object, name: string | null) => {
       const isKnown = (hash: string) => isKnownRequest(stores.read, caller, name, hash);
       return createBatch(deps, caller, await checkRequest(body, { ...rules, isKnown }), name);

@@ -24,6 +24,7 @@ import { silentLog } from "../../src/kernel/log.ts";
 import { fileBlobs } from "../../src/storage/blobs/file-blobs.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
+import { groupEntry, imageFacts, modelEntry } from "../support/entries.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { seededRandom } from "../support/seeded-turns.ts";
@@ -38,24 +39,6 @@ const ITEMS = 4;
 const BALANCE = 34;
 const HOLD = 4;
 
-const MODEL = {
-  id: "m",
-  family: "native",
-  batch: true,
-  realtime: true,
-  ratios: "common",
-  sizes: ["1K"],
-  prices: { "1K": 0.000_01 },
-} as const;
-const GROUP = {
-  name: "g",
-  platform: "native",
-  allowBatchImages: true,
-  models: ["*"],
-  rateMultiplier: 1,
-  batchDiscount: 0.5,
-  holdMultiplier: 0.6,
-} as const;
 const FACTS = { mimeType: "image/png", widthPx: 1, heightPx: 1, decodedPixels: 1 } as const;
 const deps = { clock: systemClock, ids: randomIds };
 
@@ -92,20 +75,6 @@ async function ledgerProblems(stores: Stores, accountId: string): Promise<string
   });
 }
 
-/** What an image of a real-time request leaves. */
-const IMAGE = {
-  imageIndex: 0,
-  model: "m",
-  executedModel: "m",
-  provider: "p",
-  size: "1K",
-  ratio: "1:1",
-  mimeType: "image/png",
-  widthPx: 1,
-  heightPx: 1,
-  sizeBytes: 1,
-} as const;
-
 /** The same stores, but nothing is locked before it is read. */
 function withoutLocks(stores: Stores): Stores {
   const write: Stores["write"] = (work) =>
@@ -140,7 +109,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
   const { accountId, id: apiKeyId } = key;
   const worker = await joinAs(stores, `w${seed}`);
   const request: CheckedRequest = {
-    model: MODEL,
+    model: modelEntry,
     taskName: null,
     parentBatchId: null,
     mimeType: "image/png",
@@ -163,7 +132,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     const hold = { id, apiKeyId, accountId, amountMicroUsd: HOLD, createdAtMs: 1, worker: dying };
     await openHold(stores, hold);
     await stores.write((tx) => tx.workers.remove(dying));
-    const image = { ...IMAGE, ...hold, realtimeId: id };
+    const image = { ...imageFacts, ...hold, realtimeId: id };
     await each(async (other, at) => {
       if (at === 0) await endHold(other, hold, [image], [], 2);
       else await releaseDeadHolds(other, 2);
@@ -174,7 +143,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     each((one) =>
       createBatch(
         { stores: one, blobs, ...deps, offers, workersRunning: () => true },
-        { key, group: GROUP },
+        { key, group: groupEntry },
         request,
         "idem",
       ),

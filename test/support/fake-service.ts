@@ -373,6 +373,11 @@ export function png(seed: string, width = 4, height = 3): Buffer {
   const pixels = Buffer.alloc(height * (1 + width * 3));
   createHash("sha512").update(seed).digest().copy(pixels, 1);
   for (let row = 0; row < height; row++) pixels[row * (1 + width * 3)] = 0;
+  return pngOf(width, height, pixels);
+}
+
+/** A PNG whose header announces this size, with these bytes as its rows. */
+export function pngOf(width: number, height: number, rows: Buffer): Buffer {
   const header = Buffer.alloc(13);
   header.writeUInt32BE(width, 0);
   header.writeUInt32BE(height, 4);
@@ -381,7 +386,7 @@ export function png(seed: string, width = 4, height = 3): Buffer {
   return Buffer.concat([
     signature,
     chunk("IHDR", header),
-    chunk("IDAT", deflateSync(pixels)),
+    chunk("IDAT", deflateSync(rows)),
     chunk("IEND", Buffer.alloc(0)),
   ]);
 }

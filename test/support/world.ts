@@ -10,7 +10,7 @@ import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
-import type { GroupEntry, ModelEntry } from "../../src/domain/models.ts";
+import type { ModelEntry } from "../../src/domain/models.ts";
 import { Offers } from "../../src/domain/offers.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import {
@@ -30,6 +30,7 @@ import type { OpenStorage } from "../../src/service/storage/open-storage.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
+import { groupEntry, modelEntry } from "./entries.ts";
 import { FakeUpstream } from "./fake-upstream.ts";
 import { SeededTurns, seededRandom } from "./seeded-turns.ts";
 
@@ -37,16 +38,6 @@ const IMAGE = Buffer.from("an image");
 /** Every model is made by one provider: images one by one, or whole batches. */
 export const MODELS = ["one-by-one", "as-a-job"] as const;
 export type WorldModel = (typeof MODELS)[number];
-
-const group: GroupEntry = {
-  name: "g",
-  platform: "native",
-  allowBatchImages: true,
-  models: ["*"],
-  rateMultiplier: 1,
-  batchDiscount: 0.5,
-  holdMultiplier: 0.6,
-};
 
 /** The key of a stored image without the number of the image in its item. */
 export const itemOf = (blobKey: string) => blobKey.replace(/-\d+$/, "");
@@ -199,15 +190,7 @@ export class World {
     consentMicroUsd: number | null = null,
     by = 0,
   ) {
-    const entry: ModelEntry = {
-      id: model,
-      family: "native",
-      batch: true,
-      realtime: true,
-      ratios: "common",
-      sizes: ["1K"],
-      prices: { "1K": this.priceUsd },
-    };
+    const entry: ModelEntry = { ...modelEntry, id: model, prices: { "1K": this.priceUsd } };
     const request: CheckedRequest = {
       model: entry,
       taskName: null,
@@ -223,12 +206,15 @@ export class World {
       offers: new Offers(own.providers, [], new Map(), undefined, false),
       workersRunning: () => true,
     };
-    return createBatch(deps, { key: this.key, group, consentMicroUsd }, request, idempotencyKey).then(
-      (created) => {
-        if (!created.replayed) scheduler.wake(created.batch.id);
-        return created;
-      },
-    );
+    return createBatch(
+      deps,
+      { key: this.key, group: groupEntry, consentMicroUsd },
+      request,
+      idempotencyKey,
+    ).then((created) => {
+      if (!created.replayed) scheduler.wake(created.batch.id);
+      return created;
+    });
   }
 
   cancel(batchId: string, by = 0): Promise<void> {

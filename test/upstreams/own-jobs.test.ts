@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { type EntryOf, providerEntrySchema } from "../../src/contract/provider-entries.ts";
-import { ProviderError } from "../../src/domain/ports/image-provider.ts";
+import { type JobProvider, ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../src/providers/native-batch/provider.ts";
 import { createOpenaiBatchAdapter } from "../../src/providers/openai-batch/provider.ts";
@@ -18,6 +18,20 @@ function drawing(): FakeProvider {
   return drawer;
 }
 
+/** Submits three items, one with a reference and one that is refused, to a service whose images this provider makes. */
+async function handOver(provider: JobProvider) {
+  const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
+  const near = await startTestService({ providers: [provider], config });
+  const [a, b, c] = items(3);
+  const reference_images = [{ mime_type: "image/png", data: (await tinyPng()).toString("base64") }];
+  const refused = { ...c, prompt: "refused" };
+  const { id } = await near.submit({ model: MODEL, items: [a, { ...b, reference_images }, refused] });
+  expect(await near.until(id)).toMatchObject({ status: "completed", success_count: 2, fail_count: 1 });
+  const failed = (await (await near.ask(`/${id}/items?status=failed`)).json()) as { data: object[] };
+  expect(failed.data).toMatchObject([{ custom_id: "i3", error: { code: "SAFETY_BLOCKED" } }]);
+  return { near, id };
+}
+
 it("[JOB-1] a service hands its batches to another one as jobs, with references and refusals", async () => {
   const drawer = drawing();
   const keyHeaders = ["x-goog-api-key"];
@@ -30,15 +44,7 @@ it("[JOB-1] a service hands its batches to another one as jobs, with references 
     secret: (name: string) => (name === "FAR_KEY" ? far.credentials.api_key : null),
   };
   const provider = asJobProvider(entry, createNativeBatchAdapter(entry, deps), deps);
-  const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
-  const near = await startTestService({ providers: [provider], config });
-  const [a, b, c] = items(3);
-  const reference_images = [{ mime_type: "image/png", data: (await tinyPng()).toString("base64") }];
-  const refused = { ...c, prompt: "refused" };
-  const { id } = await near.submit({ model: MODEL, items: [a, { ...b, reference_images }, refused] });
-  expect(await near.until(id)).toMatchObject({ status: "completed", success_count: 2, fail_count: 1 });
-  const failed = (await (await near.ask(`/${id}/items?status=failed`)).json()) as { data: object[] };
-  expect(failed.data).toMatchObject([{ custom_id: "i3", error: { code: "SAFETY_BLOCKED" } }]);
+  await handOver(provider);
   expect(drawer.requests.map(({ references }) => references.length).sort()).toEqual([0, 0, 1]);
 });
 
@@ -51,15 +57,7 @@ it("[OAIB-13] a service hands its batches to another one through OpenAI's API, a
   const deps = { clock: systemClock, secret };
   const adapter = createOpenaiBatchAdapter(entry, deps);
   const provider = asJobProvider(entry, adapter, deps);
-  const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
-  const near = await startTestService({ providers: [provider], config });
-  const [a, b, c] = items(3);
-  const reference_images = [{ mime_type: "image/png", data: (await tinyPng()).toString("base64") }];
-  const refused = { ...c, prompt: "refused" };
-  const { id } = await near.submit({ model: MODEL, items: [a, { ...b, reference_images }, refused] });
-  expect(await near.until(id)).toMatchObject({ status: "completed", success_count: 2, fail_count: 1 });
-  const failed = (await (await near.ask(`/${id}/items?status=failed`)).json()) as { data: object[] };
-  expect(failed.data).toMatchObject([{ custom_id: "i3", error: { code: "SAFETY_BLOCKED" } }]);
+  const { near, id } = await handOver(provider);
   for (const [item, references] of [["i1", 0] as const, ["i2", 1] as const]) {
     const image = await near.ask(`/${id}/items/${item}/content`);
     expect(Buffer.from(await image.arrayBuffer())).toEqual(await tinyPng(references));

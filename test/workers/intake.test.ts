@@ -8,21 +8,12 @@ import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { Intake } from "../../src/workers/intake.ts";
+import { modelEntry } from "../support/entries.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { type Gate, gate } from "../support/gate.ts";
 import { openBeside } from "../support/service.ts";
 import { openBatchRecord } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
-
-const model = {
-  id: "m",
-  family: "native",
-  batch: true,
-  realtime: true,
-  ratios: "common",
-  sizes: ["1K"],
-  prices: { "1K": 0.00001 },
-} as const;
 
 /** Jobs whose inputs are read until the gate of their API key opens. */
 async function jobsOfKeys() {
@@ -47,8 +38,8 @@ async function jobsOfKeys() {
     clock,
     random: () => 1,
     feed: new Feed(),
-    models: [model],
-    offers: new Offers([], [model]),
+    models: [modelEntry],
+    offers: new Offers([], [modelEntry]),
     limits: DEFAULT_LIMITS,
     lineReaders: { native: read },
     presence: { isAlone: true },

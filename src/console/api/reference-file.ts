@@ -7,6 +7,8 @@ export interface ReferenceFile {
   name: string;
   blob: Blob;
   mimeType: ImageMimeType;
+  /** 0 when nobody has looked. */
+  pixels: number;
   /** An object URL, to show it. */
   url: string;
 }
@@ -16,7 +18,13 @@ export async function readReference(file: File, maxBytes: number): Promise<Refer
   if (file.size > maxBytes) return `${file.name} ${tooLarge(file.size, maxBytes)}`;
   const header = readImageHeader(new Uint8Array(await file.slice(0, HEADER_BYTES).arrayBuffer()));
   if (header === null) return `${file.name} ${OTHER_TYPE}`;
-  if (!header.widthPx || !header.heightPx) return `${file.name} is a damaged image: its header gives no size`;
-  const { mimeType } = header;
-  return { name: file.name, blob: file, mimeType, url: URL.createObjectURL(file) };
+  const { mimeType, widthPx, heightPx } = header;
+  if (!widthPx || !heightPx) return `${file.name} is a damaged image: its header gives no size`;
+  return {
+    name: file.name,
+    blob: file,
+    mimeType,
+    pixels: widthPx * heightPx,
+    url: URL.createObjectURL(file),
+  };
 }

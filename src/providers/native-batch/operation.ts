@@ -1,5 +1,6 @@
 import type { JobState, UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { ResultFile } from "../upstream/jobs/job-provider.ts";
+import { jobWords } from "../upstream/jobs/job-words.ts";
 import { countAt, textAt, valueAt } from "../upstream/read-json.ts";
 import { oneLine, upstreamWords } from "../upstream/words.ts";
 
@@ -12,15 +13,6 @@ const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
   FAILED: "failed",
   CANCELLED: "cancelled",
   EXPIRED: "expired",
-};
-
-/** The end of a job, in words for people. */
-const ENDED: Readonly<Record<JobState, string>> = {
-  running: "",
-  succeeded: "",
-  failed: "the upstream's job has failed",
-  cancelled: "the upstream's job was cancelled there",
-  expired: "the upstream's job has expired",
 };
 
 /** Reads an operation of the vendor's batch API. Null when it shows no job. `provider` is named in what it says. */
@@ -41,9 +33,7 @@ export function readOperation(provider: string, operation: unknown): UpstreamJob
     input: textAt(config, "fileName") ?? textAt(config, "file_name"),
     createdAtMs: Number.isNaN(createdAtMs) ? null : createdAtMs,
     state,
-    said: ENDED[state]
-      ? `${provider}: ${ENDED[state]}${reason && `: ${reason}`}`
-      : oneLine(word.slice(0, 100)),
+    said: jobWords(provider, state, word, reason),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { JobState, UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { ResultFile } from "../upstream/jobs/job-provider.ts";
+import { jobWords } from "../upstream/jobs/job-words.ts";
 import { countAt, listAt, textAt } from "../upstream/read-json.ts";
 import { oneLine, upstreamWords } from "../upstream/words.ts";
 
@@ -14,15 +15,6 @@ const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
   failed: "failed",
   cancelled: "cancelled",
   expired: "expired",
-};
-
-/** The end of a job, in words for people. */
-const ENDED: Readonly<Record<JobState, string>> = {
-  running: "",
-  succeeded: "",
-  failed: "the upstream's job has failed",
-  cancelled: "the upstream's job was cancelled there",
-  expired: "the upstream's job has expired",
 };
 
 /** Reads a job of OpenAI's Batch API. Null when the value shows none. `provider` is named in what it says. */
@@ -43,9 +35,7 @@ export function readBatch(provider: string, batch: unknown): UpstreamJob | null 
     // A second that has only begun counts as its end.
     createdAtMs: createdAt === null ? null : (createdAt + 1) * 1000 - 1,
     state,
-    said: ENDED[state]
-      ? `${provider}: ${ENDED[state]}${reason ? `: ${reason}` : ""}`
-      : oneLine(word.slice(0, 100)),
+    said: jobWords(provider, state, word, reason ?? ""),
   };
 }
 

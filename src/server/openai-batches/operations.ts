@@ -3,8 +3,7 @@ import { PATHS } from "../../contract/routes.ts";
 import { CREATION_ERRORS } from "../jobs/creation-errors.ts";
 import { requireBatchFeature, requireBatchGroup } from "../middleware/authenticate.ts";
 import { headerKey } from "../native-api/credentials.ts";
-import { downloadFile } from "../native-api/files/files.ts";
-import { downloads } from "../native-api/files/operations.ts";
+import { download } from "../native-api/files/operations.ts";
 import { openaiErrorStyle } from "../openai-images/error-style.ts";
 import type { Surface } from "../operation.ts";
 import { cancelOpenaiBatch, getOpenaiBatch, listOpenaiBatches } from "./batches.ts";
@@ -46,16 +45,7 @@ const files: Surface = {
       errors: ["BATCH_IMAGE_INVALID_QUERY"],
       handler: listOpenaiFiles,
     },
-    {
-      id: "downloadOpenaiFile",
-      method: "get",
-      path: PATHS.openaiFileContent,
-      summary: "The bytes of a file",
-      parameters: ["File", "Range", "IfRange", "IfNoneMatch"],
-      answers: downloads,
-      errors: [...one.errors, "BATCH_IMAGE_DOWNLOAD_LIMITED", "BATCH_IMAGE_RESULT_MISSING"],
-      handler: downloadFile,
-    },
+    { ...download, id: "downloadOpenaiFile", path: PATHS.openaiFileContent },
     {
       ...one,
       id: "getOpenaiFile",

@@ -7,6 +7,7 @@ import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailabl
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
+import { groupEntry, modelEntry } from "../../support/entries.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
@@ -15,15 +16,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 const image = imageInMemory(Buffer.from("a reference image"));
 const reference = { id: null, type: null, mimeType: "image/png" as const, storageUri: null };
 const REQUEST: CheckedRequest = {
-  model: {
-    id: "m",
-    family: "native",
-    batch: true,
-    realtime: true,
-    ratios: "common",
-    sizes: ["1K"],
-    prices: { "1K": 0.000_01 },
-  },
+  model: modelEntry,
   taskName: null,
   parentBatchId: null,
   mimeType: "image/png",
@@ -45,12 +38,11 @@ describe("a batch whose write fails", () => {
     const { apiKeyId } = await openBatchRecord(stores);
     const key = await stores.read.keys.byId(apiKeyId);
     if (key === null) throw new Error("no key");
-    const group = { name: "default", rateMultiplier: 1, batchDiscount: 0.5, holdMultiplier: 0.6 };
     const create = (error: Error) => {
       const broken: Stores = { ...stores, write: () => Promise.reject(error) };
       const deps = { stores: broken, blobs, clock: systemClock, ids: randomIds };
       const offers = new Offers([new FakeProvider()], []);
-      const caller = { key, group: { ...group, platform: "native", allowBatchImages: true, models: ["*"] } };
+      const caller = { key, group: groupEntry };
       return createBatch({ ...deps, offers, workersRunning: () => true }, caller, REQUEST, null);
     };
     await expect(create(new StorageUnavailable("full", "refused", null))).rejects.toThrow("refused");

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { moveMoney, placeHold, settleHold } from "../../../src/domain/billing/ledger.ts";
 import { priceBatchImage } from "../../../src/domain/billing/pricing.ts";
+import { groupEntry, modelEntry } from "../../support/entries.ts";
 import { openBatchRecord, openStores } from "../../support/stores.ts";
 
 describe("the ledger", () => {
@@ -68,25 +69,19 @@ describe("the ledger", () => {
 });
 
 describe("the price of an image", () => {
-  const model = {
-    id: "m",
-    family: "native",
-    batch: true,
-    realtime: true,
-    ratios: "common",
-    sizes: ["1K"],
-  } as const;
-  const group = { name: "g", platform: "native", allowBatchImages: true, models: ["*"] };
-
   it("[MONEY-1] is model times group times provider, discounted, and rounded once for one image", () => {
     const rates = { rateMultiplier: 1.1, batchDiscount: 0.5, holdMultiplier: 0.6 };
-    const price = priceBatchImage({ ...model, prices: { "1K": 0.0336 } }, { ...group, ...rates }, 1.3);
+    const price = priceBatchImage(
+      { ...modelEntry, prices: { "1K": 0.0336 } },
+      { ...groupEntry, ...rates },
+      1.3,
+    );
     expect(price).toMatchObject({ imageMicroUsd: 24_024, holdMicroUsd: 28_829 });
   });
 
   it("[MONEY-4] the hold is never below the price", () => {
     const rates = { rateMultiplier: 1, batchDiscount: 0.9, holdMultiplier: 0.2 };
-    const price = priceBatchImage({ ...model, prices: { "1K": 1 } }, { ...group, ...rates }, 1);
+    const price = priceBatchImage({ ...modelEntry, prices: { "1K": 1 } }, { ...groupEntry, ...rates }, 1);
     expect(price).toMatchObject({ imageMicroUsd: 900_000, holdMicroUsd: 900_000 });
   });
 });

@@ -7,21 +7,14 @@ import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import type { Line } from "../../../src/domain/lines/line.ts";
 import { type TakeInDeps, takeIn } from "../../../src/domain/lines/take-in.ts";
 import { Offers } from "../../../src/domain/offers.ts";
+import { modelEntry } from "../../support/entries.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, tinyPng } from "../../support/fake-provider.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-const model = {
-  id: "m",
-  family: "native",
-  batch: true,
-  realtime: true,
-  ratios: "common",
-  sizes: ["1K", "2K"],
-  prices: { "1K": 0.00002, "2K": 0.00004 },
-} as const;
+const model = { ...modelEntry, sizes: ["1K", "2K"] as const, prices: { "1K": 0.00002, "2K": 0.00004 } };
 
 const NEVER = () => false;
 

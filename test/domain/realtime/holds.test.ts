@@ -6,6 +6,7 @@ import { realtimeMoneyProblems } from "../../../src/domain/realtime/check-money.
 import { endHold, openHold, releaseDeadHolds } from "../../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { onEachDialect } from "../../support/dialects.ts";
+import { imageFacts } from "../../support/entries.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { hasPostgres, openTestPostgres } from "../../support/postgres.ts";
 import { joinAs } from "../../support/stores.ts";
@@ -23,19 +24,10 @@ async function holdOn(stores: Stores, balanceMicroUsd = 10) {
   const { id: apiKeyId, accountId } = key;
   const hold = { id: "gen_1", apiKeyId, accountId, amountMicroUsd: PRICE, createdAtMs: 1, worker };
   const image = {
+    ...imageFacts,
     realtimeId: hold.id,
-    imageIndex: 0,
     apiKeyId,
     accountId,
-    model: "m",
-    executedModel: "m",
-    provider: "p",
-    size: "1K",
-    ratio: "1:1",
-    mimeType: "image/png",
-    widthPx: 1,
-    heightPx: 1,
-    sizeBytes: 1,
     amountMicroUsd: PRICE,
     createdAtMs: 2,
   } as const;

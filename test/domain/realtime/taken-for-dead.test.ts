@@ -15,30 +15,15 @@ import { silentLog } from "../../../src/kernel/log.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { Presence } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
+import { groupEntry, modelEntry } from "../../support/entries.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { FakeUpstream } from "../../support/fake-upstream.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const PRICE = 10;
-const model = {
-  id: "m",
-  family: "native",
-  batch: true,
-  realtime: true,
-  ratios: "common",
-  sizes: ["1K"],
-  prices: { "1K": PRICE / 1_000_000 },
-} as const;
-const group = {
-  name: "g",
-  platform: "native",
-  allowBatchImages: true,
-  models: ["*"],
-  rateMultiplier: 1,
-  batchDiscount: 1,
-  holdMultiplier: 1,
-};
+const model = { ...modelEntry, prices: { "1K": PRICE / 1_000_000 } };
+const group = { ...groupEntry, batchDiscount: 1, holdMultiplier: 1 };
 const content = {
   model,
   prompt: "a fox",

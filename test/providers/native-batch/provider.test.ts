@@ -13,6 +13,7 @@ import {
   bytes,
   depsWith,
   imageRequest,
+  impatient,
   json,
   never,
   PNG,
@@ -23,12 +24,6 @@ import {
 } from "../upstream/scripted-server.ts";
 
 const KEY = "canary-native-batch-key-0123456789";
-
-/** Pauses between tries are over at once; time limits are not. */
-const impatient: Clock = {
-  ...systemClock,
-  sleep: (ms, signal) => systemClock.sleep(ms <= 10_000 ? 1 : ms, signal),
-};
 
 function entryOf(baseUrl: string, changes: object = {}): EntryOf<"native-batch"> {
   const entry = { type: "native-batch", name: "jobs", baseUrl, apiKeyEnv: "JOBS_KEY", ...changes };

@@ -2,7 +2,6 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
 import { type EntryOf, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
-import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createOpenaiBatchAdapter } from "../../../src/providers/openai-batch/provider.ts";
 import { asJobProvider } from "../../../src/providers/upstream/jobs/job-provider.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
@@ -13,6 +12,7 @@ import {
   bytes,
   depsWith,
   imageRequest,
+  impatient,
   json,
   never,
   PNG,
@@ -23,11 +23,6 @@ import {
 } from "../upstream/scripted-server.ts";
 
 const KEY = "canary-openai-batch-key-0123456789";
-/** Pauses between tries are over at once; time limits are not. */
-const impatient: Clock = {
-  ...systemClock,
-  sleep: (ms, signal) => systemClock.sleep(ms <= 10_000 ? Math.min(ms, 50) : ms, signal),
-};
 
 function connect(baseUrl: string, changes: object = {}, key = KEY) {
   const written = { type: "openai-batch", name: "jobs", baseUrl: `${baseUrl}/v1`, apiKeyEnv: "JOBS_KEY" };

@@ -3,7 +3,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import type { ImageRequest, ReferenceImage } from "../../../src/domain/ports/image-provider.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
-import type { Clock } from "../../../src/kernel/clock.ts";
+import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import type { AdapterDeps } from "../../../src/providers/upstream/adapter.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
@@ -121,3 +121,9 @@ export function imageRequest(changes: Partial<ImageRequest> = {}): ImageRequest 
 }
 
 export const never = new AbortController().signal;
+
+/** Pauses between tries are over at once; time limits are not. */
+export const impatient: Clock = {
+  ...systemClock,
+  sleep: (ms, signal) => systemClock.sleep(ms <= 10_000 ? 1 : ms, signal),
+};

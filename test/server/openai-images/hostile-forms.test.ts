@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import { seeded } from "../../imaging/mutate.ts";
 import { draftsBelow } from "../../support/drafts.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { fuzzRuns } from "../../support/fuzz-runs.ts";
+import { seededRandom } from "../../support/seeded-turns.ts";
 import { startTestService } from "../../support/service.ts";
 
 const BOUNDARY = "openai-0123456789";
@@ -23,7 +23,7 @@ async function wholeForm(): Promise<Buffer> {
 
 it("[OAI-13] a form that is damaged anywhere gets an answer, never a fault, and leaves nothing on the disk", async () => {
   const service = await startTestService({ workers: false });
-  const random = seeded(7);
+  const random = seededRandom(7);
   const below = (max: number) => Math.floor(random() * max);
   const whole = await wholeForm();
   const damages = [

@@ -12,9 +12,10 @@ import type { Draft } from "./draft.tsx";
 
 /** A reference of an item: a file that was given, or bytes that stood in the line. */
 export interface DraftReference {
-  id?: string;
-  type?: string;
+  labels: { id?: string; type?: string };
   source: ReferenceFile | { data: string; mimeType: ImageMimeType };
+  bytes: number;
+  pixels: number;
 }
 
 export interface DraftItem {
@@ -65,7 +66,7 @@ export async function checkDraft(
   const unnamed = files.filter((file) => !named.has(file));
   for (const item of items) {
     if (draft.sharesReferences && item.references.length === 0)
-      item.references = unnamed.map((source) => ({ source }));
+      item.references = unnamed.map((file) => referenceTo(file));
     const count = item.references.length;
     if (count <= maxReferences) continue;
     const message = `the model takes at most ${counted(maxReferences, "reference image")}; this prompt has ${count}`;
@@ -100,7 +101,11 @@ function resolveReference(
   const file = files.find(({ name }) => name === path) ?? files.find(({ name }) => name === lastPart(path));
   if (url !== null) report(field, url);
   else if (!file) report(field, `${path} is not among the reference images below; add it there`);
-  return file && url === null ? { ...labels, source: file } : null;
+  return file && url === null ? referenceTo(file, labels) : null;
+}
+
+function referenceTo(file: ReferenceFile, labels: DraftReference["labels"] = {}): DraftReference {
+  return { labels, source: file, bytes: file.blob.size, pixels: file.pixels };
 }
 
 function lastPart(path: string): string {
@@ -110,16 +115,17 @@ function lastPart(path: string): string {
 function inlineReference(
   { data, mimeType }: { data: string; mimeType: string },
   field: string,
-  labels: { id?: string; type?: string },
+  labels: DraftReference["labels"],
   report: Report,
 ): DraftReference | null {
-  let header: ReturnType<typeof readImageHeader>;
+  let bytes: Uint8Array;
   try {
-    header = readImageHeader(bytesOf(data));
+    bytes = bytesOf(data);
   } catch {
     report(`${field}.data`, NOT_BASE64);
     return null;
   }
+  const header = readImageHeader(bytes);
   if (header === null) {
     report(`${field}.data`, NOT_AN_IMAGE);
     return null;
@@ -128,5 +134,6 @@ function inlineReference(
     report(`${field}.mime_type`, `is ${JSON.stringify(mimeType)}; it should be ${header.mimeType}`);
     return null;
   }
-  return { ...labels, source: { data, mimeType: header.mimeType } };
+  const source = { data, mimeType: header.mimeType };
+  return { labels, source, bytes: bytes.length, pixels: (header.widthPx ?? 0) * (header.heightPx ?? 0) };
 }

@@ -2,6 +2,7 @@ import { useMemo, useState } from "react";
 import type { BatchModel } from "../../../contract/batch-api/models.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
+import { splitIntoBatches } from "../../../prompts/split-into-batches.ts";
 import { ApiError } from "../../api/request.ts";
 import { useAccount } from "../../hooks/use-account.ts";
 import { go, hrefOf } from "../../hooks/use-route.ts";
@@ -10,7 +11,7 @@ import { ErrorNote } from "../../parts/notes.tsx";
 import { usd } from "../../parts/words.ts";
 import type { CheckedDraft } from "./check-draft.ts";
 import type { DraftState } from "./draft.tsx";
-import { priceOf, sendDraft, splitItems } from "./send-draft.ts";
+import { priceOf, sendDraft } from "./send-draft.ts";
 
 /** The price of the draft, and the button that sends it. */
 export function SendBar(props: {
@@ -27,7 +28,7 @@ export function SendBar(props: {
   const isRight =
     checked !== null && checked.problemCount === 0 && checked.items.length > 0 && model !== null;
   const canSend = isRight && isCurrent && state.lost.length === 0;
-  const parts = useMemo(() => splitItems(checked?.items ?? [], limits), [checked, limits]);
+  const parts = useMemo(() => splitIntoBatches(checked?.items ?? [], limits), [checked, limits]);
   const price = isRight ? priceOf(model, checked) : null;
   const send = async () => {
     if (!canSend) return;

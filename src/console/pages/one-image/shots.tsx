@@ -83,7 +83,7 @@ export function ShotsProvider({ children }: { children: ReactNode }) {
       const url = URL.createObjectURL(blob);
       urls.current.push(url);
       const mimeType = blob.type as ReferenceFile["mimeType"];
-      end({ image: { name: `${id}.${mimeType.split("/")[1]}`, blob, mimeType, url } });
+      end({ image: { name: `${id}.${mimeType.split("/")[1]}`, blob, mimeType, pixels: 0, url } });
     } catch (error) {
       end({ error: error as Error });
     }

@@ -17,13 +17,22 @@ const headers = [
   "NoSniff",
 ] as const;
 const bytes = ["*/*"];
-/** The answers of a download. */
-export const downloads: Record<number, Answer> = {
+const downloads: Record<number, Answer> = {
   200: { description: "The bytes, with the declared type of the file.", bytes, headers },
   206: { description: "The range that was asked for.", bytes, headers: [...headers, "ContentRange"] },
   304: { description: "Unchanged since the ETag of `If-None-Match`.", headers: ["ETag"] },
   416: { description: "The range begins after the end.", headers: ["ContentRange"] },
 };
+
+/** The download of a file, but for its id and its path. */
+export const download = {
+  method: "get",
+  summary: "The bytes of a file",
+  parameters: ["File", "Range", "IfRange", "IfNoneMatch"],
+  answers: downloads,
+  errors: ["FILE_NOT_FOUND", "BATCH_IMAGE_DOWNLOAD_LIMITED", "BATCH_IMAGE_RESULT_MISSING"],
+  handler: downloadFile,
+} as const satisfies Partial<Operation>;
 
 const uploadErrors: readonly ServiceErrorCode[] = [
   "REALTIME_INVALID_ARGUMENT",
@@ -49,16 +58,7 @@ const OPERATIONS: readonly Operation[] = [
     errors: ["REALTIME_INVALID_ARGUMENT"],
     handler: listFiles,
   },
-  {
-    id: "downloadFile",
-    method: "get",
-    path: PATHS.fileDownload,
-    summary: "The bytes of a file",
-    parameters: ["File", "Range", "IfRange", "IfNoneMatch"],
-    answers: downloads,
-    errors: [...one.errors, "BATCH_IMAGE_DOWNLOAD_LIMITED", "BATCH_IMAGE_RESULT_MISSING"],
-    handler: downloadFile,
-  },
+  { ...download, id: "downloadFile", path: PATHS.fileDownload },
   {
     ...one,
     id: "getFile",

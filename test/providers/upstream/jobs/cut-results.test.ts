@@ -2,18 +2,12 @@ import type { ServerResponse } from "node:http";
 import { expect, it, onTestFinished } from "vitest";
 import { type JobEntry, providerEntrySchema } from "../../../../src/contract/provider-entries.ts";
 import type { JobResult } from "../../../../src/domain/ports/image-provider.ts";
-import { type Clock, systemClock } from "../../../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../../../src/providers/native-batch/provider.ts";
 import { createOpenaiBatchAdapter } from "../../../../src/providers/openai-batch/provider.ts";
 import { asJobProvider } from "../../../../src/providers/upstream/jobs/job-provider.ts";
 import { rangeOf } from "../../../support/upstreams/job-book.ts";
-import { depsWith, json, never, PNG, type Seen, scriptedServer } from "../scripted-server.ts";
+import { depsWith, impatient, json, never, PNG, type Seen, scriptedServer } from "../scripted-server.ts";
 
-/** Pauses between tries are over at once; time limits are not. */
-const impatient: Clock = {
-  ...systemClock,
-  sleep: (ms, signal) => systemClock.sleep(ms <= 10_000 ? 0 : ms, signal),
-};
 const data = PNG.toString("base64");
 const KEYS = ["a", "b", "c"];
 const parts = [{ inlineData: { data } }];

@@ -6,19 +6,12 @@ import { sharpInspector } from "../../../../src/imaging/sharp-inspector.ts";
 import { systemClock } from "../../../../src/kernel/clock.ts";
 import { sha256Hex } from "../../../../src/kernel/ids.ts";
 import { nativeLines } from "../../../../src/server/native-api/jobs/read-lines.ts";
+import { modelEntry } from "../../../support/entries.ts";
 import { content, imagePart, picture } from "../../../support/realtime.ts";
 import { MODEL, openBeside } from "../../../support/service.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
-const model = {
-  id: MODEL,
-  family: "native",
-  batch: true,
-  realtime: true,
-  ratios: "common",
-  sizes: ["1K"],
-  prices: { "1K": 0.067 },
-} as const;
+const model = { ...modelEntry, id: MODEL };
 
 type Seen = { key: string | null } & ({ prompt: string; images: string[] } | { problem: string });
 
