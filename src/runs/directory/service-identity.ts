@@ -16,6 +16,8 @@ export interface RunService {
   isLocal: boolean;
   /** Whether it runs inside another command and ends with it. */
   isBorrowed: boolean;
+  /** Whether this process draws the images itself, so that reading requests and drawing share its main thread. Default: no. */
+  drawsHere?: boolean;
 }
 
 /** Returns 12 hexadecimal digits of a key's SHA-256: they distinguish keys without revealing one. */
