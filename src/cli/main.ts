@@ -29,6 +29,7 @@ async function main(args: readonly string[]): Promise<void> {
   });
 }
 
-// A process ends also when its work waits for nothing. Only the end of the work may call it a success.
+// Node also ends a process whose work can never finish, as nothing is left to wait for. So success is set only at the end of
+// the work.
 process.exitCode = 1;
 void main(process.argv.slice(2));

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { CONFIG_FILE, type ConfigChoice } from "./places.ts";
+import { CONFIG_FILE, type ConfigChoice } from "./paths.ts";
 import type { Config } from "./schema.ts";
 
 /**

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
 import { ImgbatchError } from "../contract/errors.ts";
 import { inWords } from "../contract/schema-words.ts";
-import { CONFIG_FILE, type ConfigChoice } from "./places.ts";
+import { CONFIG_FILE, type ConfigChoice } from "./paths.ts";
 import { isObject, upstreamConfig, withVendorPreset } from "./presets.ts";
 import { type Config, configSchema } from "./schema.ts";
 

@@ -86,7 +86,7 @@ function Page() {
     if (shown === before.current) return;
     before.current = shown;
     scrollTo(0, 0);
-    // The link that led here is gone, mostly.
+    // The link that led here has often been removed.
     if (document.activeElement === document.body) document.getElementById("main")?.focus();
   }, [shown]);
   switch (place) {

@@ -268,7 +268,7 @@ function unknownOutcome(error: ImgbatchError): ImgbatchError {
   });
 }
 
-/** The usual advice after a broken connection is that the image may be billed. */
+/** Replaces the usual advice after a broken connection, which is that the image may be billed. */
 function nothingMade(error: ImgbatchError): ImgbatchError {
   if (error.code !== "NETWORK") return error;
   const advice =

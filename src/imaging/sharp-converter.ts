@@ -5,7 +5,10 @@ import { DECODE_SECONDS, type Decoding } from "./decoding.ts";
 
 const GOOD_QUALITY = 90;
 
-/** Encodes with libvips on its own threads, when `decoding` has room. What a file says of its making in EXIF stays. */
+/**
+ * Encodes with libvips on its own threads, as soon as `decoding` lets it. The EXIF facts about how an image was made
+ * stay.
+ */
 export function sharpConverter(decoding: Decoding): ImageConverter {
   return {
     convert: (bytes, { mimeType, quality }) =>

@@ -15,9 +15,9 @@ interface Header {
 }
 
 /**
- * Decodes with libvips on its own threads, when `decoding` has room. Width and height are those of the stored pixels: an
- * EXIF orientation is reported, not applied. An animated WebP is taken as an image of its frame size; all its frames are
- * decoded and their pixels count together.
+ * Decodes with libvips on its own threads, as soon as `decoding` lets it. Width and height are those of the stored
+ * pixels: an EXIF orientation is reported, not applied. An animated WebP is taken as an image of its frame size; all
+ * its frames are decoded and their pixels count together.
  */
 export function sharpInspector(decoding: Decoding): ImageInspector {
   return {

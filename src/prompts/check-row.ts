@@ -31,7 +31,7 @@ export interface CheckedRow extends Shape {
   source?: RowSource;
 }
 
-/** The place where a run has read a prompt: the id as typed (absent without one), file and line. */
+/** The source of a prompt: the id as typed (absent without one), file and line. */
 export interface RowSource {
   id?: string;
   file: string;

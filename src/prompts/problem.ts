@@ -1,4 +1,4 @@
-/** The place of a prompt. */
+/** The file and the line of a prompt. */
 export interface FileLine {
   /** The file as the caller named it; `<stdin>` for standard input. */
   file: string;

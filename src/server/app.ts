@@ -7,7 +7,7 @@ import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { type ExchangeClasses, exchangeClasses } from "./middleware/exchange-classes.ts";
-import { inTurn } from "./middleware/in-turn.ts";
+import { inOrder } from "./middleware/in-order.ts";
 import { requireKnownHost } from "./middleware/known-host.ts";
 import { requestId } from "./middleware/request-id.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
@@ -17,7 +17,7 @@ import type { Surface } from "./operation.ts";
 import { routesOf } from "./router.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
 
-/** The HTTP side for a server, which must be made with these options. */
+/** The HTTP side of a server. The server must be made with the options in `http`. */
 export interface App {
   listener: RequestListener;
   http: ExchangeClasses;
@@ -27,7 +27,7 @@ export interface App {
 export function buildApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES): App {
   const metrics = createMetrics(deps);
   const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
-  const handle = inTurn([
+  const handle = inOrder([
     requestId(deps.ids),
     readColons,
     accessLog(deps),

@@ -1,7 +1,7 @@
 import type { RequestHandler } from "express";
 import type { HandlerDeps } from "./deps.ts";
 import { methodNotAllowed } from "./middleware/errors.ts";
-import { inTurn } from "./middleware/in-turn.ts";
+import { inOrder } from "./middleware/in-order.ts";
 import type { Operation, Surface } from "./operation.ts";
 
 /** The order of the methods in `Allow`. */
@@ -20,14 +20,14 @@ export function routesOf(surface: Surface, deps: HandlerDeps): RequestHandler {
     const handlers = new Map<string, RequestHandler>();
     for (const { method, guards = [], handler } of operations) {
       const own = guards.map((guard) => guard(deps));
-      handlers.set(method.toUpperCase(), inTurn([...authenticate, ...own, handler(deps)]));
+      handlers.set(method.toUpperCase(), inOrder([...authenticate, ...own, handler(deps)]));
     }
     const [get, head] = [handlers.get("GET"), handlers.get("HEAD")];
     if (get && !head) handlers.set("HEAD", get);
-    const refuse = inTurn([...authenticate, methodNotAllowed(allowedMethods(operations))]);
+    const refuse = inOrder([...authenticate, methodNotAllowed(allowedMethods(operations))]);
     return { path, pattern: patternOf(path), handlers, refuse };
   });
-  const refuseUnknown = inTurn(authenticate);
+  const refuseUnknown = inOrder(authenticate);
   const route: RequestHandler = (request, response, next) => {
     for (const { path, pattern, handlers, refuse } of paths) {
       const match = pattern.exec(request.path);
@@ -40,7 +40,7 @@ export function routesOf(surface: Surface, deps: HandlerDeps): RequestHandler {
     if (`${request.path}/`.startsWith(`${prefix}/`)) refuseUnknown(request, response, next);
     else next();
   };
-  return screen ? inTurn([screen(deps), route]) : route;
+  return screen ? inOrder([screen(deps), route]) : route;
 }
 
 /** HEAD is answered wherever there is a GET. */

@@ -54,13 +54,13 @@ const MARKS = additiveSteps.name;
 /** Any number that no other program uses for a lock in the same database. */
 const LOCK = 5_104_391_287;
 
-/** A service that was seen so shortly ago runs: it says so every two seconds. */
+/** A service that was seen within this time is running: each notes the time every two seconds. */
 const RUNS_MS = 10_000;
 
 /**
- * Brings the database to the schema of this version, in one transaction. A newer database is refused, unless all that is
- * newer in it is additive. So is a shared one of an older schema that services use which could not go on with this one: they
- * would fail in the middle of their work.
+ * Brings the database to the schema of this version, in one transaction. A newer database is refused, unless all that
+ * is newer in it is additive. A shared database with an older schema is refused while services use it that could not go
+ * on with the new schema: they would fail in the middle of their work.
  */
 export async function migrate(database: SqlDatabase): Promise<void> {
   await database.transaction(async (session) => {

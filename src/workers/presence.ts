@@ -24,7 +24,7 @@ interface PresenceDeps {
   log: Log;
 }
 
-/** The facts that a process tells the others that share its database. */
+/** The facts that a process shares with the others on its database. */
 export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "providers"> {
   /** No other process can be at work on the database: its file is locked. Then nobody looks for others. */
   isAlone: boolean;

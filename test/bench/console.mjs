@@ -10,9 +10,10 @@ import { startService } from "../../build/service/start-service.js";
 const MODEL = "vendorx-3.1-flash-image";
 const IMAGES = 200;
 const ROUNDS = 5;
+const PATIENCE_MS = 60_000;
 /** A window of 2560x1440 pixels, and the same one zoomed out to half, where the gallery shows all images at once. */
-const WINDOW = { viewport: { width: 2560, height: 1440 } };
-const ZOOMED_OUT = { viewport: { width: 5120, height: 2880 }, deviceScaleFactor: 0.5 };
+const WINDOW = { least: 1, viewport: { width: 2560, height: 1440 } };
+const ZOOMED_OUT = { least: IMAGES, viewport: { width: 5120, height: 2880 }, deviceScaleFactor: 0.5 };
 
 /**
  * How long the thumbnails of 200 images of 1024x1024 pixels take in a browser, from the way to their gallery until all are
@@ -123,7 +124,7 @@ async function makeBatch({ url, credentials, feed }) {
 }
 
 /** Opens the gallery in a browser that knows nothing of it, and then once more after a reload of the page. */
-async function visit(browser, service, path, window) {
+async function visit(browser, service, path, { least, ...window }) {
   const context = await browser.newContext(window);
   try {
     const page = await context.newPage();
@@ -132,17 +133,20 @@ async function visit(browser, service, path, window) {
       .getByRole("link", { name: /200 of 200|completed/ })
       .first()
       .waitFor();
-    const first = await open(page, path);
+    const first = await open(page, path, least);
     await page.evaluate("location.hash = '#/money'; location.reload()");
     await page.getByRole("heading", { name: "Ledger" }).waitFor();
-    return { first, second: await open(page, path) };
+    return { first, second: await open(page, path, least) };
   } finally {
     await context.close();
   }
 }
 
-/** In the page: from the change of its address until the pictures of all tiles are decoded and a frame with them was drawn. */
-const PAINTED = (path) => `new Promise((done) => {
+/**
+ * In the page: from the change of its address until the pictures of all tiles are decoded and a frame with them was drawn.
+ * Fails when there are fewer than `least` after a minute.
+ */
+const PAINTED = (path, least) => `new Promise((done, fail) => {
   const from = performance.now();
   performance.clearResourceTimings();
   performance.setResourceTimingBufferSize(1000);
@@ -150,7 +154,8 @@ const PAINTED = (path) => `new Promise((done) => {
   const look = () => {
     const tiles = document.querySelectorAll(".tile").length;
     const pictures = [...document.querySelectorAll(".tile img")];
-    if (tiles === 0 || pictures.length < tiles || !pictures.every((each) => each.complete && each.naturalWidth > 0))
+    if (performance.now() - from > ${PATIENCE_MS}) return fail(new Error(pictures.length + " of " + tiles + " thumbnails"));
+    if (tiles < ${least} || pictures.length < tiles || !pictures.every((each) => each.complete && each.naturalWidth > 0))
       return requestAnimationFrame(look);
     Promise.all(pictures.map((each) => each.decode())).then(() =>
       requestAnimationFrame(() => setTimeout(() => {
@@ -162,6 +167,6 @@ const PAINTED = (path) => `new Promise((done) => {
   look();
 })`;
 
-function open(page, path) {
-  return page.evaluate(PAINTED(path));
+function open(page, path, least) {
+  return page.evaluate(PAINTED(path, least));
 }

@@ -1,6 +1,7 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { issueKey } from "../../build/domain/accounts.js";
 import { systemClock } from "../../build/kernel/clock.js";
 import { randomIds } from "../../build/kernel/ids.js";
@@ -14,6 +15,7 @@ const STREAMS = 50;
 const STREAMS_PER_KEY = 16;
 const BATCHES = 3;
 const IMAGES = 200;
+const SETTLED_MS = 1000;
 /** Of `/proc/PID/stat`, on every Linux. */
 const TICKS_PER_SECOND = 100;
 
@@ -28,9 +30,9 @@ export async function measureEventStreams() {
     const reading = new AbortController();
     const { streams, told } = await openStreams(service.url, keys, reading.signal);
     await run(service);
-    const before = await memoryOf(service);
     reading.abort();
     await Promise.allSettled(streams);
+    const before = await memoryOf(service);
     for (let round = 0; round < ROUNDS; round++) {
       // In turns, and not always the same one first.
       for (const isRead of round % 2 === 0 ? [false, true] : [true, false]) {
@@ -126,7 +128,7 @@ async function run({ url, key, pid }) {
       for (;;) {
         const { status } = await (await fetch(`${url}/v1/images/batches/${id}`, { headers })).json();
         if (status === "completed") break;
-        await new Promise((resolve) => setTimeout(resolve, 20));
+        await setTimeout(20);
       }
     }
   });
@@ -141,7 +143,9 @@ async function cpuOf(pid) {
   return ((user + system) / TICKS_PER_SECOND) * 1000;
 }
 
+/** The memory after all that came before has ended: the service hears a little later that a stream is closed. */
 async function memoryOf({ rawUrl, pid }) {
+  await setTimeout(SETTLED_MS);
   const usedBytes = Number(await (await fetch(`${rawUrl}/memory`)).text());
   const kib = Number(/VmRSS:\s+(\d+) kB/.exec(await readFile(`/proc/${pid}/status`, "utf8"))?.[1]);
   return { usedBytes, rssBytes: kib * 1024 };

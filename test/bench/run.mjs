@@ -11,12 +11,14 @@ import { measurePipeline } from "./pipeline.mjs";
 import { measureRequests } from "./requests.mjs";
 import { measureRestart } from "./restart.mjs";
 import { measureStartUp } from "./start-up.mjs";
+import { measureSubmission } from "./submission.mjs";
 import { measureUpstream } from "./upstream.mjs";
 import { measureZip } from "./zip.mjs";
 
 const measures = [
   measureStartUp,
   measurePipeline,
+  measureSubmission,
   measureRestart,
   measureLiveView,
   measureEventStreams,

@@ -1,13 +1,15 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { cp, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { timed } from "./measure.mjs";
 
-const BIN = fileURLToPath(new URL("../../bin/imgbatch.cjs", import.meta.url));
+const PACKAGE = fileURLToPath(new URL("../..", import.meta.url));
+const BIN = join(PACKAGE, "bin/imgbatch.cjs");
 const TERMINAL = fileURLToPath(new URL("../support/real-terminal.py", import.meta.url));
 const ROUNDS = 15;
 
@@ -16,8 +18,7 @@ export async function measureStartUp() {
   const root = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
   const [served, embedded] = [join(root, "served"), join(root, "embedded")];
   const environment = (data) => ({ PATH: process.env.PATH, HOME: root, IMGBATCH_DATA: data });
-  const imgbatch = (args, data) =>
-    spawnSync(process.execPath, [BIN, ...args], { cwd: root, env: environment(data), encoding: "utf8" });
+  const imgbatch = (args, data) => runNode([BIN, ...args], { cwd: root, env: environment(data) });
   let service;
   try {
     const ids = {};
@@ -48,17 +49,26 @@ export async function measureStartUp() {
       name,
       goal,
       times: [],
-      run: () => {
-        const { status, stderr } = imgbatch(args, data);
-        if (status !== exit) throw new Error(`${name}: exit ${status}: ${stderr}`);
-      },
+      run: () => expectExit(imgbatch(args, data), exit, name),
     }));
+    const installed = await install(join(root, "installed"));
+    const first = {
+      times: [],
+      before: () => rmSync(join(installed, "dist/cache"), { recursive: true, force: true }),
+      run: () => {
+        const list = [join(installed, "bin/imgbatch.cjs"), "list"];
+        expectExit(runNode(list, { cwd: root, env: environment(served) }), 0, "list");
+      },
+    };
     const onTerminal = (args, text) => untilWritten(args, text, { cwd: root, env: environment(served) });
     const watch = { times: [], run: () => onTerminal([BIN, "watch", id], id.slice(0, 16)) };
     const bare = { times: [], run: () => onTerminal(["-e", "console.log('x')"], "x") };
-    const node = { times: [], run: () => spawnSync(process.execPath, ["-e", "0"]) };
+    const node = { times: [], run: () => runNode(["-e", "0"], { cwd: root, env: environment(served) }) };
     for (let round = 0; round < ROUNDS; round++) {
-      for (const each of [node, ...runs, bare, watch]) each.times.push(await timed(each.run));
+      for (const each of [node, ...runs, first, bare, watch]) {
+        each.before?.();
+        each.times.push(await timed(each.run));
+      }
     }
     const baseMs = fastest(node.times);
     const results = runs.map(({ name, goal, times }) => ({
@@ -76,12 +86,34 @@ export async function measureStartUp() {
       facts: { "watch, until its first frame": `${frameMs.toFixed(0)} ms` },
     });
     results[0].facts["node -e 0"] = `${baseMs.toFixed(0)} ms`;
+    const list = results.find(({ facts }) => facts.list);
+    list.facts["list, the first start of an installation, which keeps the compiled code"] =
+      `${fastest(first.times).toFixed(0)} ms`;
     return results;
   } finally {
     service?.kill();
     if (service) await once(service, "exit");
     await rm(root, { recursive: true, force: true });
   }
+}
+
+/** Copies the program as a package has it: without compiled code. */
+async function install(directory) {
+  const dist = join(PACKAGE, "dist");
+  await cp(join(PACKAGE, "bin"), join(directory, "bin"), { recursive: true });
+  const filter = (file) => file !== join(dist, "cache");
+  await cp(dist, join(directory, "dist"), { recursive: true, filter });
+  await cp(join(PACKAGE, "package.json"), join(directory, "package.json"));
+  await symlink(join(PACKAGE, "node_modules"), join(directory, "node_modules"));
+  return directory;
+}
+
+function runNode(args, { cwd, env }) {
+  return spawnSync(process.execPath, args, { cwd, env, encoding: "utf8" });
+}
+
+function expectExit({ status, stderr }, exit, name) {
+  if (status !== exit) throw new Error(`${name}: exit ${status}: ${stderr}`);
 }
 
 /** Runs Node on a terminal until it has written a text, and ends it. */

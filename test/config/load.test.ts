@@ -3,7 +3,7 @@ import { join } from "node:path";
 import express from "express";
 import { describe, expect, it } from "vitest";
 import { loadConfig, parseConfig } from "../../src/config/load.ts";
-import { dataDirectoryOf } from "../../src/config/places.ts";
+import { dataDirectoryOf } from "../../src/config/paths.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { isProceduralOnly } from "../../src/contract/provider-identity.ts";
 import { tempDir } from "../support/temp-dir.ts";

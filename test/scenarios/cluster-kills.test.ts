@@ -21,12 +21,13 @@ const TAKEN_UP_MS = inject("kills") ? 10_000 : 20_000;
 const CUSTOMERS = inject("kills") ? { clients: 4, pauseMs: 0 } : { clients: 2, pauseMs: 300 };
 const SEED = inject("seed") ?? 7;
 const EVERY_MS = 700;
+const LONGEST_MS = (inject("kills") ? 120_000 : 240_000) + KILLS * 10_000;
 
 if (postgresBin() === null) process.stderr.write("SKIPPED: the kills of a cluster need PostgreSQL\n");
 
 it.skipIf(postgresBin() === null)(
   "[SCALE-1] two APIs and three workers keep every promise while processes, PostgreSQL and S3 fail",
-  { timeout: 120_000 + KILLS * 10_000 },
+  { timeout: LONGEST_MS },
   async () => {
     const cluster = await Cluster.start({ config: { retention: { sweepMinutes: 0.05 } } });
     onTestFinished(() => cluster.close());

@@ -27,7 +27,7 @@ export function turnBeforeEveryStatement(): { begin(seed: number): void } {
     next();
   };
   const original = pg.Client.prototype.query;
-  const inTurn = async function (this: pg.Client, ...given: unknown[]) {
+  const inOrder = async function (this: pg.Client, ...given: unknown[]) {
     await new Promise<void>((resolve) => {
       waiting.push(resolve);
       next();
@@ -44,7 +44,7 @@ export function turnBeforeEveryStatement(): { begin(seed: number): void } {
     asked.then(end, end);
     return asked;
   };
-  pg.Client.prototype.query = inTurn as typeof original;
+  pg.Client.prototype.query = inOrder as typeof original;
   onTestFinished(() => {
     pg.Client.prototype.query = original;
   });

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { agreementsFile } from "../../config/places.ts";
+import { agreementsFile } from "../../config/paths.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
-import { dataDirectoryOf } from "../../config/places.ts";
+import { dataDirectoryOf } from "../../config/paths.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import { isLoopback } from "../../kernel/loopback.ts";

@@ -12,8 +12,8 @@ export interface UpstreamChoice {
 export interface ServiceNeeds {
   workers: boolean;
   /**
-   * Whether the command wants images: then the service must have the right providers, with their keys. Default: as
-   * `workers`.
+   * Whether the command needs images. The service must then have the right providers, with their keys. Default: the
+   * value of `workers`.
    */
   images?: boolean;
   /** Null: the command takes `--upstream`, and none is named. Left out: it takes no such option. */

@@ -1,5 +1,5 @@
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
-import { dataDirectoryOf } from "../../config/places.ts";
+import { dataDirectoryOf } from "../../config/paths.ts";
 import { readEnvironment } from "../../environment.ts";
 import type { Attempt } from "../../http/http.ts";
 import type { CommandContext } from "../command-line/command-context.ts";

@@ -1,5 +1,6 @@
 import { createServiceHttp } from "../../client/service-http.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { isProceduralOnly } from "../../contract/provider-identity.ts";
 import { named } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
@@ -79,6 +80,7 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     keyFingerprint: keyFingerprint(apiKey),
     isLocal,
     isBorrowed: kind === "shared",
+    drawsHere: kind === "own" && isProceduralOnly({ providers: providers ?? [] }),
     kind,
     noteDrawings,
     upstream,

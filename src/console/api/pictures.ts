@@ -12,11 +12,14 @@ interface Entry extends Picture {
   stop: AbortController | null;
 }
 
-/** Browsers open so many connections to a service; the others of the page need some of them. */
+/** Browsers open six connections to a service. The rest of the page needs one of them. */
 const MOST_FETCHES = 5;
 /** Pictures that are kept though nothing shows them. */
 const MOST_KEPT = 400;
-/** Pictures appear so often, all that have come together: to draw a large window for each of them takes longer than to fetch it. */
+/**
+ * The time between two updates of the page, each with all new pictures: drawing a large window for each picture takes
+ * longer than fetching it.
+ */
 const TELL_GAP_MS = 100;
 
 /**
@@ -29,7 +32,7 @@ class Pictures {
   #bursts: Set<string>[] = [];
   #isBurst = false;
   #running = 0;
-  /** Those that have come since their holders were told of any. */
+  /** The pictures that arrived since the last update. */
   readonly #come = new Set<Entry>();
 
   /** Shows a picture: `onChange` is called now and when it has come or failed. Call `release` in the end. */
@@ -84,7 +87,7 @@ class Pictures {
     this.#bursts.at(-1)?.add(path);
   }
 
-  /** Shows a picture that has come, together with those that come shortly after it. */
+  /** Shows a picture that has arrived, together with those that arrive shortly after it. */
   #tell(entry: Entry): void {
     this.#come.add(entry);
     if (this.#come.size > 1) return;

@@ -1,6 +1,9 @@
 import { useKeys } from "./use-keys.ts";
 
-/** Lets `j` and `k` walk over the elements of a list that match a selector, and arrows once one of them has the focus. */
+/**
+ * Lets `j` and `k` move the focus over the elements of a list that match a selector. The arrow keys do so once one of
+ * them has the focus.
+ */
 export function useFocusWalk(selector: string): void {
   const walk =
     (step: number, mustBeThere = false) =>

@@ -36,7 +36,7 @@ export async function readEvents(
   }
 }
 
-/** The change that an event tells; null for comments and unknown events. */
+/** Returns the change that an event reports; null for comments and unknown events. */
 function changeOf(block: string): Change | null {
   const field = (name: string) => new RegExp(`^${name}: ?(.*)$`, "m").exec(block)?.[1];
   const data = JSON.parse(field("data") ?? "{}") as { id?: string; items?: string[] | null };

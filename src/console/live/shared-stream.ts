@@ -13,8 +13,8 @@ const NO_EVENTS_MS = 60_000;
 type Message = { change: Change } | "alive" | "hello";
 
 /**
- * Tells what changes until the signal aborts. All tabs of a session share one stream: the tab that has the lock reads it and
- * passes on what it hears. Where a tab hears nothing, it polls.
+ * Reports changes until the signal aborts. All tabs of a session share one stream. The tab that has the lock reads it
+ * and passes on its events. A tab that receives nothing polls.
  */
 export function followChanges(session: StoredSession, signal: AbortSignal): void {
   const name = `imgbatch.events.${session.id}`;

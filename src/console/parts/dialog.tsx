@@ -22,7 +22,7 @@ export function Dialog(props: {
     if (focusesItself) element?.focus();
     return () => {
       element?.close();
-      // The button that opened the dialog may be gone with what the dialog did.
+      // The dialog may have removed the button that opened it.
       const next = focused?.isConnected ? focused : document.getElementById("main");
       if (next instanceof HTMLElement) next.focus();
     };

@@ -1,5 +1,5 @@
+import { createHash } from "node:crypto";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import type { SentImage } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
@@ -41,13 +41,16 @@ export interface CheckedReference {
  * hashes, however they were written.
  */
 export function requestHash(request: Omit<CheckedRequest, "hash" | "model"> & { modelId: string }): string {
-  const items = request.items.map(({ customId, prompt, outputCount, references }) => ({
-    customId,
-    prompt,
-    outputCount,
-    references: references.map(({ image: _, ...facts }) => ({ ...facts })),
-  }));
   const { modelId: model, taskName, parentBatchId, mimeType } = request;
   const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
-  return sha256Hex(canonicalJson({ model, taskName, parentBatchId, mimeType, metadata, items }));
+  // The canonical JSON of it all, item by item: the whole text would be copied several times. "items" sorts first.
+  const hash = createHash("sha256").update('{"items":[');
+  for (const [index, { customId, prompt, outputCount, references }] of request.items.entries()) {
+    const facts = references.map(({ image: _, ...each }) => each);
+    const item = canonicalJson({ customId, prompt, outputCount, references: facts });
+    hash.update(index === 0 ? item : `,${item}`);
+  }
+  return hash
+    .update(`],${canonicalJson({ model, taskName, parentBatchId, mimeType, metadata }).slice(1)}`)
+    .digest("hex");
 }

@@ -9,7 +9,8 @@ const WHOLE_BYTES = 1024 * 1024;
 const PIECE_BYTES = 256 * 1024;
 
 /**
- * The bytes of a stored image, compared with their hash. Throws `BATCH_IMAGE_RESULT_MISSING` when they are not those.
+ * Returns the bytes of a stored image after comparing them with their hash. Throws `BATCH_IMAGE_RESULT_MISSING` when
+ * the image is missing or damaged.
  */
 export async function readIntact(
   blobs: Pick<BlobStore, "read">,

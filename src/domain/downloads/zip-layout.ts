@@ -2,7 +2,7 @@ import { crc32 } from "node:zlib";
 import type { ZipEntries } from "./entry-names.ts";
 import type { Piece } from "./piece-stream.ts";
 
-/** These values of the plain fields say that ZIP64 has the real ones (section 4.4.1.4), so they are none themselves. */
+/** A plain field with this value means that the real value is in the ZIP64 field (section 4.4.1.4). */
 const IN_ZIP64 = 0xffffffff;
 const ENTRIES_IN_ZIP64 = 0xffff;
 
@@ -148,7 +148,7 @@ function endOfDirectory(entries: number, start: number, sizeBytes: number): Buff
 function zip64EndOfDirectory(entries: number, start: number, sizeBytes: number): Buffer {
   const record = Buffer.alloc(24);
   record.writeUInt32LE(0x06064b50, 0);
-  // The size of the record without the fields up to this one.
+  // The size of the record behind this field.
   record.writeUInt32LE(44, 4);
   record.writeUInt16LE(VERSION_MADE_BY, 12);
   record.writeUInt16LE(VERSION_OF_ZIP64, 14);

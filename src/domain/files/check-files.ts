@@ -15,7 +15,7 @@ async function problemOf(stores: Stores, blobs: BlobStore, file: FileRecord): Pr
   const { id, apiKeyId, blobKey, sizeBytes } = file;
   const size = await blobs.sizeOf(blobKey);
   if (size === sizeBytes) return [];
-  // The bytes of a file that is being removed are gone first.
+  // The bytes of a file are removed before its row.
   const now = await stores.read.files.find(apiKeyId, id);
   if (now?.blobKey !== blobKey || now.expiresAtMs !== file.expiresAtMs || file.expiresAtMs === 0) return [];
   return [`file ${id} of key ${apiKeyId}: ${blobKey} is ${size === null ? "missing" : "damaged"}`];

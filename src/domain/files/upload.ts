@@ -93,7 +93,7 @@ export class Upload {
    * Throws `REALTIME_INVALID_ARGUMENT` for a gap, `REQUEST_TOO_LARGE`, `FILE_QUOTA_EXCEEDED`, `FILE_UPLOAD_NOT_FOUND`.
    */
   open(offset: number | null, sizeBytes: number): Promise<Chunk> {
-    return this.#inTurn(async () => {
+    return this.#inOrder(async () => {
       this.#refuseEnded();
       const at = offset ?? this.receivedBytes;
       if (at > this.receivedBytes) {
@@ -103,9 +103,9 @@ export class Upload {
       this.#storedBytes = await storedBytes(this.#deps, this.apiKeyId);
       await this.#refuseTooMany(at + sizeBytes - this.receivedBytes);
       const chunk: Chunk = {
-        add: (bytes) => this.#inTurn(() => this.#add(chunk, bytes)),
-        finish: () => this.#inTurn(() => this.#finish(chunk)),
-        close: () => this.#inTurn(() => this.#close(chunk)),
+        add: (bytes) => this.#inOrder(() => this.#add(chunk, bytes)),
+        finish: () => this.#inOrder(() => this.#finish(chunk)),
+        close: () => this.#inOrder(() => this.#close(chunk)),
         at,
       };
       this.#chunk = chunk;
@@ -115,7 +115,7 @@ export class Upload {
 
   /** Ends the upload and removes its bytes. Does nothing to a finished one. */
   cancel(): Promise<void> {
-    return this.#inTurn(() => this.#end());
+    return this.#inOrder(() => this.#end());
   }
 
   async #add(chunk: Chunk, bytes: Buffer): Promise<void> {
@@ -247,7 +247,7 @@ export class Upload {
       await this.#deps.blobs.delete(this.#stored.blobKey).catch(() => {});
   }
 
-  #inTurn<T>(step: () => Promise<T>): Promise<T> {
+  #inOrder<T>(step: () => Promise<T>): Promise<T> {
     const result = this.#last.then(step);
     this.#last = result.catch(() => {});
     return result;

@@ -18,7 +18,7 @@ export interface ProviderReport {
   /** Why the configuration or the environment disables it, such as a missing key; null when they do not. Those of the running service count. */
   disabled: string | null;
   troubles: readonly ProviderTrouble[];
-  /** The sums of the stretches of 5 minutes that began in the last hour or are cut by its beginning. */
+  /** The sums of the 5-minute stretches that overlap the last hour. */
   lastHour: CallSums;
   total: CallSums;
   /** The jobs at the upstream: ours that are at work, and those that no record names. Null without jobs. */

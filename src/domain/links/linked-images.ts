@@ -64,7 +64,7 @@ export async function linkProblems({ stores, blobs }: Deps): Promise<string[]> {
     stores.read.linkedImages.due(Number.MAX_SAFE_INTEGER, page),
   )) {
     const size = await blobs.sizeOf(PREFIX + id);
-    // The bytes of an image that is being removed are gone first.
+    // The bytes of an image are removed before its row.
     if (size === sizeBytes || (await stores.read.linkedImages.find(id)) === null) continue;
     problems.push(`an image with a link: ${PREFIX}${id} is ${size === null ? "missing" : "damaged"}`);
   }

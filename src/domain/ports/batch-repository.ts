@@ -77,7 +77,7 @@ export interface BatchRepository {
   countBegun(queue: BatchQueue): Promise<number>;
   /** The batches that are at work, oldest first. `tender`: the worker that tends the batch; null when none does that is alive. */
   begun(): Promise<BegunBatch[]>;
-  /** Ends the wait for providers of every batch that is at work: nobody was there who could have ended it. */
+  /** Ends the wait for providers of every batch that is at work. While no worker ran, nothing could end it. */
   endWaits(): Promise<void>;
   /** Makes a worker the tender of a batch, unless another one that is alive tends it. */
   tend(id: string, workerId: string): Promise<{ isOurs: boolean }>;

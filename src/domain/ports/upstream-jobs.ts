@@ -28,9 +28,9 @@ export interface UpstreamJobRecord {
   upstreamName: string | null;
   /** The upstream's names of jobs that have ended. Another one may have been created after a lost answer. */
   endedNames: readonly string[];
-  /** Requests to create it that may have made a job. */
+  /** How many requests to create the job may have made one. */
   creates: number;
-  /** When the last of them left; null when the upstream has said to each that it takes nothing now. */
+  /** When the last of them was sent; null when the upstream answered each that it takes nothing now. */
   sentAtMs: number | null;
   state: JobState | null;
   /** The last words of the upstream about the job. */
@@ -57,7 +57,7 @@ export interface ForeignJobRecord {
 }
 
 export interface UpstreamJobRepository {
-  /** A random id of this database. It tells its jobs from those of others that use the same upstream. */
+  /** A random id of this database. It distinguishes its jobs from those of others that use the same upstream. */
   databaseId(): Promise<string>;
   insert(job: UpstreamJobRecord): Promise<void>;
   byId(id: string): Promise<UpstreamJobRecord | null>;

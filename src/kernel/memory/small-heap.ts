@@ -2,14 +2,14 @@ import type { EventEmitter } from "node:events";
 import { setFlagsFromString } from "node:v8";
 import { collectGarbage } from "./garbage.ts";
 
-/** By then, what was needed only for the start is garbage. */
+/** After this time, everything that only the start needed is garbage. */
 const STARTED_MS = 1000;
 
 let isKept = false;
 
 /**
- * Makes the engine collect garbage more often, for a little time, where it would let its heap grow by tens of megabytes:
- * the space of new objects keeps its size of now, and that of old ones grows in small steps. Further calls change nothing.
+ * Makes the engine collect garbage instead of growing its heap by tens of megabytes, which costs a little time. The
+ * space of new objects keeps its present size, and that of old ones grows in small steps. Further calls change nothing.
  */
 export function keepHeapSmall(): void {
   if (isKept) return;
@@ -17,7 +17,7 @@ export function keepHeapSmall(): void {
   keep();
   // The engine puts the factor back to 2, its default, for the heap of each thread.
   process.on("worker", (worker) => worker.once("online", keep));
-  // The engine takes compiled code only under the flags that it was made under (`bin/imgbatch.cjs`).
+  // The engine accepts compiled code only under the flags that it was made with (`bin/imgbatch.cjs`).
   const loader: EventEmitter = process;
   loader.on("compile", () => setFlags(2, 0));
   loader.on("compiled", keep);

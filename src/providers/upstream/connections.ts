@@ -21,8 +21,8 @@ export interface Connections {
 }
 
 /**
- * Opens connections as they are needed: at most `concurrency` to the upstream, without time limits but for connecting.
- * The usual variables for proxies count, except for an upstream on this machine or in a private network.
+ * Opens at most `concurrency` connections to the upstream, when they are needed. Only connecting has a time limit. The
+ * usual proxy variables apply, except to an upstream on this machine or in a private network.
  */
 export function openConnections(
   baseUrl: string,

@@ -16,6 +16,8 @@ export interface RunService {
   isLocal: boolean;
   /** Whether it runs inside another command and ends with it. */
   isBorrowed: boolean;
+  /** Whether this process draws the images itself, so that reading requests and drawing share its main thread. Default: no. */
+  drawsHere?: boolean;
 }
 
 /** Returns 12 hexadecimal digits of a key's SHA-256: they distinguish keys without revealing one. */
@@ -23,7 +25,10 @@ export function keyFingerprint(apiKey: string): string {
   return sha256Hex(apiKey).slice(0, 12);
 }
 
-/** Whether two identities can be one service. On this machine ports change, so any two match; the key then decides. */
+/**
+ * Whether two identities can be the same service. Services of this machine change their ports, so any two of them
+ * match; the key then decides.
+ */
 export function isSameService(a: string, b: string): boolean {
   return a === b || (isOnThisMachine(a) && isOnThisMachine(b));
 }

@@ -15,7 +15,7 @@ const MAX_SUMMARY_BYTES = 1_000_000;
 
 /**
  * Appends the step's summary, and its outputs `batch_id` (several between blanks), `directory`, `success_count` and
- * `fail_count`. A summary that the file has no room for is left out.
+ * `fail_count`. A summary that does not fit into the file is left out.
  */
 export async function writeActionsFiles(report: RunReport, files: ActionsFiles): Promise<void> {
   const summary = toMarkdown(report);
@@ -42,8 +42,8 @@ function outputText({ batches, directory, images, failedCount }: RunReport): str
 export function annotations({ images, failedCount, directory }: RunReport): string[] {
   const shown = failedCount > MAX_ANNOTATIONS ? MAX_ANNOTATIONS - 1 : failedCount;
   const failed = images.filter((image) => image.error !== null).slice(0, shown);
-  const lines = failed.map(({ id, error, place }) =>
-    annotation(`${id}: ${error?.code}`, error?.message ?? "", place),
+  const lines = failed.map(({ id, error, fileLine }) =>
+    annotation(`${id}: ${error?.code}`, error?.message ?? "", fileLine),
   );
   const more = failedCount - shown;
   return more > 0
@@ -51,8 +51,8 @@ export function annotations({ images, failedCount, directory }: RunReport): stri
     : lines;
 }
 
-function annotation(title: string, message: string, place: ReportImage["place"] = null): string {
-  const at = place === null ? "" : `file=${escapeProperty(place.file)},line=${place.line},`;
+function annotation(title: string, message: string, fileLine: ReportImage["fileLine"] = null): string {
+  const at = fileLine === null ? "" : `file=${escapeProperty(fileLine.file)},line=${fileLine.line},`;
   return `::error ${at}title=${escapeProperty(title)}::${escapeData(message)}`;
 }
 

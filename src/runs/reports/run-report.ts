@@ -1,6 +1,7 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
+import type { FileLine } from "../../prompts/problem.ts";
 import type { InputLine } from "../directory/input-file.ts";
 import type { ResultFile, ResultLine } from "../directory/results-file.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
@@ -36,7 +37,7 @@ export interface ReportImage {
   /** Null when the input is not known. Very many long prompts are cut. */
   prompt: string | null;
   /** Where the prompt is. Null when it is not known, and for standard input. */
-  place: { file: string; line: number } | null;
+  fileLine: FileLine | null;
   files: readonly ResultFile[];
   /** How it was made: provider, model version, seed. A fact that is not known is absent. */
   origin: readonly string[];
@@ -77,7 +78,7 @@ export function buildReport(facts: ReportFacts): RunReport {
   const images = lines.map((line) => {
     const { prompt, source } = input.get(line.custom_id) ?? {};
     const shown = prompt === undefined ? null : truncateCodePoints(prompt, promptChars, "…");
-    return { ...toImage(line, shown), place: placeOf(source) };
+    return { ...toImage(line, shown), fileLine: fileLineOf(source) };
   });
   const failedCount = images.filter((image) => image.error !== null).length;
   return {
@@ -97,11 +98,11 @@ export function buildReport(facts: ReportFacts): RunReport {
   };
 }
 
-function placeOf(source: InputLine["source"]): ReportImage["place"] {
+function fileLineOf(source: InputLine["source"]): ReportImage["fileLine"] {
   return source === undefined || source.file === "<stdin>" ? null : { file: source.file, line: source.line };
 }
 
-function toImage(line: EndedImage, prompt: string | null): Omit<ReportImage, "place"> {
+function toImage(line: EndedImage, prompt: string | null): Omit<ReportImage, "fileLine"> {
   const { custom_id: id, files, error, status, notes = [] } = line;
   const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
   return { id, prompt, files, origin: originOf(line), notes, error: files.length > 0 ? null : reason };

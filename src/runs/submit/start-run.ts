@@ -10,7 +10,7 @@ import type { RunState, SubmittedRequest } from "../directory/run-state-schema.t
 import type { RunService } from "../directory/service-identity.ts";
 import type { Naming } from "../files/word-names.ts";
 import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
-import type { Plan, RunRequest } from "../plan/plan.ts";
+import type { Chunk, Plan, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
 import { submittingText } from "../wait/progress.ts";
 import { findBatch } from "./find-batch.ts";
@@ -44,7 +44,7 @@ export interface StartedRun {
   batches: Batch[];
   /** Whether any of them had been submitted before. */
   replayed: boolean;
-  /** Those that had been submitted before, by id. */
+  /** The ids of the batches that had been submitted before. */
   earlier: ReadonlySet<string>;
 }
 
@@ -72,7 +72,7 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   const batchCount = plan.chunks.length;
   const imageCount = plan.chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
   const made: Batch[] = [];
-  const found = await submitAll(plan.chunks, async (chunk) => {
+  const submitOne = async (chunk: Chunk) => {
     signal?.throwIfAborted();
     const entry = runState.batches[chunk.index];
     if (entry === undefined)
@@ -85,7 +85,9 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
     );
     made.push(one.batch);
     return one;
-  }).catch(async (error: unknown) => {
+  };
+  const pacing = service.drawsHere ? { clock: options.clock, signal } : null;
+  const found = await submitAll(plan.chunks, submitOne, pacing).catch(async (error: unknown) => {
     if (earlier === null) await undoRefusedRun(dir, runState, error);
     throw error;
   });

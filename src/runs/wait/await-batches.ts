@@ -25,8 +25,8 @@ export interface AwaitOptions {
 }
 
 /**
- * Polls until every batch has ended, and returns them as they ended. Each batch has its own schedule, which counts from
- * when it was made. Progress covers all batches. If one can no longer be polled, all polling stops. Throws like
+ * Polls until every batch has ended, and returns the ended batches. Each batch has its own schedule, which counts from
+ * its creation. Progress covers all batches. If one can no longer be polled, all polling stops. Throws like
  * `parkedError`.
  */
 export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {

@@ -14,7 +14,7 @@ const paging = pagingBy("l", ["seq"]);
 
 /**
  * `GET /v1/ledger`: every movement of money of the key's account, newest first, a page at a time. An account can have
- * several keys: the movements of all of them are there, and the batches of the others are not named.
+ * several keys: the list has the movements of all keys, and does not name batches of the others.
  */
 export function ledger({ stores }: Pick<ApiDeps, "stores">) {
   return async (request: Request, response: Response): Promise<void> => {

@@ -40,7 +40,7 @@ export function consolePage({
   const files = express.static(consoleDirectory, {
     cacheControl: false,
     redirect: false,
-    // Nobody needs a part of these files, and a range that no file has would be an error.
+    // Nobody needs a part of these files, and a range behind the end would be an error.
     acceptRanges: false,
     setHeaders: (response, path) => {
       for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);

@@ -7,9 +7,9 @@ import { sendJson } from "./send-json.ts";
 export type ExchangeClasses = Pick<ServerOptions, "IncomingMessage" | "ServerResponse">;
 
 /**
- * Classes of requests and responses that have the methods of Express from the start. Express itself changes the prototype
- * of each object, after which nothing that the engine has learned about their properties is of use. Its router is not
- * used.
+ * Classes of requests and responses that have the methods of Express from the start. Express itself would change the
+ * prototype of each object, which discards all that the engine has learned about its properties. The router of Express
+ * is not used.
  */
 export function exchangeClasses({ trustProxy }: Pick<ApiDeps["server"], "trustProxy">): ExchangeClasses {
   const app = express();

@@ -51,7 +51,7 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
         if (framing) await answerStream(deps, framing, response, work);
         else response.type("json").send(await work);
       } catch (error) {
-        // The caller is gone: no response can reach it.
+        // The caller has disconnected: no response can reach it.
         if (!gone.aborted) throw error;
       } finally {
         await files.release();

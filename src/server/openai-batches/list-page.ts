@@ -3,8 +3,8 @@ import type { OpenaiList } from "../../contract/openai-batches/batches.ts";
 import { queryInteger } from "../query/query.ts";
 
 /**
- * Returns how many entries a page has: a larger `limit` than the largest page means that one, as `has_more` tells. Throws
- * `BATCH_IMAGE_INVALID_QUERY`.
+ * Returns how many entries a page has. A `limit` above the largest page means the largest page, and `has_more` shows
+ * the rest. Throws `BATCH_IMAGE_INVALID_QUERY`.
  */
 export function pageLimit(request: Request, usual: number, largest: number): number {
   return Math.min(queryInteger(request, "limit", { fallback: usual, min: 1, max: 10_000 }), largest);

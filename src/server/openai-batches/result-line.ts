@@ -9,7 +9,10 @@ import type { ItemResult } from "../jobs/result-lines.ts";
 import { usageOf } from "../native-api/response/tokens.ts";
 import { imageFacts, usageView } from "../openai-images/images-view.ts";
 
-/** Where the Base64 of the image belongs. The line's texts of others stand behind it, or have their quotes escaped. */
+/**
+ * Marks where the Base64 of the image belongs. No text of a caller looks like it: such texts come later in the line, or
+ * have escaped quotes.
+ */
 const NO_DATA = '"b64_json":""';
 
 /** Item errors with the status and the code that the request would have failed with in real time. */

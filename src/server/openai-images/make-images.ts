@@ -42,7 +42,7 @@ export function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
         if (asked.isStream) await answerStream(deps, FRAMING, response, work);
         else response.type("json").send(await work);
       } catch (error) {
-        // The caller is gone: no response can reach it.
+        // The caller has disconnected: no response can reach it.
         if (!gone.aborted) throw error;
       }
     });

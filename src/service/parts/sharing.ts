@@ -8,8 +8,8 @@ import type { Teardown } from "./teardown.ts";
 const LOOK_PAUSE_MS = 200;
 
 /**
- * Lets this process and the others of a shared database know of each other's changes sooner than the next beat tells.
- * Returns the function that calls all workers to look for work. `usesNotices`: false leaves it to beats and reading.
+ * Lets the processes of a shared database know of each other's changes before the next beat. Returns the function that
+ * calls all workers to look for work. `usesNotices`: false leaves it to beats and reading.
  */
 export function shareChanges(
   { listen }: Pick<OpenStorage, "listen">,

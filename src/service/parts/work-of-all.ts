@@ -6,7 +6,7 @@ import type { WorkerDeps } from "../../workers/deps.ts";
 import { showJob } from "../../workers/jobs/show-job.ts";
 
 /**
- * What the workers of all processes do, as the database tells it: this process may have nothing to do with a batch. The
+ * Reads from the database what the workers of all processes do. This process may have nothing to do with a batch. The
  * processes of a service have the same configuration.
  */
 export function workOfAll({

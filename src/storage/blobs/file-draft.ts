@@ -16,7 +16,7 @@ interface Place {
   /** Makes the file the blob of a key, durably, and may leave it where it is. */
   move(key: string): Promise<void>;
   memory: LentMemory;
-  /** Whether the file is there already. Default: false. */
+  /** Whether the file exists already. Default: false. */
   isThere?: boolean;
 }
 
@@ -27,13 +27,13 @@ export function fileDraft({ path, move, memory, isThere = false }: Place): BlobD
   let last: Promise<unknown> = Promise.resolve();
 
   /** Runs one step after the other; a failed step does not hold up the next. */
-  const inTurn = <T>(step: () => Promise<T>): Promise<T> => {
+  const inOrder = <T>(step: () => Promise<T>): Promise<T> => {
     const result = last.then(step);
     last = result.catch(() => {});
     return result;
   };
   const stored = <T>(step: () => Promise<T>): Promise<T> =>
-    inTurn(() =>
+    inOrder(() =>
       step().catch((error) => {
         throw notStored(error);
       }),
@@ -64,9 +64,9 @@ export function fileDraft({ path, move, memory, isThere = false }: Place): BlobD
         await file.writeFile(bytes);
       }),
     finish: () => stored(close),
-    read: () => inTurn(() => readFile(path)),
+    read: () => inOrder(() => readFile(path)),
     lend: async (work) => {
-      await inTurn(async () => {});
+      await inOrder(async () => {});
       return memory.withFile(path, work);
     },
     keepAs: (key) =>
@@ -78,7 +78,7 @@ export function fileDraft({ path, move, memory, isThere = false }: Place): BlobD
         isThere = false;
       }),
     discard: () =>
-      inTurn(async () => {
+      inOrder(async () => {
         await close().catch(() => {});
         if (isThere) await rm(path, { force: true });
         isThere = false;

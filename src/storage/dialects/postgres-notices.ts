@@ -73,7 +73,7 @@ async function silence(client: Client, clock: Clock, signal: AbortSignal): Promi
   }
 }
 
-/** `lost` resolves when the connection is. */
+/** `lost` resolves when the connection is lost. */
 async function listen(
   url: string,
   onNotice: (text: string) => void,

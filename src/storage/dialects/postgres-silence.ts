@@ -50,7 +50,7 @@ async function askForWork(connection: ClientConfig): ReturnType<AskForWork> {
     // Behind a pooler the ids that a client is told are those of the pooler.
     return rows[0]?.own === backendOf(client) ? new Set(rows[0].pids) : null;
   } catch (error) {
-    // A server that refuses is there.
+    // A server that refuses is running.
     return error instanceof pg.DatabaseError ? null : new Set();
   } finally {
     clearTimeout(timer);

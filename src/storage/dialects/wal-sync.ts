@@ -9,7 +9,7 @@ const LONG_MS = 10;
 /** As much time in long syncs, all together, shows that it will go on so. A thread of its own costs about as much. */
 const MOST_LONG_MS = 50;
 
-/** Syncs a file for each message, and answers with the error or null. */
+/** Syncs a file for each message, and sends back the error or null. */
 const THREAD = `
 const { parentPort, workerData } = require("node:worker_threads");
 const { fdatasyncSync } = require("node:fs");

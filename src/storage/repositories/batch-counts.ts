@@ -4,7 +4,7 @@ import type { BatchEvent } from "../../domain/records.ts";
 import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 
-/** One event in so many adds those before it to the counts, in the same transaction. */
+/** An event whose number is a multiple of this adds the earlier ones to the counts, in its own transaction. */
 const EVENTS_A_COUNT = 256;
 
 const INSERT = kept((build, event: Values<BatchEvent>) =>
@@ -29,7 +29,7 @@ export async function insertEvent(session: SqlSession, event: BatchEvent): Promi
   if (written !== null && written.seq % EVENTS_A_COUNT === 0) await addToCounts(session);
 }
 
-/** Nothing waits for it: another transaction that does the same keeps this one from it. */
+/** Adds the uncounted events to the counts. Does nothing while another transaction does so: nobody waits for it. */
 async function addToCounts({ build, dialect, all, run }: SqlSession): Promise<void> {
   if (dialect === "postgres") {
     const rows = build.selectFrom("batch_counts").select("status").orderBy("status");

@@ -50,7 +50,7 @@ export async function recordResults(work: JobWork, job: UpstreamJobRecord): Prom
   } else await failRest(work, now, restError(job, gone), { upstreamName: null, endedNames });
 }
 
-/** Whether a refusal means that the results are gone. It does not in the first tries. Other failures may pass. */
+/** Whether a refusal means that the results no longer exist. In the first tries it does not. Other failures may pass. */
 function isFinal({ upstreamStatus, trouble }: ProviderError, tries: number): boolean {
   const isRefused =
     upstreamStatus !== null && (trouble === null || trouble === "no-model" || trouble === "forbidden");

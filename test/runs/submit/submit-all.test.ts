@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import type { Chunk } from "../../../src/runs/plan/plan.ts";
 import { submitAll } from "../../../src/runs/submit/submit-all.ts";
+import { InstantClock } from "../../support/instant-clock.ts";
 import { createBench } from "../../support/run-harness.ts";
 
 const chunksOf = (count: number, references: unknown[] = []) =>
@@ -65,4 +66,35 @@ it("[RUN-26] the run state names every batch that was made, each in its place, a
     const made = bench.fake.batches.find((batch) => batch.id === id);
     expect([state, made?.items[0]?.custom_id]).toEqual(["created", `c${index}`]);
   }
+});
+
+it("[RUN-35] where images are drawn here, one batch goes at a time, and drawing has three times as long in between", async () => {
+  const clock = new InstantClock();
+  const chunks = chunksOf(4).map((chunk) => ({ ...chunk, imageCount: 200 }));
+  const took = [300, 0, 2_000, 100];
+  let [underWay, most] = [0, 0];
+  const submit = async ({ index }: Chunk) => {
+    most = Math.max(most, ++underWay);
+    await clock.sleep(took[index] ?? 0);
+    await new Promise(setImmediate);
+    underWay--;
+    return index;
+  };
+  expect(await submitAll(chunks, submit, { clock })).toEqual([0, 1, 2, 3]);
+  // Never longer than drawing its images takes, and not after the last one.
+  expect(clock.sleepsMs).toEqual([300, 900, 0, 0, 2_000, 2_000, 100]);
+  expect(most).toBe(1);
+});
+
+it("[RUN-35] an interruption ends a pause, and nothing leaves after it", async () => {
+  const clock = new InstantClock();
+  const interruption = new AbortController();
+  const started: number[] = [];
+  const submit = async ({ index }: Chunk) => {
+    started.push(index);
+    if (index === 1) interruption.abort(new Error("interrupted"));
+  };
+  const done = submitAll(chunksOf(4), submit, { clock, signal: interruption.signal });
+  await expect(done).rejects.toThrow("interrupted");
+  expect(started).toEqual([0, 1]);
 });

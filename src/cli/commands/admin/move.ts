@@ -1,5 +1,5 @@
 import { loadUnlessDefault } from "../../../config/load-unless-default.ts";
-import { dataDirectoryOf } from "../../../config/places.ts";
+import { dataDirectoryOf } from "../../../config/paths.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { counted, formatBytes } from "../../../kernel/text.ts";
 import { moveStorage } from "../../../service/storage/move.ts";

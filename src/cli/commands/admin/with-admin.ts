@@ -1,5 +1,5 @@
 import { loadUnlessDefault } from "../../../config/load-unless-default.ts";
-import { dataDirectoryOf } from "../../../config/places.ts";
+import { dataDirectoryOf } from "../../../config/paths.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { type Admin, openAdmin } from "../../../service/admin.ts";

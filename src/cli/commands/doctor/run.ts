@@ -1,5 +1,5 @@
 import { loadConfig } from "../../../config/load.ts";
-import { dataDirectoryOf } from "../../../config/places.ts";
+import { dataDirectoryOf } from "../../../config/paths.ts";
 import { UPSTREAM_NAMES, type UpstreamName } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
 import type { StoragePlaces } from "../../../config/storage-places.ts";

@@ -26,7 +26,7 @@ interface Row {
   probe?: Probe | undefined;
 }
 
-/** Counts and money are those of the last hour, a slash, and those in all. */
+/** Returns the lines of the table. Counts and money are written as `last hour/all`. */
 export function tableOf(
   reports: readonly ProviderReport[],
   probes: ReadonlyMap<string, Probe> | null,

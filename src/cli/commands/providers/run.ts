@@ -1,5 +1,5 @@
 import { loadConfig } from "../../../config/load.ts";
-import { dataDirectoryOf } from "../../../config/places.ts";
+import { dataDirectoryOf } from "../../../config/paths.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";

@@ -1,4 +1,4 @@
-import { dataDirectoryOf } from "../../../config/places.ts";
+import { dataDirectoryOf } from "../../../config/paths.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";

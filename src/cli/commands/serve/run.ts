@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { loadConfig } from "../../../config/load.ts";
-import { dataDirectoryOf } from "../../../config/places.ts";
+import { dataDirectoryOf } from "../../../config/paths.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import { ROLES } from "../../../config/roles.ts";
 import { VENDOR_NAMES } from "../../../config/vendors.ts";

@@ -1,5 +1,5 @@
 import { loadConfig } from "../../../config/load.ts";
-import { dataDirectoryOf } from "../../../config/places.ts";
+import { dataDirectoryOf } from "../../../config/paths.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";

@@ -9,7 +9,7 @@ import type { WatchView } from "./watch-batches.ts";
 const CHANGE_MS = 10_000;
 const HEARTBEAT_MS = 60_000;
 
-/** Writes a line for each batch that has changed. Writes its end at once. `lines` gets the failures to look. */
+/** Writes a line for each batch that has changed, and for its end at once. `lines` gets the requests that failed. */
 export function createPlainView(
   say: (line: string) => void,
   clock: Clock,

@@ -12,13 +12,16 @@ import { announce } from "../../parts/announcer.tsx";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
 import { usd } from "../../parts/words.ts";
 
-/** The items of a batch to make again: failed ones that were not refused for what they ask, and that no other batch makes again. */
+/**
+ * Returns the failed items of a batch that can be made again. It leaves out those whose content was refused, and those
+ * that another batch makes again.
+ */
 export function retriableOf(batch: BatchObject, items: readonly ItemObject[]): ItemObject[] {
   if (!isTerminal(batch.status) || batch.source !== "batch") return [];
   return items.filter((item) => isRetriable(item) && !item.retried_in);
 }
 
-/** How many items failed since they were refused for what they ask. */
+/** Returns how many items failed because their content was refused. */
 export function countRefused(items: readonly ItemObject[]): number {
   return items.filter((item) => item.status === "failed" && !isRetriable(item)).length;
 }
@@ -27,7 +30,7 @@ function isRetriable({ status, error }: ItemObject): boolean {
   return status === "failed" && !isRefusalCode(error?.code ?? "");
 }
 
-/** Asks before failed items are made again. `leftOut` refused ones are not among them. */
+/** Asks before failed items are made again. `leftOut` is the number of refused ones, which are not. */
 export function RetryDialog(props: {
   batch: BatchObject;
   items: readonly ItemObject[];

@@ -2,7 +2,7 @@ import { type FocusEvent, type RefObject, useEffect, useRef, useState } from "re
 import { useKeys } from "../../hooks/use-keys.ts";
 import { type Grid, placeOf } from "./use-grid.ts";
 
-/** Room for the bars above and below the gallery, in pixels. */
+/** The space for the bars above and below the gallery, in pixels. */
 const MARGIN = 90;
 
 interface TileWalk {

@@ -3,7 +3,7 @@ import { hasSessionEnded } from "../../api/session.ts";
 import { signIn } from "../../api/sign-in.ts";
 import { ErrorNote } from "../../parts/notes.tsx";
 
-/** Asks for a key. `problem` tells why a link did not sign in. */
+/** Asks for a key. `problem` is why a link did not sign in. */
 export function SignInPage({ problem }: { problem: Error | null }) {
   const [error, setError] = useState<Error | null>(null);
   const [isBusy, setBusy] = useState(false);

@@ -1,6 +1,6 @@
 import type { Capabilities } from "../../../domain/ports/image-provider.ts";
 
-/** It cannot be asked for a type: the real vendor refuses the field for it. */
+/** Requests name no image type: the real vendor refuses the field for it. */
 export const NATIVE_TAKES: Capabilities = {
   maxReferences: 14,
   ratios: "any",

@@ -6,8 +6,8 @@ export interface BucketPlace {
 }
 
 /**
- * Returns the URL of a bucket, with a slash at its end. The bucket is a part of the path for other servers than Amazon's, and for a name
- * with dots, which no certificate matches as a part of the host name.
+ * Returns the URL of a bucket, with a slash at its end. The host name contains the bucket only at Amazon. Elsewhere the
+ * path does, and always for a name with dots: no certificate matches such a host name.
  */
 export function bucketUrl({ bucket, endpoint, region }: BucketPlace): string {
   if (endpoint !== undefined) return `${endpoint.replace(/\/+$/, "")}/${encodePath(bucket)}/`;

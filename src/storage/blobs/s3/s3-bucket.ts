@@ -190,7 +190,7 @@ export class S3Bucket {
   }
 }
 
-/** A missing bucket is something else: its images are not gone. */
+/** A missing bucket does not count: it does not mean that its images are missing. */
 function isMissing(error: unknown): boolean {
   return error instanceof S3Error && error.code === "NoSuchKey";
 }

@@ -1,11 +1,11 @@
 import type { RequestHandler } from "express";
 
 /**
- * One handler that runs others in their order, as Express does. Each passes a request on by `next`, and ends its way by an
- * error: thrown, as a rejection, or given to `next`. Not the router of Express: it looks at the path before each handler,
- * which takes longer than to read a batch.
+ * Returns one handler that runs others in order, as Express does. Each passes the request on by `next`. An error stops
+ * them, whether it is thrown, rejected or given to `next`. The router of Express is not used: it compares the path
+ * before each handler, which takes longer than reading a batch.
  */
-export function inTurn(handlers: readonly RequestHandler[]): RequestHandler {
+export function inOrder(handlers: readonly RequestHandler[]): RequestHandler {
   return (request, response, next) => {
     let at = 0;
     const pass = (error?: unknown) => {
