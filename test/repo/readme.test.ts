@@ -25,6 +25,6 @@ describe("the README", () => {
     const names = COMMANDS.flatMap(
       ({ name, commands }) => commands?.map((c) => `${name} ${c.name}`) ?? [name],
     );
-    for (const name of names) expect(readme).toContain(`| \`imgbatch ${name}`);
+    expect(names.filter((name) => !readme.includes(`| \`imgbatch ${name}`))).toEqual([]);
   });
 });

@@ -6,7 +6,7 @@ const syncInPool = promisify(fdatasync);
 
 /** A sync that takes longer may have waited in Node's pool of threads, behind images. */
 const LONG_MS = 10;
-/** As much time in long syncs, all together, shows that it will go on so. A thread of its own costs about as much. */
+/** Once long syncs have taken this much time together, a thread of its own is worth its start, which costs about as much. */
 const MOST_LONG_MS = 50;
 
 /** Syncs a file for each message, and sends back the error or null. */
