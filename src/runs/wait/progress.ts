@@ -6,7 +6,7 @@ import { counted, lowerFirst } from "../../kernel/text.ts";
 
 /**
  * Returns a function that describes the progress over all batches of a run: `12/200 images, 0 failed, 3.4/s, running, about 55 s left`. The
- * rate counts images since the first call. The status is that of a running batch, else of one that has not ended; it says why batches wait. Batches
+ * rate counts images since every batch was looked at: what is known of them before that is as old as their creation. The status is that of a running batch, else of one that has not ended; it says why batches wait. Batches
  * in `retries` make images of the others again; such an image counts once. An image that is superseded does not count.
  */
 export function progressOf(
@@ -14,13 +14,14 @@ export function progressOf(
   clock: Clock,
   { retries = new Set(), superseded = new Map() }: CountOptions = {},
 ): () => string {
+  const unseen = states.filter((batch) => !batch.isDone);
   let first: { doneCount: number; atMs: number } | null = null;
   return () => {
     const { successCount, failCount, total } = countsOf(states, retries, superseded);
     const doneCount = successCount + failCount;
-    first ??= { doneCount, atMs: clock.nowMs() };
-    const seconds = (clock.nowMs() - first.atMs) / 1000;
-    const rate = seconds > 0 ? (doneCount - first.doneCount) / seconds : 0;
+    if (!unseen.some((batch) => states.includes(batch))) first ??= { doneCount, atMs: clock.nowMs() };
+    const seconds = first === null ? 0 : (clock.nowMs() - first.atMs) / 1000;
+    const rate = first !== null && seconds > 0 ? (doneCount - first.doneCount) / seconds : 0;
     const isCounted = states.every((batch) => batch.hasCounts);
     const status = statusOf(states);
     const parts = [

@@ -135,6 +135,21 @@ it("[RUN-29] a slow batch does not hold up the others: each is looked at in its 
   expect([...new Set(counts)]).toEqual([0, 10, 20, 30]);
 });
 
+it("[RUN-36] the rate leaves out the images that were made before each batch was looked at", async () => {
+  const many: Life = (atS) => ({
+    done: Math.min(1000, 900 + atS),
+    of: 1000,
+    status: atS < 100 ? "running" : "completed",
+  });
+  const { progress, pass } = bench({ a: many, b: many });
+  await pass();
+  const rates = progress.flatMap((text) =>
+    [...text.matchAll(/([\d.]+)\/s/g)].map(([, rate]) => Number(rate)),
+  );
+  expect(rates.length).toBeGreaterThan(0);
+  for (const rate of rates) expect(rate).toBeLessThanOrEqual(2.1);
+});
+
 it("[RUN-34] the progress reports an outage, its reason, and until when it is waited out", async () => {
   const life: Life = (atS) => ({ ...running(300)(atS, 0), isDown: atS > 60 && atS < 200 });
   const { clock, progress, pass } = bench({ a: life });
