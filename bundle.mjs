@@ -8,19 +8,19 @@ import { build } from "rolldown";
 const BUILTINS = new Set(builtinModules.flatMap((name) => [name, `node:${name}`]));
 
 /**
- * Takes Node's own modules as they are. For an `import`, Node would read every property of them, and some of these load
- * other modules.
+ * Loads Node's own modules without an `import`. For an `import`, Node reads all properties of the module, and some of them
+ * load further modules.
  */
 const builtins = {
   name: "builtins",
-  // Not for the helpers of the bundler, which this needs itself.
+  // The code below uses the helpers of the bundler, so their imports stay.
   resolveId: (id, importer) =>
     BUILTINS.has(id) && !importer?.startsWith("\0") ? `\0${id.replace(/^(node:)?/, "node:")}` : undefined,
   load: (id) =>
     id.startsWith("\0node:") ? `module.exports = process.getBuiltinModule("${id.slice(1)}");` : undefined,
 };
 
-/** Leaves out of libraries those parts that no start may pay for. */
+/** Removes parts of libraries that would slow down every start. */
 const edits = {
   name: "edits",
   transform(code, id) {
@@ -32,7 +32,7 @@ const edits = {
   },
 };
 
-/** Writes other characters as escapes: a text with one of them takes two bytes a character. */
+/** Escapes all characters beyond ASCII: a single one would make the engine store the text with two bytes a character. */
 const ascii = {
   name: "ascii",
   generateBundle(_options, files) {
@@ -46,11 +46,11 @@ const ascii = {
 };
 
 const EDITS = [
-  // The body parsers of Express are not used here, nor are nested queries.
+  // The program uses neither the body parsers of Express nor nested queries.
   { file: "express/lib/express.js", change: (code) => code.replace("require('body-parser')", "{}") },
   { file: "express/lib/utils.js", change: (code) => code.replace("require('qs')", "{}") },
   {
-    // The character sets of all types, and the types of the console's files.
+    // Only types with a character set and those of the console's files are used.
     file: "mime-db/db.json",
     change: (code) => {
       const types = Object.entries(JSON.parse(code));
@@ -60,7 +60,7 @@ const EDITS = [
       return JSON.stringify(Object.fromEntries(types.filter(isUsed)));
     },
   },
-  // `require` cannot load what waits at the top of its module, as Ink does for the tools of its developers, and its layout.
+  // `require` cannot load modules with a top-level `await`. Ink has one for its developer tools, and its layout has another.
   {
     file: "ink/build/reconciler.js",
     change: (code) => code.replaceAll("isDev()", "false").replaceAll("await ", ""),
@@ -91,7 +91,7 @@ const EDITS = [
 ];
 
 /**
- * A file for the modules that each of these groups of modules loads, but for those that files of a higher priority have.
+ * One file for the modules that all of these groups load. Modules in files of a higher priority are left out.
  */
 function oneFile(file, priority, ...groups) {
   let reached;
@@ -119,15 +119,14 @@ const SERVICE = [
   "providers/procedural/provider.ts",
 ];
 
-// Makes `dist`, the program as it is installed: a few files, which Node reads several times faster than the thousand modules of the
-// source and its libraries. A command loads the files that it needs.
+// Makes `dist`, the program as it is installed. Node reads its few files several times faster than the thousand modules of
+// the source and the libraries. A command loads only the files that it needs.
 await build({
   input: { main: "src/cli/main.ts", "guard-main": "src/processes/guard-main.ts" },
   platform: "node",
   logLevel: "warn",
   plugins: [builtins, edits, ascii],
-  // Compiled for each system, as is a part that `pg` can do without. The last one is for the development of Ink, which asks
-  // for it when it is there.
+  // The first three have parts that are compiled for each system. Ink loads the last one only if it is installed.
   external: ["better-sqlite3", "pg", "sharp", "react-devtools-core"],
   // Some libraries have a form with `require` beside their modules, which cannot be bundled.
   resolve: { mainFields: ["module", "main"] },
@@ -141,7 +140,7 @@ await build({
     cleanDir: true,
     sourcemap: true,
     sourcemapExcludeSources: true,
-    // Names stay as they are, so that a stack trace can be read.
+    // Stack traces stay readable with the original names.
     minify: { compress: false, mangle: false, codegen: { removeWhitespace: true } },
     codeSplitting: {
       groups: [
@@ -158,7 +157,7 @@ await build({
   },
 });
 
-// Compiled code is kept as the first run leaves it (`bin/imgbatch.cjs`): one that does the main job leaves most of it.
+// The first run keeps compiled code (`bin/imgbatch.cjs`). The main job loads most of the program.
 const directory = mkdtempSync(join(tmpdir(), "imgbatch-build-"));
 writeFileSync(join(directory, "prompts.txt"), "a fox in the snow\n");
 spawnSync(process.execPath, [resolve("bin/imgbatch.cjs"), "submit", "prompts.txt", "--data", "data"], {

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
-// Loads the program of `dist`, whose files find each other by `require`. Node's own loader would compile them at each start,
-// which takes most of it. Here each keeps its compiled code in `dist/cache` from the end of the first run that loads it. It is
-// made by and for one version and one set of flags of the engine; without it, as where nobody may write to `dist`, a start
-// takes longer.
+// Loads the program in `dist`. Node's own loader compiles every file at every start, which takes most of its time. This
+// loader keeps the compiled code of each file in `dist/cache`, at the end of the first run that loads the file. The code
+// belongs to one version and one set of flags of the engine. Where `dist` cannot be written to, a start only takes longer.
 const { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } = require("node:fs");
 const { wrap } = require("node:module");
 const { join } = require("node:path");
@@ -35,12 +34,12 @@ function requireFrom(id) {
   return id.startsWith("./") ? load(id.slice(2)) : require(id);
 }
 
-/** The engine takes compiled code of any text that is as long. So code is kept only of files with a hash in their names. */
+/** The engine compares only the length of the text. So compiled code is kept only for files with a hash in their names. */
 function compile(name, filename) {
   const text = wrap(readFileSync(filename, "latin1"));
   if (name === ENTRY) return new Script(text, { filename });
   const cachedData = keptCode(name);
-  // The engine takes compiled code only under the flags that it was made under. The part that changes flags hears of this.
+  // The engine accepts compiled code only under the flags that it was made with. Whoever changed flags puts them back now.
   process.emit("compile");
   const script = new Script(text, { filename, cachedData });
   if (cachedData === undefined || script.cachedDataRejected) withoutCache.push({ name, script });
@@ -48,7 +47,7 @@ function compile(name, filename) {
   return script;
 }
 
-/** The engine crashes on damaged code, so its checksum comes first. Returns undefined when there is no whole code. */
+/** Returns undefined when the code is missing or its checksum is wrong: the engine crashes on damaged code. */
 function keptCode(name) {
   try {
     const kept = readFileSync(join(CACHE, name));
@@ -62,19 +61,19 @@ function keptCode(name) {
 process.on("exit", () => {
   if (withoutCache.length === 0) return;
   process.emit("compile");
-  // Under other flags than those of the start, nothing of use can be made.
+  // The next start could not use code that is made under other flags.
   if (cachedDataVersionTag() !== TAG) return;
   try {
-    // Files of another user would be in the way of who removes the program.
+    // The owner of the program could not remove the files of another user.
     if (process.getuid && process.getuid() !== statSync(DIST).uid) return;
     mkdirSync(CACHE, { recursive: true });
     for (const { name, script } of withoutCache) keep(join(CACHE, name), script.createCachedData());
   } catch {
-    // Only time is lost.
+    // The next start takes longer; nothing else is lost.
   }
 });
 
-/** Other processes may read or write the same file now. One that a failing machine has cut is not whole, and is replaced. */
+/** Writes a draft first, because other processes may use the same file now. A file that a crash has cut is replaced later. */
 function keep(file, code) {
   const draft = `${file}.${process.pid}`;
   const checksum = Buffer.alloc(CHECKSUM_BYTES);
@@ -87,6 +86,6 @@ function keep(file, code) {
   }
 }
 
-// With `--enable-source-maps`, stack traces name the places in the source. Node reads maps for its own modules alone.
+// Node reads source maps only for modules that its own loader has loaded.
 if (process.sourceMapsEnabled) require(join(DIST, ENTRY));
 else load(ENTRY);

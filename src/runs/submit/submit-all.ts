@@ -4,9 +4,9 @@ import type { Chunk } from "../plan/plan.ts";
 
 /** Requests under way at once, where they are small. */
 const AT_ONCE = 4;
-/** Drawing has this many times as long for itself as a part took. */
+/** A pause is this many times as long as the part before it took. */
 const PAUSE_FACTOR = 3;
-/** Drawing an image mostly takes longer than this, so no pause lets the drawing run out of images. */
+/** Drawing an image mostly takes longer than this, so there is always something left to draw during a pause. */
 const MAX_PAUSE_MS_AN_IMAGE = 10;
 
 export interface Pacing {

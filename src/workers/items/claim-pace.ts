@@ -4,9 +4,9 @@ const NEWEST = 0.2;
 const CLAIMS = 4;
 
 /**
- * Decides how many items to claim before there is a slot for them. Without them, each slot would wait after an answer until
- * the next claim is durable. They are as many as begin during four claims. At a provider that is slow against a claim,
- * that is none.
+ * Decides how many items to claim before there is a slot for them. Without such items, each free slot would wait until the
+ * next claim is durable. The number is that of the items that begin during four claims. It is 0 for a provider that takes
+ * much longer than a claim.
  */
 export class ClaimPace {
   #claimMs = 0;
@@ -23,8 +23,8 @@ export class ClaimPace {
   }
 
   /**
-   * Returns the number of items to claim ahead of `slots`: at most one for each. 0 before the first answer. `stillMs`: how
-   * long no slot has got free; the requests that run take at least as long.
+   * Returns the number of items to claim ahead: at most one for each of the `slots`, and 0 before the first answer.
+   * `stillMs`: for how long no slot has become free. The running requests take at least that long.
    */
   ahead(slots: number, stillMs: number): number {
     if (this.#requestMs === null) return 0;

@@ -6,11 +6,11 @@ import { ConcurrencySlots } from "../shared-concurrency.ts";
 import type { ActiveBatch } from "./active-batch.ts";
 import { ClaimPace } from "./claim-pace.ts";
 
-/** Images that wait to be stored hold no more memory than this, in bytes, before their provider gets no new requests. */
+/** A provider gets no new requests while images that wait to be stored hold more bytes than this. */
 const MOST_STORING_BYTES = 256 * 2 ** 20;
 /**
- * So many images may wait where there are fewer slots: with one or two, a slow write would hold up the next request. Not at a
- * provider that is paid: images that wait when the process is killed are paid for once more.
+ * This many images may wait to be stored even if there are fewer slots: with one or two slots, a slow write would hold up
+ * the next request. Paid providers are excepted: waiting images are paid for again when the process is killed.
  */
 const FEW_STORING = 8;
 
@@ -36,7 +36,7 @@ export class ProviderSlots {
   readonly #requests = new Set<Promise<void>>();
   /** Those of them that have a slot. */
   #running = 0;
-  /** When an item was claimed, or a slot got free. */
+  /** When an item was last claimed, or a slot last became free. */
   #movedMs: number;
   /** Results that are being recorded. Their slots are free for the next. */
   readonly #recording = new Set<Promise<void>>();
@@ -65,7 +65,7 @@ export class ProviderSlots {
     return Math.max(0, this.#most - this.#requests.size);
   }
 
-  /** How many claimed items are more than may be claimed now. While no slot gets free, fewer and fewer may wait for one. */
+  /** How many claimed items exceed the number that may be claimed now, which shrinks while no slot becomes free. */
   get surplus(): number {
     return Math.max(0, this.#requests.size - this.#most);
   }

@@ -74,7 +74,7 @@ export class Requests {
     }
   }
 
-  /** Takes back the requests that wait for a slot, or to be sent to an upstream, as for its rate, and must not be sent any more. */
+  /** Takes back the unsent requests that must not be sent any more. They wait for a slot, or for the rate of an upstream. */
   takeBackUnsent(): void {
     for (const { work, controller, state } of this.#running) {
       const isUnsent = state === "unsent" && work.offer.provider.upstream !== undefined;
@@ -87,7 +87,7 @@ export class Requests {
     for (const { controller, state } of running) if (state === "waiting") controller.abort();
   }
 
-  /** Takes back those that wait for a slot of a provider and are more than may be claimed by now; the newest first. */
+  /** Takes back the requests that wait for a slot and exceed the number that may be claimed now, the newest first. */
   takeBackSurplus({ provider, surplus }: ProviderSlots): void {
     const waiting = [...this.#running].filter(
       ({ work, state }) => state === "waiting" && work.offer.provider === provider,
