@@ -160,7 +160,17 @@ await build({
 // The first run keeps compiled code (`bin/imgbatch.cjs`). The main job loads most of the program.
 const directory = mkdtempSync(join(tmpdir(), "imgbatch-build-"));
 writeFileSync(join(directory, "prompts.txt"), "a fox in the snow\n");
+// It must draw: the settings and keys of whoever installs the program could lead to a service or an upstream that costs money.
+const { PATH, SystemRoot } = process.env;
 spawnSync(process.execPath, [resolve("bin/imgbatch.cjs"), "submit", "prompts.txt", "--data", "data"], {
   cwd: directory,
+  env: {
+    PATH,
+    SystemRoot,
+    HOME: directory,
+    USERPROFILE: directory,
+    APPDATA: directory,
+    LOCALAPPDATA: directory,
+  },
 });
 rmSync(directory, { recursive: true });
