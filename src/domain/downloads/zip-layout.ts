@@ -110,7 +110,7 @@ function centralHeader(entry: Entry): Buffer {
   return Buffer.concat([fields, entry.name, extra]);
 }
 
-/** Section 4.5.3. */
+/** The field for an entry whose facts need 64 bits: section 4.5.3. */
 function zip64Extra({ sizeBytes, offset }: Entry): Buffer {
   const values = uint64s(sizeBytes, sizeBytes, offset);
   const head = Buffer.alloc(4);

@@ -50,7 +50,7 @@ const [DISK_FULL, BUSY] = ["53100", /^(55P03|57014|40001|40P01)$/];
 /** The pool has no free connection. */
 const NONE_FREE = /^timeout exceeded when trying to connect/;
 
-/** Whether others kept the database, or all connections to it, for too long. */
+/** Whether the request failed because others held a lock, or all connections, for too long. */
 export function isBusy(failure: unknown): boolean {
   const error = reasonOf(failure);
   return BUSY.test(systemCodeOf(error)) || (error instanceof Error && NONE_FREE.test(error.message));

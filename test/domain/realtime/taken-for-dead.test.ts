@@ -110,6 +110,16 @@ async function processesOn(
   };
 }
 
+/** Two processes, of which the first was taken for dead by the other while it answers a request with a key. */
+async function answerOfOneTakenForDead(stores: Stores) {
+  const { gates, start, takeForDead, books } = await processesOn(stores);
+  const [one, other] = [await start(), await start()];
+  const early = one.answer();
+  await expect.poll(() => gates.length).toBe(1);
+  await takeForDead(one, other);
+  return { gates, other, early, books };
+}
+
 onEachDialect("a process that was taken for dead", (open) => {
   it("[RT-27] is paid for what an upstream made, of several images of one request, too", async () => {
     const stores = await open();
@@ -164,11 +174,7 @@ onEachDialect("a process that was taken for dead", (open) => {
 
   it("[ONCE-9] answers with an idempotency key as the other process does that has begun meanwhile", async () => {
     const stores = await open();
-    const { gates, start, takeForDead, books } = await processesOn(stores);
-    const [one, other] = [await start(), await start()];
-    const early = one.answer();
-    await expect.poll(() => gates.length).toBe(1);
-    await takeForDead(one, other);
+    const { gates, other, early, books } = await answerOfOneTakenForDead(stores);
     const repeat = other.answer();
     await expect.poll(() => gates.length).toBe(2);
     gates[0]?.open();
@@ -183,11 +189,7 @@ onEachDialect("a process that was taken for dead", (open) => {
 
   it("[ONCE-9] answers with an idempotency key itself when no other has begun", async () => {
     const stores = await open();
-    const { gates, start, takeForDead, books } = await processesOn(stores);
-    const [one, other] = [await start(), await start()];
-    const early = one.answer();
-    await expect.poll(() => gates.length).toBe(1);
-    await takeForDead(one, other);
+    const { gates, other, early, books } = await answerOfOneTakenForDead(stores);
     gates[0]?.open();
     const [first] = await early;
     expect(await other.answer()).toEqual([first, true]);
