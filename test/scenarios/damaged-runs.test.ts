@@ -66,7 +66,7 @@ function expectNamed({ code, stderr }: { code: number | null; stderr: string }, 
   expect(code, stderr).not.toBe(1);
   expect(stderr).not.toMatch(/inside imgbatch|Could not save|(?<!received )undefined|\[object/);
   if (code === 6) expect(stderr).toMatch(file === "imgbatch.json" ? /imgbatch\.json|belongs to/ : `${file}:`);
-  if (code === 2) expect(stderr).toMatch(/retry\.jsonl:\d|no batch|does not know|was made by/);
+  if (code === 2) expect(stderr).toMatch(/retry\.jsonl:[\d ]|no batch|does not know|was made by/);
 }
 
 it("[RUN-32] whatever befell a file of a run, every command that reads it goes on, or names the file", async () => {

@@ -1,10 +1,13 @@
 import { afterAll, beforeAll, expect } from "vitest";
+import { seedRandomCases } from "./fuzz-runs.ts";
 import { forgetSecrets, takeFindings } from "./secrets.ts";
 import "./watched-fetch.ts";
 
 /** The handles that a test file must not leave behind. Sockets and pipes of the test runner itself are no such handles. */
 const WATCHED = ["TCPServerWrap", "TCPSocketWrap", "Timeout", "ChildProcess", "MessagePort", "Worker"];
 const PATIENCE_MS = 10_000;
+
+seedRandomCases();
 
 let before = new Map<string, number>();
 
