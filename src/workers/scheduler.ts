@@ -81,14 +81,24 @@ export class Scheduler {
   /** Cleans up after a killed process, then continues the batches that have not ended. */
   async start(): Promise<void> {
     const { presence } = this.#deps;
-    await recover(this.#deps);
-    await handOver(this.#deps);
+    if (presence.isAlone) await recover(this.#deps);
     this.#isRunning = true;
     presence.follow({
       look: (news) => this.look(news),
       letGo: () => this.#letGo(),
       setPaused: (isPaused) => isPaused !== this.#isPaused && this.#pause(isPaused),
     });
+    const begin = () => this.#begin().catch(later);
+    // Others hold up a shared database now and then: that is no reason to end.
+    const later = (error: unknown) => {
+      if (presence.isAlone) throw error;
+      this.#later("the work that there is could not be looked at", { error: String(error) }, begin);
+    };
+    await begin();
+  }
+
+  async #begin(): Promise<void> {
+    await handOver(this.#deps);
     await this.look();
     for (const pool of this.#pools) await pool.start();
   }

@@ -12,6 +12,7 @@ import { claimBucket } from "../../../src/service/storage/bucket-owner.ts";
 import { moveStorage } from "../../../src/service/storage/move.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
 import { fakeBucket } from "../../support/s3/buckets.ts";
 import { items, MODEL, startTestService, watchedLog } from "../../support/service.ts";
@@ -141,6 +142,34 @@ it("[BUCKET-3] processes that start at once on a new bucket share it", async () 
   await Promise.all([1, 2, 3].map(() => claimBucket(storage, opened)));
   await claimBucket(storage, opened);
 });
+
+it.each([
+  ["can tell what is new", false, 1],
+  ["cannot", true, 2],
+])(
+  "[BUCKET-5] two databases that begin on it at the same moment, where the server %s",
+  async (_, isOld, most) => {
+    const { fake, storage } = await bucket();
+    const isConditional = ({ headers }: { headers: object }) => "if-none-match" in headers;
+    if (isOld)
+      fake.fail({ refuse: { status: 501, code: "NotImplemented" } }, { times: 2, when: isConditional });
+    const found = gate();
+    let looks = 0;
+    const claims = [1, 2].map(async () => {
+      const opened = await openStorage(storage, { directory: await tempDir() });
+      onTestFinished(() => opened.close());
+      const putNew: typeof opened.blobs.putNew = async (...put) => {
+        if (++looks === 2) found.open();
+        await found.promise;
+        return opened.blobs.putNew(...put);
+      };
+      return claimBucket(storage, { ...opened, blobs: { ...opened.blobs, putNew } });
+    });
+    const claimed = (await Promise.allSettled(claims)).filter(({ status }) => status === "fulfilled");
+    expect(claimed.length).toBeGreaterThanOrEqual(1);
+    expect(claimed.length).toBeLessThanOrEqual(most);
+  },
+);
 
 it("[BUCKET-1] a bucket that cannot be used ends the start with its reason", async () => {
   const { fake, storage } = await bucket();
