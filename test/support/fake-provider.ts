@@ -1,5 +1,6 @@
 import sharp from "sharp";
 import type { GeneratedImages, ImageRequest, ItemProvider } from "../../src/domain/ports/image-provider.ts";
+import type { Gate } from "./gate.ts";
 
 type Answer = GeneratedImages | Promise<GeneratedImages>;
 
@@ -42,6 +43,14 @@ export class FakeProvider implements ItemProvider {
 
 export function made(...images: Buffer[]): GeneratedImages {
   return { images, modelVersion: "fake/1" };
+}
+
+/** An answer that waits for a gate. */
+export function madeAfter(opened: Gate<void>): FakeProvider["answer"] {
+  return async () => {
+    await opened.promise;
+    return made(await tinyPng());
+  };
 }
 
 /** A real PNG of a few pixels; another number gives other bytes. */
