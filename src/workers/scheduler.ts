@@ -88,19 +88,15 @@ export class Scheduler {
       letGo: () => this.#letGo(),
       setPaused: (isPaused) => isPaused !== this.#isPaused && this.#pause(isPaused),
     });
-    const begin = () => this.#begin().catch(later);
-    // Others hold up a shared database now and then: that is no reason to end.
-    const later = (error: unknown) => {
-      if (presence.isAlone) throw error;
-      this.#later("the work that there is could not be looked at", { error: String(error) }, begin);
+    const begin = async (): Promise<void> => {
+      await handOver(this.#deps);
+      await this.look();
+      for (const pool of this.#pools) await pool.start();
     };
-    await begin();
-  }
-
-  async #begin(): Promise<void> {
-    await handOver(this.#deps);
-    await this.look();
-    for (const pool of this.#pools) await pool.start();
+    // Others hold up a shared database now and then: that is no reason to end.
+    const later = (error: unknown) =>
+      this.#later("no work could be looked for", { error: String(error) }, () => begin().catch(later));
+    await (presence.isAlone ? begin() : begin().catch(later));
   }
 
   /**
@@ -166,11 +162,8 @@ export class Scheduler {
 
   /** Returns why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null {
-    for (const pool of this.#pools) {
-      const waiting = pool.waitingOf(batchId);
-      if (waiting) return waiting;
-    }
-    return null;
+    const found = [...this.#pools].map((pool) => pool.waitingOf(batchId));
+    return found.find((waiting) => waiting !== null) ?? null;
   }
 
   /** Returns the jobs of a batch that are at work at an upstream. */
@@ -296,8 +289,7 @@ export class Scheduler {
   #takeNext(queue: BatchQueue): void {
     if (!this.#isRunning) return;
     const later = (error: unknown) =>
-      this.#later("the next batches could not be looked up", { error: String(error) }, again);
-    const again = () => this.#takeNext(queue);
+      this.#later("no next batch could be looked up", { error: String(error) }, () => this.#takeNext(queue));
     this.#track(this.#admission.takeNext(queue).catch(later));
   }
 
