@@ -78,7 +78,7 @@ export class Scheduler {
     for (const pool of this.#pools) pool.setPaused(isPaused);
   }
 
-  /** Cleans up after a killed process, then continues the batches that have not ended. */
+  /** Cleans up after a killed process, then goes on with its batches; later, when others hold up the database. */
   async start(): Promise<void> {
     const { presence } = this.#deps;
     if (presence.isAlone) await recover(this.#deps);
@@ -93,7 +93,6 @@ export class Scheduler {
       await this.look();
       for (const pool of this.#pools) await pool.start();
     };
-    // Others hold up a shared database now and then: that is no reason to end.
     const later = (error: unknown) =>
       this.#later("no work could be looked for", { error: String(error) }, () => begin().catch(later));
     await (presence.isAlone ? begin() : begin().catch(later));
