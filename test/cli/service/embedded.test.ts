@@ -14,6 +14,7 @@ import { runInProcess } from "../../support/cli-in-process.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
+import { listening } from "../../support/listening.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -229,12 +230,7 @@ async function startPaidUpstream(cwd: string) {
         .end(JSON.stringify({ data: [{ b64_json: image }] }));
     });
   });
-  await new Promise<void>((done) => upstream.listen(0, "127.0.0.1", done));
-  onTestFinished(() => {
-    upstream.closeAllConnections();
-    upstream.close();
-  });
-  const baseUrl = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/v1`;
+  const baseUrl = `${await listening(upstream)}/v1`;
   const provider = { name: "card", type: "openai", baseUrl, models: ["*"], rateMultiplier: 0 };
   writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [provider] }));
   return { came, open: opened.open, count: () => count };
