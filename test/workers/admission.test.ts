@@ -74,7 +74,7 @@ describe("admission", () => {
     expect(taken).toEqual(batches.slice(0, BATCHES_IN_HAND).map(({ id }) => id));
   });
 
-  it("[WORK-22] a queue that was full counts as full until a look finds room, unless other processes may have made some", async () => {
+  it("[WORK-29] a queue that was full counts as full until a look finds room, unless other processes may have made some", async () => {
     const stores = await openStores();
     const [first] = (await queued(stores, BATCHES_IN_HAND + 1)) as [BatchRecord];
     const alone = admissionOf(stores, "alone", true).admission;
