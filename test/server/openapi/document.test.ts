@@ -149,6 +149,7 @@ describe("the description of the API", () => {
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i1/thumbnail?width=1024`],
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i1/thumbnail`, { "if-none-match": "*" }],
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i2/thumbnail`],
+      ["GET", `${BATCH}/thumbnails`, `${url}/thumbnails?limit=1`],
       ["GET", `${BATCH}/items/{custom_id}/references/{index}`, `${url}/items/i1/references/0`],
       ["POST", `${BATCH}/ticket`, `${url}/ticket`],
       ["GET", "/v1/downloads/{id}", `/v1/downloads/${id}?ticket=none`],
@@ -162,7 +163,9 @@ describe("the description of the API", () => {
       await checker.expectConforming(method.toLowerCase(), path, answer);
       statuses.push(answer.status);
     }
-    expect(statuses).toEqual([200, 200, 200, 200, 200, 304, 409, 200, 200, 401, 200, 200, 200, 200, 204]);
+    expect(statuses).toEqual([
+      200, 200, 200, 200, 200, 304, 409, 200, 200, 200, 401, 200, 200, 200, 200, 204,
+    ]);
   });
 
   it.each([
