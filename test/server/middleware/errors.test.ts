@@ -59,6 +59,6 @@ describe("a handler that fails", () => {
       throw new Error("no style for this path");
     };
     expect(await statusOf(() => Promise.reject(new Error("the first")), unanswerable, logged)).toBeNull();
-    expect(logged.join()).toMatch(/an error could not be answered.*no style for this path.*the first/);
+    expect(logged.join()).toMatch(/"Error: no style for this path.*"Error: the first.*an error could not be answered/);
   });
 });
