@@ -250,7 +250,11 @@ describe("the templates", () => {
 
   it("[INIT-5] the compose file is YAML whose processes, configuration and secrets are those of the program", async () => {
     const dir = await tempDir();
-    await init(dir, "--template", "compose");
+    const { stderr } = await init(dir, "--template", "compose");
+    const readme = (await read(dirname(BIN), "../README.md")).replaceAll(/^npx /gm, "").split("\n");
+    const next = [...stderr.matchAll(/^ {2}(?!cd)(.*)$/gm)].map(([, command]) => command);
+    expect(next).toHaveLength(4);
+    expect(readme).toEqual(expect.arrayContaining(next));
     const { services, configs } = parse(await read(dir, "compose.yaml"), { merge: true });
     const { storage, server } = parseConfig(JSON.parse(configs.imgbatch.content), "compose.yaml");
     expect(storage).toMatchObject({ database: "postgres://imgbatch@db/imgbatch", blobs: "s3://imgbatch" });
