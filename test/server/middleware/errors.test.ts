@@ -59,6 +59,8 @@ describe("a handler that fails", () => {
       throw new Error("no style for this path");
     };
     expect(await statusOf(() => Promise.reject(new Error("the first")), unanswerable, logged)).toBeNull();
-    expect(logged.join()).toMatch(/"Error: no style for this path.*"Error: the first.*an error could not be answered/);
+    expect(logged.join()).toMatch(
+      /"Error: no style for this path.*"Error: the first.*an error could not be answered/,
+    );
   });
 });
