@@ -106,6 +106,10 @@ const nativeBatchSchema = z.strictObject({
   keyHeader: header.default("x-vendorx-api-key"),
 });
 
+const openaiAuth = header
+  .default("bearer")
+  .describe('"bearer", or the name of the header that carries the key');
+
 /** OpenAI Images and the services that speak it. */
 const openaiSchema = z.strictObject({
   type: z.literal("openai"),
@@ -115,7 +119,7 @@ const openaiSchema = z.strictObject({
   sizeAs: z.enum(["size", "width_height", "aspect_ratio"]).default("size"),
   edits: z.enum(["multipart", "json", "input_references", "none"]).default("multipart"),
   responseFormat: z.enum(["b64_json", "base64", "url", "omit"]).default("b64_json"),
-  auth: header.default("bearer").describe('"bearer", or the name of the header that carries the key'),
+  auth: openaiAuth,
   extra,
 });
 
@@ -123,7 +127,7 @@ const openaiSchema = z.strictObject({
 const openaiBatchSchema = z.strictObject({
   type: z.literal("openai-batch"),
   ...jobs,
-  auth: header.default("bearer").describe('"bearer", or the name of the header that carries the key'),
+  auth: openaiAuth,
   extra,
 });
 

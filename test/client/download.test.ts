@@ -1,12 +1,12 @@
 import { readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { downloadFile } from "../../src/client/download.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { InstantClock } from "../support/instant-clock.ts";
+import { listening } from "../support/listening.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const BYTES = Buffer.from(Array.from({ length: 200_000 }, (_, i) => (i * 7919) % 251));
@@ -37,12 +37,7 @@ async function fileServer(
     else response.write(part.subarray(0, cut), () => setImmediate(() => request.socket.destroy()));
   };
   const server = createServer(options.listener ?? serve);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const baseUrl = await listening(server);
   const http = createServiceHttp({
     baseUrl,
     apiKey: "k",

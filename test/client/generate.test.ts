@@ -1,5 +1,4 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { type GenerateRequest, generateImage, REALTIME_TIMEOUTS_MS } from "../../src/client/generate.ts";
@@ -10,6 +9,7 @@ import type { Http } from "../../src/http/http.ts";
 import { type FakeNative, type NativeAnswer, startFakeNative, withImages } from "../support/fake-native.ts";
 import { FAKE_KEY, png } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
+import { listening } from "../support/listening.ts";
 
 const JPEG = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 2]), Buffer.from([0xff, 0xd9])]);
 const REQUEST: GenerateRequest = {
@@ -349,9 +349,7 @@ it("[HTTP-9] [HTTP-22] an answer is read up to a bound, and the key that it repe
   const packed = createServer((_, response) => {
     response.writeHead(200, { "content-encoding": "gzip" }).end(bomb);
   });
-  await new Promise<void>((resolve) => packed.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => void packed.close());
-  const baseUrl = `http://127.0.0.1:${(packed.address() as AddressInfo).port}`;
+  const baseUrl = await listening(packed);
   const other = createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
   await expect(generateImage(other, REQUEST)).rejects.toThrow("has no end");
 });

@@ -1,5 +1,4 @@
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { createBatch } from "../../src/client/batches/create.ts";
@@ -15,6 +14,7 @@ import { retryAfterMs } from "../../src/http/retry-after.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "../support/fake-service.ts";
 import { gate } from "../support/gate.ts";
 import { InstantClock } from "../support/instant-clock.ts";
+import { listening } from "../support/listening.ts";
 
 interface Wire {
   fake: FakeService;
@@ -282,9 +282,7 @@ it("[HTTP-12] pages that never end are an error and no endless loop", async () =
     next_cursor: "x",
   };
   const server = createServer((_, response) => response.end(JSON.stringify(page)));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => void server.close());
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const baseUrl = await listening(server);
   const http = createServiceHttp({ baseUrl, apiKey: "k", clock: new InstantClock(), random: Math.random });
   await expect(listItems(http, "b")).rejects.toMatchObject({ code: "BAD_RESPONSE" });
   server.closeAllConnections();
@@ -531,12 +529,7 @@ it("[HTTP-2] a Retry-After that is out of all reason is a day", async () => {
 
 async function serve(listener: RequestListener): Promise<{ baseUrl: string; http: Http }> {
   const server = createServer(listener);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const baseUrl = await listening(server);
   const clock = new InstantClock();
   return { baseUrl, http: createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock, random: () => 0 }) };
 }

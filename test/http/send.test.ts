@@ -1,10 +1,9 @@
-import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { brotliCompressSync, gzipSync } from "node:zlib";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { boundedText } from "../../src/http/bounded-body.ts";
 import { send } from "../../src/http/send.ts";
+import { listening } from "../support/listening.ts";
 
 const never = new AbortController().signal;
 
@@ -12,13 +11,7 @@ async function serve(listener: RequestListener) {
   const server = createServer(listener);
   const sockets: unknown[] = [];
   server.on("connection", (socket) => sockets.push(socket));
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, sockets };
+  return { url: `${await listening(server)}/`, sockets };
 }
 
 const pack = { gzip: gzipSync, br: brotliCompressSync };

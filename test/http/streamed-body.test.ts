@@ -1,5 +1,4 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it, onTestFinished } from "vitest";
@@ -9,6 +8,7 @@ import { ImgbatchError } from "../../src/contract/errors.ts";
 import type { StreamedBody } from "../../src/http/streamed-body.ts";
 import { FAKE_KEY, startFakeService } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
+import { listening } from "../support/listening.ts";
 
 const MIB = 1024 * 1024;
 const TEXT = JSON.stringify({ model: "m", items: [{ custom_id: "a", prompt: "é".repeat(500) }] });
@@ -86,9 +86,7 @@ it("[HTTP-32] nothing of a large body stays in memory when it was sent", async (
   const server = createServer((request, response) => {
     request.resume().on("end", () => response.end('{"id":"imgbatch_1","status":"queued"}'));
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => void server.close());
-  const { http } = await wire(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const { http } = await wire(await listening(server));
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   const held = async () => {

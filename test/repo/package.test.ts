@@ -1,25 +1,40 @@
 import { execFile } from "node:child_process";
-import { cp, readdir, readFile, writeFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { cp, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { tempDir } from "../support/temp-dir.ts";
 
 const REPOSITORY = resolve(import.meta.dirname, "../..");
+/** An installation with npm takes long: it runs when this variable is set. */
+const isSoak = Boolean(process.env.IMGBATCH_SOAK);
 const run = promisify(execFile);
 
-describe("the package", () => {
-  it("[REPO-7] packed and installed globally into an empty prefix, it runs the main job", {
-    timeout: 180_000,
-  }, async () => {
-    const directory = await tempDir();
-    const npm = (...args: string[]) =>
-      run("npm", [...args, "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"], {
-        cwd: REPOSITORY,
-      });
-    const { stdout: packed } = await npm("pack", "--json", "--pack-destination", directory);
-    const [{ filename, files }] = JSON.parse(packed);
-    const paths: string[] = files.map(({ path }: { path: string }) => path);
+const npm = (...args: string[]) =>
+  run("npm", [...args, "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"], {
+    cwd: REPOSITORY,
+  });
+
+/** Packs what would be published. Returns the name of the archive, and the paths in it. */
+async function pack(...args: string[]): Promise<{ filename: string; paths: string[] }> {
+  const { stdout } = await npm("pack", "--json", ...args);
+  const [{ filename, files }] = JSON.parse(stdout);
+  return { filename, paths: files.map(({ path }: { path: string }) => path) };
+}
+
+/** Runs the main job, with a prompt of the templates that came along. */
+async function makeImage(directory: string, installed: string, program: string): Promise<void> {
+  const output = join(directory, "out");
+  const env = { PATH: process.env.PATH, HOME: directory, IMGBATCH_DATA: join(directory, "data") };
+  const prompts = (await readFile(join(installed, "templates/prompts.jsonl"), "utf8")).split("\n");
+  await writeFile(join(directory, "p.jsonl"), prompts.filter((line) => line.startsWith("{"))[0] ?? "");
+  await run(program, ["submit", "p.jsonl", "--output", output], { cwd: directory, env });
+  expect((await readdir(join(output, "images"))).length).toBeGreaterThan(0);
+}
+
+describe("the package", { timeout: 180_000 }, () => {
+  it("[REPO-7] runs the main job with the files that are packed, and the packages that it names", async () => {
+    const { paths } = await pack("--dry-run");
     const ours = paths.filter((path) => !/^(bin|dist|templates)\//.test(path));
     expect(ours.sort()).toEqual([
       ".github/CONTRIBUTING.md",
@@ -31,26 +46,34 @@ describe("the package", () => {
       "src/server/README.md",
       "src/service/README.md",
     ]);
-
     expect(paths).toContain("dist/console/index.html");
     // Compiled code is of use to one version of Node alone.
     expect(paths.filter((path) => path.startsWith("dist/cache"))).toEqual([]);
 
-    const prefix = join(directory, "prefix");
-    await npm("install", "--global", "--prefix", prefix, join(directory, filename));
-    // Compiling this part takes minutes and is no matter of the package: the compiled one is copied.
-    const native = "node_modules/better-sqlite3/build";
-    const installed = join(prefix, "lib/node_modules/imgbatch");
-    await cp(join(REPOSITORY, native), join(installed, native), { recursive: true });
-
-    const output = join(directory, "out");
-    const environment = { PATH: process.env.PATH, HOME: directory, IMGBATCH_DATA: join(directory, "data") };
-    const prompts = (await readFile(join(installed, "templates/prompts.jsonl"), "utf8")).split("\n");
-    await writeFile(join(directory, "p.jsonl"), prompts.filter((line) => line.startsWith("{"))[0] ?? "");
-    await run(join(prefix, "bin/imgbatch"), ["submit", "p.jsonl", "--output", output], {
-      cwd: directory,
-      env: environment,
-    });
-    expect((await readdir(join(output, "images"))).length).toBeGreaterThan(0);
+    const directory = await tempDir();
+    const installed = join(directory, "imgbatch");
+    for (const path of paths) await cp(join(REPOSITORY, path), join(installed, path));
+    const { dependencies } = JSON.parse(await readFile(join(installed, "package.json"), "utf8"));
+    for (const name of Object.keys(dependencies)) {
+      const link = join(installed, "node_modules", name);
+      await mkdir(dirname(link), { recursive: true });
+      await symlink(join(REPOSITORY, "node_modules", name), link);
+    }
+    await makeImage(directory, installed, join(installed, "bin/imgbatch.cjs"));
   });
+
+  it.runIf(isSoak)(
+    "[REPO-7] packed and installed globally into an empty prefix, it runs the main job",
+    async () => {
+      const directory = await tempDir();
+      const { filename } = await pack("--pack-destination", directory);
+      const prefix = join(directory, "prefix");
+      await npm("install", "--global", "--prefix", prefix, join(directory, filename));
+      // Compiling this part takes minutes and is no matter of the package: the compiled one is copied.
+      const native = "node_modules/better-sqlite3/build";
+      const installed = join(prefix, "lib/node_modules/imgbatch");
+      await cp(join(REPOSITORY, native), join(installed, native), { recursive: true });
+      await makeImage(directory, installed, join(prefix, "bin/imgbatch"));
+    },
+  );
 });

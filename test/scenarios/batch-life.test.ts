@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../support/fake-clock.ts";
-import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeProvider, made, madeAfter, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 
@@ -59,10 +59,7 @@ describe("the life of a batch", () => {
   it("[MONEY-5] settles at the prices of the moment of creation, whatever the configuration says later", async () => {
     const held = gate();
     const provider = new FakeProvider();
-    provider.answer = async () => {
-      await held.promise;
-      return made(await tinyPng());
-    };
+    provider.answer = madeAfter(held);
     const first = await startTestService({ providers: [provider] });
     const { id } = await first.submit({ model: MODEL, items: items(1) });
     const stopped = first.close(0);

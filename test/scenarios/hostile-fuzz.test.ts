@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { CHARACTER } from "../support/characters.ts";
 import { expectProperAnswer } from "../support/error-body.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { fuzzRuns } from "../support/fuzz-runs.ts";
@@ -61,7 +62,7 @@ const RAW = [
 ];
 const raw = (text: string) => `@@${Buffer.from(text).toString("hex")}@@`;
 
-const text = fc.oneof(fc.constantFrom(...TEXTS), fc.string({ unit: "binary", maxLength: 40 }));
+const text = fc.oneof(fc.constantFrom(...TEXTS), fc.string({ unit: CHARACTER, maxLength: 40 }));
 const anything = fc.oneof(
   { weight: 3, arbitrary: text },
   {

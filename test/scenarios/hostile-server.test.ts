@@ -1,9 +1,8 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
 import {
   type Answer,
@@ -13,6 +12,7 @@ import {
   packZip,
   png,
 } from "../support/fake-service.ts";
+import { listening } from "../support/listening.ts";
 
 const LOOK = /^GET [^?]*imgbatch_\w+$/;
 const ITEMS = /^GET .*\/items\?/;
@@ -221,12 +221,7 @@ describe("a service that answers", () => {
       seen.push(request.headers.authorization);
       response.end(zip);
     });
-    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
-    onTestFinished(() => {
-      other.closeAllConnections();
-      other.close();
-    });
-    const location = `http://localhost:${(other.address() as AddressInfo).port}/elsewhere`;
+    const location = `${(await listening(other)).replace("127.0.0.1", "localhost")}/elsewhere`;
     const cli = await place();
     const away = { status: 307, headers: { location } };
     cli.fake.fault(ITEMS, away);

@@ -1,11 +1,11 @@
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { gate } from "../support/gate.ts";
+import { listening } from "../support/listening.ts";
 import { BIN } from "../support/processes.ts";
 import { needTerminal, type RealTerminal, startOnTerminal } from "../support/real-terminal.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
@@ -69,12 +69,7 @@ describe("the live view on a real terminal", () => {
     const cwd = await tempDir();
     const came = gate();
     const upstream = createServer((request) => void request.resume().on("end", came.open));
-    await new Promise<void>((done) => upstream.listen(0, "127.0.0.1", done));
-    onTestFinished(() => {
-      upstream.closeAllConnections();
-      upstream.close();
-    });
-    const baseUrl = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/v1`;
+    const baseUrl = `${await listening(upstream)}/v1`;
     const provider = { name: "card", type: "openai", baseUrl, models: ["*"], rateMultiplier: 0 };
     const config = join(cwd, "config.json");
     writeFileSync(config, JSON.stringify({ providers: [provider] }));

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeProvider, madeAfter } from "../support/fake-provider.ts";
 import { FakeUpstream } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
@@ -102,10 +102,7 @@ it("[RT-17] a service that is killed while it makes an image gives the money bac
 it("[GEN-16] the same command after a kill gets the image that the killed one had asked for, and pays once", async () => {
   const end = gate();
   const provider = new FakeProvider();
-  provider.answer = async () => {
-    await end.promise;
-    return made(await tinyPng());
-  };
+  provider.answer = madeAfter(end);
   const service = await startTestService({ workers: false, providers: [provider] });
   const cwd = await tempDir();
   await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a fox"}\n');

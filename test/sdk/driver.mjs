@@ -1,66 +1,15 @@
-// Calls a client library on request, in a process of its own, because some need another Node than the tests run with.
-// Arguments: the library and its options as JSON. A line in is a call, a line out is its answer; both are JSON.
-// An object `{ "stream": PATH }` in a call stands for the file, and a response is answered with its text.
-import { createReadStream } from "node:fs";
+// Calls client libraries on request, in a process of its own, because some need another Node than the tests run with.
+// A line in is a call, `{ id, library, options, method, args }`, a line out is its answer with the same `id`; both are JSON.
 import { createInterface } from "node:readline";
+import { openClient } from "./client.mjs";
 
-const [library, text] = process.argv.slice(2);
-const options = JSON.parse(text);
-const module = await import(library);
-const client = await clientOf();
+const clients = new Map();
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const { method, args } = JSON.parse(line, (_, value) =>
-    typeof value?.stream === "string" ? createReadStream(value.stream) : value,
-  );
-  process.stdout.write(`${JSON.stringify(await call(method, args))}\n`);
-}
+for await (const line of createInterface({ input: process.stdin })) void answer(JSON.parse(line));
 
-/** The AI SDK has functions in place of a client: the model of a call is that of the provider. */
-async function clientOf() {
-  const create = Object.entries(module).find(([name]) => /^create(OpenAI|Google)/.test(name))?.[1];
-  if (create === undefined) return new (module.GoogleGenAI ?? module.OpenAI)(options);
-  const ai = await import("ai");
-  const { generateImage } = ai;
-  const provider = create(options);
-  return {
-    batches: {
-      start: (requests) => ai.experimental_startBatch({ provider, requests }),
-      status: (batch) => ai.experimental_getBatchStatus({ provider, batch }),
-      list: (page) => ai.experimental_listBatches({ provider, ...page }),
-      cancel: (batch) => ai.experimental_cancelBatch({ provider, batch }),
-      async *results(batch) {
-        for await (const { images = [], ...result } of ai.experimental_getBatchResults({ provider, batch }))
-          yield { ...result, images: images.map(({ base64, mediaType }) => ({ base64, mediaType })) };
-      },
-    },
-    generateImage: async ({ model, ...wanted }) => {
-      const { images } = await generateImage({
-        ...wanted,
-        model: (provider.imageModel ?? provider.image)(model),
-      });
-      return images.map(({ base64, mediaType }) => ({ base64, mediaType }));
-    },
-  };
-}
-
-/** Lists and streams are read to their end. */
-async function call(method, args) {
-  const path = method.split(".");
-  const name = path.pop();
-  const target = path.reduce((value, part) => value[part], client);
-  const values = [];
-  try {
-    const result = await target[name](...args);
-    if (result instanceof Response) return { value: await result.text() };
-    if (result?.[Symbol.asyncIterator] === undefined) return { value: result };
-    for await (const value of result) values.push(value);
-    return { value: values };
-  } catch (error) {
-    const { name, status = error.statusCode, message, requestID, code, type } = error;
-    const classes = Object.keys(module).filter(
-      (key) => module[key]?.prototype !== undefined && error instanceof module[key],
-    );
-    return { error: { name, classes, status, message, requestID, code, type, before: values } };
-  }
+async function answer({ id, library, options, method, args }) {
+  const key = JSON.stringify([library, options]);
+  if (!clients.has(key)) clients.set(key, openClient(library, options));
+  const call = await clients.get(key);
+  process.stdout.write(`${JSON.stringify({ id, ...(await call(method, args)) })}\n`);
 }

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { openClient } from "./client.mjs";
 
 const MODULES = join(import.meta.dirname, "node_modules");
 
@@ -51,27 +52,64 @@ export interface Sdk {
   close(): Promise<void>;
 }
 
-/** A client of the library, in a process of its own. */
+/** A client of the library: inside the test's own process where its Node will do, in another one where not. */
 export function startSdk(library: Library, options: object): Sdk {
-  const node = OLDER_LIBRARIES.includes(library) ? process.execPath : NODE_22;
-  const driver = join(import.meta.dirname, "driver.mjs");
-  const child: ChildProcessWithoutNullStreams = spawn(node, [driver, library, JSON.stringify(options)]);
-  let complaint = "";
-  child.stderr.on("data", (chunk) => {
-    complaint += chunk;
-  });
-  const exited = once(child, "close");
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  // An option that is not set must not be there for the libraries either.
+  const given = JSON.parse(JSON.stringify(options));
+  if (IS_NODE_22 || OLDER_LIBRARIES.includes(library)) {
+    const client = openClient(library, given);
+    return {
+      call: async (method, ...args) => JSON.parse(JSON.stringify(await (await client)(method, args))),
+      close: async () => {},
+    };
+  }
+  driver ??= new Driver();
+  const shared = driver;
+  shared.users++;
   return {
-    call: async (method, ...args) => {
-      child.stdin.write(`${JSON.stringify({ method, args })}\n`);
-      const { value, done } = await lines.next();
-      if (done) throw new Error(`the client library ended: ${complaint}`);
-      return JSON.parse(value);
-    },
+    call: (method, ...args) => shared.call({ library, options: given, method, args }),
     close: async () => {
-      child.kill();
-      await exited;
+      if (--shared.users > 0) return;
+      driver = null;
+      await shared.end();
     },
   };
+}
+
+/** The process of all clients that are open. */
+let driver: Driver | null = null;
+
+class Driver {
+  users = 0;
+  readonly #child: ChildProcessWithoutNullStreams = spawn(NODE_22, [join(import.meta.dirname, "driver.mjs")]);
+  readonly #exited = once(this.#child, "close");
+  readonly #open = new Map<number, (answer: never) => void>();
+  #last = 0;
+  #complaint = "";
+
+  constructor() {
+    this.#child.stderr.on("data", (chunk) => {
+      this.#complaint += chunk;
+    });
+    createInterface({ input: this.#child.stdout }).on("line", (line) => {
+      const { id, ...answer } = JSON.parse(line);
+      this.#open.get(id)?.(answer as never);
+      this.#open.delete(id);
+    });
+  }
+
+  async call<T>(call: object): Promise<SdkAnswer<T>> {
+    const id = ++this.#last;
+    const answer = new Promise<SdkAnswer<T>>((resolve) => this.#open.set(id, resolve));
+    this.#child.stdin.write(`${JSON.stringify({ id, ...call })}\n`);
+    const ended = this.#exited.then(() => {
+      throw new Error(`the client library ended: ${this.#complaint}`);
+    });
+    return Promise.race([answer, ended]);
+  }
+
+  async end(): Promise<void> {
+    this.#child.kill();
+    await this.#exited;
+  }
 }

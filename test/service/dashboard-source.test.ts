@@ -4,7 +4,7 @@ import type { BatchRow, Vitals } from "../../src/dashboard/model.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { createDashboardSource } from "../../src/service/dashboard-source.ts";
 import { FakeClock } from "../support/fake-clock.ts";
-import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeProvider, made, madeAfter, tinyPng } from "../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, startTestService, type TestService } from "../support/service.ts";
@@ -106,10 +106,7 @@ describe("the live view of a service", () => {
   it("[VIEW-8] tells money, disk, and what waits and runs, while a batch is made", async () => {
     const provider = new FakeProvider();
     const held = gate();
-    provider.answer = async () => {
-      await held.promise;
-      return made(await tinyPng());
-    };
+    provider.answer = madeAfter(held);
     const service = await startTestService({ providers: [provider] });
     const { flush, vitals, rows } = await attach(service);
     const { id } = await service.submit({ model: MODEL, items: items(5) });
@@ -292,10 +289,7 @@ describe("the live view of a service", () => {
 it("[WAIT-4] shows that a batch waits, and that it no longer does, without news in the feed", async () => {
   const opened = gate();
   const provider = new FakeProvider();
-  provider.answer = async () => {
-    await opened.promise;
-    return made(await tinyPng());
-  };
+  provider.answer = madeAfter(opened);
   const service = await startTestService({ providers: [provider] });
   const { id } = await service.submit({ model: MODEL, items: items(1) });
   await service.until(id, "running");

@@ -7,15 +7,14 @@ import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { ServiceEvent } from "../../src/domain/feed.ts";
 import { openAdmin } from "../../src/service/admin.ts";
-import { startService } from "../../src/service/start-service.ts";
-import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeProvider, made, madeAfter, tinyPng } from "../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { batchOf, fileOf, GENERATIONS, jsonl, line } from "../support/openai-batches.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { fakeBucket } from "../support/s3/buckets.ts";
 import { watchSecret } from "../support/secrets.ts";
-import { items, MODEL, watchedLog } from "../support/service.ts";
+import { items, MODEL, startServiceOn } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { KEY_HEADER, send } from "../support/uploads.ts";
 
@@ -48,21 +47,8 @@ async function shared({
   const secret = key?.key ?? "";
   watchSecret(secret);
   const start = async (role: Role) => {
-    const service = await startService({
-      config: parseConfig(config, "test"),
-      dataDirectory: await tempDir(),
-      storage,
-      role,
-      usesNotices,
-      address: { host: "127.0.0.1", port: 0 },
-      announceUrl: true,
-      workers: true,
-      log: watchedLog(),
-      providers: [provider],
-    });
-    let closing: Promise<void> | null = null;
-    const close = (graceMs = 0) => (closing ??= service.close(graceMs));
-    onTestFinished(() => close());
+    const options = { config: parseConfig(config, "test"), role, usesNotices, providers: [provider] };
+    const service = await startServiceOn(storage, options);
     const ask = (path: string, init: RequestInit = {}, credential = secret) =>
       fetch(service.url + path, {
         ...init,
@@ -77,7 +63,7 @@ async function shared({
     const json = async (path: string, init?: RequestInit) => (await ask(path, init)).json();
     const post = (path: string, body: unknown, headers = {}) =>
       ask(path, { method: "POST", body: JSON.stringify(body), headers });
-    return { ...service, close, ask, json, post };
+    return { ...service, ask, json, post };
   };
   return { admin, provider, start, secret, fake };
 }
@@ -169,10 +155,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     const { provider, start, admin } = await shared();
     const [one, two] = [await start("api"), await start("api")];
     const may = gate();
-    provider.answer = async () => {
-      await may.promise;
-      return made(await tinyPng());
-    };
+    provider.answer = madeAfter(may);
     const key = { "idempotency-key": "twice-sent" };
     const answers = [one, two].map((api) => api.post(GENERATE, wanted, key));
     await expect.poll(() => provider.running).toBe(1);
@@ -195,10 +178,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     const { provider, start } = await shared({ config });
     const [one, two] = [await start("api"), await start("api")];
     const may = gate();
-    provider.answer = async () => {
-      await may.promise;
-      return made(await tinyPng());
-    };
+    provider.answer = madeAfter(may);
     const running = one.post(GENERATE, wanted);
     await expect.poll(() => provider.running).toBe(1);
     const busy = await two.post(GENERATE, wanted);
@@ -307,6 +287,18 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect(new Set([id, again, third]).size).toBe(3);
   });
 
+  it("[ROLE-13] one that stops says for half of its grace that it is not ready, and answers, before it closes its port", async () => {
+    const { start } = await shared();
+    const api = await start("api");
+    const startMs = performance.now();
+    const closed = api.close(800);
+    const [ready, answer] = [await api.ask("/readyz"), await api.ask("/v1/account")];
+    expect([ready.status, answer.status, answer.headers.get("connection")]).toEqual([503, 200, "close"]);
+    await expect.poll(() => api.ask("/readyz").catch(() => null)).toBeNull();
+    expect(performance.now() - startMs).toBeGreaterThan(390);
+    await closed;
+  });
+
   it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {
     const { provider, start, admin } = await shared();
     const [api, first] = [await start("api"), await start("worker")];
@@ -318,7 +310,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     await start("worker");
     provider.answer = async () => made(await tinyPng());
     const startMs = performance.now();
-    await first.close();
+    await first.close(0);
     expect(await ended(api, id)).toMatchObject({ status: "completed", success_count: 2 });
     expect(performance.now() - startMs).toBeLessThan(5000);
     expect((await admin.check()).problems).toEqual([]);

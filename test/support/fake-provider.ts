@@ -1,5 +1,6 @@
 import sharp from "sharp";
 import type { GeneratedImages, ImageRequest, ItemProvider } from "../../src/domain/ports/image-provider.ts";
+import type { Gate } from "./gate.ts";
 
 type Answer = GeneratedImages | Promise<GeneratedImages>;
 
@@ -44,12 +45,23 @@ export function made(...images: Buffer[]): GeneratedImages {
   return { images, modelVersion: "fake/1" };
 }
 
-/** A real PNG of a few pixels; another number gives other bytes. */
-export function tinyPng(shade = 0): Promise<Buffer> {
+/** An answer that waits for a gate. */
+export function madeAfter(opened: Gate<void>): FakeProvider["answer"] {
+  return async () => {
+    await opened.promise;
+    return made(await tinyPng());
+  };
+}
+
+const pngs = new Map<number, Promise<Buffer>>();
+
+/** A real PNG of a few pixels; another number gives other bytes. Each is encoded once, and each caller gets its own copy. */
+export async function tinyPng(shade = 0): Promise<Buffer> {
   const background = { r: shade % 256, g: (shade >> 8) % 256, b: 120 };
-  return sharp({ create: { width: 8, height: 8, channels: 3, background } })
-    .png()
-    .toBuffer();
+  const create = { width: 8, height: 8, channels: 3 as const, background };
+  const png = pngs.get(shade) ?? sharp({ create }).png().toBuffer();
+  pngs.set(shade, png);
+  return Buffer.from(await png);
 }
 
 export function tinyJpeg(): Promise<Buffer> {

@@ -1,6 +1,5 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { onTestFinished } from "vitest";
+import { listening } from "./listening.ts";
 import { PNG } from "./upstream-adapter.ts";
 
 /** An upstream of type `openai`: it refuses with the status and message while there is one, else it makes images. */
@@ -25,11 +24,6 @@ export async function startFakeUpstream(): Promise<FakeUpstream> {
       response.end(JSON.stringify(body));
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-  });
-  fake.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  fake.url = `${await listening(server)}/v1`;
   return fake;
 }

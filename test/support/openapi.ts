@@ -1,5 +1,7 @@
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { expect } from "vitest";
+import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { buildOpenApi } from "../../src/server/openapi/document.ts";
 
 export interface ApiDocument {
   paths: Record<string, Record<string, DocumentedOperation>>;
@@ -21,10 +23,29 @@ interface DocumentedAnswer {
   >;
 }
 
+/**
+ * Expects answers to be as the description of the API says, and notes their statuses. `expectFit` returns the JSON of the
+ * answer; null when it has none.
+ */
+export function fitChecker() {
+  const checker = new DocumentChecker(buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument);
+  const statuses: number[] = [];
+  const expectFit = async <T>(method: string, path: string, answer: Response): Promise<T> => {
+    await checker.expectConforming(method, path, answer);
+    statuses.push(answer.status);
+    return (await answer.json().catch(() => null)) as T;
+  };
+  return { statuses, expectFit };
+}
+
 /** Checks bodies and whole answers against a document, which it takes as exact: an unknown field is an error. */
 export class DocumentChecker {
   readonly document: ApiDocument;
-  readonly #ajv = new Ajv2020({ strict: false, allErrors: true });
+  // Compiles each part once, and not anew wherever it is named: it checks few values with each.
+  readonly #ajv = new Ajv2020({
+    ...{ strict: false, allErrors: true, inlineRefs: false, validateSchema: false },
+    code: { optimize: false },
+  });
 
   constructor(document: ApiDocument) {
     this.document = structuredClone(document);

@@ -1,5 +1,6 @@
 import { onTestFinished } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
+import type { StoragePlaces } from "../../src/config/storage-places.ts";
 import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
 import { type BatchStatus, isTerminal } from "../../src/contract/statuses.ts";
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
@@ -8,7 +9,12 @@ import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { Log } from "../../src/kernel/log.ts";
 import { createLog } from "../../src/service/pino-log.ts";
-import type { LocalService } from "../../src/service/start-service.ts";
+import {
+  type LocalService,
+  type Service,
+  type ServiceOptions,
+  startService,
+} from "../../src/service/start-service.ts";
 import { type OpenStorage, openStorage } from "../../src/service/storage/open-storage.ts";
 import { placesOf, startServices } from "./cluster/shared-services.ts";
 import { FakeProvider } from "./fake-provider.ts";
@@ -107,6 +113,29 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
       }
     },
   };
+}
+
+/** A service that keeps its data in other places than its directory. It ends with the test. */
+export async function startServiceOn(
+  storage: StoragePlaces,
+  options: Partial<ServiceOptions> = {},
+): Promise<Service> {
+  const service = await startService({
+    config: parseConfig({}, "test"),
+    dataDirectory: options.dataDirectory ?? (await tempDir()),
+    storage,
+    role: "all",
+    address: { host: "127.0.0.1", port: 0 },
+    announceUrl: true,
+    workers: true,
+    log: watchedLog(),
+    providers: [new FakeProvider()],
+    ...options,
+  });
+  let closing: Promise<void> | null = null;
+  const close = (graceMs: number) => (closing ??= service.close(graceMs));
+  onTestFinished(() => close(0));
+  return { ...service, close };
 }
 
 /** Every line that the service would log is made, and searched for secrets. */

@@ -121,7 +121,7 @@ beforeAll(async () => {
     references: ({ body }) => (body as Loose).init_images.map(fromBase64),
   });
   const names = [...services];
-  chain = await Chain.start(
+  chain = await Chain.startHere(
     {
       models: names.map(([name]) => ({ ...model(name), maxReferenceImages: 3 })),
       providers: names.map(([name, { entry, model: id }]) => ({ name, models: { [name]: id }, ...entry })),

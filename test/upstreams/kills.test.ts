@@ -1,46 +1,101 @@
-import { describe, expect, it, onTestFinished } from "vitest";
-import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
+import { Chain, type ChainBatch, isMarked, model } from "../support/upstreams/chain.ts";
 import type { Behaviour, FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
 import { SMALL } from "../support/upstreams/images.ts";
-import { nativeErrors, startNative } from "../support/upstreams/native.ts";
+import { NATIVE_KEY, nativeErrors, startNative } from "../support/upstreams/native.ts";
 
 const PROMPTS = Array.from({ length: 8 }, (_, at) => `picture ${at + 1}`);
 const CONCURRENCY = 4;
+const PATIENCE = { timeout: 30_000, interval: 20 };
+const OTHER_KEY = "another-key-of-the-same-upstream";
 
-/** A service, served with these arguments, with one paid upstream that behaves this way at first. */
-async function started(behaviour: Behaviour | null, args: readonly string[] = []) {
+/** A paid upstream that behaves this way at first, and a provider and a model of its name. */
+async function paid(name: string, behaviour: Behaviour) {
   const fake = await startNative();
   fake.size = SMALL;
-  onTestFinished(() => fake.close());
   fake.setBehaviour(behaviour);
   const provider = {
-    ...{ name: "paid", type: "native", baseUrl: fake.url, concurrency: CONCURRENCY, timeoutSeconds: 30 },
-    ...{ apiKeyEnv: "NATIVE_API_KEY", keyHeader: "x-goog-api-key", models: { mine: "gemini-3-pro-image" } },
+    ...{ name, type: "native", baseUrl: fake.url, concurrency: CONCURRENCY, timeoutSeconds: 30 },
+    ...{ apiKeyEnv: keyName(name), keyHeader: "x-goog-api-key", models: { [name]: "gemini-3-pro-image" } },
   };
-  const chain = await Chain.start({ models: [model("mine")], providers: [provider] }, {}, args);
-  onTestFinished(() => chain.close());
-  return { fake, chain };
+  return { fake, provider, model: model(name), key: { [keyName(name)]: NATIVE_KEY } };
 }
+
+const keyName = (name: string) => `${name.toUpperCase()}_API_KEY`;
 
 const images = (fake: FakeUpstream) => fake.requests.filter(({ kind }) => kind === "images");
 
 /** Resolves once the upstream has read so many requests for images. */
 const arrived = (fake: FakeUpstream, count: number) =>
-  expect.poll(() => images(fake).filter(({ prompt }) => prompt !== null).length).toBe(count);
+  vi.waitUntil(() => images(fake).filter(({ prompt }) => prompt !== null).length === count, PATIENCE);
 
-describe("a service that is killed while its upstream works", () => {
-  it("[CHAIN-10] asks once more for what it had sent, with a mark, and for nothing else twice", async () => {
-    const { fake, chain } = await started(hostile.late(60_000, { made: true }));
-    const { id } = await chain.submit("mine", PROMPTS);
-    await arrived(fake, CONCURRENCY);
+const isWaiting = ({ waiting }: ChainBatch) => waiting != null;
+
+describe("a service that is killed twice while its upstreams work, and later told to stop", () => {
+  const worlds = new Map<string, Awaited<ReturnType<typeof paid>>>();
+  const ids = new Map<string, string>();
+  let chain: Chain;
+  /** The prompts that `once` had read when the service was killed. */
+  let sent: Set<string | null>;
+  /** The requests to `billing`, and what its batch waits for: before the first kill, and after it. */
+  const billing: { asked: number; waiting: ChainBatch["waiting"] }[] = [];
+
+  const fakeOf = (name: string) => worlds.get(name)?.fake as FakeUpstream;
+  const idOf = (name: string) => ids.get(name) ?? "";
+  const submit = async (name: string, count: number) => {
+    ids.set(name, (await chain.submit(name, PROMPTS.slice(0, count))).id);
+  };
+  const lookAtBilling = async () => {
+    const { waiting } = await chain.until(idOf("billing"), isWaiting);
+    return { asked: images(fakeOf("billing")).length, waiting };
+  };
+
+  beforeAll(async () => {
+    const behaviours = {
+      once: hostile.late(60_000, { made: true }),
+      twice: hostile.late(60_000, { made: true }),
+      billing: hostile.answers(nativeErrors.billing()),
+      stop: hostile.late(2500),
+    };
+    for (const [name, behaviour] of Object.entries(behaviours)) worlds.set(name, await paid(name, behaviour));
+    const all = [...worlds.values()];
+    const config = { models: all.map((one) => one.model), providers: all.map(({ provider }) => provider) };
+    const keys = Object.assign({}, ...all.map(({ key }) => key));
+    chain = await Chain.start(config, keys, ["--grace", "100ms"]);
+
+    await submit("once", PROMPTS.length);
+    await submit("twice", CONCURRENCY);
+    await submit("billing", 2);
+    await arrived(fakeOf("once"), CONCURRENCY);
+    await arrived(fakeOf("twice"), CONCURRENCY);
+    billing.push(await lookAtBilling());
     await chain.end("SIGKILL");
-    const sent = new Set(images(fake).map(({ prompt }) => prompt));
-    fake.setBehaviour(null);
+    sent = new Set(images(fakeOf("once")).map(({ prompt }) => prompt));
+    fakeOf("once").setBehaviour(null);
+    fakeOf("billing").setBehaviour(null);
     await chain.serve();
-    const batch = await chain.until(id);
+
+    await chain.until(idOf("once"));
+    await arrived(fakeOf("twice"), 2 * CONCURRENCY);
+    billing.push(await lookAtBilling());
+    await chain.end("SIGKILL");
+    fakeOf("twice").setBehaviour(null);
+    chain.env[keyName("billing")] = OTHER_KEY;
+    fakeOf("billing").setBehaviour(hostile.answering({}));
+    await chain.serve();
+  });
+
+  afterAll(async () => {
+    await chain?.close();
+    for (const { fake } of worlds.values()) await fake.close();
+  });
+
+  it("[CHAIN-10] asks once more for what it had sent, with a mark, and for nothing else twice", async () => {
+    const fake = fakeOf("once");
+    const batch = await chain.until(idOf("once"));
     expect(batch).toMatchObject({ status: "completed", success_count: PROMPTS.length });
-    const items = await chain.items(id);
+    const items = await chain.items(batch.id);
     const seen = PROMPTS.map((prompt, at) => [
       prompt,
       fake.asked(prompt),
@@ -51,59 +106,45 @@ describe("a service that is killed while its upstream works", () => {
   });
 
   it("[CHAIN-10] killed again during the second request, it does not send a third", async () => {
-    const { fake, chain } = await started(hostile.late(60_000, { made: true }));
-    const { id } = await chain.submit("mine", PROMPTS.slice(0, CONCURRENCY));
-    await arrived(fake, CONCURRENCY);
-    await chain.end("SIGKILL");
-    await chain.serve();
-    await arrived(fake, 2 * CONCURRENCY);
-    await chain.end("SIGKILL");
-    fake.setBehaviour(null);
-    await chain.serve();
-    expect(await chain.until(id)).toMatchObject({
+    expect(await chain.until(idOf("twice"))).toMatchObject({
       status: "completed",
       fail_count: CONCURRENCY,
       actual_cost: 0,
     });
-    expect(images(fake)).toHaveLength(2 * CONCURRENCY);
-    for (const item of await chain.items(id)) expect([item.status, isMarked(item)]).toEqual(["failed", true]);
+    expect(images(fakeOf("twice"))).toHaveLength(2 * CONCURRENCY);
+    for (const item of await chain.items(idOf("twice")))
+      expect([item.status, isMarked(item)]).toEqual(["failed", true]);
+  });
+
+  it("[CHAIN-14] does not ask an upstream again before its time, unless it has another key", async () => {
+    const [before, after] = billing;
+    expect(before?.asked).toBeLessThanOrEqual(2);
+    expect(after).toEqual(before);
+    const requests = () => images(fakeOf("billing"));
+    await expect.poll(() => requests().length).toBeGreaterThan(before?.asked ?? 0);
+    expect(requests().at(-1)?.headers["x-goog-api-key"]).toBe(OTHER_KEY);
   });
 
   it("[CHAIN-11] told to stop, it waits for what it has sent, longer than its grace", async () => {
-    const { fake, chain } = await started(hostile.late(2500), ["--grace", "100ms"]);
-    const { id } = await chain.submit("mine", PROMPTS);
+    const fake = fakeOf("stop");
+    await submit("stop", PROMPTS.length);
     await arrived(fake, CONCURRENCY);
     expect(await chain.end("SIGTERM")).toBe(0);
     expect(fake.billed()).toBe(CONCURRENCY);
     fake.setBehaviour(null);
     await chain.serve();
-    expect(await chain.until(id)).toMatchObject({ success_count: PROMPTS.length });
+    expect(await chain.until(idOf("stop"))).toMatchObject({ success_count: PROMPTS.length });
     expect(PROMPTS.map((prompt) => fake.asked(prompt))).toEqual(PROMPTS.map(() => 1));
-    expect((await chain.items(id)).filter(isMarked)).toEqual([]);
+    expect((await chain.items(idOf("stop"))).filter(isMarked)).toEqual([]);
   });
+});
 
-  it("[CHAIN-14] does not ask an upstream again before its time, unless it has another key", async () => {
-    const { fake, chain } = await started(hostile.answers(nativeErrors.billing()));
-    const { id } = await chain.submit("mine", PROMPTS.slice(0, 2));
-    const { waiting } = await chain.until(id, (batch) => batch.waiting != null);
-    await chain.end("SIGKILL");
-    const before = images(fake).length;
-    expect(before).toBeLessThanOrEqual(2);
-    fake.setBehaviour(null);
-    await chain.serve();
-    expect(await chain.until(id, (batch) => batch.waiting != null)).toMatchObject({ waiting });
-    expect(images(fake)).toHaveLength(before);
-    await chain.end("SIGTERM");
-    chain.env.NATIVE_API_KEY = "another-key-of-the-same-upstream";
-    fake.setBehaviour(hostile.answering({}));
-    await chain.serve();
-    await expect.poll(() => images(fake).length).toBeGreaterThan(before);
-    const [last] = images(fake).slice(-1);
-    expect(last?.headers["x-goog-api-key"]).toBe(chain.env.NATIVE_API_KEY);
-  });
-
+describe("a service whose upstream does not answer", () => {
   it("[CHAIN-16] breaks off what is under way when the batch is cancelled, and asks for nothing more", async () => {
-    const { fake, chain } = await started(hostile.hang);
+    const { fake, provider, model, key } = await paid("mine", hostile.hang);
+    onTestFinished(() => fake.close());
+    const chain = await Chain.startHere({ models: [model], providers: [provider] }, key);
+    onTestFinished(() => chain.close());
     const { id } = await chain.submit("mine", PROMPTS);
     await arrived(fake, CONCURRENCY);
     const answer = await chain.ask(`/v1/images/batches/${id}/cancel`, { method: "POST" });

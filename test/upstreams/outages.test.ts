@@ -18,7 +18,7 @@ async function submitted(count: number, behaviour: Behaviour | null) {
     ...{ name: "paid", type: "native", baseUrl: fake.url, timeoutSeconds: 20 },
     ...{ apiKeyEnv: "NATIVE_API_KEY", keyHeader: "x-goog-api-key", models: { mine: "gemini-3-pro-image" } },
   };
-  const chain = await Chain.start({ models: [model("mine")], providers: [provider] });
+  const chain = await Chain.startHere({ models: [model("mine")], providers: [provider] });
   onTestFinished(() => chain.close());
   const prompts = Array.from({ length: count }, (_, at) => `picture ${at + 1}`);
   const { id } = await chain.submit("mine", prompts);

@@ -50,7 +50,7 @@ beforeAll(async () => {
     providers.push({ name: id, models: { [id]: upstreamId }, ...entry, ...row.entry });
     models.push(model(id));
   }
-  chain = await Chain.start({ models, providers });
+  chain = await Chain.startHere({ models, providers });
   for (const one of cases.values()) one.batch = (await chain.submit(one.id, [one.name])).id;
 });
 

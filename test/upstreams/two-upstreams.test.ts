@@ -74,7 +74,7 @@ beforeAll(async () => {
       );
     }
   }
-  chain = await Chain.start({ models, providers });
+  chain = await Chain.startHere({ models, providers });
   for (const name of NAMES) batches.set(name, (await chain.submit(idOf(name, "batch"), promptsOf(name))).id);
 });
 

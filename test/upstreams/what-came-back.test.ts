@@ -56,7 +56,7 @@ beforeAll(async () => {
     const upstreamId = service === "native" ? "gemini-3-pro-image" : "gpt-image-2";
     providers.push({ name: `p-${at}`, type: service, models: { [`m-${at}`]: upstreamId }, ...entry });
   }
-  chain = await Chain.start({ models: cases.map((_, at) => model(`m-${at}`)), providers });
+  chain = await Chain.startHere({ models: cases.map((_, at) => model(`m-${at}`)), providers });
   for (const [at, [service, answer]] of cases.entries()) {
     const prompt = promptOf(service, answer);
     batches.set(prompt, (await chain.submit(`m-${at}`, [prompt])).id);

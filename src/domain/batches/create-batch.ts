@@ -1,12 +1,12 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_RATIO } from "../../contract/images/image-sizes.ts";
+import { DEFAULT_RATIO, type SizeTier } from "../../contract/images/image-sizes.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { cannotPay, type Payer, type PayingCaller, payerOf } from "../billing/payer.ts";
 import { priceBatchImage } from "../billing/pricing.ts";
-import type { GroupEntry } from "../models.ts";
-import { identityOf, type Offers } from "../offers.ts";
+import type { GroupEntry, ModelEntry } from "../models.ts";
+import { identityOf, type Needs, type Offers } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { NewItem } from "../ports/item-repository.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
@@ -36,6 +36,48 @@ export interface CreatedBatch {
   replayed: boolean;
 }
 
+interface Asked {
+  model: ModelEntry;
+  /** Null when the caller gave none. */
+  taskName: string | null;
+  /** The abilities that a provider must have. Default: the model alone. */
+  needs?: Needs;
+  /** The size of an image. Default: 1K. */
+  size?: SizeTier | undefined;
+}
+
+/**
+ * Returns who pays for a new batch, and its record as far as its items do not matter. Nothing is written. Throws
+ * `BATCH_IMAGE_SETTLEMENT_PRICING_MISSING`, `BATCH_IMAGE_NO_ACCOUNT_AVAILABLE` and `BATCH_IMAGE_QUEUE_FAILED`.
+ */
+export async function newBatch(
+  deps: Omit<CreateBatchDeps, "blobs">,
+  caller: Caller,
+  { model, taskName, needs, size }: Asked,
+) {
+  const offer = deps.offers.first(model.id, needs);
+  const payer = offer && (await payerOf(deps, caller, offer));
+  const price = priceBatchImage(model, caller.group, payer?.rateMultiplier ?? 1, size);
+  if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
+  if (!offer || !payer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
+  if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
+  const nowMs = deps.clock.nowMs();
+  const batch = {
+    ...NEW_BATCH,
+    id: deps.ids.batchId(),
+    apiKeyId: caller.key.id,
+    accountId: payer.account.id,
+    taskName: taskName ?? generatedTaskName(nowMs),
+    model: model.id,
+    provider: offer.provider.name,
+    price,
+    createdAtMs: nowMs,
+    submittedAtMs: nowMs,
+    upstream: identityOf(offer.provider),
+  };
+  return { payer, batch };
+}
+
 /**
  * Accepts a checked request: reference images are stored first, then one transaction writes the batch, its items, its
  * idempotency key and its hold. Two concurrent requests with the same key make one batch, and both return it.
@@ -50,40 +92,24 @@ export async function createBatch(
   if (earlier) return { batch: earlier, replayed: true };
   const parentBatchId = await findParent(deps.stores.read, caller, request.parentBatchId);
 
-  const offer = deps.offers.first(request.model.id, {
+  const needs = {
     references: Math.max(0, ...request.items.map(({ references }) => references.length)),
     ratios: [DEFAULT_RATIO],
-    tiers: ["1K"],
-  });
-  const payer = offer && (await payerOf(deps, caller, offer));
-  const price = priceBatchImage(request.model, caller.group, payer?.rateMultiplier ?? 1);
-  if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
-  if (!offer || !payer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
-  if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
-
-  const id = deps.ids.batchId();
+    tiers: ["1K" as const],
+  };
+  const { payer, batch: opened } = await newBatch(deps, caller, { ...request, needs });
+  const { id, price, createdAtMs: nowMs } = opened;
   const items = expandItems(request);
-  const nowMs = deps.clock.nowMs();
   const batch: BatchRecord = {
-    ...NEW_BATCH,
-    id,
-    apiKeyId: caller.key.id,
-    accountId: payer.account.id,
-    taskName: request.taskName ?? generatedTaskName(nowMs),
-    model: request.model.id,
+    ...opened,
     mimeType: request.mimeType,
     parentBatchId,
     metadata: request.metadata,
-    provider: offer.provider.name,
     itemCount: items.length,
-    price,
     estimatedMicroUsd: price.imageMicroUsd * items.length,
     holdMicroUsd: price.holdMicroUsd * items.length,
-    createdAtMs: nowMs,
-    submittedAtMs: nowMs,
     // Without references there is nothing to purge.
     inputsPurgedAtMs: request.items.some((item) => item.references.length > 0) ? null : nowMs,
-    upstream: identityOf(offer.provider),
     source: "batch",
     input: null,
   };

@@ -1,15 +1,9 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import type { Transaction } from "../ports/stores.ts";
-import type { BatchRecord, LedgerKind } from "../records.ts";
+import type { BatchRecord, LedgerEntry, LedgerKind } from "../records.ts";
 
-interface Movement {
-  requestId: string;
-  accountId: string;
-  batchId: string | null;
-  kind: LedgerKind;
-  amountMicroUsd: number;
-}
+type Movement = Pick<LedgerEntry, "requestId" | "accountId" | "batchId" | "kind" | "amountMicroUsd">;
 
 /** The effect of an entry of each kind on the balance and on the held amount, as a factor on its amount. */
 const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {

@@ -1,13 +1,9 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { BatchSource } from "../../contract/statuses.ts";
-import { type Caller, type CreateBatchDeps, inputsPrefix } from "../batches/create-batch.ts";
+import { type Caller, type CreateBatchDeps, inputsPrefix, newBatch } from "../batches/create-batch.ts";
 import { openBatch } from "../batches/lifecycle.ts";
-import { generatedTaskName, NEW_BATCH } from "../batches/new-batch.ts";
-import { payerOf } from "../billing/payer.ts";
-import { priceBatchImage } from "../billing/pricing.ts";
 import type { ModelEntry } from "../models.ts";
-import { identityOf } from "../offers.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Transaction } from "../ports/stores.ts";
 import { pricedSizes } from "../realtime/models.ts";
@@ -39,34 +35,19 @@ export async function createJob(
   caller: Caller,
   { source, model, name, metadata = null, openai, findMade, input }: JobRequest,
 ): Promise<BatchRecord> {
-  const offer = deps.offers.first(model.id);
-  const payer = offer && (await payerOf(deps, caller, offer));
-  const price = priceBatchImage(model, caller.group, payer?.rateMultiplier ?? 1, pricedSizes(model)[0]);
-  if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
-  if (!offer || !payer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
-  if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
-  const id = deps.ids.batchId();
-  const nowMs = deps.clock.nowMs();
+  const asked = { model, taskName: name, size: pricedSizes(model)[0] };
+  const { payer, batch: opened } = await newBatch(deps, caller, asked);
+  const { id, createdAtMs: nowMs } = opened;
   const ownKey = `${inputsPrefix(id)}lines`;
   const batch: BatchRecord = {
-    ...NEW_BATCH,
-    id,
-    apiKeyId: caller.key.id,
-    accountId: payer.account.id,
-    taskName: name ?? generatedTaskName(nowMs),
-    model: model.id,
+    ...opened,
     mimeType: "image/png",
     parentBatchId: null,
     metadata,
-    provider: offer.provider.name,
     itemCount: 0,
-    price,
     estimatedMicroUsd: 0,
     holdMicroUsd: 0,
-    createdAtMs: nowMs,
-    submittedAtMs: nowMs,
     inputsPurgedAtMs: null,
-    upstream: identityOf(offer.provider),
     source,
     input: {
       fileName: "lines" in input ? null : input.fileName,

@@ -8,7 +8,7 @@ import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
 import { claimItems } from "./items/claim.ts";
-import { COUNTS, FINISH, GIVE_BACK, NEXT_DUE, PAGE } from "./items/queries.ts";
+import { COUNTS, FINISH, GIVE_BACK, NEXT_DUE, NO_LEASE, PAGE } from "./items/queries.ts";
 import { insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
@@ -208,8 +208,6 @@ export function itemRepository(session: SqlSession): ItemRepository {
     },
   };
 }
-
-const NO_LEASE = { lease_token: null, lease_worker: null };
 
 function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const { failed, terms = BATCH_TERMS } = item;

@@ -1,6 +1,5 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { parseConfig } from "../../../src/config/load.ts";
@@ -10,6 +9,7 @@ import { systemClock } from "../../../src/kernel/clock.ts";
 import { createProviders } from "../../../src/providers/registry.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { FakeProvider, tinyPng } from "../../support/fake-provider.ts";
+import { listening } from "../../support/listening.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -162,9 +162,7 @@ async function startKeyedUpstream() {
         .end(JSON.stringify(body));
     });
   });
-  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  onTestFinished(() => void server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  return `${await listening(server)}/v1`;
 }
 
 it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 3; with a right key the same command goes on", async () => {

@@ -2,11 +2,7 @@ import fc from "fast-check";
 import stringWidth from "string-width";
 import { describe, expect, it } from "vitest";
 import { bar, dollars, inCells, sparkline } from "../../../src/dashboard/text/format.ts";
-
-/** Any character. The unit `binary` of fast-check has the same range, but takes a second to construct. */
-const CHARACTER = fc
-  .nat({ max: 0x10f7ff })
-  .map((code) => String.fromCodePoint(code < 0xd800 ? code : code + 0x800));
+import { CHARACTER } from "../../support/characters.ts";
 
 describe("text in cells", () => {
   it("[VIEW-7] takes exactly its width, whatever the script, and passes no control character on", () => {

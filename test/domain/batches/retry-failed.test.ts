@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
-import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeProvider, made, madeAfter, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { MODEL, openBeside, startTestService } from "../../support/service.ts";
 
@@ -100,10 +100,7 @@ describe("a retry of the failed items inside the service", () => {
   it("[RETRY-6] waits for the end of the batch", async () => {
     const provider = new FakeProvider();
     const held = gate();
-    provider.answer = async () => {
-      await held.promise;
-      return made(await tinyPng());
-    };
+    provider.answer = madeAfter(held);
     const service = await startTestService({ providers: [provider] });
     const { id } = await service.submit({ model: MODEL, items: [{ prompt: "a" }] });
     await expect(service.view.retry(id)).rejects.toThrow("The batch has not ended yet.");

@@ -1,11 +1,10 @@
-import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { createCommandAdapter } from "../../../src/providers/command/provider.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
+import { listening } from "../../support/listening.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";
 import { request } from "../procedural/requests.ts";
@@ -46,15 +45,10 @@ async function comfyui(changes: Partial<Comfy> = {}) {
       response.writeHead(400).end('{"error":{"message":"value not in list: ckpt_name"}}');
     else response.end(JSON.stringify(routes[line]?.(body) ?? null));
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    await new Promise((done) => server.close(done));
-  });
   const dir = await tempDir();
   await runInProcess(["init", dir, "--template", "comfyui"], { cwd: dir });
   const workflow = join(dir, "comfyui-workflow.json");
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const url = `${await listening(server)}/`;
   const entry = entryOf("command", { argv: [process.execPath, join(dir, "comfyui.mjs"), workflow, url] });
   const secret = (name: string) => process.env[name] ?? null;
   const adapter = closing(createCommandAdapter(entry, { clock: patientClock, secret }));

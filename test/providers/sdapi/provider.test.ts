@@ -1,11 +1,10 @@
-import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import { watchKey } from "../../../src/kernel/api-keys.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { createSdapiAdapter } from "../../../src/providers/sdapi/provider.ts";
+import { listening } from "../../support/listening.ts";
 import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";
 import { request } from "../procedural/requests.ts";
 
@@ -44,12 +43,7 @@ async function sdapi(answer: Answer, fields: object = {}, secrets: Record<string
     seen.push(call);
     answer(response, call);
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    await new Promise((done) => server.close(done));
-  });
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const baseUrl = await listening(server);
   const deps = { clock: systemClock, secret: (name: string) => secrets[name] ?? null };
   const adapter = closing(createSdapiAdapter(entryOf("sdapi", { baseUrl, ...fields }), deps));
   const generate = (changes: Partial<ImageRequest> = {}, signal: AbortSignal = NEVER, onSent = () => {}) =>

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { toJunit } from "../../../src/runs/reports/junit.ts";
+import { CHARACTER } from "../../support/characters.ts";
 import { fuzzRuns } from "../../support/fuzz-runs.ts";
 import { HOSTILE, reportOf } from "../../support/report.ts";
 import { readXml, type XmlElement } from "../../support/xml.ts";
@@ -81,7 +82,7 @@ describe("the JUnit report", () => {
   });
 
   it("[REPORT-7] is valid XML whatever prompts, ids and messages hold", () => {
-    const texts = fc.oneof(fc.constantFrom(...HOSTILE), fc.string({ unit: "binary", maxLength: 20 }));
+    const texts = fc.oneof(fc.constantFrom(...HOSTILE), fc.string({ unit: CHARACTER, maxLength: 20 }));
     fc.assert(
       fc.property(texts, texts, texts, (id, prompt, message) => {
         const report = reportOf([

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { LedgerEntryObject } from "../../../src/contract/console-api/account.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeProvider, made, madeAfter, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { content, generate } from "../../support/realtime.ts";
 import { items, MODEL, otherKey, startTestService, type TestService } from "../../support/service.ts";
@@ -31,10 +31,7 @@ describe("the account of a key", () => {
   it("[ACCOUNT-1] shows the balance, and the money that is held while a batch works", async () => {
     const open = gate();
     const provider = new FakeProvider();
-    provider.answer = async () => {
-      await open.promise;
-      return made(await tinyPng());
-    };
+    provider.answer = madeAfter(open);
     const service = await startTestService({ providers: [provider] });
     const before = { object: "account", balance: 1000, held: 0, play_money: true, real_money: null };
     const key = { name: "local", prefix: service.credentials.api_key.slice(0, 12) };

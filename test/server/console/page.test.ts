@@ -1,29 +1,24 @@
 import { mkdir, writeFile } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import express from "express";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { batchErrorStyle } from "../../../src/server/batch-api/error-style.ts";
 import { consolePage } from "../../../src/server/console/page.ts";
 import { answerErrors } from "../../../src/server/middleware/errors.ts";
+import { listening } from "../../support/listening.ts";
 import { exchange, requestText } from "../../support/raw-http.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 /** The page alone, on a free port. */
 async function serve(consoleDirectory: string): Promise<string> {
-  const app = express().disable("x-powered-by");
-  const server = app
+  const app = express()
+    .disable("x-powered-by")
     .use(...consolePage({ features: { console: true } as never, consoleDirectory }))
-    .use(answerErrors(silentLog, () => batchErrorStyle))
-    .listen(0, "127.0.0.1");
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-  });
-  await new Promise((resolve) => server.once("listening", resolve));
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    .use(answerErrors(silentLog, () => batchErrorStyle));
+  return listening(createServer(app));
 }
 
 async function built(): Promise<string> {

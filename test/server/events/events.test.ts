@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeProvider, madeAfter } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { requestText } from "../../support/raw-http.ts";
 import { items, MODEL, otherKey, startTestService, type TestService } from "../../support/service.ts";
@@ -27,10 +27,7 @@ describe("the stream of events", () => {
   it("[EVENTS-1] tells a key about its batch and its money, and another key nothing", async () => {
     const open = gate();
     const provider = new FakeProvider();
-    provider.answer = async () => {
-      await open.promise;
-      return made(await tinyPng());
-    };
+    provider.answer = madeAfter(open);
     const service = await startTestService({ providers: [provider] });
     const own = await follow(service, { "last-event-id": "imgbatch_0\u00ff; 9999999999999999999999" });
     const stranger = await follow(service, (await otherKey(service, "second")).headers);

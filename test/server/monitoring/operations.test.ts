@@ -1,13 +1,14 @@
 import { randomBytes } from "node:crypto";
-import type { AddressInfo } from "node:net";
+import { createServer } from "node:http";
 import express from "express";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ownershipProof } from "../../../src/contract/data-directory.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import type { HandlerDeps } from "../../../src/server/deps.ts";
 import { monitoring } from "../../../src/server/monitoring/operations.ts";
 import { MIN_FREE_DISK_BYTES } from "../../../src/server/monitoring/readiness.ts";
 import { routesOf } from "../../../src/server/router.ts";
+import { listening } from "../../support/listening.ts";
 import { startTestService } from "../../support/service.ts";
 
 const GIB = 1024 ** 3;
@@ -131,15 +132,8 @@ async function serveOperations(deps: Partial<HandlerDeps>): Promise<string> {
     metrics: { observe: () => {}, answer: () => {} },
     openApi: () => {},
   };
-  const server = express()
-    .use(routesOf(monitoring, { ...working, ...deps } as HandlerDeps))
-    .listen(0, "127.0.0.1");
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-  });
-  await new Promise((resolve) => server.once("listening", resolve));
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const routes = routesOf(monitoring, { ...working, ...deps } as HandlerDeps);
+  return listening(createServer(express().use(routes)));
 }
 
 async function readiness(

@@ -1,19 +1,11 @@
 import { expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { buildOpenApi } from "../../../src/server/openapi/document.ts";
-import { type ApiDocument, DocumentChecker } from "../../support/openapi.ts";
+import { fitChecker } from "../../support/openapi.ts";
 import { content, generate } from "../../support/realtime.ts";
 import { MODEL, startTestService } from "../../support/service.ts";
 
 it("[OPS-3] the description fits the answers and refusals of the real-time API", async () => {
   const service = await startTestService({ workers: false });
-  const checker = new DocumentChecker(buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument);
-  const statuses: number[] = [];
-  const expectFit = async (method: string, path: string, answer: Response) => {
-    await checker.expectConforming(method, path, answer);
-    await answer.arrayBuffer();
-    statuses.push(answer.status);
-  };
+  const { statuses, expectFit } = fitChecker();
   const get = (path: string, key = service.credentials.api_key) =>
     fetch(service.url + path, { headers: { authorization: `Bearer ${key}` } });
   for (const prefix of ["/v1beta", "/v1"]) {

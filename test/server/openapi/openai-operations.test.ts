@@ -1,9 +1,7 @@
 import { expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { buildOpenApi } from "../../../src/server/openapi/document.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { edit, form, generate, imagesOf } from "../../support/openai-images.ts";
-import { type ApiDocument, DocumentChecker } from "../../support/openapi.ts";
+import { fitChecker } from "../../support/openapi.ts";
 import { startTestService } from "../../support/service.ts";
 
 const GENERATIONS = "/v1/images/generations";
@@ -12,13 +10,7 @@ const OUTPUT = "/v1/images/outputs/{name}";
 
 it("[OPS-3] the description fits the answers and refusals of OpenAI's API for images", async () => {
   const service = await startTestService({ workers: false });
-  const checker = new DocumentChecker(buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument);
-  const statuses: number[] = [];
-  const expectFit = async (method: string, path: string, answer: Response) => {
-    await checker.expectConforming(method, path, answer);
-    await answer.arrayBuffer();
-    statuses.push(answer.status);
-  };
+  const { statuses, expectFit } = fitChecker();
   const png = await tinyPng();
   const images = [{ image_url: `data:image/png;base64,${png.toString("base64")}` }];
   await expectFit("post", GENERATIONS, await generate(service, { prompt: "x", n: 2 }));

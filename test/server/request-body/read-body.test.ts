@@ -1,10 +1,10 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { MemoryBudget } from "../../../src/server/request-body/memory-budget.ts";
 import { BODY_RATE, type BodyRate, readBody } from "../../../src/server/request-body/read-body.ts";
 import { gate } from "../../support/gate.ts";
+import { listening } from "../../support/listening.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 
 const patient: BodyRate = { ...BODY_RATE, waitMs: 60_000 };
@@ -38,12 +38,7 @@ async function sizeServer(options: Options = {}) {
       .catch((error) => response.end(error instanceof ImgbatchError ? error.code : "broken"))
       .finally(() => place.leave());
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, budget };
+  return { url: await listening(server), budget };
 }
 
 const textOf = async (answer: ReturnType<typeof exchange>) => String((await answer)?.body);

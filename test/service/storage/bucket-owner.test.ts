@@ -2,19 +2,18 @@ import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { checkStorage } from "../../../src/cli/commands/doctor/check-storage.ts";
-import { parseConfig } from "../../../src/config/load.ts";
 import { type BlobsPlace, LOCAL_STORAGE, type StoragePlaces } from "../../../src/config/storage-places.ts";
 import { DATA_FILES } from "../../../src/contract/data-directory.ts";
 import type { ImgbatchError } from "../../../src/contract/errors.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
-import { startService } from "../../../src/service/start-service.ts";
 import { claimBucket } from "../../../src/service/storage/bucket-owner.ts";
 import { moveStorage } from "../../../src/service/storage/move.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
 import { fakeBucket } from "../../support/s3/buckets.ts";
-import { items, MODEL, startTestService, watchedLog } from "../../support/service.ts";
+import { items, MODEL, startServiceOn, startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const OWNER = "imgbatch-database";
@@ -29,28 +28,9 @@ async function bucket(database: StoragePlaces["database"] = LOCAL_STORAGE.databa
   return { fake, at, storage: at("imgbatch") };
 }
 
-/** Starts a service that can take batches, and is stopped after the test. */
-async function start(dataDirectory: string, storage: StoragePlaces) {
-  const service = await startService({
-    config: parseConfig({}, "test"),
-    dataDirectory,
-    storage,
-    role: "all",
-    address: { host: "127.0.0.1", port: 0 },
-    announceUrl: true,
-    workers: true,
-    log: watchedLog(),
-    providers: [new FakeProvider()],
-  });
-  let closing: Promise<void> | null = null;
-  const close = () => (closing ??= service.close(0));
-  onTestFinished(close);
-  return { ...service, close };
-}
-
 /** The error of a start that is refused. */
 async function refusal(dataDirectory: string, storage: StoragePlaces): Promise<ImgbatchError> {
-  return start(dataDirectory, storage).then(
+  return startServiceOn(storage, { dataDirectory }).then(
     () => expect.fail("the service has started"),
     (error) => error,
   );
@@ -59,7 +39,7 @@ async function refusal(dataDirectory: string, storage: StoragePlaces): Promise<I
 /** A directory whose service has made a batch with its images in the bucket. */
 async function usedDirectory(storage: StoragePlaces) {
   const data = await tempDir();
-  const service = await start(data, storage);
+  const service = await startServiceOn(storage, { dataDirectory: data });
   const ask = async (path: string, init: RequestInit = {}) => {
     const headers = {
       authorization: `Bearer ${service.credentials?.api_key}`,
@@ -70,7 +50,7 @@ async function usedDirectory(storage: StoragePlaces) {
   const batch = { model: MODEL, task_name: "t", items: items(2) };
   const { id } = await ask("", { method: "POST", body: JSON.stringify(batch) });
   await expect.poll(async () => (await ask(`/${id}`)).status, { timeout: 20_000 }).toBe("completed");
-  await service.close();
+  await service.close(0);
   return data;
 }
 
@@ -101,7 +81,7 @@ it("[BUCKET-1] another database is refused before it removes anything; the repai
   const [, text = "", key = ""] = /echo (.+) \| aws s3 cp - s3:\/\/images\/(\S+)/.exec(advice ?? "") ?? [];
   expect(key).toBe(`imgbatch/${OWNER}`);
   fake.objects.set(key, object(`${text}\n`));
-  await start(other, storage);
+  await startServiceOn(storage, { dataDirectory: other });
 });
 
 it("[BUCKET-2] a database with batches is not brought to a bucket without them", async () => {
@@ -126,12 +106,12 @@ it("[BUCKET-3] restores of the database and of the bucket go on, also without th
   const data = await usedDirectory(storage);
   const restored = join(await tempDir(), "restored");
   await cp(data, restored, { recursive: true });
-  await (await start(restored, storage)).close();
+  await (await startServiceOn(storage, { dataDirectory: restored })).close(0);
   fake.objects.delete(`imgbatch/${OWNER}`);
-  await (await start(restored, storage)).close();
+  await (await startServiceOn(storage, { dataDirectory: restored })).close(0);
   expect(fake.objects.has(`imgbatch/${OWNER}`)).toBe(true);
   for (const [key, value] of [...fake.objects]) fake.objects.set(key.replace("imgbatch/", "copy/"), value);
-  await start(restored, at("copy"));
+  await startServiceOn(at("copy"), { dataDirectory: restored });
 });
 
 it("[BUCKET-3] processes that start at once on a new bucket share it", async () => {
@@ -140,6 +120,36 @@ it("[BUCKET-3] processes that start at once on a new bucket share it", async () 
   onTestFinished(() => opened.close());
   await Promise.all([1, 2, 3].map(() => claimBucket(storage, opened)));
   await claimBucket(storage, opened);
+});
+
+/** How many of two new databases get one bucket, on which they begin at the same moment. */
+async function claimsAtOnce({ fake, storage }: Awaited<ReturnType<typeof bucket>>): Promise<number> {
+  const found = gate();
+  let looks = 0;
+  const claims = [1, 2].map(async () => {
+    const opened = await openStorage(storage, { directory: await tempDir() });
+    onTestFinished(() => opened.close());
+    const putNew: typeof opened.blobs.putNew = async (...put) => {
+      if (++looks === 2) found.open();
+      await found.promise;
+      return opened.blobs.putNew(...put);
+    };
+    return claimBucket(storage, { ...opened, blobs: { ...opened.blobs, putNew } });
+  });
+  const ends = await Promise.allSettled(claims);
+  expect(fake.objects.size).toBe(1);
+  return ends.filter(({ status }) => status === "fulfilled").length;
+}
+
+it("[BUCKET-5] one of two databases that begin on it at the same moment gets a bucket", async () => {
+  expect(await claimsAtOnce(await bucket())).toBe(1);
+});
+
+it("[BUCKET-5] a bucket is claimed also where the server cannot tell what is new", async () => {
+  const own = await bucket();
+  const when = ({ headers }: { headers: object }) => "if-none-match" in headers;
+  own.fake.fail({ refuse: { status: 501, code: "NotImplemented" } }, { times: 2, when });
+  expect(await claimsAtOnce(own)).toBeGreaterThanOrEqual(1);
 });
 
 it("[BUCKET-1] a bucket that cannot be used ends the start with its reason", async () => {
@@ -182,17 +192,17 @@ describe.skipIf(!hasPostgres)("the bucket of a moved data directory", () => {
       );
     await moveStorage({ directory: data, to: storage });
     expect((await refusal(copy, filesOnly)).message).toContain("belongs to another database");
-    await (await start(await tempDir(), storage)).close();
+    await (await startServiceOn(storage)).close(0);
   });
 
   it("[BUCKET-4] [MOVE-4] may have seen a service of the new database, which must have ended", async () => {
     const { data, storage } = await moving();
-    const tried = await start(await tempDir(), storage);
+    const tried = await startServiceOn(storage);
     await expect(moveStorage({ directory: data, to: storage })).rejects.toMatchObject({
       code: "DATA_DIRECTORY_IN_USE",
       message: "A service runs on postgres://db/imgbatch.",
     });
-    await tried.close();
+    await tried.close(0);
     expect(await moveStorage({ directory: data, to: storage })).toMatchObject({ files: 1, problems: [] });
   });
 });

@@ -1,13 +1,11 @@
 import { expect, it, onTestFinished } from "vitest";
-import { parseConfig } from "../../../src/config/load.ts";
 import type { StoragePlaces } from "../../../src/config/storage-places.ts";
 import type { BatchObject } from "../../../src/contract/batch-api/batches.ts";
-import { startService } from "../../../src/service/start-service.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import type { S3Request } from "../../support/fake-s3.ts";
 import { fakeBucket } from "../../support/s3/buckets.ts";
-import { MODEL, watchedLog } from "../../support/service.ts";
+import { MODEL, startServiceOn } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 /** A service with its images in a bucket. */
@@ -19,18 +17,7 @@ async function serviceOnS3() {
   } as StoragePlaces;
   const provider = new FakeProvider();
   const directory = await tempDir();
-  const service = await startService({
-    config: parseConfig({}, "test"),
-    dataDirectory: directory,
-    storage,
-    role: "all",
-    address: { host: "127.0.0.1", port: 0 },
-    announceUrl: true,
-    workers: true,
-    log: watchedLog(),
-    providers: [provider],
-  });
-  onTestFinished(() => service.close(0));
+  const service = await startServiceOn(storage, { dataDirectory: directory, providers: [provider] });
   const { stores, close } = await openStorage(storage, { directory });
   onTestFinished(() => close());
   const ask = async (path: string, body?: object) => {

@@ -114,12 +114,8 @@ export class JobWorld {
     }
     const models = cases.map((_, at) => model(`m${at}`));
     const env = { NODE_OPTIONS: `--import ${MOVER}`, MOVED_CLOCK: clock.file };
-    const chain = await Chain.start(
-      { models, providers },
-      isProcess ? env : {},
-      [],
-      isProcess ? null : clock,
-    );
+    const config = { models, providers };
+    const chain = await (isProcess ? Chain.start(config, env) : Chain.startHere(config, {}, clock));
     const world = new JobWorld(chain, clock);
     for (const [name, story] of stories) world.#stories.set(name, story);
     for (const [at, story] of [...stories.values()].entries())

@@ -104,25 +104,13 @@ for (const type of JOB_UPSTREAMS) {
     const cases: JobCase[] = [
       { name: "stuck", type, config, arrange: planned(stuck) },
       { name: "deaf", type, config, arrange: planned({ ...stuck, cancelMs: FOREVER }) },
-      { name: "owner", type, arrange: planned(stuck) },
     ];
     let world: JobWorld;
     beforeAll(async () => {
-      world = await JobWorld.start(cases, { isProcess: true });
+      world = await JobWorld.start(cases);
       for (const { fake } of world.all()) await vi.waitUntil(() => fake.book.jobs.length === 1, PATIENCE);
     }, 300_000);
     afterAll(() => world?.close());
-
-    it("[CHAIN-23] is cancelled by its owner: the upstream is told until it listens, also after a kill", async () => {
-      const story = world.story(type, "owner");
-      story.fake.setBehaviour(({ response }) => void response.socket?.resetAndDestroy(), "cancel");
-      const answer = await world.chain.ask(`/v1/images/batches/${story.id}/cancel`, { method: "POST" });
-      expect(await answer.text()).toContain("BATCH_IMAGE_CANCEL_FAILED");
-      story.fake.setBehaviour(null, "cancel");
-      await world.restart();
-      await expect.poll(() => story.fake.book.running(), PATIENCE).toEqual([]);
-      expect(await world.ended(story)).toMatchObject({ status: "cancelled" });
-    }, 300_000);
 
     it("[CHAIN-22] is cancelled when its time is over, not before; what it made counts", async () => {
       const [story, deaf] = [world.story(type, "stuck"), world.story(type, "deaf")];

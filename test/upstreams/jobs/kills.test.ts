@@ -27,19 +27,23 @@ const MOMENTS: Record<string, [RequestKind, Behaviour]> = {
 };
 const NEVER = "before the creation is taken";
 const RUNNING = "while its jobs run";
+const CANCELLED = "while the upstream does not hear of a cancel";
 
-for (const type of JOB_UPSTREAMS) {
-  describe(`a service that is killed while it has a job at ${type}`, () => {
-    // OpenAI takes a file in one request.
-    const moments = Object.entries(MOMENTS).filter(
-      ([, [kind]]) => kind !== "chunk" || type === "native-batch",
-    );
-    const cases: JobCase[] = [
-      ...moments.map(([name, [kind, behaviour]]) => ({
-        ...{ name, type },
-        arrange: ({ setBehaviour }: Parameters<NonNullable<JobCase["arrange"]>>[0]) =>
-          setBehaviour(behaviour, kind),
-      })),
+// OpenAI takes a file in one request.
+const moments = Object.entries(MOMENTS).flatMap(([name, [kind, behaviour]]) =>
+  JOB_UPSTREAMS.filter((type) => kind !== "chunk" || type === "native-batch").map((type) => ({
+    ...{ type, name, kind, behaviour },
+  })),
+);
+
+describe("a service that is killed while it has jobs", () => {
+  const cases: JobCase[] = [
+    ...moments.map(({ type, name, kind, behaviour }) => ({
+      ...{ name, type },
+      arrange: ({ setBehaviour }: Parameters<NonNullable<JobCase["arrange"]>>[0]) =>
+        setBehaviour(behaviour, kind),
+    })),
+    ...JOB_UPSTREAMS.flatMap((type): JobCase[] => [
       { name: NEVER, type, arrange: (fake) => fake.setBehaviour(hangs(false), "create") },
       {
         ...{ name: RUNNING, type, config: { jobImages: 3 } },
@@ -47,67 +51,101 @@ for (const type of JOB_UPSTREAMS) {
           book.plan = () => ({ pendingMs: FOREVER });
         },
       },
-    ];
-    let world: JobWorld;
-    beforeAll(async () => {
-      world = await JobWorld.start(cases, { isProcess: true });
-      for (const [name, [kind]] of moments) await world.story(type, name).came(kind);
-      await world.story(type, NEVER).came("create");
-      await vi.waitUntil(() => world.story(type, RUNNING).fake.book.jobs.length === 2, PATIENCE);
-      await world.chain.end("SIGKILL");
-      for (const [name, [kind]] of moments) world.story(type, name).fake.setBehaviour(null, kind);
-      world.story(type, NEVER).fake.setBehaviour(null, "create");
-      for (const job of world.story(type, RUNNING).fake.book.jobs) job.plan = {};
-      await world.restart();
-    }, 300_000);
-    afterAll(() => world?.close());
-
-    it.each([...moments.map(([name]) => name), RUNNING])(
-      "[CHAIN-17] pays each prompt once, killed %s",
-      async (name) => {
-        const story = world.story(type, name);
-        expect(await world.ended(story)).toMatchObject({ status: "completed", fail_count: 0 });
-        expect((await world.checkBill(story)).filter(isMarked)).toEqual([]);
-        expect(story.fake.book.payments()).toHaveLength(story.prompts.length);
-        expect(story.fake.book.jobs).toHaveLength(name === RUNNING ? 2 : 1);
+      {
+        ...{ name: CANCELLED, type },
+        arrange: ({ book, setBehaviour }) => {
+          book.plan = () => ({ pendingMs: FOREVER, made: (_, at) => at % 2 === 0 });
+          setBehaviour(({ response }) => void response.socket?.resetAndDestroy(), "cancel");
+        },
       },
-      300_000,
-    );
+    ]),
+  ];
+  let world: JobWorld;
+  beforeAll(async () => {
+    world = await JobWorld.start(cases, { isProcess: true });
+    for (const { type, name, kind } of moments) await world.story(type, name).came(kind);
+    for (const type of JOB_UPSTREAMS) {
+      await world.story(type, NEVER).came("create");
+      const cancelled = world.story(type, CANCELLED);
+      await vi.waitUntil(() => world.story(type, RUNNING).fake.book.jobs.length === 2, PATIENCE);
+      await vi.waitUntil(() => cancelled.fake.book.jobs.length === 1, PATIENCE);
+      const answer = await world.chain.ask(`/v1/images/batches/${cancelled.id}/cancel`, { method: "POST" });
+      expect(await answer.text()).toContain("BATCH_IMAGE_CANCEL_FAILED");
+    }
+    await world.chain.end("SIGKILL");
+    for (const { type, name, kind } of moments) world.story(type, name).fake.setBehaviour(null, kind);
+    for (const type of JOB_UPSTREAMS) {
+      world.story(type, NEVER).fake.setBehaviour(null, "create");
+      world.story(type, CANCELLED).fake.setBehaviour(null, "cancel");
+      for (const job of world.story(type, RUNNING).fake.book.jobs) job.plan = {};
+    }
+    await world.restart();
+  }, 300_000);
+  afterAll(() => world?.close());
 
-    it("[CHAIN-18] creates once more, with a mark, what no list shows for ten minutes", async () => {
-      const story = world.story(type, NEVER);
+  const survived = [...moments, ...JOB_UPSTREAMS.map((type) => ({ type, name: RUNNING }))];
+  it.each(survived)(
+    "[CHAIN-17] pays each prompt once, killed $name, at $type",
+    async ({ type, name }) => {
+      const story = world.story(type, name);
+      expect(await world.ended(story)).toMatchObject({ status: "completed", fail_count: 0 });
+      expect((await world.checkBill(story)).filter(isMarked)).toEqual([]);
+      expect(story.fake.book.payments()).toHaveLength(story.prompts.length);
+      expect(story.fake.book.jobs).toHaveLength(name === RUNNING ? 2 : 1);
+    },
+    300_000,
+  );
+
+  it.each(JOB_UPSTREAMS)(
+    "[CHAIN-23] tells %s of a cancel by the owner until it listens, also after the kill",
+    async (type) => {
+      const story = world.story(type, CANCELLED);
+      await expect.poll(() => story.fake.book.running(), PATIENCE).toEqual([]);
+      expect(await world.ended(story)).toMatchObject({ status: "cancelled" });
+    },
+    300_000,
+  );
+
+  it("[CHAIN-18] creates once more, with a mark, what no list shows for ten minutes", async () => {
+    const stories = JOB_UPSTREAMS.map((type) => world.story(type, NEVER));
+    for (const story of stories) {
       // With the third list, the service has read one since it knows that the response is lost.
       await vi.waitUntil(() => story.asked("list").length > 2, PATIENCE);
       expect(story.fake.book.jobs).toEqual([]);
-      await world.restart(11 * MINUTE_MS);
+    }
+    await world.restart(11 * MINUTE_MS);
+    for (const story of stories) {
       expect(await world.ended(story)).toMatchObject({ status: "completed", fail_count: 0 });
       expect((await world.checkBill(story)).filter(isMarked)).toHaveLength(story.prompts.length);
       expect(story.fake.book.payments()).toHaveLength(story.prompts.length);
-      await world.checkBooks();
-    }, 300_000);
-  });
+    }
+    await world.checkBooks();
+  }, 300_000);
+});
 
-  it(`[CHAIN-17] a kill after every few requests to ${type} costs nothing`, async () => {
-    const prompts = Array.from({ length: 10 }, (_, at) => `many kills, picture ${at + 1}`);
-    const many = { name: "kills", type, config: { jobImages: 3 }, prompts };
-    const world = await JobWorld.start([many], { isProcess: true });
-    try {
-      const story = world.story(type, "kills");
-      const { requests } = story.fake;
-      for (const more of [1, 3, 2, 4, 5]) {
-        const before = requests.length;
-        const hasEnded = async () => (await world.chain.batch(story.id)).success_count === prompts.length;
-        await expect
-          .poll(async () => requests.length >= before + more || (await hasEnded()), PATIENCE)
-          .toBe(true);
-        await world.restart(4 * MINUTE_MS);
-      }
-      await world.restart(11 * MINUTE_MS);
+it("[CHAIN-17] a kill after every few requests to upstreams that take jobs costs nothing", async () => {
+  const prompts = Array.from({ length: 10 }, (_, at) => `many kills, picture ${at + 1}`);
+  const config = { jobImages: 3 };
+  const cases = JOB_UPSTREAMS.map((type) => ({ name: "kills", type, config, prompts }));
+  const world = await JobWorld.start(cases, { isProcess: true });
+  try {
+    const came = () => world.all().reduce((sum, { fake }) => sum + fake.requests.length, 0);
+    const hasEnded = async () =>
+      (await Promise.all(world.all().map(({ id }) => world.chain.batch(id)))).every(
+        ({ success_count: made }) => made === prompts.length,
+      );
+    for (const more of [2, 6, 4, 8, 10]) {
+      const before = came();
+      await expect.poll(async () => came() >= before + more || (await hasEnded()), PATIENCE).toBe(true);
+      await world.restart(4 * MINUTE_MS);
+    }
+    await world.restart(11 * MINUTE_MS);
+    for (const story of world.all()) {
       expect(await world.ended(story)).toMatchObject({ status: "completed", fail_count: 0 });
       await world.checkBill(story);
-      await world.checkBooks();
-    } finally {
-      await world.close();
     }
-  }, 300_000);
-}
+    await world.checkBooks();
+  } finally {
+    await world.close();
+  }
+}, 300_000);

@@ -1,7 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { loadConfig } from "../../../config/load.ts";
-import { UPSTREAM_NAMES } from "../../../config/presets.ts";
-import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { environmentWith } from "../../../environment.ts";
 import { microsToDecimal } from "../../../kernel/money.ts";
@@ -17,8 +14,7 @@ import {
   wholeOption,
 } from "../../command-line/option-values.ts";
 import { nextCommand } from "../../result/next-command.ts";
-import { withSimulation } from "../../service/simulation.ts";
-import { requireKeys, requireNamedAddresses } from "../../service/upstream-keys.ts";
+import { serviceConfig } from "../../service/service-config.ts";
 import { serviceVariables } from "./child-environment.ts";
 import { startOwnService } from "./own-service.ts";
 import { type Child, runChild } from "./run-child.ts";
@@ -26,18 +22,13 @@ import { type Child, runChild } from "./run-child.ts";
 /** `imgbatch exec`: runs a service for the time of one command. Writes nothing to standard output itself. */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output, signal, takeSignals } = context;
-  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
-  const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
-  const choice = { file: global.config, cwd, upstream, vendor };
-  const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
-  if (choice.file === undefined) await requireNamedAddresses(config);
   const budgetMicroUsd = usdOption(options, "maxCost", "--max-cost");
   if (budgetMicroUsd !== undefined && global.data !== undefined) {
     const message = `--max-cost is for a service with a data directory of its own, not with --data: there the account pays.`;
     const advice = `${nextCommand(global, "admin", "accounts", "top-up", "default", microsToDecimal(budgetMicroUsd))}, or leave out --data`;
     throw new ImgbatchError("USAGE", message, { param: "--max-cost", advice });
   }
-  requireKeys(config);
+  const config = await serviceConfig(context, { mayLackKeys: false });
   const service = await startOwnService({
     config,
     budgetMicroUsd: budgetMicroUsd ?? 0,

@@ -1,10 +1,7 @@
 import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
-import { loadConfig } from "../../../config/load.ts";
 import { dataDirectoryOf } from "../../../config/paths.ts";
-import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import { ROLES } from "../../../config/roles.ts";
-import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import type { ReadyFile } from "../../../contract/data-directory.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
@@ -25,9 +22,8 @@ import {
 import { paidRequestsNote } from "../../interruption/paid-requests.ts";
 import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
-import { withSimulation } from "../../service/simulation.ts";
+import { serviceConfig } from "../../service/service-config.ts";
 import { requireShared, storageOf } from "../../service/storage-of.ts";
-import { requireKeys, requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { mayShowDashboard } from "../../terminal/dashboard.ts";
 import { mayColor } from "../../terminal/terminal.ts";
 import { explainPortInUse } from "./explain-port-in-use.ts";
@@ -37,16 +33,10 @@ const DEFAULT_GRACE_MS = 10_000;
 /** `imgbatch serve`: runs the service until a signal stops it or its disk fails (`STORAGE_FAILED`). */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output } = context;
-  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
-  const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
-  const choice = { file: global.config, cwd, upstream, vendor };
-  const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
-  if (choice.file === undefined) await requireNamedAddresses(config);
+  const config = await serviceConfig(context, { mayLackKeys: true });
   const role = choiceOption(options, "role", "--role", ROLES) ?? "all";
   const storage = storageOf(context, config);
   requireShared(role, storage);
-  // A service whose providers stand in a file starts without their keys, and says so.
-  if (upstream !== null) requireKeys(config);
   const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
   const address = {
     host: textOption(options, "host") ?? config.server.host,

@@ -2,6 +2,8 @@ import type { ItemRepository } from "../../../domain/ports/item-repository.ts";
 import { kept, type Values } from "../../dialects/kept-query.ts";
 import type { SqlSession } from "../../dialects/sql-session.ts";
 
+export const NO_LEASE = { lease_token: null, lease_worker: null };
+
 // The queries of items that run for each image or request.
 
 interface Lease {
@@ -32,8 +34,7 @@ export const FINISH = kept((build, item: Values<Lease & FinishedRow>) =>
     usage: item.usage,
     error: item.error,
     finished_at_ms: item.finishedAtMs,
-    lease_token: null,
-    lease_worker: null,
+    ...NO_LEASE,
   }),
 );
 
@@ -45,8 +46,7 @@ export const GIVE_BACK = kept((build, item: Values<Lease & Returned>) =>
     attempts: item.attempts,
     failed_at: item.failedAt,
     maybe_paid: item.maybePaid,
-    lease_token: null,
-    lease_worker: null,
+    ...NO_LEASE,
   }),
 );
 
