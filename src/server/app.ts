@@ -33,7 +33,7 @@ export function buildApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES)
     accessLog(deps),
     ...surfaces.flatMap(({ readPath }) => (readPath ? [readPath(handlerDeps)] : [])),
     metrics.observe,
-    guardConnection,
+    guardConnection(deps),
     refuseKeyInUrl,
     requireKnownHost(deps.server),
     ...surfaces.map((surface) => routesOf(surface, handlerDeps)),

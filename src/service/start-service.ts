@@ -38,6 +38,9 @@ import { claimBucket } from "./storage/bucket-owner.ts";
 import { freeBytesOf, makeDataDirectory } from "./storage/make-data-directory.ts";
 import { openStorage } from "./storage/open-storage.ts";
 
+/** How long a process that stops still takes requests beside others: by then their proxy has seen that it is not ready. */
+const DRAIN_MS = 5000;
+
 /** A service that keeps everything in its data directory. */
 export interface LocalServiceOptions {
   config: Config;
@@ -85,7 +88,10 @@ export interface Service {
   failed: AbortSignal;
   /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
-  /** Stops in the reverse order of the start: requests, workers, files. */
+  /**
+   * Stops in the reverse order of the start: requests, workers, files. One of several that take requests answers them for
+   * some seconds before, as long as half of the grace at most, and says that it is not ready.
+   */
   close(graceMs: number): Promise<void>;
 }
 
@@ -144,9 +150,9 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       ? shareChanges(opened, workerDeps, scheduler, { usesNotices, teardown })
       : () => {};
     const secret = randomBytes(32).toString("base64url");
-    const onBatchCreated = (batchId: string) => {
-      feed.publish({ type: "batch", batchId, status: "queued" });
-      scheduler.wake(batchId);
+    const onBatchCreated: ApiDeps["onBatchCreated"] = (batch) => {
+      feed.publish({ type: "batch", batchId: batch.id, status: "queued" });
+      scheduler.wake(batch.id, batch);
       callWorkers();
     };
     const cancel = (batchId: string) => scheduler.cancel(batchId, callWorkers);
@@ -219,15 +225,17 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
           const { batch } = await retryFailed(apiDeps, batchId);
-          onBatchCreated(batch.id);
+          onBatchCreated(batch);
           return { name: batch.taskName, itemCount: batch.itemCount };
         },
         deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, clock.nowMs()),
         deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, clock.nowMs()),
       },
       close: async (grace) => {
-        graceMs = grace;
         isStopping = true;
+        const drainMs = isShared && role !== "worker" ? Math.min(DRAIN_MS, grace / 2) : 0;
+        await systemClock.sleep(drainMs);
+        graceMs = grace - drainMs;
         await teardown.run();
       },
     };

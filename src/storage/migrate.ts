@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import { ImgbatchError } from "../contract/errors.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type SqlDatabase, type SqlSession, written } from "./dialects/sql-session.ts";
 import { foundation } from "./migrations/001-010/001-foundation.ts";
 import { waitingAndOpenJobs } from "./migrations/001-010/002-waiting-and-open-jobs.ts";
@@ -54,49 +55,72 @@ const MARKS = additiveSteps.name;
 /** Any number that no other program uses for a lock in the same database. */
 const LOCK = 5_104_391_287;
 
-/** A service that was seen within this time is running: each notes the time every two seconds. */
+/** A service that was seen within this time may be running. */
 const RUNS_MS = 10_000;
+/** By then each service that runs was seen again: it says every two seconds that it is there. */
+const LOOK_AGAIN_MS = 2500;
+
+/** A service that could not go on with another schema. */
+interface OlderService {
+  id: string;
+  role: string;
+  version: string;
+  seen_at_ms: number;
+}
 
 /**
  * Brings the database to the schema of this version, in one transaction. A newer database is refused, unless all that
  * is newer in it is additive. A shared database with an older schema is refused while services use it that could not go
- * on with the new schema: they would fail in the middle of their work.
+ * on with the new schema: they would fail in the middle of their work. Waits for up to ten seconds until it is known that
+ * one was killed.
  */
-export async function migrate(database: SqlDatabase): Promise<void> {
-  await database.transaction(async (session) => {
-    const { build } = session;
-    if (session.dialect === "postgres") await waitForTurn(session);
-    const table = build.schema.createTable("schema_migrations").ifNotExists();
-    await session.run(table.addColumn("name", "text", (c) => c.primaryKey()));
-    const rows = await session.all(build.selectFrom("schema_migrations").select("name"));
-    const done = new Set(rows.map((row) => row.name));
-    const unknown = new Set([...done].filter((name) => !MIGRATIONS.some((m) => m.name === name)));
-    if (done.has(MARKS)) {
-      const additive = build.selectFrom("schema_migrations").select("name").where("is_additive", "=", 1);
-      for (const { name } of await session.all(additive)) unknown.delete(name);
-    }
-    if (unknown.size > 0) {
-      const message = `The database was written by a newer version (${[...unknown].join(", ")}).`;
-      throw new ImgbatchError("INVALID_CONFIG", message);
-    }
-    const missing = MIGRATIONS.filter((m) => !done.has(m.name));
-    // One process alone has the file of SQLite, and may find the record of an earlier one there.
-    const isShared = session.dialect === "postgres" && done.has(workers.name);
-    if (isShared && missing.some((m) => !m.isAdditive)) {
-      const sinceMs = (await database.clockMs(session)) - RUNS_MS;
-      const live = build.selectFrom("workers").select(["role", "version"]).where("seen_at_ms", ">=", sinceMs);
-      const services = await session.all(live);
-      if (services.length > 0) throw usedByOlder(services);
-    }
-    for (const { name, isAdditive, statements } of missing) {
-      for (const statement of statements(session)) await session.run(statement);
-      const mark = isAdditive ? { is_additive: 1 } : {};
-      await session.run(build.insertInto("schema_migrations").values({ name, ...mark }));
-    }
-  });
+export async function migrate(database: SqlDatabase, clock: Clock = systemClock): Promise<void> {
+  let before: ReadonlyMap<string, number> | null = null;
+  for (;;) {
+    const services = await database.transaction((session) => migrateUnlessUsed(database, session));
+    if (services.length === 0) return;
+    const running = services.filter(({ id, seen_at_ms }) => before !== null && before.get(id) !== seen_at_ms);
+    if (running.length > 0) throw usedByOlder(running);
+    before = new Map(services.map(({ id, seen_at_ms }) => [id, seen_at_ms]));
+    await clock.sleep(LOOK_AGAIN_MS);
+  }
 }
 
-function usedByOlder(services: readonly { role: string; version: string }[]): ImgbatchError {
+/** Changes nothing while services that could not go on may be running, and returns these. */
+async function migrateUnlessUsed(database: SqlDatabase, session: SqlSession): Promise<OlderService[]> {
+  const { build } = session;
+  if (session.dialect === "postgres") await waitForTurn(session);
+  const table = build.schema.createTable("schema_migrations").ifNotExists();
+  await session.run(table.addColumn("name", "text", (c) => c.primaryKey()));
+  const rows = await session.all(build.selectFrom("schema_migrations").select("name"));
+  const done = new Set(rows.map((row) => row.name));
+  const unknown = new Set([...done].filter((name) => !MIGRATIONS.some((m) => m.name === name)));
+  if (done.has(MARKS)) {
+    const additive = build.selectFrom("schema_migrations").select("name").where("is_additive", "=", 1);
+    for (const { name } of await session.all(additive)) unknown.delete(name);
+  }
+  if (unknown.size > 0) {
+    const message = `The database was written by a newer version (${[...unknown].join(", ")}).`;
+    throw new ImgbatchError("INVALID_CONFIG", message);
+  }
+  const missing = MIGRATIONS.filter((m) => !done.has(m.name));
+  // One process alone has the file of SQLite, and may find the record of an earlier one there.
+  const isShared = session.dialect === "postgres" && done.has(workers.name);
+  if (isShared && missing.some((m) => !m.isAdditive)) {
+    const sinceMs = (await database.clockMs(session)) - RUNS_MS;
+    const facts = build.selectFrom("workers").select(["id", "role", "version", "seen_at_ms"]);
+    const services = await session.all(facts.where("seen_at_ms", ">=", sinceMs));
+    if (services.length > 0) return services;
+  }
+  for (const { name, isAdditive, statements } of missing) {
+    for (const statement of statements(session)) await session.run(statement);
+    const mark = isAdditive ? { is_additive: 1 } : {};
+    await session.run(build.insertInto("schema_migrations").values({ name, ...mark }));
+  }
+  return [];
+}
+
+function usedByOlder(services: readonly OlderService[]): ImgbatchError {
   const names = services.map(({ role, version }) => `${role} ${version}`).sort();
   const counted = [...new Set(names)].map(
     (name) => `${names.filter((each) => each === name).length} ${name}`,

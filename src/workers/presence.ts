@@ -130,7 +130,7 @@ export class Presence {
       await clock.sleep(BEAT_MS, signal).catch(() => {});
       if (signal.aborted) break;
       try {
-        await this.beat();
+        await this.#beatAloud();
         looking ??= this.look()
           .catch((error) => log.error("the work of others could not be looked at", { error: String(error) }))
           .finally(() => {
@@ -141,6 +141,14 @@ export class Presence {
       }
     }
     await looking;
+  }
+
+  async #beatAloud(): Promise<void> {
+    const { clock, log } = this.#deps;
+    const answered = new AbortController();
+    const late = () => log.warn("the database does not answer; no work begins until it does");
+    clock.sleep(TROUBLE_MS, answered.signal).then(late, () => {});
+    await this.beat().finally(() => answered.abort());
   }
 
   /** Says that this process is alive, and removes those that have not said so for too long. */

@@ -14,14 +14,13 @@ const STOPPED: readonly BatchStatus[] = ["failed", "cancelled", "output_deleted"
 const ENDED_LATELY_MS = 3_600_000;
 
 /**
- * Cleans up before any work, when an earlier process may have been killed. Gives back what it had leased. A process that is
- * alone also removes at once what no record names: half-written files, and images that were stored but not recorded (their
+ * Cleans up for a process that is alone, before any work: an earlier one may have been killed. Gives back what that had
+ * leased, and removes what no record names: half-written files, and images that were stored but not recorded (their
  * items are made again). Only batches that were at work, or were stopped in the last day, are checked: queued ones have no
  * image yet, and there can be thousands of them.
  */
 export async function recover(deps: WorkerDeps): Promise<void> {
   const leases = await releaseLeases(deps);
-  if (!deps.presence.isAlone) return;
   const begun = await deps.stores.read.batches.withStatus(["running", "processing_results", "settling"]);
   const stopped = await deps.stores.read.batches.endedSince(deps.clock.nowMs() - STOPPED_LATELY_MS, STOPPED);
   let orphans = 0;

@@ -78,19 +78,24 @@ export class Scheduler {
     for (const pool of this.#pools) pool.setPaused(isPaused);
   }
 
-  /** Cleans up after a killed process, then continues the batches that have not ended. */
+  /** Cleans up after a killed process, then goes on with its batches; later, when others hold up the database. */
   async start(): Promise<void> {
     const { presence } = this.#deps;
-    await recover(this.#deps);
-    await handOver(this.#deps);
+    if (presence.isAlone) await recover(this.#deps);
     this.#isRunning = true;
     presence.follow({
       look: (news) => this.look(news),
       letGo: () => this.#letGo(),
       setPaused: (isPaused) => isPaused !== this.#isPaused && this.#pause(isPaused),
     });
-    await this.look();
-    for (const pool of this.#pools) await pool.start();
+    const begin = async (): Promise<void> => {
+      await handOver(this.#deps);
+      await this.look();
+      for (const pool of this.#pools) await pool.start();
+    };
+    const later = (error: unknown) =>
+      this.#later("no work could be looked for", { error: String(error) }, () => begin().catch(later));
+    await (presence.isAlone ? begin() : begin().catch(later));
   }
 
   /**
@@ -118,11 +123,11 @@ export class Scheduler {
     if (presence.isFirst) await removeLateOrphans(this.#deps);
   }
 
-  /** Makes the scheduler look at a batch that may have work: it is new, or an item of it has ended. */
-  wake(batchId: string): void {
+  /** Makes the scheduler look at a batch that may have work: an item of it has ended, or it is new in the `queue`. */
+  wake(batchId: string, queue?: BatchQueue): void {
     if (!this.#isRunning || this.#cancelling.has(batchId)) return;
     if (this.#inHand.has(batchId)) this.#beginToAdvance(batchId);
-    else this.#track(this.#takeInHand(batchId));
+    else if (queue === undefined || !this.#admission.isFull(queue)) this.#track(this.#takeInHand(batchId));
   }
 
   /**
@@ -156,11 +161,8 @@ export class Scheduler {
 
   /** Returns why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null {
-    for (const pool of this.#pools) {
-      const waiting = pool.waitingOf(batchId);
-      if (waiting) return waiting;
-    }
-    return null;
+    const found = [...this.#pools].map((pool) => pool.waitingOf(batchId));
+    return found.find((waiting) => waiting !== null) ?? null;
   }
 
   /** Returns the jobs of a batch that are at work at an upstream. */
@@ -286,8 +288,7 @@ export class Scheduler {
   #takeNext(queue: BatchQueue): void {
     if (!this.#isRunning) return;
     const later = (error: unknown) =>
-      this.#later("the next batches could not be looked up", { error: String(error) }, again);
-    const again = () => this.#takeNext(queue);
+      this.#later("no next batch could be looked up", { error: String(error) }, () => this.#takeNext(queue));
     this.#track(this.#admission.takeNext(queue).catch(later));
   }
 

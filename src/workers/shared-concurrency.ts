@@ -21,14 +21,23 @@ export class ConcurrencySlots {
     this.#free = count;
   }
 
-  /** Runs the work in a slot of its own. Rejects with the signal's reason when aborted while it waits. */
-  async run<T>(isUrgent: boolean, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  /**
+   * Runs the work in a slot of its own, which is free again when the work has ended or calls `leave`. Rejects with the
+   * signal's reason when aborted while it waits.
+   */
+  async run<T>(isUrgent: boolean, signal: AbortSignal, work: (leave: () => void) => Promise<T>): Promise<T> {
     await this.#enter(isUrgent ? this.#urgent : this.#patient, signal);
-    try {
-      return await work();
-    } finally {
+    let hasLeft = false;
+    const leave = () => {
+      if (hasLeft) return;
+      hasLeft = true;
       this.#free++;
       this.#admit();
+    };
+    try {
+      return await work(leave);
+    } finally {
+      leave();
     }
   }
 
@@ -76,8 +85,13 @@ export function shareConcurrency(provider: ItemProvider): {
     concurrency: provider.concurrency,
     ...(provider.upstream ? { upstream: provider.upstream } : {}),
     serves: (model) => provider.serves(model),
-    generate: (request, signal, onSent) =>
-      slots.run(isUrgent, signal, () => provider.generate(request, signal, onSent)),
+    generate: (request, signal, onSent, onAnswered) =>
+      slots.run(isUrgent, signal, (leave) =>
+        provider.generate(request, signal, onSent, (bytes) => {
+          leave();
+          onAnswered?.(bytes);
+        }),
+      ),
     close: () => provider.close(),
   });
   return { forBatches: through(false), forRealtime: through(true) };

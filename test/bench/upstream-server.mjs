@@ -1,6 +1,7 @@
 // An upstream of the vendor's own form. It answers every request with the same picture after a fixed time. Runs in a
-// process of its own: `node upstream-server.mjs LATENCY_MS`; prints its port.
-import { createServer } from "node:http";
+// process of its own: `node upstream-server.mjs LATENCY_MS`; prints its port. To any message it answers how long all
+// requests together have waited for their answers, in ms: timers are late, by a millisecond or more on a busy machine.
+import { createServer } from "node:net";
 import sharp from "sharp";
 
 const latencyMs = Number(process.argv[2]);
@@ -14,13 +15,25 @@ const body = JSON.stringify({
   modelVersion: "bench",
 });
 
-const server = createServer((request, response) => {
-  request.resume();
-  request.on("end", () =>
+// Whatever this process does is time that the service is not given: so it reads of a request no more than where it ends.
+const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`;
+const answer = Buffer.from(head + body);
+let waitedMs = 0;
+process.on("message", () => process.send(waitedMs));
+const server = createServer({ noDelay: true }, (socket) => {
+  let got = "";
+  socket.on("error", () => {});
+  socket.on("data", (bytes) => {
+    got += bytes.toString("latin1");
+    const headBytes = got.indexOf("\r\n\r\n") + 4;
+    const bodyBytes = Number(/content-length: *(\d+)/i.exec(got)?.[1] ?? 0);
+    if (headBytes < 4 || got.length < headBytes + bodyBytes) return;
+    got = "";
+    const startMs = performance.now();
     setTimeout(() => {
-      response.writeHead(200, { "content-type": "application/json" });
-      response.end(body);
-    }, latencyMs),
-  );
+      waitedMs += performance.now() - startMs;
+      socket.write(answer);
+    }, latencyMs);
+  });
 });
 server.listen(0, "127.0.0.1", () => process.stdout.write(`${server.address().port}\n`));

@@ -510,6 +510,16 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await goTo(page, service, `batches/${id}`);
     await page.locator(".tile img").first().waitFor();
     expect(await page.locator(".tile").count()).toBeLessThan(60);
+    const waiting = page.locator(".tile:not(:has(img))");
+    await expect.poll(() => waiting.count()).toBe(0);
+    const asked: string[] = [];
+    page.on("request", (request) => {
+      if (request.url().includes("/thumbnail")) asked.push(new URL(request.url()).pathname);
+    });
+    await page.reload();
+    await page.locator(".tile img").first().waitFor();
+    await expect.poll(() => waiting.count()).toBe(0);
+    expect(asked).toEqual([`/v1/images/batches/${id}/thumbnails`]);
     await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)");
     await page.getByText("picture 120", { exact: true }).waitFor();
     expect(await page.getByText("picture 1", { exact: true }).count()).toBe(0);

@@ -11,7 +11,7 @@ import { MODELS, World } from "../support/world.ts";
 import { checkEnd, checkMoment } from "../support/world-checks.ts";
 
 /** Stories in all; `soak/races.mjs` asks for more. */
-const STORIES = Math.ceil((inject("rounds") ?? 50) / 5);
+const STORIES = Math.ceil((inject("rounds") ?? 30) / 5);
 const SEED = inject("seed") ?? 7;
 
 const which = fc.nat({ max: 99 });

@@ -295,6 +295,18 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect(new Set([id, again, third]).size).toBe(3);
   });
 
+  it("[ROLE-13] one that stops says for half of its grace that it is not ready, and answers, before it closes its port", async () => {
+    const { start } = await shared();
+    const api = await start("api");
+    const startMs = performance.now();
+    const closed = api.close(800);
+    const [ready, answer] = [await api.ask("/readyz"), await api.ask("/v1/account")];
+    expect([ready.status, answer.status, answer.headers.get("connection")]).toEqual([503, 200, "close"]);
+    await expect.poll(() => api.ask("/readyz").catch(() => null)).toBeNull();
+    expect(performance.now() - startMs).toBeGreaterThan(390);
+    await closed;
+  });
+
   it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {
     const { provider, start, admin } = await shared();
     const [api, first] = [await start("api"), await start("worker")];

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../src/kernel/clock.ts";
+import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
-import type { SqlDatabase } from "../../src/storage/dialects/sql-session.ts";
+import type { SqlDatabase, SqlSession } from "../../src/storage/dialects/sql-session.ts";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
 import { migrate } from "../../src/storage/migrate.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
@@ -36,20 +36,32 @@ describe("the schema on SQLite", () => {
 describe.skipIf(!hasPostgres)("the schema on PostgreSQL", () => {
   refusesTheNewer(async () => opened(await openPostgres({ url: await emptyDatabase() }, systemClock)));
 
-  it("[MIGRATE-3] the schema of services that run is let be when they could not go on with another", async () => {
-    const database = opened(await openPostgres({ url: await emptyDatabase() }, systemClock));
+  it("[MIGRATE-3] the schema of services that run is let be when they could not go on with another; those that were killed are waited out", async () => {
+    const real = opened(await openPostgres({ url: await emptyDatabase() }, systemClock));
+    let sleptMs = 0;
+    const database = { ...real, clockMs: async (tx: SqlSession) => (await real.clockMs(tx)) + sleptMs };
+    const { write } = sqlStores(database);
     await migrate(database);
-    const older = { id: "w", role: "all", version: "0.9.1", providers: [], isPaused: false } as const;
-    await sqlStores(database).write((tx) => tx.workers.insert(older));
+    const older = { role: "all", version: "0.9.1", providers: [], isPaused: false } as const;
+    for (const id of ["running", "killed"]) await write((tx) => tx.workers.insert({ id, ...older }));
     await migrate(database);
     await database.transaction((tx) =>
       tx.run(tx.build.deleteFrom("schema_migrations").where("name", "=", "015-file-purposes")),
     );
+    const passing: Clock = {
+      ...systemClock,
+      sleep: async (ms) => {
+        sleptMs += ms;
+        await write((tx) => tx.workers.beat("running", 4000));
+      },
+    };
     const used = "is used by services of an older version (1 all 0.9.1)";
-    await expect(migrate(database)).rejects.toThrow(used);
-    await sqlStores(database).write((tx) => tx.workers.removeAll());
+    await expect(migrate(database, passing)).rejects.toThrow(used);
+    expect(sleptMs).toBeLessThan(3000);
+    await write((tx) => tx.workers.remove("running"));
     // The step itself, which is done already.
-    await expect(migrate(database)).rejects.not.toThrow(used);
+    await expect(migrate(database, passing)).rejects.toThrow("already exists");
+    expect(sleptMs).toBe(10_000);
   });
 
   it("[MIGRATE-1] six processes at once on an empty database make one schema", async () => {

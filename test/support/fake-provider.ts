@@ -53,12 +53,15 @@ export function madeAfter(opened: Gate<void>): FakeProvider["answer"] {
   };
 }
 
-/** A real PNG of a few pixels; another number gives other bytes. */
-export function tinyPng(shade = 0): Promise<Buffer> {
+const pngs = new Map<number, Promise<Buffer>>();
+
+/** A real PNG of a few pixels; another number gives other bytes. Each is encoded once, and each caller gets its own copy. */
+export async function tinyPng(shade = 0): Promise<Buffer> {
   const background = { r: shade % 256, g: (shade >> 8) % 256, b: 120 };
-  return sharp({ create: { width: 8, height: 8, channels: 3, background } })
-    .png()
-    .toBuffer();
+  const create = { width: 8, height: 8, channels: 3 as const, background };
+  const png = pngs.get(shade) ?? sharp({ create }).png().toBuffer();
+  pngs.set(shade, png);
+  return Buffer.from(await png);
 }
 
 export function tinyJpeg(): Promise<Buffer> {

@@ -25,10 +25,10 @@ function parentDirectory(): string {
 }
 
 /** The files that tests run in processes of their own, by the script that makes them: the program, and modules of it. */
-const BUILT = {
+const built = () => ({
   build: ["dist/main.cjs"],
   modules: [...builtModules()].map((name) => join("build", `${name}.js`)),
-};
+});
 
 /** Builds what is missing or older than its sources. */
 function buildWhenStale(): void {
@@ -36,7 +36,7 @@ function buildWhenStale(): void {
   const settings = ["tsconfig.json", "bundle.mjs", "package.json", "src"];
   const paths = [...settings, ...sources.map((name) => join("src", name))];
   const newest = Math.max(...paths.map((path) => modifiedAt(join(REPOSITORY, path))));
-  for (const [script, files] of Object.entries(BUILT)) {
+  for (const [script, files] of Object.entries(built())) {
     if (files.every((file) => newest < modifiedAt(join(REPOSITORY, file)))) continue;
     execFileSync("npm", ["run", "--silent", script], { cwd: REPOSITORY, stdio: "inherit" });
   }

@@ -6,6 +6,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import pg from "pg";
 
 const run = promisify(execFile);
 
@@ -20,7 +21,10 @@ export interface PostgresServer {
   port: number;
   /** Without a password: the server trusts whoever reaches it. */
   url(database?: string): string;
-  /** Runs statements, each by itself, and returns the values: one row a line, with `|` between the columns. */
+  /**
+   * Runs statements and returns the values: one row a line, with `|` between the columns. The connection is kept for the
+   * next ones.
+   */
   sql(statements: string, database?: string): Promise<string>;
   /** Stops the server and starts it again on the same port. `immediate` is as good as a crash: it then recovers. */
   restart(how: "fast" | "immediate"): Promise<void>;
@@ -89,28 +93,38 @@ export async function startPostgresServer(
     if (postmaster.kill(signal)) await exited;
   };
   const url = (database = "postgres") => `postgres://postgres@127.0.0.1:${port}/${database}`;
+  const clients = new Map<string, Promise<pg.Client>>();
+  const connect = (database: string) => {
+    const client = new pg.Client({ connectionString: url(database), types: { getTypeParser: () => String } });
+    const forget = () => clients.delete(database);
+    client.on("error", forget).on("end", forget);
+    const connecting = client.connect().then(() => client);
+    clients.set(database, connecting);
+    connecting.catch(forget);
+    return connecting;
+  };
+  const disconnect = async () => {
+    const all = await Promise.allSettled(clients.values());
+    for (const each of all) if (each.status === "fulfilled") await each.value.end();
+  };
   return {
     port,
     url,
-    sql: async (statements, database) => {
-      const { stdout } = await run(join(bin, "psql"), [
-        url(database),
-        "-X",
-        "-q",
-        "-A",
-        "-t",
-        "-v",
-        "ON_ERROR_STOP=1",
-        "-c",
-        statements,
-      ]);
-      return stdout.trim();
+    sql: async (statements, database = "postgres") => {
+      const client = await (clients.get(database) ?? connect(database));
+      const answers = [await client.query<(string | null)[]>({ text: statements, rowMode: "array" })].flat();
+      return answers
+        .flatMap(({ rows }) => rows)
+        .map((row) => row.map((value) => value ?? "").join("|"))
+        .join("\n");
     },
     restart: async (how) => {
+      await disconnect();
       await end(how === "fast" ? "SIGINT" : "SIGQUIT");
       postmaster = await start();
     },
     stop: async () => {
+      await disconnect();
       await end("SIGQUIT");
       // It belongs to Vitest, which must be at work when it is loaded.
       if (options.isSearched ?? true) await (await import("./secrets.ts")).watchDirectory(directory);

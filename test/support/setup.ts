@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect } from "vitest";
 import { seedRandomCases } from "./fuzz-runs.ts";
 import { forgetSecrets, takeFindings } from "./secrets.ts";
+import "./same-bytes.ts";
 import "./watched-fetch.ts";
 
 /** The handles that a test file must not leave behind. Sockets and pipes of the test runner itself are no such handles. */

@@ -317,6 +317,10 @@ export class World {
         files.set(key, isDamaged ? bytes.subarray(1) : bytes);
         return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
       },
+      putNew: async (key, bytes) => {
+        await turn();
+        if (!files.has(key)) files.set(key, bytes);
+      },
       read: async (key, sizeBytes) => {
         await turn();
         const bytes = files.get(key) ?? null;

@@ -50,6 +50,11 @@ export interface BlobStore {
    * `StorageUnavailable` when the disk is full or refuses.
    */
   put(key: string, bytes: Buffer): Promise<BlobFacts>;
+  /**
+   * `put` for a key that others may take at the same moment: a blob that is there already stays. Some S3 servers cannot do
+   * that; there the last one stays.
+   */
+  putNew(key: string, bytes: Buffer): Promise<void>;
   /** Begins a blob whose key is not known yet. The caller must keep or discard it. */
   draft(): BlobDraft;
   /**

@@ -113,9 +113,15 @@ export interface ItemProvider extends ProviderBase {
   readonly kind: "item";
   /**
    * Rejects with `ProviderError`, or with the signal's reason when aborted. Calls `onSent` right before the request
-   * leaves for the upstream: from then on it may be paid.
+   * leaves for the upstream: from then on it may be paid. May call `onAnswered` when a large answer has come whole, before
+   * it is read: another request may be sent then. `bytes`: the size of the answer.
    */
-  generate(request: ImageRequest, signal: AbortSignal, onSent?: () => void): Promise<GeneratedImages>;
+  generate(
+    request: ImageRequest,
+    signal: AbortSignal,
+    onSent?: () => void,
+    onAnswered?: (bytes: number) => void,
+  ): Promise<GeneratedImages>;
 }
 
 /** A request inside an upstream job. */

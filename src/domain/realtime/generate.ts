@@ -30,9 +30,9 @@ export interface RealtimeDeps extends MakeImageDeps {
   rate: RequestRate | null;
   /**
    * The worker that the holds belong to: others release them when it dies. `lost` is aborted when they took this process for
-   * dead; then there is another worker with another signal.
+   * dead; then there is another worker with another signal. While it is not fresh, they may do so at any moment.
    */
-  presence: { readonly id: string; readonly lost: AbortSignal };
+  presence: { readonly id: string; readonly lost: AbortSignal; readonly isFresh: boolean };
 }
 
 /** The outcome of a request: images, no image, or a refusal of the prompt. */
@@ -164,7 +164,7 @@ export class Realtime {
 
   /**
    * Ends at the deadline and when the caller leaves, even when the provider goes on. `lost` ends what no upstream may have been
-   * paid for.
+   * paid for. Nothing is sent that other processes may be about to send.
    */
   async #makeInTime(
     offers: readonly Offer<ItemProvider>[],
@@ -172,7 +172,7 @@ export class Realtime {
     { gone, lost }: { gone: AbortSignal | null; lost: AbortSignal },
     finish: Finish,
   ): Promise<Made[]> {
-    const { clock, timeoutMs } = this.#deps;
+    const { clock, timeoutMs, presence } = this.#deps;
     const deadline = new AbortController();
     const done = new AbortController();
     if (timeoutMs > 0) {
@@ -188,7 +188,8 @@ export class Realtime {
       lost.addEventListener("abort", onLost, { once: true });
       const ends = [deadline.signal, this.#stopping.signal, unsent.signal];
       const { signal, unlink } = linkSignals(...(gone ? [gone] : []), ...ends);
-      const made = await makeImage(this.#deps, offers, image, signal).finally(() => {
+      const beforeSending = () => presence.isFresh || unsent.abort(takenForDead());
+      const made = await makeImage(this.#deps, offers, { ...image, beforeSending }, signal).finally(() => {
         unlink();
         lost.removeEventListener("abort", onLost);
       });

@@ -102,7 +102,12 @@ export class KeyedRequests {
         await clock.sleep(LOOK_EVERY_MS);
         continue;
       }
-      if (earlier !== null && earlier.paidRuns > 1) throw unknownOutcome();
+      if (earlier !== null && earlier.paidRuns > 1) {
+        // Its process may have answered since the first look, and closed its hold before the second.
+        const now = await stores.read.keyedRequests.find(request.apiKeyId, request.key);
+        if (now?.answer === null && now.realtimeId === earlier.realtimeId) throw unknownOutcome();
+        continue;
+      }
       begin();
       const run = new KeyedRun(this.#deps, request, earlier, work.render);
       try {

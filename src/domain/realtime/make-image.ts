@@ -36,6 +36,9 @@ export interface WantedImage {
   trail: Trail;
 }
 
+/** `beforeSending` may abort the signal: then nothing is sent. */
+type SentImage = WantedImage & { beforeSending(): void };
+
 /** The requests to providers for one image, as far as they are known. */
 export interface Trail {
   calls: Call[];
@@ -65,7 +68,7 @@ export interface Made {
 export async function makeImage(
   deps: MakeImageDeps,
   offers: readonly Offer<ItemProvider>[],
-  wanted: WantedImage,
+  wanted: SentImage,
   signal: AbortSignal,
 ): Promise<Made> {
   const { id, trail, priceMicroUsd } = wanted;
@@ -99,11 +102,13 @@ export async function makeImage(
 async function ask(
   { inspector }: MakeImageDeps,
   offer: Offer<ItemProvider>,
-  wanted: WantedImage,
+  wanted: SentImage,
   signal: AbortSignal,
 ) {
   const { provider, executedModel } = offer;
   const onSent = () => {
+    wanted.beforeSending();
+    signal.throwIfAborted();
     wanted.trail.isPaid = isPaid(provider);
   };
   const work = provider.generate(imageRequest(wanted.request, executedModel, wanted), signal, onSent);

@@ -1,7 +1,7 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
+import type { LongJson } from "../../kernel/json/long-json.ts";
 import { answerError } from "../upstream/classify.ts";
 import { readContent } from "../upstream/generate-content/response.ts";
-import type { LongJson } from "../upstream/jobs/line-memory.ts";
 import { textAt, valueAt } from "../upstream/read-json.ts";
 
 /** The HTTP statuses of the codes of `google.rpc.Status`, as the vendor's API maps them. */

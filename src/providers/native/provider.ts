@@ -17,15 +17,16 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
   return {
     address: `${http.baseUrl}/${apiVersion}`,
     takes: NATIVE_TAKES,
-    async generate(request, signal, onSent) {
+    async generate(request, signal, onSent, onAnswered) {
       if (request.storedReferences.length > 0) {
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
       }
       const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
       const body = jsonBody(generateContentBody(request));
       const asked = joinTurns(request.earlier ?? "", request.prompt);
-      const answer = await http.json({ method: "POST", path, headers, body, asked }, signal, onSent);
-      return { ...readContent(name, answer), seed: request.seed };
+      const call = { method: "POST", path, headers, body, asked } as const;
+      const { value, decode } = await http.images(call, signal, onSent, onAnswered);
+      return { ...readContent(name, value, decode), seed: request.seed };
     },
     async probe(signal) {
       await http.json({ method: "GET", path: `/${apiVersion}/models?pageSize=1`, headers }, signal);

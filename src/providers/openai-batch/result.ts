@@ -1,7 +1,7 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
+import type { LongJson } from "../../kernel/json/long-json.ts";
 import { answerError } from "../upstream/classify.ts";
 import type { UpstreamHttp } from "../upstream/http.ts";
-import type { LongJson } from "../upstream/jobs/line-memory.ts";
 import { readImages } from "../upstream/openai-images/response.ts";
 import { countAt, textAt, valueAt } from "../upstream/read-json.ts";
 import { upstreamWords } from "../upstream/words.ts";

@@ -24,7 +24,7 @@ export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps)
       mimeTypes: upstreamIds.every(takesOutputFormat) ? "any" : ["image/png"],
       seeds: false,
     },
-    async generate(request, signal, onSent) {
+    async generate(request, signal, onSent, onAnswered) {
       if (request.storedReferences.length > 0) {
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
       }
@@ -34,8 +34,9 @@ export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps)
       }
       const { path, body } = imagesRequest(entry, request);
       const asked = joinTurns(request.earlier ?? "", request.prompt);
-      const answer = await http.json({ method: "POST", path, headers, body, asked }, signal, onSent);
-      return readImages(http, answer, headers, signal);
+      const call = { method: "POST", path, headers, body, asked } as const;
+      const { value, decode } = await http.images(call, signal, onSent, onAnswered);
+      return readImages(http, value, headers, signal, decode);
     },
     async probe(signal) {
       await http.json({ method: "GET", path: "/models", headers }, signal);

@@ -11,9 +11,14 @@ export interface UpstreamAdapter {
   takes: Capabilities;
   /**
    * Makes the images of one request. `request.model` is the id that the upstream knows, and `request.size` the pixels to
-   * ask for. Calls `onSent` right before the request leaves. Rejects with `ProviderError`, or with the signal's reason.
+   * ask for. Calls `onSent` and `onAnswered` like `ItemProvider`. Rejects with `ProviderError`, or with the signal's reason.
    */
-  generate(request: ImageRequest, signal: AbortSignal, onSent: () => void): Promise<GeneratedImages>;
+  generate(
+    request: ImageRequest,
+    signal: AbortSignal,
+    onSent: () => void,
+    onAnswered?: (bytes: number) => void,
+  ): Promise<GeneratedImages>;
   /** Asks for something that costs nothing. Rejects with `ProviderError` when the upstream cannot be used. */
   probe(signal: AbortSignal): Promise<void>;
   /** Frees sockets and processes. */

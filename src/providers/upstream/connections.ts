@@ -79,3 +79,27 @@ export function beforeFirstByte(leave: () => void): Dispatcher.DispatcherCompose
       onResponseError: (...args) => handler.onResponseError?.(...args),
     });
 }
+
+/** Returns the bytes of a body, or null when it has more. They are also left in `chunks` as they come. */
+export async function readUpTo(
+  body: AsyncIterable<Buffer>,
+  maxBytes: number,
+  chunks: Buffer[] = [],
+): Promise<Buffer | null> {
+  let length = 0;
+  for await (const chunk of body) {
+    length += chunk.length;
+    // Leaving the loop ends the connection.
+    if (length > maxBytes) return null;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks, length);
+}
+
+/** The headers of a response. */
+export function headersOf(headers: Dispatcher.ResponseData["headers"]): Headers {
+  const entries = Object.entries(headers).flatMap(([name, value]): [string, string][] =>
+    value === undefined ? [] : [value].flat().map((each) => [name, each]),
+  );
+  return new Headers(entries);
+}

@@ -1,12 +1,20 @@
 import { lookup as systemLookup } from "node:dns";
 import type { Dispatcher } from "undici";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
-import { jsonExcess } from "../../kernel/json/json-shape.ts";
+import { type LongJson, parseLongJson } from "../../kernel/json/long-json.ts";
+import { aside } from "../../kernel/yield.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import { ambiguous, answerError, upstreamTold } from "./classify.ts";
-import { beforeFirstByte, type Connections, openConnections, PRIVATE_ADDRESS } from "./connections.ts";
+import {
+  beforeFirstByte,
+  type Connections,
+  headersOf,
+  openConnections,
+  PRIVATE_ADDRESS,
+  readUpTo,
+} from "./connections.ts";
 import { errorOf } from "./error-facts.ts";
-import { textAt } from "./read-json.ts";
+import { readJson, textAt } from "./read-json.ts";
 import type { RequestBody } from "./request-body.ts";
 import { IdleTimer } from "./time-limit.ts";
 
@@ -43,7 +51,8 @@ const MAX_ANSWER_BYTES = 384 * 1024 * 1024;
 /** No more is read of an error, and not for longer. */
 const MAX_ERROR_BYTES = 256 * 1024;
 const ERROR_BODY_MS = 10_000;
-const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
+/** Only images are larger. Whatever is said about a failure is read at once. */
+const MAX_SMALL_BYTES = 64 * 1024;
 
 export interface UpstreamHttpOptions {
   /** The provider's name. */
@@ -91,16 +100,42 @@ export class UpstreamHttp {
     signal: AbortSignal,
     onSent?: () => void,
   ): Promise<{ headers: Headers; body: unknown }> {
+    const answer = await this.#ask(request, signal, onSent);
+    const { headers, bytes } = answer;
+    const body = readJson(bytes);
+    if (bytes.length > 0 || !request.mayBeEmpty) this.#check(answer, request, body);
+    return { headers, body };
+  }
+
+  /** The same as `json` for images. Calls `onAnswered` when a large answer has come, before it is read. */
+  async images(
+    request: UpstreamRequest,
+    signal: AbortSignal,
+    onSent?: () => void,
+    onAnswered: (bytes: number) => void = () => {},
+  ): Promise<LongJson> {
+    const answer = await this.#ask(request, signal, onSent);
+    if (answer.bytes.length > MAX_SMALL_BYTES) {
+      onAnswered(answer.bytes.length);
+      await aside();
+    }
+    const json = readJson(answer.bytes, parseLongJson);
+    this.#check(answer, request, json?.value);
+    return json as LongJson;
+  }
+
+  async #ask(request: UpstreamRequest, signal: AbortSignal, onSent?: () => void): Promise<UpstreamAnswer> {
     const url = this.#urlOf(request.path);
     const answer = await this.send(this.connections.own, url, request, this.#maxAnswerBytes, signal, onSent);
-    const { status, headers, bytes } = answer;
-    if (!isSuccess(status)) throw this.#error(answer, request.asked);
-    const body = parse(bytes);
-    if (body === undefined && request.mayBeEmpty && bytes.length === 0) return { headers, body };
-    if (body === undefined) throw ambiguous(this.name, `HTTP ${status} without JSON`, status);
-    const isShown = request.isOperation && textAt(body, "name") !== null;
-    if (!isShown && errorOf(body) !== undefined) throw this.#error(answer, request.asked);
-    return { headers, body };
+    if (!isSuccess(answer.status)) throw this.#error(answer, request.asked);
+    return answer;
+  }
+
+  /** Throws for a success without JSON, or with an error in it. */
+  #check(answer: UpstreamAnswer, { isOperation, asked }: UpstreamRequest, body: unknown): void {
+    if (body === undefined) throw ambiguous(this.name, `HTTP ${answer.status} without JSON`, answer.status);
+    const isShown = isOperation && textAt(body, "name") !== null;
+    if (!isShown && errorOf(body) !== undefined) throw this.#error(answer, asked);
   }
 
   /**
@@ -153,7 +188,7 @@ export class UpstreamHttp {
     const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
     return answerError(
       this.name,
-      { status, headers, body: parse(bytes), isHtml, asked },
+      { status, headers, body: readJson(bytes), isHtml, asked },
       this.#clock.nowMs(),
     );
   }
@@ -212,7 +247,7 @@ export class UpstreamHttp {
         path: url.pathname + url.search,
         method,
         headers: { "user-agent": "imgbatch", accept: "*/*", ...request.headers, ...about },
-        body: body?.stream() ?? null,
+        body: body?.whole() ?? body?.stream() ?? null,
         signal,
       });
     } catch (error) {
@@ -251,39 +286,6 @@ export class UpstreamHttp {
 }
 
 const isSuccess = (status: number) => status >= 200 && status < 300;
-
-/** Returns the bytes of a body, or null when it has more. They are also left in `chunks` as they come. */
-async function readUpTo(
-  body: AsyncIterable<Buffer>,
-  maxBytes: number,
-  chunks: Buffer[] = [],
-): Promise<Buffer | null> {
-  let length = 0;
-  for await (const chunk of body) {
-    length += chunk.length;
-    // Leaving the loop ends the connection.
-    if (length > maxBytes) return null;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks, length);
-}
-
-/** Undefined for what is not JSON, or too deep or too long to be an answer. */
-function parse(bytes: Buffer): unknown {
-  if (jsonExcess(bytes, BOUNDS) !== null) return undefined;
-  try {
-    return JSON.parse(bytes.toString("utf8"));
-  } catch {
-    return undefined;
-  }
-}
-
-function headersOf(headers: Dispatcher.ResponseData["headers"]): Headers {
-  const entries = Object.entries(headers).flatMap(([name, value]): [string, string][] =>
-    value === undefined ? [] : [value].flat().map((each) => [name, each]),
-  );
-  return new Headers(entries);
-}
 
 function broken(name: string, error: unknown, isSent: boolean): ProviderError {
   const { code } = error as { code?: unknown };

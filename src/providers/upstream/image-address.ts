@@ -1,6 +1,7 @@
 import { promisify } from "node:util";
 import { sniffImageType } from "../../contract/images/image-types.ts";
 import type { ProviderError } from "../../domain/ports/image-provider.ts";
+import { decodeDataUrl } from "../../kernel/base64.ts";
 import { ambiguous } from "./classify.ts";
 import type { UpstreamAnswer, UpstreamHttp } from "./http.ts";
 import { isPrivateAddress, isPrivateHost } from "./private-addresses.ts";
@@ -60,10 +61,4 @@ async function leadsInside(http: UpstreamHttp, { hostname }: URL): Promise<boole
   if (!http.connections.isProxied) return false;
   const addresses = await promisify(http.lookup)(hostname, { all: true }).catch(() => []);
   return addresses.some(({ address }) => isPrivateAddress(address));
-}
-
-/** Decodes Base64, also that of a data URL (RFC 2397). */
-export function decodeDataUrl(text: string): Buffer {
-  const comma = text.startsWith("data:") ? text.indexOf(",") : -1;
-  return Buffer.from(text.slice(comma + 1), "base64");
 }

@@ -34,9 +34,9 @@ export function asItemProvider(
     concurrency: entry.concurrency,
     upstream: upstreamFacts(entry, adapter, deps),
     serves: (model) => modelFor(entry, model, model) !== null,
-    generate: async (request, signal, onSent = () => {}) => {
+    generate: async (request, signal, onSent = () => {}, onAnswered = () => {}) => {
       await rate.wait(signal);
-      return makeInTime(entry, adapter, deps, request, signal, onSent);
+      return makeInTime(entry, adapter, deps, request, signal, { onSent, onAnswered });
     },
     close: () => adapter.close(),
   };
@@ -85,7 +85,7 @@ function makeInTime(
   { clock }: AdapterDeps,
   request: ImageRequest,
   signal: AbortSignal,
-  onSent: () => void,
+  { onSent, onAnswered }: { onSent(): void; onAnswered(bytes: number): void },
 ): Promise<GeneratedImages> {
   const seconds = entry.timeoutSeconds ?? TIER_SECONDS[request.tier];
   let isSent = false;
@@ -99,7 +99,7 @@ function makeInTime(
     onSent();
   };
   return withTimeLimit({ clock, ms: seconds * 1000, late }, signal, (inTime) =>
-    adapter.generate({ ...request, size }, inTime, markSent),
+    adapter.generate({ ...request, size }, inTime, markSent, onAnswered),
   ).catch((error) => {
     signal.throwIfAborted();
     throw withoutSecrets(error);

@@ -1,3 +1,21 @@
+import { jsonExcess } from "../../kernel/json/json-shape.ts";
+
+const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
+
+/** Parses JSON with `parse`. Undefined for anything else, and for what is too deep or too long to be an answer. */
+export function readJson<T = unknown>(bytes: Buffer, parse: (bytes: Buffer) => T = parsed): T | undefined {
+  if (jsonExcess(bytes, BOUNDS) !== null) return undefined;
+  try {
+    return parse(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function parsed<T>(bytes: Buffer): T {
+  return JSON.parse(bytes.toString("utf8"));
+}
+
 /** Follows a path of fields and list indexes into JSON of unknown shape. Undefined where it ends early. */
 export function valueAt(value: unknown, ...path: readonly (string | number)[]): unknown {
   let at = value;

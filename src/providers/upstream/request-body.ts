@@ -5,6 +5,8 @@ import type { ReferenceImage } from "../../domain/ports/image-provider.ts";
 /** A body that is made while it is sent, so that the bytes of its references are in memory one image at a time. */
 export interface RequestBody {
   contentType: string;
+  /** Returns all of it at once; null when references must be read for it. */
+  whole(): Buffer | null;
   /** Reads the length of each reference, not more. */
   length(): Promise<number>;
   stream(): Readable;
@@ -67,6 +69,7 @@ export interface FormFile {
 export function bytesBody(contentType: string, bytes: Buffer): RequestBody {
   return {
     contentType,
+    whole: () => bytes,
     length: async () => bytes.length,
     stream: () => Readable.from([bytes]),
     failure: () => null,
@@ -108,6 +111,7 @@ export function fileFormBody(
   }
   return {
     contentType: `multipart/form-data; boundary=${boundary}`,
+    whole: () => null,
     length: async () => Buffer.byteLength(head + tail) + (await body.length()),
     stream: () => Readable.from(bytes(), { objectMode: false, highWaterMark: 64 * 1024 }),
     failure: () => body.failure(),
@@ -132,6 +136,10 @@ function bodyOf(contentType: string, pieces: readonly Piece[]): RequestBody {
   }
   return {
     contentType,
+    whole: () => {
+      const texts = pieces.flatMap((piece) => ("text" in piece ? piece.text : []));
+      return texts.length === pieces.length ? Buffer.from(texts.join("")) : null;
+    },
     length: async () => {
       let sum = 0;
       for (const piece of pieces) sum += await lengthOf(piece);

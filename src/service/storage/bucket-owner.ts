@@ -38,8 +38,8 @@ export async function claimBucket({ database, blobs: place }: StoragePlaces, ope
   try {
     const own = await ownerName(database.kind, opened.stores);
     const before = await readOwner(opened.blobs);
-    if (before === null && (await areTogether(opened))) await writeOwner(opened.blobs, own);
-    // Another process may have claimed it meanwhile.
+    if (before === null && (await areTogether(opened))) await opened.blobs.putNew(OWNER, textOf(own));
+    // Another process, or another database, may have claimed it meanwhile.
     const owner = before ?? (await readOwner(opened.blobs));
     if (owner !== own) throw notOurs(place, own, owner);
   } catch (error) {
@@ -75,8 +75,10 @@ export function beginMove(blobs: BlobStore, owner: string): Promise<void> {
 }
 
 export async function writeOwner(blobs: BlobStore, owner: string): Promise<void> {
-  await blobs.put(OWNER, Buffer.from(`${owner}\n`));
+  await blobs.put(OWNER, textOf(owner));
 }
+
+const textOf = (owner: string) => Buffer.from(`${owner}\n`);
 
 async function readOwner(blobs: BlobStore): Promise<string | null> {
   return (await blobs.read(OWNER))?.toString("utf8").trim() ?? null;

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Stats } from "node:fs";
+import { existsSync, type Stats } from "node:fs";
 import {
   constants,
   copyFile,
@@ -66,14 +66,20 @@ export function fileBlobs(root: string): BlobStore {
     await place(to, () => rename(from, to).then(() => syncDirectory(dirname(to))));
   };
 
+  const put: BlobStore["put"] = async (key, bytes) => {
+    try {
+      await place(path(key), () => writeFileDurably(path(key), bytes, { mode: 0o600 }));
+    } catch (error) {
+      throw notStored(error);
+    }
+    return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
+  };
+
   return {
-    put: async (key, bytes) => {
-      try {
-        await place(path(key), () => writeFileDurably(path(key), bytes, { mode: 0o600 }));
-      } catch (error) {
-        throw notStored(error);
-      }
-      return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
+    put,
+    // One process alone has the directory.
+    putNew: async (key, bytes) => {
+      if (!existsSync(path(key))) await put(key, bytes);
     },
     draft: () => fileDraft(newDraft()),
     borrow: async (key) => {

@@ -80,7 +80,9 @@ export function openSqlite(
     breakDown(cause as Error);
     return perhapsStored(cause);
   });
-  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, () => wal.flush());
+  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, (isRead) =>
+    isRead ? wal.pending : wal.flush(),
+  );
   // A connection of their own: the other reads must not fall into a snapshot, which does not see what is new.
   let snapshots: { connection: Sqlite.Database; read: ReturnType<typeof inTransactions> } | null = null;
   const openSnapshots = () => {

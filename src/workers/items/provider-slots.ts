@@ -16,8 +16,11 @@ const FEW_STORING = 8;
 
 /** A place in the line for the slots of a provider. */
 interface Place {
-  /** Runs the work in a slot, as soon as there is one. Rejects with the signal's reason when aborted while it waits. */
-  run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T>;
+  /**
+   * Runs the work in a slot, as soon as there is one. The slot is free again when the work has ended or calls `leave`.
+   * Rejects with the signal's reason when aborted while it waits.
+   */
+  run<T>(signal: AbortSignal, work: (leave: () => void) => Promise<T>): Promise<T>;
   /** Must be called in the end. Further calls change nothing. */
   leave(): void;
 }
@@ -113,17 +116,25 @@ export class ProviderSlots {
     };
   }
 
-  #run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    return this.#slots.run(false, signal, async () => {
+  #run<T>(signal: AbortSignal, work: (leave: () => void) => Promise<T>): Promise<T> {
+    return this.#slots.run(false, signal, async (free) => {
       const startMs = this.#clock.monotonicMs();
       this.#running++;
+      let hasLeft = false;
+      const leave = (isMade: boolean) => {
+        if (hasLeft) return;
+        hasLeft = true;
+        this.#movedMs = this.#clock.monotonicMs();
+        if (isMade) this.#pace.requestTook(this.#movedMs - startMs);
+        this.#running--;
+        free();
+      };
       try {
-        const made = await work();
-        this.#pace.requestTook(this.#clock.monotonicMs() - startMs);
+        const made = await work(() => leave(true));
+        leave(true);
         return made;
       } finally {
-        this.#movedMs = this.#clock.monotonicMs();
-        this.#running--;
+        leave(false);
       }
     });
   }

@@ -49,17 +49,25 @@ export class Requests {
     const { signal } = request.controller;
     this.#running.add(request);
     active.running.add(request);
-    const answered = this.#make(request, active, slots).then((attempt) => {
-      request.state = "ended";
+    let answered = (_bytes: number) => {};
+    const untilAnswered = new Promise<number>((resolve) => {
+      answered = resolve;
+    });
+    const recorded = this.#make(request, active, slots, answered).then((attempt) => {
       if (attempt instanceof ProviderError)
         active.unreachable = attempt.trouble === "unreachable" ? attempt.message : null;
-      slots.record(this.#record(active, work, attempt, signal), bytesOf(attempt), () => {
+      answered(bytesOf(attempt));
+      return this.#record(active, work, attempt, signal);
+    });
+    const begun = untilAnswered.then((bytes) => {
+      request.state = "ended";
+      slots.record(recorded, bytes, () => {
         this.#running.delete(request);
         active.running.delete(request);
         onEnd();
       });
     });
-    slots.begin(answered, onFree);
+    slots.begin(begun, onFree);
   }
 
   /** Aborts the requests for items whose lease this process does not hold any more: nobody wants their results. */
@@ -108,7 +116,12 @@ export class Requests {
     await idle;
   }
 
-  async #make(request: RunningRequest, active: ActiveBatch, slots: ProviderSlots): Promise<ItemAttempt> {
+  async #make(
+    request: RunningRequest,
+    active: ActiveBatch,
+    slots: ProviderSlots,
+    onAnswered: (bytes: number) => void,
+  ): Promise<ItemAttempt> {
     const { work, controller } = request;
     const moveTo = (state: "unsent" | "sent") => {
       if (this.#maySend(work)) request.state = state;
@@ -120,10 +133,14 @@ export class Requests {
     const place = slots.takePlace();
     return makeItem(this.#deps, work, controller.signal, {
       inSlot: (ask) =>
-        place.run(controller.signal, () => {
+        place.run(controller.signal, (leave) => {
           moveTo("unsent");
+          const answered = (bytes: number) => {
+            leave();
+            onAnswered(bytes);
+          };
           // The next request may have the slot at once. It must not go to a provider that begins to pause.
-          return ask().catch((error) => {
+          return ask(answered).catch((error) => {
             const isFailure = error instanceof ProviderError && !controller.signal.aborted;
             if (isFailure) void work.ticket.failed(error, String(work.item.id));
             throw error;

@@ -18,6 +18,7 @@ import { type GeneratedImages, type ItemProvider, ProviderError } from "../../do
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { BatchRecord, MaybePaid } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
+import { aside } from "../../kernel/yield.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest } from "../image-request.ts";
 
@@ -43,14 +44,21 @@ export interface ItemWork {
 
 /**
  * Asks the provider for one item's image. Never rejects. While the storage cannot give the reference images, it waits: that
- * is no failure of the provider. `inSlot` runs the request as soon as there is a slot for it. `beforeSending` is called right
- * before it leaves. Both may abort the signal: then nothing is sent.
+ * is no failure of the provider. `inSlot` runs the request as soon as there is a slot for it, with a function that is called
+ * when a large answer has come. `beforeSending` is called right before the request leaves. Both may abort the signal: then
+ * nothing is sent.
  */
 export async function makeItem(
   deps: WorkerDeps,
   { batch, item, offer }: ItemWork,
   signal: AbortSignal,
-  { inSlot, beforeSending }: { inSlot<T>(work: () => Promise<T>): Promise<T>; beforeSending(): void },
+  {
+    inSlot,
+    beforeSending,
+  }: {
+    inSlot<T>(ask: (onAnswered: (bytes: number) => void) => Promise<T>): Promise<T>;
+    beforeSending(): void;
+  },
 ): Promise<ItemAttempt> {
   let isSent = false;
   const onSent = () => {
@@ -61,9 +69,9 @@ export async function makeItem(
   for (;;) {
     try {
       const request = await buildImageRequest(deps, batch, item, offer.executedModel);
-      const made = await inSlot(async () => {
+      const made = await inSlot(async (onAnswered) => {
         signal.throwIfAborted();
-        return offer.provider.generate(request, signal, onSent);
+        return offer.provider.generate(request, signal, onSent, onAnswered);
       });
       return signal.aborted ? { aborted: true, isSent } : made;
     } catch (error) {
@@ -124,6 +132,7 @@ async function inspected(
   attempt: ItemAttempt,
 ): Promise<InspectedAttempt> {
   if ("aborted" in attempt || attempt instanceof ProviderError) return attempt;
+  await aside();
   try {
     const images = await readOutput(attempt, inspector, provider);
     const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];

@@ -88,8 +88,11 @@ describe("imgbatch init", () => {
     expect(code).toBe(0);
     const next = [...text.matchAll(/^ {2}(imgbatch submit .*)$/gm)].map((match) => match[1] ?? "");
     expect(next).toEqual(["imgbatch submit prompts.jsonl --dry-run", "imgbatch submit prompts.jsonl"]);
-    for (const command of next) expect(await type(command)).toMatchObject({ code: 0 });
-    expect(await read(dir, "prompts-images/index.html")).toContain("12 images");
+    const [look = "", make = ""] = next;
+    expect(await type(look)).toMatchObject({ code: 0, text: expect.stringContaining("12 images") });
+    await keepFoxes(dir);
+    expect(await type(make)).toMatchObject({ code: 0 });
+    expect(await read(dir, "prompts-images/index.html")).toContain("2 images");
   });
 
   it("[INIT-1] the configuration is commented, and says what holds without it", async () => {
@@ -250,7 +253,11 @@ describe("the templates", () => {
 
   it("[INIT-5] the compose file is YAML whose processes, configuration and secrets are those of the program", async () => {
     const dir = await tempDir();
-    await init(dir, "--template", "compose");
+    const { stderr } = await init(dir, "--template", "compose");
+    const readme = (await read(dirname(BIN), "../README.md")).replaceAll(/^npx /gm, "").split("\n");
+    const next = [...stderr.matchAll(/^ {2}(?!cd)(.*)$/gm)].map(([, command]) => command);
+    expect(next).toHaveLength(4);
+    expect(readme).toEqual(expect.arrayContaining(next));
     const { services, configs } = parse(await read(dir, "compose.yaml"), { merge: true });
     const { storage, server } = parseConfig(JSON.parse(configs.imgbatch.content), "compose.yaml");
     expect(storage).toMatchObject({ database: "postgres://imgbatch@db/imgbatch", blobs: "s3://imgbatch" });

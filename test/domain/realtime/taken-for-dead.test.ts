@@ -9,7 +9,7 @@ import { type GeneratedContent, Realtime } from "../../../src/domain/realtime/ge
 import { KeyedRequests } from "../../../src/domain/realtime/keyed-requests.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
-import { systemClock } from "../../../src/kernel/clock.ts";
+import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
@@ -58,9 +58,9 @@ async function processesOn(
   return {
     gates,
     key,
-    start: async (own: Stores = stores) => {
+    start: async (own: Stores = stores, clock: Clock = systemClock) => {
       const facts = { role: "api", version: "1", providers: [], isAlone: false } as const;
-      const presence = new Presence({ ...deps, stores: own }, facts);
+      const presence = new Presence({ ...deps, clock, stores: own }, facts);
       await presence.join();
       const health = await ProviderHealth.load({ ...deps, stores: own }, [provider]);
       const realtime = new Realtime({
@@ -111,9 +111,9 @@ async function processesOn(
 }
 
 /** Two processes, of which the first was taken for dead by the other while it answers a request with a key. */
-async function answerOfOneTakenForDead(stores: Stores) {
+async function answerOfOneTakenForDead(stores: Stores, own = stores) {
   const { gates, start, takeForDead, books } = await processesOn(stores);
-  const [one, other] = [await start(), await start()];
+  const [one, other] = [await start(own), await start()];
   const early = one.answer();
   await expect.poll(() => gates.length).toBe(1);
   await takeForDead(one, other);
@@ -172,6 +172,36 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect(await next).toHaveLength(1);
   });
 
+  it("[RT-29] or may have been, sends nothing until it has reached the database again", async () => {
+    const upstream = new FakeUpstream("vendor");
+    const generate = upstream.generate.bind(upstream);
+    const turns: Gate<void>[] = [];
+    upstream.generate = async (...asked) => {
+      const turn = gate();
+      turns.push(turn);
+      await turn.promise;
+      return generate(...asked);
+    };
+    const { gates, start, books } = await processesOn(await open(), upstream);
+    let silentMs = 0;
+    const monotonicMs = () => systemClock.monotonicMs() + silentMs;
+    const { make, presence } = await start(undefined, { ...systemClock, monotonicMs });
+    const making = make();
+    await expect.poll(() => turns.length).toBe(1);
+    silentMs = 5000;
+    turns[0]?.open();
+    await expect(making).rejects.toMatchObject({ code: "REALTIME_STOPPING" });
+    await expect.poll(books).toEqual([5 * PRICE, 0, "hold release"]);
+    expect(upstream.requests).toEqual([]);
+    await presence.beat();
+    const next = make();
+    await expect.poll(() => turns.length).toBe(2);
+    turns[1]?.open();
+    await expect.poll(() => gates.length).toBe(1);
+    gates[0]?.open();
+    expect(await next).toHaveLength(1);
+  });
+
   it("[ONCE-9] answers with an idempotency key as the other process does that has begun meanwhile", async () => {
     const stores = await open();
     const { gates, other, early, books } = await answerOfOneTakenForDead(stores);
@@ -185,6 +215,26 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect(await books()).toEqual([4 * PRICE, 0, "hold release hold capture"]);
     const calls = await stores.read.providerCalls.list({});
     expect(calls).toMatchObject([{ images: 2, maybePaidTwice: 1, billedMicroUsd: PRICE }]);
+  });
+
+  it("[ONCE-9] answers so also when the other ends between two looks at it", async () => {
+    const stores = await open();
+    let betweenLooks = async () => {};
+    const { realtimeHolds } = stores.read;
+    const isOpen: typeof realtimeHolds.isOpen = async (id) => {
+      await betweenLooks();
+      return realtimeHolds.isOpen(id);
+    };
+    const own = { ...stores, read: { ...stores.read, realtimeHolds: { ...realtimeHolds, isOpen } } };
+    const { gates, other, early } = await answerOfOneTakenForDead(stores, own);
+    const repeat = other.answer();
+    await expect.poll(() => gates.length).toBe(2);
+    betweenLooks = async () => {
+      gates[1]?.open();
+      await repeat;
+    };
+    gates[0]?.open();
+    expect((await early)[0]).toBe((await repeat)[0]);
   });
 
   it("[ONCE-9] answers with an idempotency key itself when no other has begun", async () => {

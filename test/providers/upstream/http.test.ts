@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { UpstreamHttp } from "../../../src/providers/upstream/http.ts";
 import { dataUrlOf, jsonBody } from "../../../src/providers/upstream/request-body.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -226,5 +226,34 @@ describe("a request to an upstream", () => {
     const sending = connect(server.url).json({ ...POST, body: jsonBody({ image: dataUrlOf(image) }) }, never);
     await expect(sending).rejects.toBe(gone);
     expect(server.seen).toHaveLength(0);
+  });
+});
+
+describe("an answer with images", () => {
+  async function ask(reply: Reply) {
+    const { url } = await scriptedServer(reply);
+    const announced: number[] = [];
+    const answer = connect(url).images(POST, never, undefined, (length) => announced.push(length));
+    return { announced, answer };
+  }
+
+  it("[UPSTREAM-20] is announced with its size when it is large, before it is read", async () => {
+    const image = Buffer.alloc(100_000, 7).toString("base64");
+    const { announced, answer } = await ask(json({ image, note: "fine" }));
+    const { value, decode } = await answer;
+    const { image: text, note } = value as { image: string; note: string };
+    expect([note, decode(text)]).toEqual(["fine", Buffer.alloc(100_000, 7)]);
+    expect(announced).toEqual([JSON.stringify({ image, note }).length]);
+    const cut = await ask(bytes(Buffer.from(`{"image":"${image}`)));
+    expect(await providerError(cut.answer)).toMatchObject({ trouble: "ambiguous" });
+    expect(cut.announced).toHaveLength(1);
+  });
+
+  it("[UPSTREAM-20] is read at once when it is small or a failure", async () => {
+    const small = await ask(json({ error: { message: "no" } }));
+    expect(await providerError(small.answer)).toBeInstanceOf(ProviderError);
+    const failed = await ask(json({ error: { message: "n".repeat(100_000) } }, 503));
+    expect(await providerError(failed.answer)).toMatchObject({ trouble: "failing" });
+    expect([...small.announced, ...failed.announced]).toEqual([]);
   });
 });

@@ -111,7 +111,7 @@ describe("when there are too many connections", () => {
   async function small(maxConnections: number) {
     const working: Response[] = [];
     const app = express();
-    app.use(guardConnection);
+    app.use(guardConnection({ isStopping: () => false }));
     app.get("/healthz", (_request, response) => void response.json({ status: "ok" }));
     app.get("/work", (_request, response) => {
       response.locals.key = {};

@@ -10,6 +10,7 @@ import { claimBucket } from "../../../src/service/storage/bucket-owner.ts";
 import { moveStorage } from "../../../src/service/storage/move.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
 import { fakeBucket } from "../../support/s3/buckets.ts";
 import { items, MODEL, startServiceOn, startTestService } from "../../support/service.ts";
@@ -119,6 +120,36 @@ it("[BUCKET-3] processes that start at once on a new bucket share it", async () 
   onTestFinished(() => opened.close());
   await Promise.all([1, 2, 3].map(() => claimBucket(storage, opened)));
   await claimBucket(storage, opened);
+});
+
+/** How many of two new databases get one bucket, on which they begin at the same moment. */
+async function claimsAtOnce({ fake, storage }: Awaited<ReturnType<typeof bucket>>): Promise<number> {
+  const found = gate();
+  let looks = 0;
+  const claims = [1, 2].map(async () => {
+    const opened = await openStorage(storage, { directory: await tempDir() });
+    onTestFinished(() => opened.close());
+    const putNew: typeof opened.blobs.putNew = async (...put) => {
+      if (++looks === 2) found.open();
+      await found.promise;
+      return opened.blobs.putNew(...put);
+    };
+    return claimBucket(storage, { ...opened, blobs: { ...opened.blobs, putNew } });
+  });
+  const ends = await Promise.allSettled(claims);
+  expect(fake.objects.size).toBe(1);
+  return ends.filter(({ status }) => status === "fulfilled").length;
+}
+
+it("[BUCKET-5] one of two databases that begin on it at the same moment gets a bucket", async () => {
+  expect(await claimsAtOnce(await bucket())).toBe(1);
+});
+
+it("[BUCKET-5] a bucket is claimed also where the server cannot tell what is new", async () => {
+  const own = await bucket();
+  const when = ({ headers }: { headers: object }) => "if-none-match" in headers;
+  own.fake.fail({ refuse: { status: 501, code: "NotImplemented" } }, { times: 2, when });
+  expect(await claimsAtOnce(own)).toBeGreaterThanOrEqual(1);
 });
 
 it("[BUCKET-1] a bucket that cannot be used ends the start with its reason", async () => {

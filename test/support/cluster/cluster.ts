@@ -160,7 +160,9 @@ export class Cluster {
         const text = await this.postgres.sql(query, DATABASE);
         return text === "" ? [] : text.split("\n").map((line) => line.split("|"));
       } catch (error) {
-        const isAway = /connection to server|terminating connection|server closed/.test(String(error));
+        const isAway = /ECONN|onnection terminated|terminating connection|(starting up|shutting down)$/.test(
+          String(error),
+        );
         if (!isAway || Date.now() > deadline) throw error;
       }
     }

@@ -88,13 +88,16 @@ export class ClusterClient extends Client {
   }
 }
 
-/** A customer that asks in real time until the story is over, now and then twice. */
-export async function keyedStory(client: ClusterClient, random: Random, prefix: string): Promise<void> {
+/** A customer that asks in real time until the story is over, now and then twice, with a pause after each time. */
+export async function keyedStory(
+  client: ClusterClient,
+  { random, prefix, pauseMs }: { random: Random; prefix: string; pauseMs: number },
+): Promise<void> {
   try {
     for (let number = 1; ; number++) {
       const prompt = `${prefix} keyed ${number}`;
       await Promise.all(Array.from({ length: random.whole(1, 2) }, () => client.askKeyed(prompt)));
-      await sleep(random.whole(20, 300));
+      await sleep(random.whole(20, 300) + pauseMs);
     }
   } catch (error) {
     if (!(error instanceof Gone)) throw error;

@@ -17,15 +17,21 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: Nam
   {
     reason: "opens, damages or fills the files of SQLite",
     stores: SHARED,
-    tests: ["test/storage/", "[OAI-2] whose answer cannot be stored"],
+    tests: [
+      "test/storage/",
+      "[OAI-2] whose answer cannot be stored",
+      "[CLOCK-7] without a saved look at the clock",
+    ],
   },
   {
-    reason: "damages or fills the files of images",
+    reason: "looks into, damages or fills the files of one process",
     stores: CLUSTER,
     tests: [
       "scenarios/damage.test.ts",
       "scenarios/disk-",
       "[LOAD-8] are removed when their sender goes away",
+      "[LOAD-8] of a real-time request",
+      "[WORK-4] an image that cannot be stored now",
     ],
   },
   {

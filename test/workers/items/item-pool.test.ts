@@ -1,19 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import { Feed } from "../../../src/domain/feed.ts";
-import { Uploads } from "../../../src/domain/files/uploads.ts";
-import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
-import { identityOf, Offers } from "../../../src/domain/offers.ts";
+import { identityOf } from "../../../src/domain/offers.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import { Decoding } from "../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
-import { randomIds } from "../../../src/kernel/ids.ts";
-import { silentLog } from "../../../src/kernel/log.ts";
 import { ItemPool } from "../../../src/workers/items/item-pool.ts";
-import { Presence } from "../../../src/workers/presence.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
@@ -21,6 +12,7 @@ import { type Gate, gate } from "../../support/gate.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { workerDepsOf } from "../../support/worker-deps.ts";
 
 /** The stores, with a count of the claims and of the transactions that held one. */
 function counting(stores: Stores) {
@@ -47,7 +39,12 @@ async function poolOf(
   {
     providers = [new FakeProvider({ concurrency })],
     write,
-  }: { providers?: FakeProvider[]; write?: (write: Stores["write"]) => Stores["write"] } = {},
+    isAlone = true,
+  }: {
+    providers?: FakeProvider[];
+    write?: (write: Stores["write"]) => Stores["write"];
+    isAlone?: boolean;
+  } = {},
 ) {
   const { stores: real, blobs } = await openBeside(await tempDir());
   const { stores: counted, counts } = counting(real);
@@ -74,36 +71,13 @@ async function poolOf(
   };
   const clock = new FakeClock();
   const idle = gate<string>();
-  const facts = {
-    role: "all",
-    version: "1",
-    providers: providers.map(({ name }) => name),
-    isAlone: true,
-  } as const;
-  const presence = new Presence({ stores: real, clock, ids: randomIds, log: silentLog }, facts);
-  await presence.join();
-  const pool = new ItemPool(
-    {
-      ...{ stores, blobs, inspector: sharpInspector(new Decoding()), models: [], providers },
-      ...{ offers: new Offers(providers, []), outageMs: 1, clock, ids: randomIds, random: () => 0.5 },
-      ...{
-        presence,
-        feed: new Feed(),
-        log: silentLog,
-        outputRetentionMs: 0,
-        limits: DEFAULT_LIMITS,
-        lineReaders: {},
-      },
-      uploads: new Uploads({ stores, blobs, clock }),
-      health: await ProviderHealth.load({ stores, clock, log: silentLog }, providers),
-    },
-    providers,
-    idle.open,
-  );
+  const deps = await workerDepsOf({ stores, blobs, clock, providers, isAlone });
+  const { presence } = deps;
+  const pool = new ItemPool(deps, providers, idle.open);
   const countOf = (status: "success" | "pending") => async () =>
     (await real.read.items.countByStatus(batch.id))[status];
   const leased = async () => (await real.read.items.leasesOf(presence.id)).length;
-  return { pool, batch, provider, gates, clock, counts, idle, counted: countOf, leased };
+  return { pool, batch, provider, presence, gates, clock, counts, idle, counted: countOf, leased };
 }
 
 /** A pool that makes two images, where a request takes as long as a claim. Two more items may be claimed ahead. */
@@ -297,4 +271,34 @@ it("[SLOT-9] nothing is claimed ahead for a provider that is paid", async () => 
   await expect.poll(leased).toBe(2);
   for (const held of gates) held.open();
   await pool.stop(0);
+});
+
+it("[WORK-22] what waits to be sent is given back when others may take this process for dead at any moment", async () => {
+  const upstream = new FakeUpstream("vendor");
+  const generate = upstream.generate.bind(upstream);
+  const turns: Gate<void>[] = [];
+  upstream.generate = async (...asked) => {
+    const turn = gate();
+    turns.push(turn);
+    await turn.promise;
+    return generate(...asked);
+  };
+  const tools = await poolOf(2, 2, { providers: [upstream], isAlone: false });
+  const { pool, batch, presence, clock, gates, leased, counted } = tools;
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => turns.length).toBe(2);
+  turns[0]?.open();
+  await expect.poll(() => gates.length).toBe(1);
+  clock.advance(5000);
+  turns[1]?.open();
+  await expect.poll(leased).toBe(1);
+  await pool.look();
+  expect([upstream.requests.length, turns.length]).toEqual([1, 2]);
+  await presence.beat();
+  await pool.look();
+  await expect.poll(() => turns.length).toBe(3);
+  turns[2]?.open();
+  await expect.poll(() => gates.length).toBe(2);
+  for (const { open } of gates) open();
+  await expect.poll(counted("success")).toBe(2);
 });

@@ -4,7 +4,7 @@ import { RequestRate } from "../../../src/providers/upstream/request-rate.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { made, tinyPng } from "../../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
-import { gate } from "../../support/gate.ts";
+import { type Gate, gate } from "../../support/gate.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
 
 const MINUTE_MS = 60_000;
@@ -85,3 +85,38 @@ it.each([false, true])(
     expect([first.requests.length, second.requests.length]).toEqual([1, 3]);
   },
 );
+
+/** An upstream whose answers are read when the test says so. */
+class Unread extends FakeUpstream {
+  readonly reading: Gate<void>[] = [];
+
+  override async generate(
+    request: ImageRequest,
+    signal: AbortSignal,
+    onSent?: () => void,
+    onAnswered: (bytes: number) => void = () => {},
+  ) {
+    const images = await super.generate(request, signal, onSent);
+    onAnswered(100_000);
+    const read = gate();
+    this.reading.push(read);
+    await read.promise;
+    return images;
+  }
+}
+
+it("[SLOT-11] the next request is sent when a large answer has come, for no more unread answers than a paid provider has slots", async () => {
+  const upstream = new Unread("vendor", { concurrency: 1 });
+  const service = await startTestService({ providers: [upstream], config });
+  const { id } = await service.submit({ model: MODEL, items: items(4) });
+  // Two wait to be read: then no more is sent.
+  await expect.poll(() => upstream.reading.length).toBe(2);
+  expect(upstream.requests).toHaveLength(2);
+  upstream.reading[0]?.open();
+  await expect.poll(() => upstream.reading.length).toBe(3);
+  for (const read of upstream.reading) read.open();
+  await expect.poll(() => upstream.reading.length).toBe(4);
+  upstream.reading[3]?.open();
+  expect(await service.until(id)).toMatchObject({ success_count: 4 });
+  expect(upstream.requests).toHaveLength(4);
+});

@@ -8,20 +8,24 @@ import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { copyTemplates } from "./copy-templates.ts";
-import { TEMPLATES, type TemplateFile } from "./template-files.ts";
+import { COMPOSE_COMMANDS, TEMPLATES, type TemplateFile } from "./template-files.ts";
 import { upstreamConfigText } from "./upstream-config-text.ts";
 
 const CONFIG = "imgbatch.config.json";
+const SUBMIT = "imgbatch submit prompts.jsonl";
 
 /** `imgbatch init`: writes the files to start from, and prints the next commands to type. */
 export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, output }) => {
   const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
-  const files = withUpstream(filesOf(options.template), upstream);
+  const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
+  const files = withUpstream(filesOf(templates), upstream);
   const dir = resolve(cwd, named);
   await requireDirectory(dir, named);
   const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
-  const next = ["--dry-run", ""].map((flag) => `imgbatch submit prompts.jsonl ${flag}`.trim());
+  const next = templates.every((name) => name === "compose")
+    ? [...COMPOSE_COMMANDS, SUBMIT]
+    : [`${SUBMIT} --dry-run`, SUBMIT];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
   const first = upstream === null ? null : preparationOf(upstream);
   if (first !== null) output.note(`first: ${first}`);
@@ -59,8 +63,7 @@ function preparationOf(upstream: UpstreamName): string | null {
 }
 
 /** The files of the named templates, each once. */
-function filesOf(option: unknown): TemplateFile[] {
-  const names = Array.isArray(option) ? option.map(String) : ["starter"];
+function filesOf(names: readonly string[]): TemplateFile[] {
   const files = names.flatMap((name) => {
     const found = Object.hasOwn(TEMPLATES, name) ? TEMPLATES[name] : undefined;
     if (found !== undefined) return found;

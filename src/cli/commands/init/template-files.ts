@@ -30,3 +30,10 @@ export const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   compose: [prompts, compose],
   all: [prompts, config, github, gitlab, script, comfyui, workflow, compose],
 };
+
+/** Start what `compose.yaml` describes, with secrets of its own, and lead the commands of this shell to it. */
+export const COMPOSE_COMMANDS = [
+  String.raw`printf 'PGPASSWORD=%s\nAWS_SECRET_ACCESS_KEY=%s\n' "$(openssl rand -hex 16)" "$(openssl rand -hex 16)" > .env`,
+  "docker compose up --build --detach --wait",
+  "export IMGBATCH_BASE_URL=http://localhost:8787 IMGBATCH_API_KEY=$(docker compose run --rm -T admin keys create)",
+] as const;

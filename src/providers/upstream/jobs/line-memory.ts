@@ -1,24 +1,8 @@
-import { decodeDataUrl } from "../image-address.ts";
+import { type LongJson, parseLongJson } from "../../../kernel/json/long-json.ts";
 
 /** An image has at most 64 MiB, 86 MiB as Base64. */
 export const MAX_LINE_BYTES = 90 * 1024 * 1024;
 const GROWTH_BYTES = 1024 * 1024;
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-/** Shorter texts cost little. */
-const LONG_BYTES = 64 * 1024;
-/** Base64 is decoded in steps of so many characters, a multiple of 4. */
-const STEP = 64 * 1024;
-/** A data URL has its Base64 behind a comma, which comes soon. */
-const DATA_URL = /^data:[^,]{0,200},/;
-const MARK = "\u0000long text ";
-
-/** JSON without its long texts, and a way to read these as Base64. */
-export interface LongJson {
-  value: unknown;
-  /** Decodes the Base64 of a text in `value`, or of a data URL there. The bytes are valid until the next line is read. */
-  decode(text: string): Buffer;
-}
 
 /**
  * Holds one line of a result file, and the images in it, in memory that is used again for the next line. So a file of any
@@ -56,60 +40,17 @@ export class LineMemory {
     this.#length = 0;
   }
 
-  /** Parses the line as JSON. Throws `SyntaxError` for anything else. */
+  /** Parses the line as JSON, whose images are valid until the next line is read. Throws `SyntaxError` for anything else. */
   parse(): LongJson {
-    const { bytes } = this;
-    const longs: { from: number; to: number }[] = [];
-    const pieces: string[] = [];
-    let copied = 0;
-    for (let open = bytes.indexOf(QUOTE); open >= 0; ) {
-      const close = endOfText(bytes, open + 1);
-      if (close < 0) break;
-      if (close - open > LONG_BYTES && !bytes.subarray(open, close).includes(BACKSLASH)) {
-        pieces.push(
-          bytes.toString("utf8", copied, open + 1),
-          JSON.stringify(MARK + longs.length).slice(1, -1),
-        );
-        longs.push({ from: open + 1, to: close });
-        copied = close;
-      }
-      open = bytes.indexOf(QUOTE, close + 1);
-    }
-    pieces.push(bytes.toString("utf8", copied));
     this.#used = 0;
-    return {
-      value: JSON.parse(pieces.join("")),
-      decode: (text) => {
-        const long = text.startsWith(MARK) ? longs[Number(text.slice(MARK.length))] : undefined;
-        return long ? this.#decode(long.from, long.to) : decodeDataUrl(text);
-      },
-    };
+    return parseLongJson(this.bytes, (most) => {
+      if (this.#used + most > this.#images.length) {
+        // Images of this line that lie in the old memory keep it.
+        this.#images = Buffer.allocUnsafeSlow(Math.max(most, this.#images.length));
+        this.#used = 0;
+      }
+      this.#used += most;
+      return this.#images.subarray(this.#used - most, this.#used);
+    });
   }
-
-  #decode(start: number, to: number): Buffer {
-    const opening = DATA_URL.exec(this.#line.toString("latin1", start, Math.min(start + 256, to)));
-    const from = start + (opening?.[0].length ?? 0);
-    const most = Math.ceil(((to - from) * 3) / 4);
-    if (this.#used + most > this.#images.length) {
-      // Images of this line that lie in the old memory keep it.
-      this.#images = Buffer.allocUnsafeSlow(Math.max(most, this.#images.length));
-      this.#used = 0;
-    }
-    const begin = this.#used;
-    for (let at = from; at < to; at += STEP) {
-      const text = this.#line.toString("latin1", at, Math.min(at + STEP, to));
-      this.#used += this.#images.write(text, this.#used, "base64");
-    }
-    return this.#images.subarray(begin, this.#used);
-  }
-}
-
-/** The index of the quote that ends a text; -1 when nothing does. */
-function endOfText(bytes: Buffer, from: number): number {
-  for (let at = bytes.indexOf(QUOTE, from); at >= 0; at = bytes.indexOf(QUOTE, at + 1)) {
-    let before = at;
-    while (before > from && bytes[before - 1] === BACKSLASH) before--;
-    if ((at - before) % 2 === 0) return at;
-  }
-  return -1;
 }

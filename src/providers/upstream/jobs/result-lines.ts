@@ -1,10 +1,11 @@
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { jsonExcess } from "../../../kernel/json/json-shape.ts";
+import type { LongJson } from "../../../kernel/json/long-json.ts";
 import { countPassedOn } from "../../../kernel/memory/garbage.ts";
 import { ambiguous } from "../classify.ts";
 import type { UpstreamHttp, UpstreamRequest } from "../http.ts";
-import { LineMemory, type LongJson, MAX_LINE_BYTES } from "./line-memory.ts";
+import { LineMemory, MAX_LINE_BYTES } from "./line-memory.ts";
 
 const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
 const NEWLINE = 0x0a;

@@ -3,10 +3,11 @@ import {
   ProviderError,
   type UpstreamUsage,
 } from "../../../domain/ports/image-provider.ts";
+import { decodeDataUrl } from "../../../kernel/base64.ts";
 import { multiplyToMicros } from "../../../kernel/money.ts";
 import { ambiguous } from "../classify.ts";
 import type { UpstreamHttp } from "../http.ts";
-import { decodeDataUrl, fetchImage } from "../image-address.ts";
+import { fetchImage } from "../image-address.ts";
 import { countAt, listAt, textAt, valueAt } from "../read-json.ts";
 import { upstreamWords } from "../words.ts";
 

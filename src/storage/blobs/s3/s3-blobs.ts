@@ -58,6 +58,12 @@ export function s3Blobs(settings: S3Settings): BlobStore {
       await bucket.put(key, { ...facts, bytes: () => piecesOf(bytes) });
       return { ...facts, crc32: crc32(bytes) };
     },
+    putNew: (key, bytes) =>
+      bucket.putNew(key, {
+        sizeBytes: bytes.length,
+        sha256: sha256Hex(bytes),
+        bytes: () => piecesOf(bytes),
+      }),
     draft: () => fileDraft(newDraft()),
     borrow: async (key) => {
       const path = await copy(key);

@@ -2,7 +2,13 @@ import { createHash } from "node:crypto";
 import type { ListedBlob } from "../../../domain/ports/blob-store.ts";
 import { systemClock } from "../../../kernel/clock.ts";
 import { type BucketPlace, bucketUrl, encodePath, encodeQuery } from "./object-url.ts";
-import { lastError, type S3Answer, S3Connection, type S3Credentials } from "./s3-connection.ts";
+import {
+  lastError,
+  type S3Answer,
+  S3Connection,
+  type S3Credentials,
+  type S3Request,
+} from "./s3-connection.ts";
 import { ObjectGone, S3Error, unavailable } from "./s3-errors.ts";
 import { type ObjectPage, readPage } from "./xml.ts";
 
@@ -48,14 +54,30 @@ export class S3Bucket {
   }
 
   /** The object is durable when this resolves. */
-  async put(key: string, { sizeBytes, sha256, bytes }: Upload): Promise<void> {
+  async put(key: string, upload: Upload): Promise<void> {
+    await this.#connection.send(this.#putRequest(key, upload), finish);
+  }
+
+  /** Leaves an object as it is that has the key already. A server that cannot do that replaces it. */
+  async putNew(key: string, upload: Upload): Promise<void> {
+    const sent = this.#putRequest(key, upload);
+    const onlyNew = { ...sent, headers: { ...sent.headers, "if-none-match": "*" } };
+    try {
+      await this.#connection.send(onlyNew, finish, [412, 501]);
+    } catch (error) {
+      if (!(error instanceof S3Error)) throw error;
+      // Not implemented there.
+      if (error.status === 501) await this.#connection.send(sent, finish);
+    }
+  }
+
+  #putRequest(key: string, { sizeBytes, sha256, bytes }: Upload): S3Request {
     const headers = {
       "content-length": String(sizeBytes),
       "x-amz-content-sha256": sha256,
       "x-amz-checksum-sha256": Buffer.from(sha256, "hex").toString("base64"),
     };
-    const sent = { method: "PUT", url: this.#urlOf(key), headers, body: bytes } as const;
-    await this.#connection.send(sent, finish);
+    return { method: "PUT", url: this.#urlOf(key), headers, body: bytes };
   }
 
   /** Bytes `start` to `end`, inclusive. Null when there is no such object. */

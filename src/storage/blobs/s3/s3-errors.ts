@@ -9,6 +9,7 @@ const PASSING = new Set([
   "XAmzContentSHA256Mismatch",
   "XAmzContentChecksumMismatch",
   "OperationAborted",
+  "ConditionalRequestConflict",
 ]);
 
 const FULL = new Set(["QuotaExceeded", "StorageFull", "XMinioStorageFull", "InsufficientCapacity"]);

@@ -1,0 +1,70 @@
+import { decodeDataUrl } from "../base64.ts";
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+/** Shorter texts cost little. */
+const LONG_BYTES = 64 * 1024;
+/** Base64 is decoded in steps of so many characters, a multiple of 4. */
+const STEP = 64 * 1024;
+/** A data URL has its Base64 behind a comma, which comes soon. */
+const DATA_URL = /^data:[^,]{0,200},/;
+const MARK = "\u0000long text ";
+
+/** JSON without its long texts, and a way to read these as Base64. */
+export interface LongJson {
+  value: unknown;
+  /** Decodes the Base64 of a text in `value`, or of a data URL there. */
+  decode(text: string): Buffer;
+}
+
+/**
+ * Parses JSON whose images stay outside the parser, which would copy each of them twice. `memory` is called for each
+ * image with the most bytes that it can have, and returns room for it. Throws `SyntaxError` for anything else than JSON.
+ */
+export function parseLongJson(
+  bytes: Buffer,
+  memory: (most: number) => Buffer = Buffer.allocUnsafeSlow,
+): LongJson {
+  const longs: Buffer[] = [];
+  const pieces: string[] = [];
+  let copied = 0;
+  for (let open = bytes.indexOf(QUOTE); open >= 0; ) {
+    const close = endOfText(bytes, open + 1);
+    if (close < 0) break;
+    const text = bytes.subarray(open + 1, close);
+    if (text.length >= LONG_BYTES && !text.includes(BACKSLASH)) {
+      const mark = JSON.stringify(MARK + longs.length).slice(1, -1);
+      pieces.push(bytes.toString("utf8", copied, open + 1), mark);
+      longs.push(text);
+      copied = close;
+    }
+    open = bytes.indexOf(QUOTE, close + 1);
+  }
+  pieces.push(bytes.toString("utf8", copied));
+  return {
+    value: JSON.parse(pieces.join("")),
+    decode: (text) => {
+      const long = text.startsWith(MARK) ? longs[Number(text.slice(MARK.length))] : undefined;
+      return long ? decodeLong(long, memory) : decodeDataUrl(text);
+    },
+  };
+}
+
+function decodeLong(text: Buffer, memory: (most: number) => Buffer): Buffer {
+  const from = DATA_URL.exec(text.toString("latin1", 0, 256))?.[0].length ?? 0;
+  const room = memory(Math.ceil(((text.length - from) * 3) / 4));
+  let used = 0;
+  for (let at = from; at < text.length; at += STEP)
+    used += room.write(text.toString("latin1", at, at + STEP), used, "base64");
+  return room.subarray(0, used);
+}
+
+/** The index of the quote that ends a text; -1 when nothing does. */
+function endOfText(bytes: Buffer, from: number): number {
+  for (let at = bytes.indexOf(QUOTE, from); at >= 0; at = bytes.indexOf(QUOTE, at + 1)) {
+    let before = at;
+    while (before > from && bytes[before - 1] === BACKSLASH) before--;
+    if ((at - before) % 2 === 0) return at;
+  }
+  return -1;
+}

@@ -1,0 +1,54 @@
+import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { Feed } from "../../src/domain/feed.ts";
+import { Uploads } from "../../src/domain/files/uploads.ts";
+import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
+import { Offers } from "../../src/domain/offers.ts";
+import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
+import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
+import type { Stores } from "../../src/domain/ports/stores.ts";
+import { Decoding } from "../../src/imaging/decoding.ts";
+import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { Presence } from "../../src/workers/presence.ts";
+import type { FakeClock } from "./fake-clock.ts";
+
+/** Everything that the workers of one process use, which has joined. */
+export async function workerDepsOf({
+  stores,
+  blobs,
+  clock,
+  providers,
+  isAlone,
+}: {
+  stores: Stores;
+  blobs: BlobStore;
+  clock: FakeClock;
+  providers: readonly ImageProvider[];
+  isAlone: boolean;
+}): Promise<WorkerDeps> {
+  const facts = { role: "all", version: "1", providers: providers.map(({ name }) => name), isAlone } as const;
+  const presence = new Presence({ stores, clock, ids: randomIds, log: silentLog }, facts);
+  await presence.join();
+  return {
+    stores,
+    blobs,
+    clock,
+    providers,
+    presence,
+    inspector: sharpInspector(new Decoding()),
+    models: [],
+    offers: new Offers(providers, []),
+    outageMs: 1,
+    ids: randomIds,
+    random: () => 0.5,
+    feed: new Feed(),
+    log: silentLog,
+    outputRetentionMs: 0,
+    limits: DEFAULT_LIMITS,
+    lineReaders: {},
+    uploads: new Uploads({ stores, blobs, clock }),
+    health: await ProviderHealth.load({ stores, clock, log: silentLog }, providers),
+  };
+}
