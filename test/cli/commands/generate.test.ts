@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { eventLineSchema } from "../../../src/contract/events.ts";
-import { createInProcessCli, type InProcessCli } from "../../support/cli-in-process.ts";
+import { createInProcessCli, type InProcessCli, runInProcess } from "../../support/cli-in-process.ts";
 import { type NativeAnswer, withImages } from "../../support/fake-native.ts";
 import { png } from "../../support/fake-service.ts";
 import { gate } from "../../support/gate.ts";
