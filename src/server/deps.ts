@@ -99,7 +99,7 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Cancels a batch and stops its work. Throws `BATCH_IMAGE_CANCEL_FAILED` when an upstream cannot be reached. */
   cancel(batchId: string): Promise<void>;
   /** Called after a batch was accepted. */
-  onBatchCreated(batchId: string): void;
+  onBatchCreated(batch: BatchRecord): void;
 }
 
 /** The deps of the API with the parts that the application makes for itself. */

@@ -91,7 +91,7 @@ export async function migrate(database: SqlDatabase, clock: Clock = systemClock)
 /** Changes nothing while services that could not go on may be running, and returns these. */
 async function migrateUnlessUsed(database: SqlDatabase, session: SqlSession): Promise<OlderService[]> {
   const { build } = session;
-  if (session.dialect === "postgres") await waitForTurn(session);
+  if (session.dialect === "postgres") await takeMigrationLock(session);
   const table = build.schema.createTable("schema_migrations").ifNotExists();
   await session.run(table.addColumn("name", "text", (c) => c.primaryKey()));
   const rows = await session.all(build.selectFrom("schema_migrations").select("name"));
@@ -132,8 +132,8 @@ function usedByOlder(services: readonly OlderService[]): ImgbatchError {
   return new ImgbatchError("INVALID_CONFIG", message, { advice });
 }
 
-/** Processes that start at the same time take turns. A change of a large table may take long. */
-async function waitForTurn(session: SqlSession): Promise<void> {
+/** Processes that start at the same time migrate one after the other. A change of a large table may take long. */
+async function takeMigrationLock(session: SqlSession): Promise<void> {
   await session.run(written(session, sql`set local lock_timeout = 0`));
   await session.run(written(session, sql`set local statement_timeout = 0`));
   await session.run(written(session, sql`select pg_advisory_xact_lock(${LOCK})`));

@@ -123,11 +123,11 @@ export class Scheduler {
     if (presence.isFirst) await removeLateOrphans(this.#deps);
   }
 
-  /** Makes the scheduler look at a batch that may have work: it is new, or an item of it has ended. */
-  wake(batchId: string): void {
+  /** Makes the scheduler look at a batch that may have work: an item of it has ended, or it is new in the `queue`. */
+  wake(batchId: string, queue?: BatchQueue): void {
     if (!this.#isRunning || this.#cancelling.has(batchId)) return;
     if (this.#inHand.has(batchId)) this.#beginToAdvance(batchId);
-    else this.#track(this.#takeInHand(batchId));
+    else if (queue === undefined || !this.#admission.isFull(queue)) this.#track(this.#takeInHand(batchId));
   }
 
   /**

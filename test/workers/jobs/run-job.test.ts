@@ -304,7 +304,7 @@ describe("a job whose creation has no answer", () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     let waiting = 0;
-    upstream.turn = (signal) => {
+    upstream.waitForRate = (signal) => {
       waiting++;
       return clock.sleep(HOUR_MS, signal);
     };
@@ -314,7 +314,7 @@ describe("a job whose creation has no answer", () => {
     expect(await jobsOf(first, id)).toMatchObject([{ step: "uploaded", creates: 0, sentAtMs: null }]);
     await first.close(0);
     expect(upstream.jobs.size).toBe(0);
-    upstream.turn = async () => {};
+    upstream.waitForRate = async () => {};
     const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
     expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
     expect(upstream.jobs.size).toBe(1);

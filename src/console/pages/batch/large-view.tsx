@@ -3,6 +3,7 @@ import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { routes } from "../../../contract/routes.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
+import { thumbnailPath } from "../../api/thumbnails.ts";
 import { useKeys } from "../../hooks/use-keys.ts";
 import { Dialog } from "../../parts/dialog.tsx";
 import { Icon } from "../../parts/icons.tsx";
@@ -86,7 +87,7 @@ function Stage(props: { batch: BatchObject; item: ItemObject; isFull: boolean; o
   const isWhole = isFull && isTerminal(batch.status);
   const path = isWhole
     ? routes.content(batch.id, item.custom_id)
-    : `${routes.thumbnail(batch.id, item.custom_id)}?width=1024`;
+    : thumbnailPath(batch.id, item.custom_id, 1024);
   return (
     <div ref={stage} className={`stage ${isFull ? "full" : ""}`}>
       <button
