@@ -40,6 +40,8 @@ export interface ItemWork {
   item: LeasedItem;
   offer: Offer<ItemProvider>;
   ticket: Ticket;
+  /** False when there are none to read for it. */
+  hasReferences: boolean;
 }
 
 /**
@@ -50,7 +52,7 @@ export interface ItemWork {
  */
 export async function makeItem(
   deps: WorkerDeps,
-  { batch, item, offer }: ItemWork,
+  { batch, item, offer, hasReferences }: ItemWork,
   signal: AbortSignal,
   {
     inSlot,
@@ -68,7 +70,7 @@ export async function makeItem(
   };
   for (;;) {
     try {
-      const request = await buildImageRequest(deps, batch, item, offer.executedModel);
+      const request = await buildImageRequest(deps, batch, item, offer.executedModel, hasReferences);
       const made = await inSlot(async (onAnswered) => {
         signal.throwIfAborted();
         return offer.provider.generate(request, signal, onSent, onAnswered);
