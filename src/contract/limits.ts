@@ -90,6 +90,8 @@ export const FIXED_LIMITS = {
   usageDays: 366,
   /** Small pictures that a key may have asked for at once. */
   thumbnailsPerKey: 32,
+  /** Items whose small pictures one answer holds. */
+  thumbnailPageMax: 50,
   /** Images of one edit in OpenAI's API, and the bytes of each. A model may take fewer. */
   editImages: 16,
   editImageBytes: 50 * MIB,

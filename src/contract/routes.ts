@@ -11,6 +11,7 @@ export const PATHS = {
   retry: "/v1/images/batches/{id}/retry",
   ticket: "/v1/images/batches/{id}/ticket",
   thumbnail: "/v1/images/batches/{id}/items/{custom_id}/thumbnail",
+  thumbnails: "/v1/images/batches/{id}/thumbnails",
   reference: "/v1/images/batches/{id}/items/{custom_id}/references/{index}",
   ticketDownload: "/v1/downloads/{id}",
   account: "/v1/account",
@@ -64,6 +65,7 @@ export const routes = {
   retry: (id: string) => fill(PATHS.retry, id),
   ticket: (id: string) => fill(PATHS.ticket, id),
   thumbnail: (id: string, customId: string) => fill(PATHS.thumbnail, id, customId),
+  thumbnails: (id: string) => fill(PATHS.thumbnails, id),
   reference: (id: string, customId: string, index: number) =>
     fill(PATHS.reference, id, customId, String(index)),
   download: (id: string) => fill(PATHS.download, id),

@@ -150,9 +150,9 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       ? shareChanges(opened, workerDeps, scheduler, { usesNotices, teardown })
       : () => {};
     const secret = randomBytes(32).toString("base64url");
-    const onBatchCreated = (batchId: string) => {
-      feed.publish({ type: "batch", batchId, status: "queued" });
-      scheduler.wake(batchId);
+    const onBatchCreated: ApiDeps["onBatchCreated"] = (batch) => {
+      feed.publish({ type: "batch", batchId: batch.id, status: "queued" });
+      scheduler.wake(batch.id, batch);
       callWorkers();
     };
     const cancel = (batchId: string) => scheduler.cancel(batchId, callWorkers);
@@ -225,7 +225,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
           const { batch } = await retryFailed(apiDeps, batchId);
-          onBatchCreated(batch.id);
+          onBatchCreated(batch);
           return { name: batch.taskName, itemCount: batch.itemCount };
         },
         deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, clock.nowMs()),

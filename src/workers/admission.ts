@@ -13,6 +13,8 @@ export class Admission {
   readonly #isInHand: (batchId: string) => boolean;
   /** Queues that are being looked at, and whether to look once more afterwards. */
   readonly #looking = new Map<string, { again: boolean }>();
+  /** Queues that were full at the last look. */
+  readonly #full = new Set<string>();
 
   /**
    * `onTaken` gets each batch that was taken, in the order in which they came. `isInHand`: it has got the batch, and still
@@ -27,9 +29,17 @@ export class Admission {
     this.#isInHand = isInHand;
   }
 
+  /**
+   * Whether a look at the queue would find it full: the end of any batch that is in hand brings the next look. Beside other
+   * processes, which may have ended some, nobody knows.
+   */
+  isFull(queue: BatchQueue): boolean {
+    return this.#deps.presence.isAlone && this.#full.has(nameOf(queue));
+  }
+
   /** Takes the next batches of a queue, as many as it may have in hand. */
   async takeNext({ provider, apiKeyId }: BatchQueue): Promise<void> {
-    const name = JSON.stringify([provider, apiKeyId]);
+    const name = nameOf({ provider, apiKeyId });
     const current = this.#looking.get(name);
     if (current) {
       current.again = true;
@@ -43,7 +53,10 @@ export class Admission {
         look.again = false;
         const nowMs = () => clock.nowMs();
         const worker = { id: presence.id, isInHand: this.#isInHand };
-        for (const batch of await admitBatches(stores, { provider, apiKeyId }, worker, nowMs)) {
+        const { admitted, isFull } = await admitBatches(stores, { provider, apiKeyId }, worker, nowMs);
+        if (isFull) this.#full.add(name);
+        else this.#full.delete(name);
+        for (const batch of admitted) {
           const { id: batchId, status } = batch;
           if (status === "running") feed.publish({ type: "batch", batchId, status });
           this.#onTaken(batch);
@@ -64,3 +77,5 @@ export class Admission {
     }
   }
 }
+
+const nameOf = ({ provider, apiKeyId }: BatchQueue) => JSON.stringify([provider, apiKeyId]);

@@ -1,7 +1,7 @@
 import { isTerminal } from "../contract/statuses.ts";
 import type { ShownJob } from "../contract/upstream-jobs.ts";
+import type { Waiting } from "../contract/waiting.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
-import type { Waiting } from "../domain/health/waiting.ts";
 import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
 import { createYield } from "../kernel/yield.ts";
 import { Admission } from "./admission.ts";
@@ -123,11 +123,11 @@ export class Scheduler {
     if (presence.isFirst) await removeLateOrphans(this.#deps);
   }
 
-  /** Makes the scheduler look at a batch that may have work: it is new, or an item of it has ended. */
-  wake(batchId: string): void {
+  /** Makes the scheduler look at a batch that may have work: an item of it has ended, or it is new in the `queue`. */
+  wake(batchId: string, queue?: BatchQueue): void {
     if (!this.#isRunning || this.#cancelling.has(batchId)) return;
     if (this.#inHand.has(batchId)) this.#beginToAdvance(batchId);
-    else this.#track(this.#takeInHand(batchId));
+    else if (queue === undefined || !this.#admission.isFull(queue)) this.#track(this.#takeInHand(batchId));
   }
 
   /**

@@ -1,4 +1,5 @@
 import { describe, expect, inject, it } from "vitest";
+import { fuzzRuns } from "../support/fuzz-runs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { World, type WorldModel } from "../support/world.ts";
 import { checkEnd, checkFeed } from "../support/world-checks.ts";
@@ -69,7 +70,7 @@ describe("a cancellation that races the work", () => {
   );
 
   it("[CANCEL-9] wins while the results are being read, although it reads them too", async () => {
-    for (let seed = SEED; seed < SEED + 20; seed++) {
+    for (let seed = SEED; seed < SEED + fuzzRuns(80); seed++) {
       const world = await World.begin(await tempDir(), seed, 10_000_000);
       const creating = world.create("one-by-one", ["a", "b", "c"], null);
       const { batch } = await world.turns.until(creating);

@@ -26,6 +26,7 @@ import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
 import { groupEntry, imageFacts, modelEntry } from "../support/entries.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
+import { fuzzRuns } from "../support/fuzz-runs.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { seededRandom } from "../support/seeded-turns.ts";
 import { turnBeforeEveryStatement } from "../support/statement-turns.ts";
@@ -33,7 +34,7 @@ import { joinAs } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const PROCESSES = 3;
-const RACES = 15;
+const RACES = fuzzRuns(60);
 const ITEMS = 4;
 /** Enough for the batch and for two of the real-time requests. */
 const BALANCE = 34;
@@ -218,7 +219,7 @@ describe.skipIf(!hasPostgres)("races of three processes on one PostgreSQL", () =
     const turns = turnBeforeEveryStatement();
     const bare = all.map(withoutLocks);
     const problems: string[] = [];
-    for (let seed = 1; seed <= 4 * RACES && problems.length === 0; seed++) {
+    for (let seed = 1; seed <= 60 && problems.length === 0; seed++) {
       turns.begin(seed);
       problems.push(...(await race(seed, bare, blobs)));
     }

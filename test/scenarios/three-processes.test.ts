@@ -1,12 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, inject, it } from "vitest";
 import { isTerminal } from "../../src/contract/statuses.ts";
+import { fuzzRuns } from "../support/fuzz-runs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { MODELS, World } from "../support/world.ts";
 import { checkEnd, checkFeed, checkMarks, checkMoment } from "../support/world-checks.ts";
 
 /** Stories in all; `soak/races.mjs` asks for more. */
-const STORIES = Math.ceil((inject("rounds") ?? 50) / 5);
+const STORIES = Math.ceil((inject("rounds") ?? 30) / 5);
 const SEED = inject("seed") ?? 7;
 const PROCESSES = 3;
 
@@ -83,7 +84,7 @@ describe("three processes on one database", () => {
   );
 
   it("[WORK-16] stop the work on a batch that another one cancels with their next beat, and report it once", async () => {
-    for (let seed = SEED; seed < SEED + 10; seed++) {
+    for (let seed = SEED; seed < SEED + fuzzRuns(40); seed++) {
       const world = await World.begin(await tempDir(), seed, 10_000_000, PROCESSES);
       const { batch } = await world.turns.until(
         world.create("one-by-one", ["a", "b", "c", "d", "e", "f"], null),

@@ -40,6 +40,14 @@ function fillPool() {
   return { state, end: Promise.all(tasks) };
 }
 
+it("[WAL-5] a transaction that only reads makes no sync", async () => {
+  const stores = await open(join(await tempDir(), "x.db"));
+  const busy = fillPool();
+  await stores.write((tx) => tx.accounts.byId("a"));
+  expect(busy.state.done).toBe(0);
+  await busy.end;
+});
+
 it("[WAL-2] a database is opened through a link to its file", async () => {
   const dir = await tempDir();
   await open(join(dir, "real.db"));

@@ -11,13 +11,13 @@ import { FakeClock } from "../support/fake-clock.ts";
 import { openBatchRecord, openStores } from "../support/stores.ts";
 
 /** An admission of a process of its own over the stores, and the ids of the batches that it has taken. */
-function admissionOf(stores: Stores, worker: string) {
+function admissionOf(stores: Stores, worker: string, isAlone = false) {
   const taken: string[] = [];
   const taking = {
     onTaken: ({ id }: { id: string }) => taken.push(id),
     isInHand: (id: string) => taken.includes(id),
   };
-  const deps = { stores, clock: new FakeClock(), presence: { id: worker }, feed: new Feed() };
+  const deps = { stores, clock: new FakeClock(), presence: { id: worker, isAlone }, feed: new Feed() };
   return { taken, admission: new Admission(deps as unknown as WorkerDeps, taking) };
 }
 
@@ -72,6 +72,23 @@ describe("admission", () => {
     );
     const taken = processes.flatMap((each) => each.taken);
     expect(taken).toEqual(batches.slice(0, BATCHES_IN_HAND).map(({ id }) => id));
+  });
+
+  it("[WORK-29] a queue that was full counts as full until a look finds room, unless other processes may have made some", async () => {
+    const stores = await openStores();
+    const [first] = (await queued(stores, BATCHES_IN_HAND + 1)) as [BatchRecord];
+    const alone = admissionOf(stores, "alone", true).admission;
+    const beside = admissionOf(stores, "beside").admission;
+    const look = async () => {
+      for (const admission of [alone, beside]) await admission.takeNext(first);
+      return [alone.isFull(first), beside.isFull(first)];
+    };
+    expect(alone.isFull(first)).toBe(false);
+    await look();
+    expect(await look()).toEqual([true, false]);
+    await stores.write((tx) => tx.batches.changeStatus(first.id, "running", "completed"));
+    expect(alone.isFull(first)).toBe(true);
+    expect(await look()).toEqual([false, false]);
   });
 
   it("[WORK-7] takes a batch whose reader has died again, and first", async () => {

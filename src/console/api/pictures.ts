@@ -1,7 +1,8 @@
 import { send } from "./request.ts";
+import { fetchSheet, type Sheet } from "./thumbnails.ts";
 
 export interface Picture {
-  /** An object URL; null until the bytes are there. */
+  /** An object URL or a data URL; null until the bytes are there. */
   url: string | null;
   error: Error | null;
 }
@@ -10,10 +11,14 @@ interface Entry extends Picture {
   holders: Set<(picture: Picture) => void>;
   /** Ends the fetch that runs or waits. */
   stop: AbortController | null;
+  /** The request that may bring it with others; null when there is none, or it came without it. */
+  sheet: Sheet | null;
 }
 
 /** Browsers open six connections to a service. The rest of the page needs one of them. */
 const MOST_FETCHES = 5;
+/** So many pictures of a sheet are fetched with it. */
+const LEAST_OF_SHEET = 4;
 /** Pictures that are kept though nothing shows them. */
 const MOST_KEPT = 400;
 /**
@@ -23,8 +28,9 @@ const MOST_KEPT = 400;
 const TELL_GAP_MS = 100;
 
 /**
- * The pictures of the page, by path: fetched with the session's token, few at once. Those that are asked for at one time come in
- * their order, and before those of earlier times. Whatever is no longer shown is not fetched, and its memory is given back after a while.
+ * The pictures of the page, by path: fetched with the session's token, few at once. Those that are asked for at one
+ * time come in their order, and before those of earlier times. A picture that is no longer shown is not fetched, and
+ * its memory is freed after a while.
  */
 class Pictures {
   readonly #entries = new Map<string, Entry>();
@@ -34,20 +40,25 @@ class Pictures {
   #running = 0;
   /** The pictures that arrived since the last update. */
   readonly #come = new Set<Entry>();
+  /** Ends the sheets that are fetched. */
+  #stopSheets = new AbortController();
 
-  /** Shows a picture: `onChange` is called now and when it has come or failed. Call `release` in the end. */
-  hold(path: string, onChange: (picture: Picture) => void): { release: () => void } {
-    const entry = this.#entries.get(path) ?? { url: null, error: null, holders: new Set(), stop: null };
+  /**
+   * Shows a picture, which a `sheet` may have, too: `onChange` is called when it is there or has failed. Call `release` in the
+   * end.
+   */
+  hold(path: string, sheet: Sheet | null, onChange: (picture: Picture) => void): { release: () => void } {
+    const entry = this.#entries.get(path) ?? newEntry();
     // Behind all others: the first ones are given up first.
     this.#entries.delete(path);
     this.#entries.set(path, entry);
     entry.holders.add(onChange);
-    onChange({ url: entry.url, error: entry.error });
-    if (entry.url === null && entry.stop === null) {
+    if (entry.url !== null) onChange({ url: entry.url, error: null });
+    else if (entry.stop === null) {
       entry.error = null;
+      entry.sheet = sheet;
       entry.stop = new AbortController();
       this.#wait(path);
-      this.#next();
     }
     return { release: () => this.#release(path, entry, onChange) };
   }
@@ -56,12 +67,18 @@ class Pictures {
   clear(): void {
     for (const [path, entry] of this.#entries) this.#drop(path, entry);
     this.#bursts = [];
+    this.#stopSheets.abort();
+    this.#stopSheets = new AbortController();
   }
 
   #release(path: string, entry: Entry, onChange: (picture: Picture) => void): void {
     entry.holders.delete(onChange);
     if (entry.holders.size > 0) return;
     if (entry.url === null) this.#drop(path, entry);
+    this.#dropOldest();
+  }
+
+  #dropOldest(): void {
     for (const [old, { holders }] of this.#entries) {
       if (this.#entries.size <= MOST_KEPT) return;
       const kept = this.#entries.get(old);
@@ -82,6 +99,7 @@ class Pictures {
       this.#isBurst = true;
       setTimeout(() => {
         this.#isBurst = false;
+        this.#next();
       });
     }
     this.#bursts.at(-1)?.add(path);
@@ -91,11 +109,13 @@ class Pictures {
   #tell(entry: Entry): void {
     this.#come.add(entry);
     if (this.#come.size > 1) return;
-    setTimeout(() => {
-      const come = [...this.#come];
-      this.#come.clear();
-      for (const { holders, url, error } of come) for (const tell of holders) tell({ url, error });
-    }, TELL_GAP_MS);
+    setTimeout(() => this.#tellAll(), TELL_GAP_MS);
+  }
+
+  #tellAll(): void {
+    const come = [...this.#come];
+    this.#come.clear();
+    for (const { holders, url, error } of come) for (const tell of holders) tell({ url, error });
   }
 
   #next(): void {
@@ -106,9 +126,55 @@ class Pictures {
         this.#bursts = this.#isBurst ? this.#bursts.slice(-1) : [];
         return;
       }
-      burst.delete(path);
       const entry = this.#entries.get(path);
-      if (entry?.stop && !entry.stop.signal.aborted) void this.#fetch(path, entry, entry.stop.signal);
+      const sheet = entry?.sheet ?? null;
+      const ofSheet = sheet ? this.#waitingFor(sheet) : [];
+      if (sheet && ofSheet.length >= LEAST_OF_SHEET) void this.#fetchSheet(sheet, ofSheet);
+      else {
+        burst.delete(path);
+        if (entry?.stop && !entry.stop.signal.aborted) void this.#fetch(path, entry, entry.stop.signal);
+      }
+    }
+  }
+
+  /** The waiting paths whose pictures are in a sheet. */
+  #waitingFor({ batchId, start }: Sheet): string[] {
+    const waiting = this.#bursts.flatMap((burst) => [...burst]);
+    return waiting.filter((path) => {
+      const sheet = this.#entries.get(path)?.sheet;
+      return sheet?.start === start && sheet.batchId === batchId;
+    });
+  }
+
+  /** Fetches a sheet. Those of `paths` that it comes without are fetched alone. */
+  async #fetchSheet(sheet: Sheet, paths: readonly string[]): Promise<void> {
+    this.#running++;
+    const { signal } = this.#stopSheets;
+    for (const burst of this.#bursts) for (const path of paths) burst.delete(path);
+    try {
+      for (const [path, url] of await fetchSheet(sheet, signal)) {
+        const entry = this.#entries.get(path) ?? newEntry();
+        if (entry.url !== null) continue;
+        entry.stop?.abort();
+        entry.stop = null;
+        entry.url = url;
+        this.#entries.set(path, entry);
+        this.#come.add(entry);
+      }
+      this.#tellAll();
+      this.#dropOldest();
+    } catch {
+      // Whatever is wrong: the pictures themselves say it.
+    } finally {
+      this.#running--;
+      for (const path of paths) {
+        const entry = this.#entries.get(path);
+        if (entry?.stop) {
+          entry.sheet = null;
+          this.#wait(path);
+        }
+      }
+      this.#next();
     }
   }
 
@@ -129,6 +195,10 @@ class Pictures {
       this.#next();
     }
   }
+}
+
+function newEntry(): Entry {
+  return { url: null, error: null, holders: new Set(), stop: null, sheet: null };
 }
 
 export const pictures = new Pictures();

@@ -50,6 +50,13 @@ export const itemObjectSchema = z.object({
 });
 export type ItemObject = z.infer<typeof itemObjectSchema>;
 
+/** The first image of an item as a list of small images returns it. */
+export const itemThumbnailSchema = z.object({
+  custom_id: z.string(),
+  data: z.string().nullable().describe("standard Base64 of a WebP; null when there is none yet"),
+});
+export type ItemThumbnail = z.infer<typeof itemThumbnailSchema>;
+
 /** How a note begins when an upstream may bill an item twice. */
 export const MAY_BE_PAID_TWICE = "may be paid twice";
 

@@ -36,6 +36,9 @@ export interface CheckedReference {
   storageUri: string | null;
 }
 
+/** The hash is computed of so much text at a time. */
+const PIECE_CHARS = 64 * 1024;
+
 /**
  * SHA-256 over everything that a request asks for, in lower-case hexadecimal: requests that ask for the same have equal
  * hashes, however they were written.
@@ -43,14 +46,17 @@ export interface CheckedReference {
 export function requestHash(request: Omit<CheckedRequest, "hash" | "model"> & { modelId: string }): string {
   const { modelId: model, taskName, parentBatchId, mimeType } = request;
   const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
-  // The canonical JSON of it all, item by item: the whole text would be copied several times. "items" sorts first.
-  const hash = createHash("sha256").update('{"items":[');
+  // The canonical JSON of it all, in pieces: the whole text would be copied several times. "items" sorts first.
+  const hash = createHash("sha256");
+  let piece = '{"items":[';
   for (const [index, { customId, prompt, outputCount, references }] of request.items.entries()) {
     const facts = references.map(({ image: _, ...each }) => each);
-    const item = canonicalJson({ customId, prompt, outputCount, references: facts });
-    hash.update(index === 0 ? item : `,${item}`);
+    if (index > 0) piece += ",";
+    piece += `{"customId":${JSON.stringify(customId)},"outputCount":${outputCount},"prompt":${JSON.stringify(prompt)},"references":${canonicalJson(facts)}}`;
+    if (piece.length < PIECE_CHARS) continue;
+    hash.update(piece);
+    piece = "";
   }
-  return hash
-    .update(`],${canonicalJson({ model, taskName, parentBatchId, mimeType, metadata }).slice(1)}`)
-    .digest("hex");
+  piece += `],${canonicalJson({ model, taskName, parentBatchId, mimeType, metadata }).slice(1)}`;
+  return hash.update(piece).digest("hex");
 }

@@ -124,20 +124,21 @@ export interface Admitter {
  * Takes the next batches of a queue in hand, up to its limit, in the order in which they came. A batch with items is
  * `running` then. The input of another one is to be read by the worker, which tends both. So thousands of waiting batches
  * cost no memory, and a key with many of them does not keep another key's batch waiting. A batch that the worker tends
- * without having it in hand is taken again: it was taken by a transaction whose answer was lost.
+ * without having it in hand is taken again: it was taken by a transaction whose answer was lost. `isFull`: there were
+ * as many in hand as there may be.
  */
 export function admitBatches(
   stores: Stores,
   queue: BatchQueue,
   worker: Admitter,
   nowMs: () => number,
-): Promise<BatchRecord[]> {
+): Promise<{ admitted: BatchRecord[]; isFull: boolean }> {
   const isTaken = ({ id, tender }: { id: string; tender: string | null }) =>
     tender !== null && (tender !== worker.id || worker.isInHand(id));
   return stores.write(async (tx) => {
     await tx.lock("key", queue.apiKeyId);
     const begun = await tx.batches.countBegun(queue);
-    if (begun >= BATCHES_IN_HAND) return [];
+    if (begun >= BATCHES_IN_HAND) return { admitted: [], isFull: true };
     // Those whose input is being read are among the first.
     const first = await tx.batches.waiting(queue, 2 * BATCHES_IN_HAND);
     const free = BATCHES_IN_HAND - begun - first.filter(isTaken).length;
@@ -151,6 +152,6 @@ export function admitBatches(
       else if ((await moveBatch(tx, batch, "running", nowMs())).isMoved)
         admitted.push({ ...batch, status: "running" });
     }
-    return admitted;
+    return { admitted, isFull: false };
   });
 }

@@ -47,7 +47,7 @@ export class Thumbnails {
    * with `BATCH_IMAGE_RESULT_MISSING` when the image is missing or damaged.
    */
   async get(output: OutputRecord, edgePx: ThumbnailEdge, signal: AbortSignal): Promise<Buffer | null> {
-    const key = `${thumbnailsPrefix(output.batchId)}${output.sha256}-${edgePx}`;
+    const key = keyOf(output, edgePx);
     const known = await this.#read(key);
     if (known) return known;
     return this.#queue.add(
@@ -63,6 +63,11 @@ export class Thumbnails {
       },
       { signal },
     ) as Promise<Buffer | null>;
+  }
+
+  /** Returns the WebP; null when it is not made yet. */
+  find(output: OutputRecord, edgePx: ThumbnailEdge): Promise<Buffer | null> {
+    return this.#read(keyOf(output, edgePx));
   }
 
   async #read(key: string): Promise<Buffer | null> {
@@ -107,4 +112,8 @@ export class Thumbnails {
     for (const { key, sizeBytes } of await blobs.list(ROOT)) found.set(key, sizeBytes);
     return found;
   }
+}
+
+function keyOf({ batchId, sha256 }: OutputRecord, edgePx: ThumbnailEdge): string {
+  return `${thumbnailsPrefix(batchId)}${sha256}-${edgePx}`;
 }

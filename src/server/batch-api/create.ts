@@ -19,19 +19,25 @@ export function create(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
     const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
-    const options = { ...deps, maxBytes: deps.limits.createBodyBytes, images };
+    const { limits, bodyBudgets, jsonParser } = deps;
+    const options = { bodyBudgets, jsonParser, maxBytes: limits.createBodyBytes, images };
     const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
       const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
+      const { models, inspector, storageUriPrefixes } = deps;
       const checked = await checkRequest(value, {
-        ...deps,
+        limits,
+        models,
         group: caller.group,
+        inspector,
+        storageUriPrefixes,
         sent,
         isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
       });
       return createBatch(deps, caller, checked, idempotencyKey);
     });
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
-    else deps.onBatchCreated(batch.id);
     response.status(200).json(await showBatch(deps, batch));
+    // The caller need not wait for what the workers do first.
+    if (!replayed) deps.onBatchCreated(batch);
   };
 }

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
-import { ITEM_EXTRAS, type ItemExtra } from "../../contract/batch-api/items.ts";
+import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api/items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { ITEM_STATUSES } from "../../contract/statuses.ts";
+import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
@@ -17,18 +17,29 @@ export function items(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
     const status = queryChoice(request, "status", ["all", ...ITEM_STATUSES]);
-    const limit = queryInteger(request, "limit", {
-      fallback: FIXED_LIMITS.itemPageDefault,
-      min: 1,
-      max: FIXED_LIMITS.itemPageMax,
-    });
-    const { after, offset = 0 } = paging.start(request);
+    const { itemPageDefault: fallback, itemPageMax: max } = FIXED_LIMITS;
     const filter = status === undefined || status === "all" ? {} : { status };
-    const start = { afterPosition: after?.position ?? -1, offset };
-    const found = await deps.stores.read.items.page(batch.id, { ...filter, ...start, limit: limit + 1 });
-    const detailsOf = await readDetails(deps, batch, found, readExtras(request));
-    response.json(paging.page(found, limit, (item) => itemView(batch, item, detailsOf(item))));
+    const { items, pageOf } = await readItems(deps, request, batch, { fallback, max, ...filter });
+    const detailsOf = await readDetails(deps, batch, items, readExtras(request));
+    response.json(pageOf((item) => itemView(batch, item, detailsOf(item))));
   };
+}
+
+/**
+ * Reads the page of items that `limit` and `cursor` of a query ask for. `pageOf` makes the answer of it. Throws
+ * `BATCH_IMAGE_INVALID_QUERY`.
+ */
+export async function readItems(
+  { stores }: Pick<ApiDeps, "stores">,
+  request: Request,
+  batch: BatchRecord,
+  { fallback, max, ...filter }: { fallback: number; max: number; status?: ItemStatus },
+): Promise<{ items: ItemRecord[]; pageOf: <View>(view: (item: ItemRecord) => View) => ListEnvelope<View> }> {
+  const limit = queryInteger(request, "limit", { fallback, min: 1, max });
+  const { after, offset = 0 } = paging.start(request);
+  const start = { afterPosition: after?.position ?? -1, offset };
+  const found = await stores.read.items.page(batch.id, { ...filter, ...start, limit: limit + 1 });
+  return { items: found.slice(0, limit), pageOf: (view) => paging.page(found, limit, view) };
 }
 
 function readExtras(request: Request): ReadonlySet<ItemExtra> {

@@ -21,7 +21,7 @@ export function retry(deps: ApiDeps) {
     const { consentMicroUsd } = caller;
     const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
-    else deps.onBatchCreated(batch.id);
+    else deps.onBatchCreated(batch);
     response.json(await showBatch(deps, batch));
   };
 }

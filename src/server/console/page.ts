@@ -13,7 +13,7 @@ const HEADERS: Readonly<Record<string, string>> = {
     "worker-src 'self'",
     "style-src 'self'",
     "font-src 'self'",
-    "img-src 'self' blob:",
+    "img-src 'self' blob: data:",
     "connect-src 'self'",
     "manifest-src 'self'",
     "base-uri 'none'",

@@ -67,7 +67,7 @@ async function create(
     },
     input: { fileName: file.id, blobKey: file.blobKey },
   });
-  deps.onBatchCreated(created.id);
+  deps.onBatchCreated(created);
   return created;
 }
 

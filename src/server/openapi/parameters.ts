@@ -32,6 +32,7 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     idempotencyKeyChars,
     jobPageDefault,
     jobPageMax,
+    thumbnailPageMax,
   } = FIXED_LIMITS;
   const time = text({ examples: ["2030-01-31", "2030-01-31T12:00:00Z", "1896048000"] });
   const { zipItems } = limits;
@@ -87,6 +88,9 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     ),
     ThumbnailWidth: query("width", "The side of the square that it fits into, in pixels.", {
       ...choice(["256", "1024"], { default: "256" }),
+    }),
+    ThumbnailLimit: query("limit", "Items on a page.", {
+      ...count({ minimum: 1, maximum: thumbnailPageMax, default: thumbnailPageMax }),
     }),
     ReferenceIndex: path(
       "index",

@@ -5,7 +5,7 @@ import {
   createItemSchema,
   referenceImageSchema,
 } from "../../contract/batch-api/create-batch.ts";
-import { itemObjectSchema } from "../../contract/batch-api/items.ts";
+import { itemObjectSchema, itemThumbnailSchema } from "../../contract/batch-api/items.ts";
 import { batchModelSchema } from "../../contract/batch-api/models.ts";
 import { retryBatchSchema } from "../../contract/batch-api/retry-batch.ts";
 import { accountSchema, ledgerEntrySchema, usageSchema } from "../../contract/console-api/account.ts";
@@ -95,6 +95,7 @@ const COMPONENTS: Record<string, z.ZodType> = {
   BatchList: listOf(batchObjectSchema),
   Item: itemObjectSchema,
   ItemList: listOf(itemObjectSchema),
+  ThumbnailList: listOf(itemThumbnailSchema),
   BatchModel: batchModelSchema,
   BatchModelList: listOf(batchModelSchema),
   CreateBatch: createBatchSchema,

@@ -24,7 +24,8 @@ export class BodyReservation {
   readonly #budgets: BodyBudgets;
   readonly #caller: string;
   readonly #waitMs: number;
-  readonly #left = new AbortController();
+  /** Ends waits. Null before the first: most bodies wait for nothing. */
+  #left: AbortController | null = null;
   #memory: MemoryShare;
   #memoryBytes = 0;
   #disk: MemoryShare | null = null;
@@ -63,7 +64,7 @@ export class BodyReservation {
 
   /** Releases everything. A pending reservation rejects because the request has ended. */
   leave(): void {
-    this.#left.abort(new Error("the request ended early"));
+    this.#left?.abort(new Error("the request ended early"));
     this.#memory.leave();
     this.#disk?.leave();
     const { large, memory } = this.#budgets;
@@ -72,6 +73,7 @@ export class BodyReservation {
 
   #wait(reserved: Promise<void> | null): Promise<void> | null {
     if (reserved === null) return null;
+    this.#left ??= new AbortController();
     const { signal } = this.#left;
     return new Promise((resolve, reject) => {
       const end = (settle: () => void) => {

@@ -1,7 +1,7 @@
 const KIB = 1024;
 const MIB = 1024 * KIB;
 /** Sizes of the pieces that a body is kept in. The system commits memory of the last size page by page. */
-const PIECE_BYTES = [64 * KIB, MIB, 4 * MIB, 32 * MIB] as const;
+const PIECE_BYTES = [4 * KIB, 64 * KIB, MIB, 4 * MIB, 32 * MIB] as const;
 
 /** Copies chunks of any size into pieces. Keeping a chunk would hold far more memory than its bytes. */
 export class ChunkBuffer {
@@ -29,7 +29,7 @@ export class ChunkBuffer {
 
   #grow(): void {
     if (this.#used > 0) this.#full.push(this.#last);
-    this.#last = new Uint8Array(PIECE_BYTES[this.#full.length] ?? PIECE_BYTES[3]);
+    this.#last = new Uint8Array(PIECE_BYTES[this.#full.length] ?? PIECE_BYTES[4]);
     this.#used = 0;
   }
 }

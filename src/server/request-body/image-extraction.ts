@@ -45,7 +45,8 @@ export class ImageExtraction {
   readonly #texts: ImageTexts;
   readonly #reservation: BodyReservation;
   readonly #wholeBytes: number;
-  readonly #prefix = randomBytes(16).toString("hex");
+  /** Of the names that replace strings; empty before the first one. */
+  #prefix = "";
   readonly #sent = new Map<string, SentText>();
   readonly #drafts: BlobDraft[] = [];
   readonly #images = new Map<string, SentImage>();
@@ -150,6 +151,7 @@ export class ImageExtraction {
 
   async #close(text: Base64String): Promise<void> {
     this.#text = null;
+    this.#prefix ||= randomBytes(16).toString("hex");
     const name = `${this.#prefix}.${this.#sent.size}`;
     this.#pieces.add(Buffer.from(name));
     this.#problem = this.#problem === "utf-8" ? "utf-8" : (text.problem ?? this.#problem);

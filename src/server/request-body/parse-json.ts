@@ -44,12 +44,14 @@ export class JsonParser {
   }
 }
 
+const UTF_8 = new TextDecoder("utf-8", { fatal: true });
+
 function parseHere(bytes: Buffer, problem: StringProblem | null): unknown {
   const excess = jsonExcess(bytes, BOUNDS);
   if (excess !== null) throw invalidJson(excess);
   let text: string;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    text = UTF_8.decode(bytes);
   } catch {
     throw invalidJson("utf-8");
   }

@@ -55,9 +55,10 @@ export async function withJsonBody<T>(
 }
 
 function refuseOtherTypes(request: Request): void {
-  const isTyped = (request.get("content-type") ?? "").trim() !== "";
+  const type = (request.get("content-type") ?? "").trim();
+  const isUsual = type === "" || type === "application/json";
   // `request.is` returns null when there is no body: the parser reports that.
-  if (isTyped && request.is(["json", "+json"]) === false) {
+  if (!isUsual && request.is(["json", "+json"]) === false) {
     throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE");
   }
   refuseEncodings(request);

@@ -19,9 +19,7 @@ const build = new Kysely<Database>({
   },
 });
 
-/**
- * Sees an error of the database, and returns the error to throw in its place, which most often is the same.
- */
+/** Returns the error to throw for an error of the database. It is most often the same one. */
 export type Watch = (error: unknown) => unknown;
 
 /**
@@ -61,15 +59,22 @@ interface Waiting {
  * resolves when the changes are durable. `watch` sees each error. `mayBegin` can throw before a work begins. The database
  * returns at once, so a work that yields to the event loop waits for something else while all others wait for it: it is
  * undone, and rejects. A query after the end of its work rejects, because it would be part of another one.
- * Works go on while `settled` makes a commit durable.
+ * Works go on while `settled` makes a commit durable. It is told whether the transaction has only read.
  */
 export function inTransactions(
   connection: Sqlite.Database,
   begin: string,
   watch: Watch,
-  settled: () => Promise<void> | null,
+  settled: (isRead: boolean) => Promise<void> | null,
 ): <T>(work: (session: SqlSession) => Promise<T>, mayBegin?: () => void) => Promise<T> {
   const prepare = preparer(connection);
+  /** Whether all statements of the transaction until now only read. */
+  let isRead = true;
+  const prepareWork: Prepare = (sql) => {
+    const statement = prepare(sql);
+    isRead &&= statement.isRead;
+    return statement;
+  };
   const statements = {
     begin: prepare(begin),
     commit: prepare("COMMIT"),
@@ -83,7 +88,7 @@ export function inTransactions(
 
   async function runWork<T>(work: (session: SqlSession) => Promise<T>, isAlone: boolean): Promise<T> {
     let hasEnded = false;
-    const session = sessionOf(prepare, async (query) => {
+    const session = sessionOf(prepareWork, async (query) => {
       if (hasEnded) throw new Error("a query came after the end of its transaction");
       return query();
     });
@@ -109,6 +114,7 @@ export function inTransactions(
     const made: Waiting[] = [];
     const isAlone = works.length === 1;
     try {
+      isRead = true;
       statements.begin.run();
       for (const work of works) {
         try {
@@ -121,7 +127,7 @@ export function inTransactions(
         }
       }
       statements.commit.run();
-      void report(made);
+      void report(made, isRead);
     } catch (error) {
       let seen = error;
       try {
@@ -134,9 +140,9 @@ export function inTransactions(
     }
   }
 
-  async function report(made: readonly Waiting[]): Promise<void> {
+  async function report(made: readonly Waiting[], onlyRead: boolean): Promise<void> {
     try {
-      if (made.length > 0) await settled();
+      if (made.length > 0) await settled(onlyRead);
       for (const work of made) work.commit();
     } catch (error) {
       for (const work of made) work.fail(error);
@@ -166,7 +172,7 @@ export function inTransactions(
       });
       if (isRunning) return;
       isRunning = true;
-      // What else this turn of the event loop brings shares the transaction.
+      // All writes of this turn of the event loop share the transaction.
       setImmediate(() => void runAll());
     });
 }
@@ -185,12 +191,15 @@ type Prepare = (sql: string) => Prepared;
 
 /** A statement that is kept. Reads its rows as lists and names their columns here: the library takes twice as long. */
 class Prepared {
+  /** Whether it changes nothing in the database. */
+  readonly isRead: boolean;
   readonly #statement: Sqlite.Statement;
   /** A row without values. A copy of it has its final shape from the start. */
   #empty: Record<string, unknown> = {};
   #columns: string[] = [];
 
   constructor(statement: Sqlite.Statement) {
+    this.isRead = statement.readonly;
     this.#statement = statement.reader ? statement.raw() : statement;
   }
 

@@ -80,7 +80,9 @@ export function openSqlite(
     breakDown(cause as Error);
     return perhapsStored(cause);
   });
-  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, () => wal.flush());
+  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, (isRead) =>
+    isRead ? wal.pending : wal.flush(),
+  );
   // A connection of their own: the other reads must not fall into a snapshot, which does not see what is new.
   let snapshots: { connection: Sqlite.Database; read: ReturnType<typeof inTransactions> } | null = null;
   const openSnapshots = () => {
@@ -125,8 +127,8 @@ export function openSqlite(
 }
 
 /**
- * Returns a function that finds the file that is not the one of now any more. Whatever goes into a database that was
- * replaced is lost, and with another lock file another process can own the database. A missing lock file lets none in.
+ * Returns a function that finds a file that was replaced since the start. Writes to a replaced database are lost.
+ * With another lock file, another process can own the database. A missing lock file lets none in.
  */
 function watchIdentity(file: string, lockFile: string | undefined): () => string | null {
   const lockIdentity = () => (lockFile === undefined ? null : fileIdentity(lockFile));

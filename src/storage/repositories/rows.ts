@@ -6,7 +6,7 @@ import type { Database } from "../schema.ts";
 /** Each statement is a round trip to the server, and may have 65,535 parameters. */
 const ROWS_A_STATEMENT = 500;
 
-/** Inserts rows in their order. Each must have the columns of the first. */
+/** Inserts rows in their order. Each must have the columns of the first, in the same order. */
 export async function insertRows<Table extends keyof Database>(
   { build, dialect, run, runEach }: SqlSession,
   table: Table,
@@ -20,20 +20,18 @@ export async function insertRows<Table extends keyof Database>(
   }
   const [first] = rows;
   if (first === undefined) return;
-  const columns = Object.keys(first) as (keyof typeof first)[];
-  const parameters = rows.map((row) => columns.map((column) => row[column]));
-  await runEach(insertInto(table, columns as string[])(build, first), parameters);
+  await runEach(insertInto(table, Object.keys(first))(build, first), rows.map(Object.values<unknown>));
 }
 
-const known = new Map<string, ReturnType<typeof newInsert>>();
+/** The last insert into each table: mostly all of them have the same columns. */
+const known = new Map<keyof Database, { columns: readonly string[]; insert: ReturnType<typeof newInsert> }>();
 
 function insertInto(table: keyof Database, columns: readonly string[]): ReturnType<typeof newInsert> {
-  const name = `${table} ${columns.join(" ")}`;
-  let insert = known.get(name);
-  if (insert === undefined) {
-    insert = newInsert(table, columns);
-    known.set(name, insert);
-  }
+  const last = known.get(table);
+  if (last?.columns.length === columns.length && last.columns.every((name, i) => name === columns[i]))
+    return last.insert;
+  const insert = newInsert(table, columns);
+  known.set(table, { columns, insert });
   return insert;
 }
 

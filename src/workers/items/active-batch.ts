@@ -1,4 +1,4 @@
-import type { Waiting } from "../../domain/health/waiting.ts";
+import type { Waiting } from "../../contract/waiting.ts";
 import type { Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";

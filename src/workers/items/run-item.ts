@@ -12,6 +12,7 @@ import { askedOf } from "../../domain/batches/item-terms.ts";
 import { noteOutage } from "../../domain/health/outage.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
+import { waitingFor } from "../../domain/health/waiting.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { isPaid, type Offer } from "../../domain/offers.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
@@ -213,7 +214,7 @@ export const UNKNOWN_OUTCOME = {
 /** With the error of an `outage`, the item fails when that has lasted for too long. */
 async function giveBack(
   deps: WorkerDeps,
-  { batch, item }: ItemWork,
+  { batch, item, offer }: ItemWork,
   change: {
     delayMs: number;
     attempts: number;
@@ -232,7 +233,15 @@ async function giveBack(
     await tx.lock("batch", batch.id);
     let { waitingSinceMs } = batch;
     if (outage) {
-      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs };
+      const { trouble, message } = outage;
+      const block = {
+        provider: offer.provider.name,
+        trouble: trouble ?? "failing",
+        message,
+        untilMs: notBeforeMs,
+      };
+      const waiting = waitingFor([block]);
+      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
       const { sinceMs, isOver } = await noteOutage(tx, facts);
       waitingSinceMs = sinceMs;
       if (isOver) {

@@ -46,7 +46,7 @@ export async function waitForProvider(
   const mayBeOver = mayGiveUp && waitingSinceMs !== null && nowMs >= waitingSinceMs + outageMs;
   if (isNew || waitingSinceMs === null || (mayBeOver && active.running.size === 0)) {
     const { sinceMs, isGivenUp } = await stores.write(async (tx) => {
-      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs };
+      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
       const { sinceMs, isOver } = await noteOutage(tx, facts);
       const isGivenUp = isOver && mayGiveUp && active.running.size === 0;
       if (isGivenUp) {

@@ -13,13 +13,10 @@ import { PNG } from "../../support/upstream-adapter.ts";
 
 /** Makes an image, and notes that it was asked; prompts with `bad` are refused as long as the file `refusing` exists. */
 const PROGRAM = `
-import * as fs from "node:fs";
-import { join } from "node:path";
-const job = JSON.parse(fs.readFileSync(0, "utf8"));
-const home = process.argv[2];
-fs.appendFileSync(join(home, "bill"), job.prompt + "\\n");
-if (job.prompt.includes("bad") && fs.existsSync(join(home, "refusing"))) process.exit(1);
-fs.writeFileSync(join(job.output_dir, "a.png"), Buffer.from("${PNG.toString("base64")}", "base64"));
+prompt=$(cat "$2")
+echo "$prompt" >> "$1/bill"
+case $prompt in *bad*) [ ! -e "$1/refusing" ] || exit 1;; esac
+cp "$1/picture" "$3"
 `;
 
 /** The price of one image: in a batch, with its hold, and in real time. */
@@ -35,13 +32,14 @@ beforeEach(async () => {
   for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
   onTestFinished(() => void vi.unstubAllEnvs());
   writeFileSync(join(cwd, "p.jsonl"), '{"prompt": "good one"}\n{"prompt": "a bad one"}\n');
-  writeFileSync(join(cwd, "program.mjs"), PROGRAM);
+  writeFileSync(join(cwd, "program"), PROGRAM);
+  writeFileSync(join(cwd, "picture"), PNG);
   useProgram();
 });
 
 /** The configuration of a program whose images cost real money, unless they are free. */
 function useProgram(free = false): void {
-  const argv = [process.execPath, join(cwd, "program.mjs"), cwd];
+  const argv = ["sh", join(cwd, "program"), cwd, "{prompt_file}", "{output}"];
   const config = {
     models: [{ id: "mine", sizes: ["1K"], prices: { "1K": 0.2 } }],
     providers: [{ name: "program", type: "command", argv, free }],

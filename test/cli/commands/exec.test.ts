@@ -41,22 +41,24 @@ async function gone(pid: number): Promise<void> {
 
 describe("imgbatch exec", () => {
   it("[EXEC-1] gives the command a service that works, in the variables of this program and of the vendors' SDKs", async () => {
+    const told = join(await tempDir(), "told.json");
     const script = `
+      import { writeFileSync } from "node:fs";
       const e = process.env;
       const url = e.IMGBATCH_BASE_URL;
       const ready = await fetch(url + "/readyz");
       const models = await fetch(url + "/v1/images/batches/models", {
         headers: { authorization: "Bearer " + e.IMGBATCH_API_KEY },
       });
-      console.log(JSON.stringify({
+      writeFileSync(${JSON.stringify(told)}, JSON.stringify({
         ready: ready.status, models: models.status, loopback: new URL(url).hostname,
         openai: e.OPENAI_BASE_URL === url + "/v1" && e.OPENAI_API_KEY === e.IMGBATCH_API_KEY,
         gemini: e.GOOGLE_GEMINI_BASE_URL === url
           && e.GEMINI_API_KEY === e.IMGBATCH_API_KEY && e.GOOGLE_API_KEY === e.IMGBATCH_API_KEY,
         proxy: e.NO_PROXY,
       }));`;
-    const { code, stdout, left } = await exec("--", process.execPath, "--input-type=module", "-e", script);
-    expect(JSON.parse(stdout)).toEqual({
+    const { code, left } = await execHere("--", process.execPath, "--input-type=module", "-e", script);
+    expect(JSON.parse(await readFile(told, "utf8"))).toEqual({
       ready: 200,
       models: 200,
       loopback: "127.0.0.1",
@@ -74,7 +76,7 @@ describe("imgbatch exec", () => {
   });
 
   it("[EXEC-3] ends with 128 and the signal after a command that a signal ended", async () => {
-    expect((await execHere(...node("process.kill(process.pid, 'SIGKILL')"))).code).toBe(137);
+    expect((await execHere("--", "sh", "-c", "kill -9 $$")).code).toBe(137);
   });
 
   it("[EXEC-3] says so when there is no such command, and ends as a shell would", async () => {
@@ -195,8 +197,10 @@ describe("imgbatch exec", () => {
     await utimes(join(temp, "imgbatch-exec-owned1"), hourAgo, hourAgo);
     await symlink(await make("imgbatch-exec-notours1", hourAgo), join(temp, "imgbatch-exec-link01"));
     try {
-      expect((await imgbatch(["exec", ...node("")], inDir(temp))).code).toBe(0);
+      vi.stubEnv("TMPDIR", temp);
+      expect((await runInProcess(["exec", "--", "true"], { cwd: temp })).code).toBe(0);
     } finally {
+      vi.unstubAllEnvs();
       release();
     }
     expect(readdirSync(temp).sort()).toEqual(kept.sort());
@@ -219,7 +223,7 @@ describe("imgbatch exec", () => {
 
   it("[EXEC-5] takes the options of serve, and keeps a data directory that was named", async () => {
     const data = join(await tempDir(), "kept");
-    const { code, left } = await execHere("--data", data, "--simulate", "latency=1ms,seed=3", ...node(""));
+    const { code, left } = await execHere("--data", data, "--simulate", "latency=1ms,seed=3", "--", "true");
     expect({ code, left }).toEqual({ code: 0, left: [] });
     expect(existsSync(join(data, "imgbatch.db"))).toBe(true);
     expect(existsSync(join(data, "server.json"))).toBe(false);

@@ -1,8 +1,9 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
+import { runInProcess } from "../../support/cli-in-process.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { BIN, cleanEnvironment, startNode } from "../../support/processes.ts";
 import { fakeBucket } from "../../support/s3/buckets.ts";
 import { watchSecret } from "../../support/secrets.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -16,13 +17,16 @@ it.skipIf(!hasPostgres)(
     const config = join(cwd, "service.json");
     const storage = { database: url, blobs: `s3://${bucket}/${prefix}`, s3: { endpoint } };
     writeFileSync(config, JSON.stringify({ storage }));
-    const env = cleanEnvironment({
+    const secrets = {
       AWS_ACCESS_KEY_ID: accessKeyId,
       AWS_SECRET_ACCESS_KEY: secretAccessKey,
       PGPASSWORD: "a password that is not asked for",
-      IMGBATCH_DATA: join(cwd, "of-commands"),
-    });
-    const command = (...args: string[]) => imgbatch([...args, "--config", config], { cwd, env });
+    };
+    const env = cleanEnvironment(secrets);
+    for (const [name, value] of Object.entries(secrets)) vi.stubEnv(name, value);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const options = ["--config", config, "--data", join(cwd, "of-commands")];
+    const command = (...args: string[]) => runInProcess([...args, ...options], { cwd });
     const serve = async (name: string, role: string) => {
       const data = join(cwd, name);
       const args = [BIN, "serve", "--role", role, "--port", "0", "--data", data, "--config", config];
@@ -46,8 +50,8 @@ it.skipIf(!hasPostgres)(
       { state: "ok" },
     ]);
     writeFileSync(join(cwd, "prompts.txt"), "a red fox\na blue fox\n");
-    const client = { ...env, IMGBATCH_BASE_URL: api.url, IMGBATCH_API_KEY: key };
-    const submitted = await imgbatch(["submit", "prompts.txt", "--json"], { cwd, env: client });
+    vi.stubEnv("IMGBATCH_API_KEY", key);
+    const submitted = await command("submit", "prompts.txt", "--json", "--base-url", api.url);
     expect(submitted.code).toBe(0);
     const providers = await command("providers", "--json");
     expect(JSON.parse(providers.stdout)).toMatchObject({ providers: [{ total: { images: 2 } }] });

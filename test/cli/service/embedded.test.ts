@@ -49,14 +49,11 @@ async function startStranger(port: number, wordsFor: (path: string) => string | 
 
 describe("the embedded service", () => {
   it("[EMBED-1] is started inside the command when there is none, says so once, and is gone afterwards", async () => {
-    const { cwd, env, data } = await workplace();
-    const { code, stdout, stderr } = await imgbatch(["submit", "p.jsonl"], { cwd, env });
+    const { cwd, data } = await workplace([{ prompt: "a red kite" }]);
+    const { code, stdout, stderr } = await runInProcess(["submit", "p.jsonl", "--data", data], { cwd });
     expect([code, stdout]).toEqual([0, "p-images\n"]);
     expect(stderr.match(NOTE)).toHaveLength(1);
-    expect(readdirSync(join(cwd, "p-images", "images"))).toEqual([
-      "item_000001-red-kite.png",
-      "item_000002-blue-door.png",
-    ]);
+    expect(readdirSync(join(cwd, "p-images", "images"))).toEqual(["item_000001-red-kite.png"]);
     expect(existsSync(join(data, "server.json"))).toBe(false);
     expect(statSync(data).mode & 0o777).toBe(0o700);
   });
@@ -81,7 +78,7 @@ describe("the embedded service", () => {
   });
 
   it("[EMBED-1] says so only when images are made, not for a run that is there already", async () => {
-    const { cwd, data } = await workplace();
+    const { cwd, data } = await workplace([{ prompt: "a red kite" }]);
     const type = (...args: string[]) => runInProcess([...args, "--data", data], { cwd });
     expect((await type("submit", "p.jsonl", "--dry-run")).stderr).not.toMatch(NOTE);
     expect((await type("submit", "p.jsonl")).stderr.match(NOTE)).toHaveLength(1);
@@ -93,17 +90,16 @@ describe("the embedded service", () => {
   });
 
   it("[EMBED-2] is the running one when there is one on the data directory", async () => {
-    const { cwd, env, data } = await workplace();
-    const serve = startNode([BIN, "serve", "--port", "0", "--data", data], { cwd, env });
-    const { url } = JSON.parse(await serve.line());
+    const { cwd } = await workplace();
+    const logLines: string[] = [];
+    const { url, data } = await startTestService({ logLines });
     const { code } = await runInProcess(["submit", "p.jsonl", "--data", data], { cwd });
     expect(code).toBe(0);
     const runState = JSON.parse(readFileSync(join(cwd, "p-images", "imgbatch.json"), "utf8"));
     const look = ["status", runState.batches[0].id, "--base-url", url, "--data", data];
     const status = await runInProcess(look, { cwd });
     expect([status.code, status.stdout]).toEqual([0, expect.stringContaining("completed")]);
-    serve.child.kill("SIGTERM");
-    expect((await serve.exited).stderr).toContain('"method":"POST","path":"/v1/images/batches","status":200');
+    expect(logLines.join("")).toContain('"method":"POST","path":"/v1/images/batches","status":200');
   });
 
   it("[EMBED-3] is shared by commands that start at the same moment", async () => {
@@ -112,7 +108,7 @@ describe("the embedded service", () => {
     const exits = await Promise.all(
       ["p.jsonl", "q.jsonl"].map((file) => imgbatch(["submit", file], { cwd, env })),
     );
-    // Whoever owns the service may end first; then the other one is told to run the same command again.
+    // The command that owns the service may end first; then the other one is told to run the same command again.
     for (const [i, exit] of exits.entries()) {
       if (exit.code === 0) continue;
       expect(exit.code).toBe(7);
@@ -125,19 +121,17 @@ describe("the embedded service", () => {
   });
 
   it("[EMBED-4] never gives its key to a program that got the address of a killed service and repeats what it said", async () => {
-    const { cwd, env, data } = await workplace();
-    const serve = startNode([BIN, "serve", "--port", "0", "--data", data], { cwd, env });
-    const { url } = JSON.parse(await serve.line());
+    const { cwd } = await workplace([{ prompt: "a red kite" }]);
+    const { url, data, close } = await startTestService({ workers: false });
     const health = await fetch(`${url}/healthz?challenge=${"a".repeat(43)}`);
     const words = await health.text();
     const whole = { ...JSON.parse(words), ...JSON.parse(await (await fetch(`${url}/healthz`)).text()) };
-    serve.child.kill("SIGKILL");
-    await serve.exited;
     const said = readFileSync(join(data, "server.json"), "utf8");
+    await close(0);
     const stranger = await startStranger(Number(new URL(url).port), () => JSON.stringify(whole));
     const looks = [["list"], ["ready"], ["doctor"], ["models", "--base-url", url]];
     for (const args of looks) {
-      // A command that starts its own service removes what the killed one left.
+      // A killed service leaves it, and a command that starts its own one removes it.
       writeFileSync(join(data, "server.json"), said, { mode: 0o600 });
       await runInProcess([...args, "--data", data], { cwd });
     }
@@ -149,7 +143,7 @@ describe("the embedded service", () => {
 
   it("[EMBED-4] takes no proof from another port, and none by a file that others could read", async () => {
     const service = await startTestService({ workers: false });
-    const server = await readServer(service.data);
+    const server = readServer(service.data);
     if (server === null) throw new Error("server.json is not there");
     expect(isProof(await askProof(service.url), server)).toBe(true);
     const relay = await startStranger(0, async (path) => (await fetch(service.url + path)).text());
@@ -195,7 +189,7 @@ describe("the embedded service", () => {
   });
 
   it("[EMBED-5] a command that was killed is finished by the same command, and nothing is paid twice", async () => {
-    const prompts = Array.from({ length: 6 }, (_, i) => ({ prompt: `kite number ${i + 1}` }));
+    const prompts = Array.from({ length: 4 }, (_, i) => ({ prompt: `kite number ${i + 1}` }));
     const { cwd, env, data } = await workplace(prompts);
     const first = startNode([BIN, "submit", "p.jsonl", "--progress", "plain"], { cwd, env });
     await expect
@@ -209,9 +203,9 @@ describe("the embedded service", () => {
     const again = await runInProcess(["submit", "p.jsonl", "--json", "--data", data], { cwd });
     expect(again.code).toBe(0);
     expect(JSON.parse(again.stdout)).toMatchObject({ ok: true, replayed: true });
-    expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(6);
+    expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(4);
     const check = await runInProcess(["admin", "check", "--json", "--data", data], { cwd });
-    expect(JSON.parse(check.stdout)).toMatchObject({ batches: 1, images: 6, problems: [] });
+    expect(JSON.parse(check.stdout)).toMatchObject({ batches: 1, images: 4, problems: [] });
   });
 });
 

@@ -15,6 +15,8 @@ it("[IDEM-9] the hash of a request is that of its canonical JSON, without the by
   const items = [
     { customId: "a", prompt: 'a "fox"\n\u2028 \u{1f98a}', outputCount: 1, references: [] },
     { customId: "b", prompt: "b", outputCount: 4, references: [reference, { ...reference, id: null }] },
+    { customId: "c", prompt: "long ".repeat(20_000), outputCount: 1, references: [] },
+    { customId: "d", prompt: "d", outputCount: 1, references: [] },
   ];
   const facts = {
     taskName: "t\u00e4sk",
@@ -26,7 +28,7 @@ it("[IDEM-9] the hash of a request is that of its canonical JSON, without the by
     ...item,
     references: item.references.map((each) => ({ ...each, image: null })),
   }));
-  for (const some of [0, 1, 2]) {
+  for (const some of [0, 1, 2, 3, 4]) {
     const asked = { ...facts, modelId: "m", items: withBytes.slice(0, some) };
     const whole = canonicalJson({ ...facts, model: "m", items: items.slice(0, some) });
     expect(requestHash(asked)).toBe(sha256Hex(whole));

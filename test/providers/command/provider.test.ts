@@ -145,40 +145,46 @@ describe("the answer of a program", () => {
     expect(await generate()).toMatchObject({ images: [PNG], modelVersion: "m" });
   });
 
-  it.each([
-    [{ code: "refused" }, { code: "SAFETY_BLOCKED", trouble: null, retryable: false }],
-    [{ code: "invalid" }, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
-    [{ code: "auth" }, { code: "PROVIDER_ITEM_FAILED", trouble: "credential" }],
-    [
-      { code: "rate_limited", retry_after_ms: 1500 },
-      { code: "PROVIDER_RATE_LIMITED", trouble: "limited", retryAfterMs: 1500 },
-    ],
-    [{ code: "unavailable" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
-    [{ code: "failed" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
-    [{ code: "toString" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
-  ])("[COMMAND-7] the error %j of the last line", async (error, expected) => {
+  it("[COMMAND-7] the error of the last line says what is the matter", async () => {
     const { generate } = await programmed(
-      `say({ error: ${JSON.stringify({ ...error, message: "why\n so" })} });`,
+      `say({ error: { ...JSON.parse(job.prompt), message: "why\\n so" } });`,
     );
-    expect(await failureOf(generate())).toMatchObject({ message: "why | so", ...expected });
+    for (const [error, expected] of [
+      [{ code: "refused" }, { code: "SAFETY_BLOCKED", trouble: null, retryable: false }],
+      [{ code: "invalid" }, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
+      [{ code: "auth" }, { code: "PROVIDER_ITEM_FAILED", trouble: "credential" }],
+      [
+        { code: "rate_limited", retry_after_ms: 1500 },
+        { code: "PROVIDER_RATE_LIMITED", trouble: "limited", retryAfterMs: 1500 },
+      ],
+      [{ code: "unavailable" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
+      [{ code: "failed" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
+      [{ code: "toString" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
+    ] as const)
+      expect(await failureOf(generate({ prompt: JSON.stringify(error) })), error.code).toMatchObject({
+        message: "why | so",
+        ...expected,
+      });
   });
 
-  it.each([
-    [64, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
-    [65, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
-    [69, { trouble: "failing", retryable: true }],
-    [75, { trouble: "failing", retryable: true }],
-    [77, { trouble: "credential" }],
-    [1, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
-    [255, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
-  ])("[COMMAND-7] exit code %i", async (code, expected) => {
+  it("[COMMAND-7] the exit code says what is the matter", async () => {
     const { generate, left } = await programmed(
-      `make("a.png"); console.error("no luck"); process.exit(${code});`,
+      `make("a.png"); fs.writeSync(2, "no luck"); process.exit(Number(job.prompt));`,
     );
-    const failure = await failureOf(generate());
-    expect(failure).toMatchObject(expected);
-    expect(failure.message).toContain(`ended with exit code ${code}: no luck`);
-    expect(left()).toEqual([]);
+    for (const [code, expected] of [
+      [64, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
+      [65, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
+      [69, { trouble: "failing", retryable: true }],
+      [75, { trouble: "failing", retryable: true }],
+      [77, { trouble: "credential" }],
+      [1, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
+      [255, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
+    ] as const) {
+      const failure = await failureOf(generate({ prompt: String(code) }));
+      expect(failure, String(code)).toMatchObject(expected);
+      expect(failure.message).toContain(`ended with exit code ${code}: no luck`);
+      expect(left()).toEqual([]);
+    }
   });
 
   it("[COMMAND-7] a program that a signal ended may have made the image", async () => {
@@ -218,38 +224,40 @@ describe("the answer of a program", () => {
     expect((await failureOf(said.generate())).message).toBe("key [API key]");
   });
 
-  it.each([
-    [
-      "a path outside",
-      `fs.writeFileSync(join(home, "o.png"), PNG); say({ images: [{ path: join(home, "o.png") }] });`,
-    ],
-    ["a path upwards", `say({ images: [{ path: "../prompt.txt" }] });`],
-    ["the directory", `say({ images: [{ path: "." }] });`],
-    ["a folder inside", `fs.mkdirSync(join(job.output_dir, "d")); say({ images: [{ path: "d" }] });`],
-    [
-      "a link that leads out",
-      `fs.writeFileSync(join(home, "o.png"), PNG); fs.symlinkSync(join(home, "o.png"), join(job.output_dir, "a.png"));
+  it("[COMMAND-9] what is not inside output_dir, no regular file or not there is no output", async () => {
+    const { generate, left } = await programmed("eval(job.prompt);");
+    for (const [what, prompt] of [
+      [
+        "a path outside",
+        `fs.writeFileSync(join(home, "o.png"), PNG); say({ images: [{ path: join(home, "o.png") }] });`,
+      ],
+      ["a path upwards", `say({ images: [{ path: "../prompt.txt" }] });`],
+      ["the directory", `say({ images: [{ path: "." }] });`],
+      ["a folder inside", `fs.mkdirSync(join(job.output_dir, "d")); say({ images: [{ path: "d" }] });`],
+      [
+        "a link that leads out",
+        `fs.writeFileSync(join(home, "o.png"), PNG); fs.symlinkSync(join(home, "o.png"), join(job.output_dir, "a.png"));
        say({ images: [{ path: "a.png" }] });`,
-    ],
-    [
-      "a linked folder",
-      `fs.writeFileSync(join(home, "o.png"), PNG); fs.symlinkSync(home, join(job.output_dir, "d"));
+      ],
+      [
+        "a linked folder",
+        `fs.writeFileSync(join(home, "o.png"), PNG); fs.symlinkSync(home, join(job.output_dir, "d"));
        say({ images: [{ path: "d/o.png" }] });`,
-    ],
-    ["a file that is missing", `say({ images: [{ path: "none.png" }] });`],
-    [
-      "a pipe",
-      `execFileSync("mkfifo", [join(job.output_dir, "a.png")]); say({ images: [{ path: "a.png" }] });`,
-    ],
-    ["a directory that it removed", `fs.rmdirSync(job.output_dir);`],
-  ])("[COMMAND-9] %s is no output", async (_what, text) => {
-    const { generate, left } = await programmed(text);
-    const failure = await failureOf(generate());
-    expect(failure).toMatchObject({ code: "PROVIDER_ITEM_FAILED", trouble: "ambiguous" });
-    expect(failure.message).toMatch(
-      /^The output \S+ (is not inside output_dir|is no regular file|cannot be read)/,
-    );
-    expect(left()).toEqual([]);
+      ],
+      ["a file that is missing", `say({ images: [{ path: "none.png" }] });`],
+      [
+        "a pipe",
+        `execFileSync("mkfifo", [join(job.output_dir, "a.png")]); say({ images: [{ path: "a.png" }] });`,
+      ],
+      ["a directory that it removed", `fs.rmdirSync(job.output_dir);`],
+    ] as const) {
+      const failure = await failureOf(generate({ prompt }));
+      expect(failure, what).toMatchObject({ code: "PROVIDER_ITEM_FAILED", trouble: "ambiguous" });
+      expect(failure.message, what).toMatch(
+        /^The output \S+ (is not inside output_dir|is no regular file|cannot be read)/,
+      );
+      expect(left()).toEqual([]);
+    }
   });
 
   it("[COMMAND-9] an image above 64 MiB is refused; a pipe and a link in output_dir are left out", async () => {

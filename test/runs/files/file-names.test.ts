@@ -101,7 +101,7 @@ it("[SAVE-9] a file that is had again is not called better checked than before; 
 
 it("[RUN-13] as many images as there are may have one name: each finds its own without trying all before", () => {
   const names = createDiskNames();
-  const count = 50_000;
+  const count = 20_000;
   const paths = new Set(
     Array.from({ length: count }, (_, i) =>
       names.takeImage(`a${":*?|"[i % 4]}`.padEnd(i % 7), i, "image/png"),

@@ -34,8 +34,9 @@ describe("the contact sheet", () => {
       id: `i${i}`,
       prompt: i < 9 ? prompt : "a fox",
     }));
-    expect(reportOf(most).images[0]?.prompt).toBe(`${"é".repeat(200)}…`);
-    expect(reportOf(most).images[99_999]?.prompt).toBe("a fox");
+    const { images } = reportOf(most);
+    expect(images[0]?.prompt).toBe(`${"é".repeat(200)}…`);
+    expect(images[99_999]?.prompt).toBe("a fox");
   });
 
   it("[REPORT-17] of more than a thousand cards the page has 300 at first and the others put by, and says so", async () => {
@@ -152,7 +153,7 @@ describe("the contact sheet", () => {
       const html = await readFile(join(dir, "index.html"), "utf8");
       return { embedded: count(html, /src="data:/g), linked: count(html, /src="images\/x\.png"/g) };
     };
-    expect(await made(10_000, 9)).toEqual({ embedded: 2000, linked: 8000 });
+    expect(await made(3000, 9)).toEqual({ embedded: 2000, linked: 1000 });
     const { embedded, linked } = await made(50, 4_000_000);
     expect(embedded + linked).toBe(50);
     expect(embedded).toBeGreaterThanOrEqual(8);

@@ -150,6 +150,7 @@ describe("the description of the API", () => {
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i1/thumbnail?width=1024`],
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i1/thumbnail`, { "if-none-match": "*" }],
       ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i2/thumbnail`],
+      ["GET", `${BATCH}/thumbnails`, `${url}/thumbnails?limit=1`],
       ["GET", `${BATCH}/items/{custom_id}/references/{index}`, `${url}/items/i1/references/0`],
       ["POST", `${BATCH}/ticket`, `${url}/ticket`],
       ["GET", "/v1/downloads/{id}", `/v1/downloads/${id}?ticket=none`],
@@ -165,7 +166,24 @@ describe("the description of the API", () => {
     }
     // With a shared database, no key sees the whole service.
     const whole = TEST_STORES === "local" ? 200 : 403;
-    expect(statuses).toEqual([200, 200, 200, 200, 200, 304, 409, 200, 200, 401, 200, 200, 200, whole, 204]);
+    expect(statuses).toEqual([
+      200,
+      200,
+      200,
+      200,
+      200,
+      304,
+      409,
+      200,
+      200,
+      200,
+      401,
+      200,
+      200,
+      200,
+      whole,
+      204,
+    ]);
   });
 
   it.each([

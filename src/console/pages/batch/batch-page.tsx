@@ -1,6 +1,7 @@
 import { useDeferredValue, useMemo, useState } from "react";
 import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import { isTerminal } from "../../../contract/statuses.ts";
 import { getBatch } from "../../api/batches.ts";
 import { ApiError } from "../../api/request.ts";
 import { useData } from "../../hooks/use-data.ts";
@@ -13,10 +14,11 @@ import { BatchHead } from "./batch-head.tsx";
 import { Gallery } from "./gallery.tsx";
 import { LargeView } from "./large-view.tsx";
 import { SelectionBar } from "./selection-bar.tsx";
-import { useItems } from "./use-items.ts";
+import { type Items, useItems } from "./use-items.ts";
 
 /** One batch: what it is, and its pictures. `openItem` is shown large. */
 export function BatchPage({ id, openItem }: { id: string; openItem: string | null }) {
+  const items = useItems(id);
   const batch = useData(
     id,
     (signal) => getBatch(id, signal),
@@ -34,7 +36,9 @@ export function BatchPage({ id, openItem }: { id: string; openItem: string | nul
   return (
     <>
       <ErrorNote error={batch.error} />
-      {batch.value && <Loaded batch={batch.value} openItem={openItem} onChanged={batch.reload} />}
+      {batch.value && (
+        <Loaded batch={batch.value} list={items} openItem={openItem} onChanged={batch.reload} />
+      )}
     </>
   );
 }
@@ -42,14 +46,15 @@ export function BatchPage({ id, openItem }: { id: string; openItem: string | nul
 const KINDS = ["all", "success", "failed", "pending"] as const;
 type Kind = (typeof KINDS)[number];
 
-function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged: () => void }) {
-  const { batch, openItem, onChanged } = props;
-  const { items, isComplete, error, reload } = useItems(batch.id);
+function Loaded(props: { batch: BatchObject; list: Items; openItem: string | null; onChanged: () => void }) {
+  const { batch, list, openItem, onChanged } = props;
+  const { items, isComplete, error, reload } = list;
   const [kind, setKind] = useState<Kind>("all");
   const [words, setWords] = useState("");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const sought = useDeferredValue(words.trim().toLowerCase());
   const shown = useMemo(() => items.filter((item) => isSought(item, kind, sought)), [items, kind, sought]);
+  const positions = useMemo(() => new Map(items.map(({ custom_id }, at) => [custom_id, at])), [items]);
   useKeys({
     Escape: () => {
       if (selected.size > 0) setSelected(new Set());
@@ -82,6 +87,7 @@ function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged:
       <Gallery
         batchId={batch.id}
         items={shown}
+        positions={isTerminal(batch.status) ? positions : null}
         isGone={isGone}
         openItem={openItem}
         selected={selected}

@@ -8,6 +8,8 @@ import { useTileWalk } from "./use-tile-walk.ts";
 export function Gallery(props: {
   batchId: string;
   items: readonly ItemObject[];
+  /** The position of each item in its batch, by custom id; null while the batch may change. */
+  positions: ReadonlyMap<string, number> | null;
   isGone: boolean;
   /** The image that is shown large; null: none. */
   openItem: string | null;
@@ -15,7 +17,7 @@ export function Gallery(props: {
   onSelect: (selected: ReadonlySet<string>) => void;
   onOpen: (customId: string) => void;
 }) {
-  const { batchId, items, isGone, openItem, selected, onSelect, onOpen } = props;
+  const { batchId, items, positions, isGone, openItem, selected, onSelect, onOpen } = props;
   const list = useRef<HTMLUListElement>(null);
   const grid = useGrid(list, items.length);
   const [lastToggled, setLastToggled] = useState(0);
@@ -60,6 +62,7 @@ export function Gallery(props: {
             item={item}
             index={index}
             count={items.length}
+            position={positions?.get(item.custom_id) ?? null}
             isGone={isGone}
             isTabStop={index === tabStop}
             isSelected={selected.has(item.custom_id)}

@@ -1,6 +1,6 @@
 import { memo } from "react";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
-import { routes } from "../../../contract/routes.ts";
+import { sheetAt, thumbnailPath } from "../../api/thumbnails.ts";
 import { Icon } from "../../parts/icons.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
 import { factsOf, isDeleted } from "./item-facts.ts";
@@ -10,6 +10,8 @@ export interface TileProps {
   item: ItemObject;
   index: number;
   count: number;
+  /** In its batch; null while that one may change. */
+  position: number | null;
   /** Its pictures are deleted. */
   isGone: boolean;
   isSelected: boolean;
@@ -65,7 +67,7 @@ export const Tile = memo(function Tile(props: TileProps) {
   );
 });
 
-function TilePicture({ batchId, item, isGone, width }: TileProps) {
+function TilePicture({ batchId, item, position, isGone, width }: TileProps) {
   const { custom_id, status, error } = item;
   if (status === "failed")
     return (
@@ -77,6 +79,6 @@ function TilePicture({ batchId, item, isGone, width }: TileProps) {
   if (status === "pending") return <span className="picture-waits" />;
   if (isGone || isDeleted(item)) return <span className="tile-gone">deleted</span>;
   const edge = width * devicePixelRatio > 300 ? 1024 : 256;
-  const path = `${routes.thumbnail(batchId, custom_id)}?width=${edge}`;
-  return <RemotePicture path={path} alt="" />;
+  const sheet = edge === 256 && position !== null ? sheetAt(batchId, position) : null;
+  return <RemotePicture path={thumbnailPath(batchId, custom_id, edge)} sheet={sheet} alt="" />;
 }

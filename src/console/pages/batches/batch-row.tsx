@@ -1,8 +1,8 @@
 import { useRef } from "react";
 import type { BatchObject } from "../../../contract/batch-api/batches.ts";
-import { routes } from "../../../contract/routes.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { firstImages } from "../../api/batches.ts";
+import { thumbnailPath } from "../../api/thumbnails.ts";
 import { useData } from "../../hooks/use-data.ts";
 import { hrefOf } from "../../hooks/use-route.ts";
 import { useVisible } from "../../hooks/use-visible.ts";
@@ -59,6 +59,6 @@ function Strip({ batch }: { batch: BatchObject }) {
     shown === 0 ? [] : await firstImages(batch.id, shown, signal),
   );
   return (first.value ?? []).map(({ custom_id }) => (
-    <RemotePicture key={custom_id} path={`${routes.thumbnail(batch.id, custom_id)}?width=256`} alt="" />
+    <RemotePicture key={custom_id} path={thumbnailPath(batch.id, custom_id, 256)} alt="" />
   ));
 }

@@ -7,6 +7,7 @@ import { deleteContent } from "./delete-content.ts";
 import { conditions, downloadAnswers, headAnswers, ranges, unchanged } from "./download-answers.ts";
 import { reference } from "./reference.ts";
 import { thumbnail } from "./thumbnail.ts";
+import { thumbnails } from "./thumbnails.ts";
 
 const usesBatches = [requireBatchGroup];
 const images = ["image/png", "image/jpeg", "image/webp"];
@@ -78,6 +79,24 @@ export const imageOperations: readonly Operation[] = [
     errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
     guards: usesBatches,
     handler: thumbnail,
+  },
+  {
+    id: "listThumbnails",
+    method: "get",
+    path: PATHS.thumbnails,
+    summary: "Small WebPs of the images of many items, those that are made already",
+    parameters: ["BatchId", "ThumbnailLimit", "Cursor"],
+    answers: {
+      200: { description: "A page of small images.", schema: "ThumbnailList", headers: ["CacheControl"] },
+    },
+    errors: [
+      "BATCH_IMAGE_NOT_FOUND",
+      "BATCH_IMAGE_OUTPUT_DELETED",
+      "BATCH_IMAGE_INVALID_QUERY",
+      "BATCH_IMAGE_DOWNLOAD_LIMITED",
+    ],
+    guards: usesBatches,
+    handler: thumbnails,
   },
   {
     id: "getReference",

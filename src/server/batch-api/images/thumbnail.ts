@@ -19,10 +19,7 @@ export function thumbnail({ stores, thumbnails, thumbnailSlots }: ApiDeps) {
     const { output } = await findOutput(stores, request, response, { mustHaveEnded: false });
     const etag = `"${output.sha256}-${width}"`;
     response.setHeader("ETag", etag);
-    // It never changes. As long as a session of the console, in whose tab it is looked at again and again.
-    response.setHeader("Cache-Control", "private, max-age=43200");
-    // A browser must not show it to the next person who signs in.
-    response.setHeader("Vary", "Authorization");
+    keepInBrowser(response);
     response.setHeader("X-Content-Type-Options", "nosniff");
     if (matchesEtag(request.get("if-none-match"), etag)) return void response.status(304).end();
     const gone = goneSignal(response);
@@ -40,4 +37,12 @@ export function thumbnail({ stores, thumbnails, thumbnailSlots }: ApiDeps) {
       leaveSlot();
     }
   };
+}
+
+/** Lets the browser of a caller keep what never changes. */
+export function keepInBrowser(response: Response): void {
+  // As long as a session of the console, in whose tab it is looked at again and again.
+  response.setHeader("Cache-Control", "private, max-age=43200");
+  // A browser must not show it to the next person who signs in.
+  response.setHeader("Vary", "Authorization");
 }

@@ -86,7 +86,8 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const model = rules.models.find((m) => m.id === modelId) ?? null;
-  const checkedItems = await readReferences(items, { sent: NO_SENT_TEXTS, ...rules, model });
+  const { sent = NO_SENT_TEXTS, storageUriPrefixes } = rules;
+  const checkedItems = await readReferences(items, { model, limits, storageUriPrefixes, sent });
   const asked = {
     modelId,
     taskName,

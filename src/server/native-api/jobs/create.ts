@@ -23,7 +23,7 @@ export function createBatchJob(deps: ApiDeps) {
       const lines = "lines" in input ? input : await fileInput(deps, caller.key.id, input.fileName);
       return createJob(deps, caller, { source, model, name, input: lines });
     });
-    deps.onBatchCreated(batch.id);
+    deps.onBatchCreated(batch);
     response.json(jobView(batch, batch.status, null));
   };
 }

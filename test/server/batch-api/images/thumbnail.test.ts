@@ -5,8 +5,8 @@ import { FakeProvider, made } from "../../../support/fake-provider.ts";
 import { gate } from "../../../support/gate.ts";
 import { items, MODEL, openBeside, otherKey, startTestService } from "../../../support/service.ts";
 
-const wide = () =>
-  sharp({ create: { width: 1600, height: 800, channels: 3, background: "#246" } })
+const wide = (background = "#246") =>
+  sharp({ create: { width: 1600, height: 800, channels: 3, background } })
     .png()
     .toBuffer();
 
@@ -75,6 +75,44 @@ describe("a thumbnail", () => {
     ]);
     last.open();
     await service.until(id);
+  });
+
+  it("[THUMB-4] is in the list of its batch once it was asked for alone, and the browser keeps a whole list", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async ({ prompt }) => {
+      if (prompt === "picture 3") throw new ProviderError("SAFETY_BLOCKED", "no");
+      return made(await wide(`#24${prompt.at(-1)}`));
+    };
+    const service = await startTestService({ providers: [provider] });
+    const { id } = await service.submit({ model: MODEL, items: items(4) });
+    await service.until(id);
+    const list = async (query = "") => {
+      const answer = await service.ask(`/${id}/thumbnails${query}`);
+      const { data, next_cursor } = await answer.json();
+      return { data, next_cursor, kept: answer.headers.get("cache-control") };
+    };
+    const small = await (await service.ask(`/${id}/items/i2/thumbnail`)).arrayBuffer();
+    const second = { custom_id: "i2", data: Buffer.from(small).toString("base64") };
+    const [first, third, fourth] = ["i1", "i3", "i4"].map((custom_id) => ({ custom_id, data: null }));
+    expect(await list()).toEqual({
+      data: [first, second, third, fourth],
+      next_cursor: null,
+      kept: "no-store",
+    });
+    const whole = await list("?cursor=1&limit=2");
+    expect(whole).toMatchObject({ data: [second, third], kept: "private, max-age=43200" });
+    expect((await list(`?cursor=${whole.next_cursor}`)).data).toEqual([fourth]);
+    expect(await codeOf(await service.ask(`/${id}/thumbnails?limit=51`))).toEqual([
+      400,
+      "BATCH_IMAGE_INVALID_QUERY",
+    ]);
+    const { headers } = await otherKey(service);
+    expect(await codeOf(await service.ask(`/${id}/thumbnails`, { headers }))).toEqual([
+      404,
+      "BATCH_IMAGE_NOT_FOUND",
+    ]);
+    await service.ask(`/${id}/outputs`, { method: "DELETE" });
+    expect(await codeOf(await service.ask(`/${id}/thumbnails`))).toEqual([410, "BATCH_IMAGE_OUTPUT_DELETED"]);
   });
 
   it("[THUMB-2] goes with the images of its batch, and is 410 then", async () => {
