@@ -9,15 +9,29 @@ const BUILTINS = new Set(builtinModules.flatMap((name) => [name, `node:${name}`]
 
 /**
  * Loads Node's own modules without an `import`. For an `import`, Node reads all properties of the module, and some of them
- * load further modules.
+ * load further modules; the bundler would copy all of them for each file that imports one.
  */
 const builtins = {
   name: "builtins",
   // The code below uses the helpers of the bundler, so their imports stay.
-  resolveId: (id, importer) =>
-    BUILTINS.has(id) && !importer?.startsWith("\0") ? `\0${id.replace(/^(node:)?/, "node:")}` : undefined,
-  load: (id) =>
-    id.startsWith("\0node:") ? `module.exports = process.getBuiltinModule("${id.slice(1)}");` : undefined,
+  resolveId: (id, importer, { kind }) =>
+    BUILTINS.has(id) && !importer?.startsWith("\0")
+      ? `\0${kind === "import-statement" ? "import" : "require"}:${id.replace(/^(node:)?/, "node:")}`
+      : undefined,
+  load: (id) => {
+    const [, how, name] = /^\0(require|import):(node:.*)$/.exec(id) ?? [];
+    if (name === undefined) return undefined;
+    const loaded = `process.getBuiltinModule("${name}")`;
+    if (how === "require") return `module.exports = ${loaded};`;
+    const members = Object.keys(process.getBuiltinModule(name)).filter((member) => member !== "default");
+    const lines = [
+      `const builtin = ${loaded};`,
+      "export default builtin;",
+      // Only those that are used are left in the end.
+      ...members.map((member) => `export const ${member} = /* @__PURE__ */ (() => builtin.${member})();`),
+    ];
+    return { code: lines.join("\n"), moduleSideEffects: false };
+  },
 };
 
 /** Removes parts of libraries that would slow down every start. */
@@ -49,6 +63,16 @@ const EDITS = [
   // The program uses neither the body parsers of Express nor nested queries.
   { file: "express/lib/express.js", change: (code) => code.replace("require('body-parser')", "{}") },
   { file: "express/lib/utils.js", change: (code) => code.replace("require('qs')", "{}") },
+  // The program sends no measurements.
+  {
+    file: "prom-client/lib/pushgateway.js",
+    change: (code) => code.replace("require('https')", "{}"),
+  },
+  // It has no commands that are programs of their own.
+  {
+    file: "commander/lib/command.js",
+    change: (code) => code.replace("require('node:child_process')", "{}"),
+  },
   {
     // Only types with a character set and those of the console's files are used.
     file: "mime-db/db.json",

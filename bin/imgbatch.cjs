@@ -1,18 +1,22 @@
 #!/usr/bin/env node
 // Loads the program in `dist`. Node's own loader compiles every file at every start, which takes most of its time. This
 // loader keeps the compiled code of each file in `dist/cache`, at the end of the first run that loads the file. The code
-// belongs to one version and one set of flags of the engine. Where `dist` cannot be written to, a start only takes longer.
+// belongs to one version and one set of flags of the engine, which refuses any other: then it is made again. Where `dist`
+// cannot be written to, a start only takes longer.
 const { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } = require("node:fs");
-const { wrap } = require("node:module");
 const { join } = require("node:path");
-const { cachedDataVersionTag } = require("node:v8");
 const { Script } = require("node:vm");
 const { crc32 } = require("node:zlib");
 
 const DIST = join(__dirname, "../dist");
 const ENTRY = "main.cjs";
-const TAG = cachedDataVersionTag();
-const CACHE = join(DIST, "cache", TAG.toString(16));
+// `v8.cachedDataVersionTag()` would say more exactly what the code belongs to, and takes longer to load than all of this.
+const { version, arch, execArgv, env } = process;
+const ENGINE = JSON.stringify([version, arch, execArgv, env.NODE_OPTIONS]);
+const CACHE = join(DIST, "cache", crc32(ENGINE).toString(16));
+const WRAPPER = ["(function (exports, require, module, __filename, __dirname) { ", "\n})"].map((text) =>
+  Buffer.from(text),
+);
 const CHECKSUM_BYTES = 4;
 
 const modules = new Map();
@@ -36,7 +40,8 @@ function requireFrom(id) {
 
 /** The engine compares only the length of the text. So compiled code is kept only for files with a hash in their names. */
 function compile(name, filename) {
-  const text = wrap(readFileSync(filename, "latin1"));
+  // Joined as bytes: joined strings would be copied once more when they are compiled, and fill the space of new objects.
+  const text = Buffer.concat([WRAPPER[0], readFileSync(filename), WRAPPER[1]]).latin1Slice();
   if (name === ENTRY) return new Script(text, { filename });
   const cachedData = keptCode(name);
   // The engine accepts compiled code only under the flags that it was made with. Whoever changed flags puts them back now.
@@ -61,8 +66,6 @@ function keptCode(name) {
 process.on("exit", () => {
   if (withoutCache.length === 0) return;
   process.emit("compile");
-  // The next start could not use code that is made under other flags.
-  if (cachedDataVersionTag() !== TAG) return;
   try {
     // The owner of the program could not remove the files of another user.
     if (process.getuid && process.getuid() !== statSync(DIST).uid) return;

@@ -24,11 +24,9 @@ export function isLongerThan(text: string, max: number): boolean {
 /** Returns the first `max` code points. `ellipsis` is added when something was cut. The rest of the text is not read. */
 export function truncateCodePoints(text: string, max: number, ellipsis = ""): string {
   if (!isLongerThan(text, max)) return text;
-  return (
-    Array.from(text.slice(0, 2 * max))
-      .slice(0, max)
-      .join("") + ellipsis
-  );
+  let end = 0;
+  for (let count = 0; count < max; count++) end += (text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1;
+  return text.slice(0, end) + ellipsis;
 }
 
 /** Returns the longest beginning of the text that fits into `maxBytes` of UTF-8, without half a character. */

@@ -41,7 +41,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       const { fake, sdk } = await opened();
       const directory = await tempDir();
       const input = join(directory, "in.jsonl");
-      const filler = `x${" ".repeat(9_000_000)}`;
+      const filler = `x${" ".repeat(8_400_000)}`;
       await writeFile(input, `${lineOf("a", "a hill")}\n${lineOf("b", `a lake ${filler}`)}\n`);
       const { value: file } = await sdk.call<Loose>("files.upload", {
         file: input,

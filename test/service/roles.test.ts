@@ -78,10 +78,16 @@ async function submit(api: Process, count: number): Promise<string> {
   return id;
 }
 
+/** Resolves once the API has heard of a worker. */
+async function ready(api: Process): Promise<void> {
+  const status = async () => (await api.ask("/readyz")).status;
+  await expect.poll(status, { timeout: 5000, interval: 100 }).toBe(200);
+}
+
 async function ended(api: Process, id: string): Promise<BatchObject> {
   let batch: BatchObject;
   do {
-    await sleep(50);
+    await sleep(100);
     batch = await api.json(`${BATCHES}/${id}`);
   } while (!isTerminal(batch.status));
   return batch;
@@ -103,13 +109,13 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
       });
       expect((await one.post(BATCHES, { model: MODEL, items: items(1) })).status).toBe(502);
       const worker = await start("worker");
-      await expect.poll(async () => (await one.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+      await ready(one);
       expect((await worker.ask("/readyz")).status).toBe(200);
       expect((await worker.ask("/metrics")).status).toBe(200);
       expect((await worker.ask(BATCHES)).status).toBe(404);
       expect([one.credentials, one.credentialsFile, worker.credentials]).toEqual([null, null, null]);
 
-      await expect.poll(async () => (await two.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+      await ready(two);
       const told: ServiceEvent[] = [];
       one.feed.subscribe((event) => told.push(event));
       const id = await submit(two, 3);
@@ -139,7 +145,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
           reject(signal.reason);
         }),
       );
-    await expect.poll(async () => (await api.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    await ready(api);
     const id = await submit(api, 2);
     await expect.poll(() => provider.running).toBe(2);
     const startMs = performance.now();
@@ -247,10 +253,12 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     const { start, admin } = await shared({ provider });
     await admin.topUp("default", 1_000_000, { isReal: true });
     const [api, _worker] = [await start("api"), await start("worker")];
-    await expect.poll(async () => (await api.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    await ready(api);
     const id = await submit(api, 1);
     const waiting = async () => ((await api.json(`${BATCHES}/${id}`)) as BatchObject).waiting;
-    await expect.poll(waiting, { timeout: 8000 }).toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
+    await expect
+      .poll(waiting, { timeout: 8000, interval: 100 })
+      .toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
   });
 
   it.each([
@@ -259,8 +267,8 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
   ])("[ROLE-12] %s for a batch is overtaken at another one", async (_, slow, quick) => {
     const { start, fake, secret } = await shared();
     const [one, two, _worker] = [await start("api"), await start("api"), await start("worker")];
-    await expect.poll(async () => (await one.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
-    await expect.poll(async () => (await two.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    await ready(one);
+    await ready(two);
     const form = new FormData();
     form.append("purpose", "batch");
     form.append("file", new Blob([jsonl([line("a", "a fox")])]), "lines.jsonl");
@@ -302,7 +310,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
   it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {
     const { provider, start, admin } = await shared();
     const [api, first] = [await start("api"), await start("worker")];
-    await expect.poll(async () => (await api.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    await ready(api);
     provider.answer = (_request, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     const id = await submit(api, 2);

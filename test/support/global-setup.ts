@@ -51,9 +51,7 @@ function modifiedAt(path: string): number {
  * One directory for everything that a run writes. Each test's part is searched for secrets and removed by the test;
  * what is left in the end, by tests that were killed or children that outlived them, is searched here.
  */
-export default function setup(): (() => Promise<void>) | undefined {
-  // Vitest calls this for each of its projects; the first call is for all.
-  if (process.env[SUITE_ROOT] !== undefined) return undefined;
+export default function setup(): () => Promise<void> {
   buildWhenStale();
   const root = mkdtempSync(join(parentDirectory(), "imgbatch-suite-"));
   process.env[SUITE_ROOT] = root;

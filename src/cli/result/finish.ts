@@ -1,4 +1,4 @@
-import { Chalk } from "chalk";
+import { styleText } from "node:util";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { safeJson, safeResultLine } from "../../kernel/api-keys.ts";
 import type { CommandResult } from "../command-line/command-context.ts";
@@ -53,7 +53,7 @@ export function createFinish(
     fail: (thrown, style = DEFAULT_STYLE) => {
       const error = toImgbatchError(thrown);
       if (wants.json) print(errorDocument(error));
-      const { red } = new Chalk({ level: mayColor(stderr, style.color) ? 1 : 0 });
+      const red = (text: string) => (mayColor(stderr, style.color) ? styleText("red", text) : text);
       stderr.write(
         errorLines(error, { ...style, red })
           .map((line) => `${line}\n`)

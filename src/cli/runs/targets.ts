@@ -1,4 +1,4 @@
-import { stat } from "node:fs/promises";
+import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
@@ -37,8 +37,7 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
     const ids = runState.batches.flatMap(({ id }) => (id === null ? [] : [id]));
     return { argument, ids, unsent: runState.batches.length - ids.length, run: { dir, state: runState } };
   }
-  const isDirectory = (await stat(dir).catch(() => null))?.isDirectory() ?? false;
-  if (isDirectory)
+  if (isDirectory(dir))
     throw new ImgbatchError("USAGE", `${argument} has no ${RUN_STATE_FILE}: it is not the output of a run.`);
   if (/[/\\\s]/.test(argument) || argument === "") {
     throw new ImgbatchError(
@@ -47,6 +46,14 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
     );
   }
   return { argument, ids: [argument], unsent: 0, run: null };
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
 }
 
 /** Reads all arguments. A batch that two of them name counts once. */

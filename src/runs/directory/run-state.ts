@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
@@ -143,7 +143,7 @@ export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Pro
   const path = join(dir, RUN_STATE_FILE);
   let data: Buffer;
   try {
-    data = await readFile(path);
+    data = readFileSync(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;

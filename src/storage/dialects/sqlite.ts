@@ -138,8 +138,8 @@ export function openSqlite(
 }
 
 /**
- * Returns a function that finds the file that is not the one of now any more. Whatever goes into a database that was
- * replaced is lost, and with another lock file another process can own the database. A missing lock file lets none in.
+ * Returns a function that finds a file that was replaced since the start. Writes to a replaced database are lost.
+ * With another lock file, another process can own the database. A missing lock file lets none in.
  */
 function watchIdentity(file: string, lockFile: string | undefined): () => string | null {
   const lockIdentity = () => (lockFile === undefined ? null : fileIdentity(lockFile));

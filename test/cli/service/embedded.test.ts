@@ -108,7 +108,7 @@ describe("the embedded service", () => {
     const exits = await Promise.all(
       ["p.jsonl", "q.jsonl"].map((file) => imgbatch(["submit", file], { cwd, env })),
     );
-    // Whoever owns the service may end first; then the other one is told to run the same command again.
+    // The command that owns the service may end first; then the other one is told to run the same command again.
     for (const [i, exit] of exits.entries()) {
       if (exit.code === 0) continue;
       expect(exit.code).toBe(7);
@@ -143,7 +143,7 @@ describe("the embedded service", () => {
 
   it("[EMBED-4] takes no proof from another port, and none by a file that others could read", async () => {
     const service = await startTestService({ workers: false });
-    const server = await readServer(service.data);
+    const server = readServer(service.data);
     if (server === null) throw new Error("server.json is not there");
     expect(isProof(await askProof(service.url), server)).toBe(true);
     const relay = await startStranger(0, async (path) => (await fetch(service.url + path)).text());

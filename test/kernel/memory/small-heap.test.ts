@@ -1,5 +1,5 @@
 import { type EventEmitter, once } from "node:events";
-import { cachedDataVersionTag } from "node:v8";
+import { cachedDataVersionTag, setFlagsFromString } from "node:v8";
 import { Worker } from "node:worker_threads";
 import { expect, it } from "vitest";
 import { keepHeapSmall } from "../../../src/kernel/memory/small-heap.ts";
@@ -31,7 +31,8 @@ it("[REPO-12] compiled code is loaded under the flags of the start", () => {
 it("[HEAP-2] the space of new objects keeps its size under load, though threads are started", async () => {
   keepHeapSmall();
   keepHeapSmall();
-  // Every thread has such a space, which begins small.
+  // Every thread has such a space, which begins small, except where the tests ask for a large one.
+  setFlagsFromString("--min-semi-space-size=0");
   const thread = new Worker(THREAD, { eval: true });
   await once(thread, "online");
   thread.postMessage("begin");

@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 import { vi } from "vitest";
 import { loadConfig } from "../../../src/config/load.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
@@ -200,11 +201,23 @@ export class Chain {
     isThere: (batch: ChainBatch) => boolean = ({ status }) => ENDED.includes(status),
     patienceMs = PATIENCE_MS,
   ): Promise<ChainBatch> {
-    for (const deadline = Date.now() + patienceMs; ; ) {
-      const batch = await this.batch(id);
-      if (isThere(batch)) return batch;
-      if (Date.now() > deadline) throw new Error(`still ${JSON.stringify(batch)}`);
-      await new Promise((resolve) => setTimeout(resolve, 30));
+    let hasChanged = false;
+    const unsubscribe = this.#here?.feed.subscribe((event) => {
+      if (event.type === "batch" && event.batchId === id) hasChanged = true;
+    });
+    try {
+      for (const deadline = Date.now() + patienceMs; ; ) {
+        const asked = Date.now();
+        hasChanged = unsubscribe === undefined;
+        const batch = await this.batch(id);
+        if (isThere(batch)) return batch;
+        if (Date.now() > deadline) throw new Error(`still ${JSON.stringify(batch)}`);
+        // Asking is work: it is done when something is new, and else a few times a second.
+        do await sleep(30);
+        while (!hasChanged && Date.now() < asked + 300);
+      }
+    } finally {
+      unsubscribe?.();
     }
   }
 

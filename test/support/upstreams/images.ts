@@ -7,6 +7,9 @@ export type ImageType = "png" | "jpeg" | "webp";
 /** In pixels. */
 export const SMALL = { width: 64, height: 64 };
 
+/** By how much an image is huge. As Base64 it is a third larger: 29 MB when `IMGBATCH_SOAK` is set. */
+export const HUGE_BYTES = process.env.IMGBATCH_SOAK ? 22_000_000 : 3_000_000;
+
 /** In pixels. */
 export interface Size {
   width: number;

@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import * as hostile from "./hostile.ts";
+import { HUGE_BYTES } from "./images.ts";
 import type { LineFault } from "./job-book.ts";
 import { NATIVE_KEY, nativeErrors } from "./native.ts";
 import { BATCH_MODEL, startNativeBatch } from "./native-batch.ts";
@@ -213,7 +214,7 @@ describe("the fake of the native service's batch jobs", () => {
       ["good", true],
     ]);
     fake.book.plan = () => ({ fault: () => "huge" });
-    expect((await results((await job(["big"])).name)).text.length).toBeGreaterThan(29_000_000);
+    expect((await results((await job(["big"])).name)).text.length).toBeGreaterThan((HUGE_BYTES * 4) / 3);
   });
 
   it("[FAKE-4] serves parts of a result file, cuts it off, or knows no parts", async () => {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Answer, UpstreamRequest } from "./fake-upstream.ts";
-import { padded, type Size } from "./images.ts";
+import { HUGE_BYTES, padded, type Size } from "./images.ts";
 import {
   type Job,
   type JobBook,
@@ -45,7 +45,6 @@ const STATES: Record<JobPhase, string> = {
   ...{ pending: "PENDING", running: "RUNNING", cancelling: "RUNNING", succeeded: "SUCCEEDED" },
   ...{ failed: "FAILED", expired: "EXPIRED", cancelled: "CANCELLED" },
 };
-const HUGE = 22_000_000;
 
 /** The batch jobs of the vendor's API: creation, operations and results. */
 export class NativeJobs {
@@ -203,7 +202,7 @@ export class NativeJobs {
     // The copy keeps the last image only, which has another colour.
     if (copy > 0) parts.splice(1, parts.length - 2);
     if (fault === "huge") {
-      const image = padded(Buffer.from(parts[1].inlineData.data, "base64"), HUGE);
+      const image = padded(Buffer.from(parts[1].inlineData.data, "base64"), HUGE_BYTES);
       parts[1].inlineData.data = image.toString("base64");
     }
     return { response, ...key };

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Answer, UpstreamRequest } from "./fake-upstream.ts";
-import { imageOf, padded, type Size } from "./images.ts";
+import { HUGE_BYTES, imageOf, padded, type Size } from "./images.ts";
 import {
   type Job,
   type JobBook,
@@ -42,7 +42,6 @@ const LINE_FIELDS = ["custom_id", "method", "url", "body"];
 const EDIT_FIELDS = ["images", "mask", "input_fidelity"];
 const LINES = 50_000;
 const WINDOW_SECONDS = 86_400;
-const HUGE = 22_000_000;
 const STATUSES: Record<JobPhase, string> = {
   ...{ pending: "validating", running: "in_progress", cancelling: "cancelling", succeeded: "completed" },
   ...{ failed: "failed", expired: "expired", cancelled: "cancelled" },
@@ -272,7 +271,7 @@ export class OpenaiJobs {
     const wish = await this.#wish(line.request);
     if ("status" in wish) return answered(wish);
     const image = await imageOf(wish.prompt, { ...wish, ...this.#settings.size, index: copy });
-    const bytes = fault === "huge" ? padded(image, HUGE) : image;
+    const bytes = fault === "huge" ? padded(image, HUGE_BYTES) : image;
     const created = seconds(this.#book.end(job).at);
     return answered(json(200, { created, data: [{ b64_json: bytes.toString("base64") }], ...wish.usage }));
   }

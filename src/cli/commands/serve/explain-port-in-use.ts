@@ -20,7 +20,7 @@ export async function explainPortInUse(
   const environment = readEnvironment();
   const usual = dataDirectoryOf(undefined, { ...environment, dataDirectory: undefined }, cwd);
   for (const directory of new Set([dataDirectoryOf(undefined, environment, cwd), usual])) {
-    const server = await readServer(directory);
+    const server = readServer(directory);
     if (server === null || !isProof(proof, server)) continue;
     const message = `${where} is taken by the imgbatch service with the data directory ${directory} (process ${server.pid}).`;
     const advice = adviceFor(`use that service (--data ${shellWord(directory)})`);
