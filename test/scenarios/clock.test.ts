@@ -4,9 +4,10 @@ import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FailedAuthLimit } from "../../src/server/limits/failed-auth-limit.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
+import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 import { SetbackClock, wrongClock } from "../support/setback-clock.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -277,7 +278,8 @@ describe("the clock of a real process", () => {
       const durations = stderr.split("\n").flatMap((line) => /"ms":(-?\d+)/.exec(line)?.[1] ?? []);
       expect(durations.length).toBeGreaterThan(5);
       for (const ms of durations) expect(Number(ms)).toBeGreaterThanOrEqual(0);
-      expect((await imgbatch(["admin", "check", "--data", data])).code).toBe(0);
+      const check = ["admin", "check", "--data", data];
+      expect((await runInProcess(check, { cwd: data })).code).toBe(0);
     },
   );
 });
