@@ -23,6 +23,7 @@ import { sharedApi } from "./migrations/011-020/018-shared-api.ts";
 import { enabledKeys } from "./migrations/011-020/019-enabled-keys.ts";
 import { batchCounts } from "./migrations/011-020/020-batch-counts.ts";
 import { batchesByParent } from "./migrations/021-030/021-batches-by-parent.ts";
+import { waiting } from "./migrations/021-030/022-waiting.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -47,6 +48,7 @@ const MIGRATIONS: readonly Migration[] = [
   enabledKeys,
   batchCounts,
   batchesByParent,
+  waiting,
 ];
 
 /** The step that adds the mark of additive steps. Those before it have none. */
