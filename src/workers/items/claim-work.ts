@@ -46,7 +46,8 @@ export async function claimItems(
   } finally {
     for (const { active, offer, ticket } of plans) {
       const item = claimed.get(active)?.shift();
-      works.push(item ? { batch: active.batch, item, offer, ticket } : null);
+      const { batch, hasReferences } = active;
+      works.push(item ? { batch, item, offer, ticket, hasReferences } : null);
       if (!item) ticket.dropped();
     }
   }

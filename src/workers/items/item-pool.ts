@@ -159,7 +159,7 @@ export class ItemPool implements WorkerPool {
   async #findProvider(active: ActiveBatch): Promise<void> {
     try {
       if (active.offers === null) {
-        active.offers = await offersFor(this.#deps, active.batch);
+        Object.assign(active, await offersFor(this.#deps, active.batch));
         if (wellOffers(this.#deps, active).length > 0) return this.#enqueue(active);
       }
       this.#dequeue(active);

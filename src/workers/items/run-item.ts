@@ -41,6 +41,8 @@ export interface ItemWork {
   item: LeasedItem;
   offer: Offer<ItemProvider>;
   ticket: Ticket;
+  /** False when there are none to read for it. */
+  hasReferences: boolean;
 }
 
 /**
@@ -51,7 +53,7 @@ export interface ItemWork {
  */
 export async function makeItem(
   deps: WorkerDeps,
-  { batch, item, offer }: ItemWork,
+  { batch, item, offer, hasReferences }: ItemWork,
   signal: AbortSignal,
   {
     inSlot,
@@ -69,7 +71,7 @@ export async function makeItem(
   };
   for (;;) {
     try {
-      const request = await buildImageRequest(deps, batch, item, offer.executedModel);
+      const request = await buildImageRequest(deps, batch, item, offer.executedModel, hasReferences);
       const made = await inSlot(async (onAnswered) => {
         signal.throwIfAborted();
         return offer.provider.generate(request, signal, onSent, onAnswered);

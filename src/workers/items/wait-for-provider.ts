@@ -7,13 +7,17 @@ import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { ActiveBatch } from "./active-batch.ts";
 
-/** Returns the providers that may make the items of a batch, in their order. */
+/** Returns the providers that may make the items of a batch, in their order, and whether its items have references. */
 export async function offersFor(
   { stores, offers }: WorkerDeps,
   batch: BatchRecord,
-): Promise<Offer<ItemProvider>[]> {
-  const all = offers.forBatch(batch, await needsOf(stores.read, batch.id));
-  return all.filter((offer): offer is Offer<ItemProvider> => offer.provider.kind === "item");
+): Promise<{ offers: Offer<ItemProvider>[]; hasReferences: boolean }> {
+  const needs = await needsOf(stores.read, batch.id);
+  const all = offers.forBatch(batch, needs);
+  return {
+    offers: all.filter((offer): offer is Offer<ItemProvider> => offer.provider.kind === "item"),
+    hasReferences: needs.references > 0,
+  };
 }
 
 /** Returns those of a batch's providers that may be asked now. */

@@ -57,7 +57,7 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
       isProbe: false,
       ...{ succeeded: async () => {}, failed: async () => {}, dropped: () => {} },
     };
-    const work = { batch: own, item, offer, ticket };
+    const work = { batch: own, item, offer, ticket, hasReferences: false };
     return recordItem(deps, work, attempt, new AbortController().signal);
   };
   const active = { ...activeBatch(own), offers: [offer] };
