@@ -46,7 +46,7 @@ export interface PollOptions {
   /** When the batch was made: the schedule counts from then. Default now; a time in the future counts as now. */
   sinceMs?: number | null;
   /** Shared with the pollers of other batches of the service. */
-  turns?: PollLimiter;
+  limiter?: PollLimiter;
   /** Ends a pause when the batch has changed. */
   changes?: Changes | null;
   /** A fixed interval in ms instead of the usual schedule. */
@@ -63,7 +63,7 @@ export interface PollOptions {
  * service's) are waited out. A `Retry-After` overrides the schedule. An unknown status is never the end.
  */
 export async function pollUntilDone(id: string, options: PollOptions): Promise<Batch> {
-  const { http, clock, random, signal, turns } = options;
+  const { http, clock, random, signal, limiter } = options;
   const startMs = Math.min(options.sinceMs ?? Number.POSITIVE_INFINITY, clock.nowMs());
   const look = () => getBatch(http, id, { signal, maxRetries: 0, nowMs: clock.nowMs() });
   const schedule: PollSchedule =
@@ -80,7 +80,7 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
     let delayMs: number;
     const usualMs = () => schedule(clock.nowMs() - startMs, looks, random);
     try {
-      const { batch, retryAfterMs } = await (turns === undefined ? look() : turns.take(look, signal));
+      const { batch, retryAfterMs } = await (limiter === undefined ? look() : limiter.take(look, signal));
       options.onLook?.(batch);
       if (batch.isDone) return batch;
       failures = 0;
@@ -97,7 +97,7 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       untilMs += askedForMs ?? 0;
       options.onFailure?.(error, askedForMs ?? delayMs, untilMs);
     }
-    if (askedForMs !== null) turns?.keepQuiet(askedForMs);
+    if (askedForMs !== null) limiter?.keepQuiet(askedForMs);
     if (askedForMs === null && options.changes) await options.changes.sleep(id, delayMs, signal);
     else await clock.sleep(askedForMs ?? delayMs, signal);
   }

@@ -24,8 +24,8 @@ export function createRateLimiter(
     passedAtMs.push(clock.nowMs());
   };
   return (signal) => {
-    const turn = last.then(() => pass(signal));
-    last = turn.catch(() => {});
-    return turn;
+    const passed = last.then(() => pass(signal));
+    last = passed.catch(() => {});
+    return passed;
   };
 }

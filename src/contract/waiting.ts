@@ -15,6 +15,14 @@ export const WAITING_CODES = {
 
 export type WaitingCode = keyof typeof WAITING_CODES;
 
+/** Why the items of a batch cannot be made now. */
+export interface Waiting {
+  code: WaitingCode;
+  message: string;
+  /** When the next try may be made; null when only a change of the configuration helps. */
+  untilMs: number | null;
+}
+
 export function isWaitingCode(code: string): code is WaitingCode {
   return Object.hasOwn(WAITING_CODES, code);
 }

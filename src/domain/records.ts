@@ -1,6 +1,7 @@
 import type { ImageMimeType } from "../contract/images/image-types.ts";
 import type { ItemError } from "../contract/item-errors.ts";
 import type { BatchSource, BatchStatus, ItemStatus } from "../contract/statuses.ts";
+import type { Waiting } from "../contract/waiting.ts";
 import type { Trouble, UpstreamUsage } from "./ports/image-provider.ts";
 import type { ItemTerms } from "./ports/item-terms.ts";
 
@@ -139,6 +140,8 @@ export interface BatchRecord {
   upstream: string;
   /** Since when no item could be made, because of the upstream; null while it is well. */
   waitingSinceMs: number | null;
+  /** Why, as it was found last; of no meaning while it is well. */
+  waiting: Waiting | null;
   source: BatchSource;
   /** Null when the request for the batch had its items. */
   input: BatchInput | null;

@@ -4,7 +4,7 @@ import type { Transaction } from "./ports/stores.ts";
 const WINDOW_MS = 60_000;
 const BUSY_RETRY_MS = 1000;
 
-/** What a key may ask for in real time; 0 sets no limit. */
+/** The limits of a key in real time; 0 sets no limit. */
 export interface RequestRate {
   requestsPerMinute: number;
   concurrentRequests: number;

@@ -4,8 +4,13 @@ import type { ImageMimeType } from "../contract/images/image-types.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
 import { DECODE_SECONDS, type Decoding, TYPE_NAMES } from "./decoding.ts";
 
+let loading: Promise<typeof import("./sharp-config.ts")> | null = null;
+
 /** Loaded with the first image: a service that only shows what there is needs no image library. */
-const loadSharp = async () => (await import("./sharp-config.ts")).sharp;
+const loadSharp = () => {
+  loading ??= import("./sharp-config.ts");
+  return loading;
+};
 
 interface Header {
   widthPx: number;
@@ -61,7 +66,7 @@ function isPlain(bytes: Buffer, mimeType: ImageMimeType): boolean {
 const EXIF = { "image/jpeg": "Exif\0", "image/png": "eXIf" };
 
 async function readHeader(bytes: Buffer, name: string): Promise<Header> {
-  const sharp = await loadSharp();
+  const { sharp } = await loadSharp();
   try {
     // No pixel limit here: the size was measured before.
     const {
@@ -91,7 +96,7 @@ async function decodeAll(
   { mimeType }: ImageCost,
   header: Omit<Header, "isTurned">,
 ): Promise<void> {
-  const sharp = await loadSharp();
+  const { sharp } = await loadSharp();
   const { widthPx, heightPx, frames } = header;
   const lastFrame = frames > 1 ? { page: frames - 1 } : {};
   const image = sharp(bytes, { failOn: "warning", limitInputPixels: widthPx * heightPx, ...lastFrame });

@@ -22,7 +22,7 @@ type Size = Pick<ImageCost, "widthPx" | "heightPx">;
  * the pixels. `canvas` is the size in the header of the file.
  */
 export async function checkCodeGroups(webp: Buffer, canvas: Size): Promise<void> {
-  const pause = createYield(FRAMES_BETWEEN_PAUSES);
+  const yieldSometimes = createYield(FRAMES_BETWEEN_PAUSES);
   await checkPicture(webp, canvas);
   for (const { type, data } of webpChunks(webp)) {
     if (type !== ANMF) continue;
@@ -30,7 +30,7 @@ export async function checkCodeGroups(webp: Buffer, canvas: Size): Promise<void>
     const size = { widthPx: data.readUIntLE(6, 3) + 1, heightPx: data.readUIntLE(9, 3) + 1 };
     if (isBeyond(size, canvas)) throw damaged();
     await checkPicture(data.subarray(FRAME_HEADER_BYTES - FILE_HEADER_BYTES), size);
-    await pause();
+    await yieldSometimes();
   }
 }
 

@@ -1,12 +1,12 @@
 import type { RequestHandler } from "express";
 import type { Limits } from "../contract/limits.ts";
 import type { ShownJob } from "../contract/upstream-jobs.ts";
+import type { Waiting } from "../contract/waiting.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { FindGeneratedFile } from "../domain/files/generated.ts";
 import type { UploadStore } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
-import type { Waiting } from "../domain/health/waiting.ts";
 import type { Thumbnails } from "../domain/images/thumbnails.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";

@@ -24,7 +24,7 @@ export const SURFACES: readonly Surface[] = [
   monitoring,
 ];
 
-/** What a process offers that takes no requests of callers. */
+/** The surfaces of a process that takes no requests of callers. */
 export const WORKER_SURFACES: readonly Surface[] = [monitoring];
 
 /** An operation together with its surface. */

@@ -1,8 +1,8 @@
 import { jobsText, type ShownJob } from "../contract/upstream-jobs.ts";
+import type { Waiting } from "../contract/waiting.ts";
 import { waitingText } from "../contract/waiting.ts";
 import type { BatchRow } from "../dashboard/model.ts";
 import { costOf } from "../domain/batches/item-terms.ts";
-import type { Waiting } from "../domain/health/waiting.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";

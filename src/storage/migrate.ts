@@ -23,6 +23,7 @@ import { sharedApi } from "./migrations/011-020/018-shared-api.ts";
 import { enabledKeys } from "./migrations/011-020/019-enabled-keys.ts";
 import { batchCounts } from "./migrations/011-020/020-batch-counts.ts";
 import { batchesByParent } from "./migrations/021-030/021-batches-by-parent.ts";
+import { waiting } from "./migrations/021-030/022-waiting.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -47,6 +48,7 @@ const MIGRATIONS: readonly Migration[] = [
   enabledKeys,
   batchCounts,
   batchesByParent,
+  waiting,
 ];
 
 /** The step that adds the mark of additive steps. Those before it have none. */
@@ -89,7 +91,7 @@ export async function migrate(database: SqlDatabase, clock: Clock = systemClock)
 /** Changes nothing while services that could not go on may be running, and returns these. */
 async function migrateUnlessUsed(database: SqlDatabase, session: SqlSession): Promise<OlderService[]> {
   const { build } = session;
-  if (session.dialect === "postgres") await waitForTurn(session);
+  if (session.dialect === "postgres") await takeMigrationLock(session);
   const table = build.schema.createTable("schema_migrations").ifNotExists();
   await session.run(table.addColumn("name", "text", (c) => c.primaryKey()));
   const rows = await session.all(build.selectFrom("schema_migrations").select("name"));
@@ -130,8 +132,8 @@ function usedByOlder(services: readonly OlderService[]): ImgbatchError {
   return new ImgbatchError("INVALID_CONFIG", message, { advice });
 }
 
-/** Processes that start at the same time take turns. A change of a large table may take long. */
-async function waitForTurn(session: SqlSession): Promise<void> {
+/** Processes that start at the same time migrate one after the other. A change of a large table may take long. */
+async function takeMigrationLock(session: SqlSession): Promise<void> {
   await session.run(written(session, sql`set local lock_timeout = 0`));
   await session.run(written(session, sql`set local statement_timeout = 0`));
   await session.run(written(session, sql`select pg_advisory_xact_lock(${LOCK})`));

@@ -123,6 +123,7 @@ export interface BatchesTable {
   error: string | null;
   upstream: Generated<string>;
   waiting_since_ms: Generated<number | null>;
+  waiting: Generated<string | null>;
   source: Generated<string>;
   input: Generated<string | null>;
   input_read_at_ms: Generated<number | null>;

@@ -31,10 +31,11 @@ export class Admission {
 
   /**
    * Whether a look at the queue would find it full: the end of any batch that is in hand brings the next look. Beside other
-   * processes, which may have ended some, nobody knows.
+   * processes, which may have ended some, nobody knows; nor while a look is under way, which may have missed the newest batch.
    */
   isFull(queue: BatchQueue): boolean {
-    return this.#deps.presence.isAlone && this.#full.has(nameOf(queue));
+    const name = nameOf(queue);
+    return this.#deps.presence.isAlone && this.#full.has(name) && !this.#looking.has(name);
   }
 
   /** Takes the next batches of a queue, as many as it may have in hand. */

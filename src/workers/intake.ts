@@ -101,7 +101,7 @@ export class Intake {
     return "queued";
   }
 
-  /** Removes what was stored for a batch that has ended without items. What cannot be removed now, retention removes. */
+  /** Removes what was stored for a batch that has ended without items. Retention removes the rest later. */
   async #dropInputs(batchId: string): Promise<void> {
     const { stores, blobs } = this.#deps;
     const batch = await stores.read.batches.byId(batchId);

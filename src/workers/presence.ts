@@ -30,7 +30,7 @@ export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "
   isAlone: boolean;
 }
 
-/** What the beats of a process lead to. */
+/** The functions that the beats of a process call. */
 export interface Follower {
   /** Called after each beat. `areSomeGone`: workers have left or died since the last look that succeeded. */
   look(news: { areSomeGone: boolean }): Promise<void>;
@@ -52,7 +52,7 @@ export class Presence {
   #lost = lostSignal();
   /** The workers that were alive at the last beat. */
   #live: readonly WorkerRecord[] = [];
-  /** Workers have left or died, and no look has taken over yet what they left. */
+  /** Workers have left or died, and no look has taken over their work yet. */
   #areSomeGone = false;
   /** When the last beat began, and when the first of those ended that came without trouble. */
   #beatMs = Number.NEGATIVE_INFINITY;

@@ -82,7 +82,7 @@ export async function removeLateOrphans(deps: WorkerDeps): Promise<void> {
 }
 
 /**
- * Removes the images of a batch that no record names. Of a batch at work these may be a worker's that is about to record
+ * Removes the images of a batch that no record names. While the batch is at work, a worker may be about to record
  * them. Returns how many there were.
  */
 async function removeOrphans({ stores, blobs }: WorkerDeps, batchId: string): Promise<number> {
@@ -92,7 +92,7 @@ async function removeOrphans({ stores, blobs }: WorkerDeps, batchId: string): Pr
   return orphans.length;
 }
 
-/** The same for batches that have ended, beside other processes. What cannot be removed now, retention removes. */
+/** The same for batches that have ended, beside other processes. Retention removes the rest later. */
 export async function removeOrphansOf(deps: WorkerDeps, batchIds: readonly string[]): Promise<void> {
   for (const batch of batchIds)
     await removeOrphans(deps, batch).catch((error) => {

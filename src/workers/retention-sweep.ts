@@ -21,11 +21,10 @@ export interface RetentionOptions {
 }
 
 /**
- * Checks the clock at once and then after each pause. Returns the function that stops it. A sweep deletes by time only
- * when two checks, one pause apart, agree with the time that has really passed. The first check after a start or after
- * a jump deletes only the files of batches that are `output_deleted` already.
- * Of several processes one alone sweeps.
- * See `lookAtClock` for jumps that are longer than the retention.
+ * Checks the clock at once and then after each pause. Returns the function that stops it. A sweep deletes by time
+ * only when two checks, one pause apart, agree with the time that has really passed. The first check after a start or
+ * after a jump deletes only the files of batches that are `output_deleted` already. Only one of several processes
+ * sweeps. See `lookAtClock` for jumps that are longer than the retention.
  */
 export function startRetention(deps: WorkerDeps, options: RetentionOptions): () => Promise<void> {
   const { clock, log } = deps;

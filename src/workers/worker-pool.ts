@@ -1,4 +1,4 @@
-import type { Waiting } from "../domain/health/waiting.ts";
+import type { Waiting } from "../contract/waiting.ts";
 import type { BatchRecord } from "../domain/records.ts";
 
 export interface PoolLoad {

@@ -60,7 +60,7 @@ raw.listen(0, "127.0.0.1", () => {
 });
 
 async function usedBytes() {
-  // What the first collection finalizes is free after the second.
+  // Memory that the first collection finalizes is free after the second.
   for (let round = 0; round < 2; round++) {
     globalThis.gc();
     await sleep(100);

@@ -171,7 +171,16 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(hashes).toContain(sha256(await readFile(await image.path())));
 
     isBad = false;
-    await page.getByRole("button", { name: "Retry 1 of 2 failed" }).click();
+    await page.getByRole("button", { name: "Retry 1 of 2 failed" }).waitFor();
+    const large = page.getByRole("dialog", { name: "Image item_00000" });
+    await page.locator(".tile-open").nth(3).click();
+    await large.getByRole("button", { name: "Copy prompt" }).waitFor();
+    expect(await large.getByRole("button", { name: "Retry" }).count()).toBe(0);
+    await page.keyboard.press("ArrowLeft");
+    await page.keyboard.press("ArrowLeft");
+    await large.getByRole("button", { name: "Retry" }).click();
+    await page.getByRole("dialog", { name: "Make 1 failed image again?" }).waitFor();
+    await page.keyboard.press("ArrowRight");
     await page.getByRole("button", { name: "Make again" }).click();
     await page.getByText("an earlier batch").waitFor();
     await page.locator(".batch-line").getByText("completed").waitFor();
@@ -483,6 +492,10 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
         await page.locator(sign).first().waitFor();
         expect([place, await overflowOf(page), await findBarriers(page)]).toEqual([place, 0, []]);
       }
+      await goTo(page, service, "new");
+      await dropFiles(page, ".drop", { "owl.jsonl": '{"promt":"an owl"}' });
+      await page.getByRole("button", { name: "2 problems to mend" }).click();
+      expect([await overflowOf(page), await findBarriers(page)]).toEqual([0, []]);
     },
   );
 

@@ -9,7 +9,7 @@ const REPOSITORY = resolve(import.meta.dirname, "../..");
 
 let copy: string;
 
-/** What `--version` loads of the program. */
+/** The files of the program that `--version` loads. */
 beforeEach(async () => {
   copy = await tempDir();
   for (const path of ["bin", "package.json"])

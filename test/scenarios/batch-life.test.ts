@@ -1,5 +1,6 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
@@ -123,6 +124,10 @@ describe("items", () => {
 
   it("[WORK-2] never runs more of a provider's requests at once than it takes", async () => {
     const provider = new FakeProvider({ concurrency: 3 });
+    provider.answer = () =>
+      sleep(10)
+        .then(() => tinyPng())
+        .then(made);
     const service = await startTestService({ providers: [provider] });
     const ids = [];
     for (let i = 0; i < 3; i++) ids.push((await service.submit({ model: MODEL, items: items(8) })).id);

@@ -76,7 +76,7 @@ async function finished(): Promise<{
   await service.until(id);
   const beside = await openBeside(service.data);
   const outputs = [...(await beside.stores.read.outputs.ofBatch(id))];
-  // Whoever closes last leaves everything in the one file of the database.
+  // The process that closes last leaves everything in the one file of the database.
   await beside.close();
   return { service, id, outputs, path: (i) => join(service.data, "blobs", outputs[i]?.blobKey ?? "") };
 }

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { issueKey } from "../../src/domain/accounts.ts";
 import { expandItems } from "../../src/domain/batches/create-batch.ts";
@@ -226,7 +227,7 @@ describe("the number of requests at once", () => {
     const providerOf = () => {
       const provider = new FakeProvider({ concurrency: 3 });
       provider.answer = async ({ prompt }) => {
-        await new Promise((resume) => setImmediate(resume));
+        await sleep(5);
         const count = (tries.get(prompt) ?? 0) + 1;
         tries.set(prompt, count);
         if (count % 2 === 1) throw new ProviderError("PROVIDER_RATE_LIMITED", "slower");

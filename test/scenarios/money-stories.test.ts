@@ -96,7 +96,7 @@ async function tell(story: readonly Step[], seed: number): Promise<void> {
   for (const now of story) {
     const all = await world.stores.read.batches.all();
     begin(world, now, all)?.catch((error) => {
-      // Whoever was in the middle of something when the process was killed gets no answer worth checking.
+      // Callers whose requests were cut by the kill get no answer worth checking.
       if (!EXPECTED_REFUSAL.test(error.code)) unexpected.push(error);
     });
     if (now.do === "crash") {

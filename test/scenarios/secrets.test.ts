@@ -344,7 +344,7 @@ describe("the command line", () => {
       );
     cli.fake.always(/items/, { lie: (answer) => ({ ...answer, body: told(answer.body) }) });
     const reports = ["--junit", "j.xml", "--markdown", "m.md", "--events", "e.jsonl", "--verbose"];
-    const run = await cli.run(["submit", "p.jsonl", "--output", "out", "--json", ...reports], { env });
+    const run = await cli.here(["submit", "p.jsonl", "--output", "out", "--json", ...reports], { env });
     expect(run.code).toBe(5);
     const files = readdirSync(cli.cwd, { recursive: true, withFileTypes: true }).filter((each) =>
       each.isFile(),
@@ -357,14 +357,14 @@ describe("the command line", () => {
 
     const body = `{"error":{"code":"INVALID_API_KEY","message":"no: ${forms.join(" ")}","param":"${forms[1]}"}}`;
     cli.fake.fault(/models/, { status: 401, body });
-    const refused = await cli.run(["models", "--json", "--verbose"], { env });
+    const refused = await cli.here(["models", "--json", "--verbose"], { env });
     expect(refused.json().error?.message).toMatch(/^no: (\S*\[API key\]\S* ?)+/);
     expect(isSilentOn(key, refused.stdout + refused.stderr)).toBe(true);
     for (const args of [
       ["items", "out"],
       ["items", "out", "--json"],
     ]) {
-      const { stdout, stderr } = await cli.run(args, { env });
+      const { stdout, stderr } = await cli.here(args, { env });
       expect(stdout).toContain("it broke");
       expect(isSilentOn(key, stdout + stderr)).toBe(true);
     }
@@ -373,7 +373,7 @@ describe("the command line", () => {
   it("[SECRET-2] puts no key into a run directory: its run state has a short hash", async () => {
     const cli = await createCli();
     await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
-    expect((await cli.run(["submit", "p.jsonl", "--output", "out"])).code).toBe(0);
+    expect((await cli.here(["submit", "p.jsonl", "--output", "out"])).code).toBe(0);
     const runState = readJson(join(cli.cwd, "out/imgbatch.json"));
     expect(runState.key_fingerprint).toBe(sha256Hex(FAKE_KEY).slice(0, 12));
   });

@@ -148,7 +148,7 @@ async function answer(type, file, sent, request, response) {
   for await (const _ of request);
   if (url === path) return download(file, sent, headers.range, response);
   const body = answers[`${method} ${url}`];
-  // Whatever else is asked is a list, or a deletion.
+  // All other requests are lists or deletions.
   response.setHeader("content-type", "application/json");
   if (url.startsWith("/upload/")) response.setHeader("x-goog-upload-url", "/upload/v1beta/files?upload_id=1");
   response.end(JSON.stringify(body ?? {}));

@@ -119,7 +119,7 @@ process.stdout.write(`${JSON.stringify({ warm: true, thread })}\n`);
 const { value, done } = await lines.next();
 if (done) process.exit(0);
 const order = JSON.parse(value);
-// Whoever gave the order is gone: nobody would end this.
+// The process that gave the order is gone: nobody would end this one.
 lines.next().then(() => process.exit(1));
 if (order.die) await dieAt(order.die);
 const service = await startService({

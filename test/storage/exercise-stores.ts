@@ -3,7 +3,7 @@ import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
 import type { UpstreamJobRecord } from "../../src/domain/ports/upstream-jobs.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 
-/** What was asked of stores, and what they returned. */
+/** The calls of stores, and the values that they returned. */
 export interface Transcript {
   /** The methods that were called, as `repository.method`. */
   called: Set<string>;

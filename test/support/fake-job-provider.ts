@@ -44,7 +44,7 @@ export class FakeJobProvider implements JobProvider {
     output: made(await tinyPng()),
   });
   /** A job waits for this before it is created. */
-  turn: (signal: AbortSignal) => Promise<void> = async () => {};
+  waitForRate: (signal: AbortSignal) => Promise<void> = async () => {};
   /** Runs before the upstream takes a job. */
   beforeCreate: () => void | Promise<void> = () => {};
   /** Runs after the upstream has taken a job; what it throws or waits for is how the answer gets lost or late. */

@@ -1,6 +1,6 @@
 import { readZip } from "./zip.ts";
 
-/** A secret that stands somewhere. What it is is not said: reports are kept longer than tests. */
+/** A secret that stands somewhere. Its value is not shown: reports are kept longer than tests. */
 export interface FoundSecret {
   form: string;
   offset: number;

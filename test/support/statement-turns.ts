@@ -6,8 +6,9 @@ import { seededRandom } from "./seeded-turns.ts";
 const LOCK_WAIT_MS = 6;
 
 /**
- * Until the end of the test, every statement that this process sends to PostgreSQL waits for a turn first. Of all that
- * wait, on whichever connection, a seed decides which is next. So transactions meet between any two of their statements.
+ * Until the end of the test, every statement that this process sends to PostgreSQL waits for a turn first. A seed
+ * decides which of all waiting statements, on whichever connection, is next. So transactions meet between any two of
+ * their statements.
  */
 export function turnBeforeEveryStatement(): { begin(seed: number): void } {
   let random = seededRandom(1);
@@ -16,7 +17,7 @@ export function turnBeforeEveryStatement(): { begin(seed: number): void } {
   const next = () => {
     if (isBusy || waiting.length === 0) return;
     isBusy = true;
-    // Whoever can go on by now is among those that wait.
+    // All statements that can go on by now are waiting.
     setImmediate(() => {
       const [go] = waiting.splice(Math.floor(random() * waiting.length), 1);
       go?.();

@@ -77,7 +77,7 @@ export class World {
   /** Share of the files that the disk stores with other bytes, and the keys of their items (`itemOf`). */
   damagedShare = 0;
   readonly damaged = new Set<string>();
-  /** What a model costs now, in US dollars. */
+  /** The price of a model now, in US dollars. */
   priceUsd = 0.01;
   key!: ApiKeyRecord;
   stores!: Stores;
@@ -227,7 +227,7 @@ export class World {
     }
   }
 
-  /** What the service does again and again: it deletes what is said to be gone. */
+  /** The sweeps of the service: they delete the files that are said to be gone. */
   async sweep(): Promise<void> {
     await sweep(this.#deps, { nowMs: this.#nowMs, dueMs: this.#nowMs, inputRetentionMs: 0 });
   }
@@ -450,7 +450,7 @@ export class World {
           this.inputs.set(jobId, items);
           return jobId;
         },
-        turn: async () => turn(),
+        waitForRate: async () => turn(),
         create: async ({ jobId, input }, signal) => {
           await turn();
           if (chance(0.5)) signal.throwIfAborted();

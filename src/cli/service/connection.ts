@@ -46,7 +46,7 @@ export interface ServiceConnection {
   /** The upstream that the command named or the run remembers, of an embedded service. */
   upstream?: UpstreamName | null;
   /**
-   * Notes once that images are drawings, and how to get real ones. To be called before work that makes images. Does
+   * Notes once that images are drawings, and how to get real ones. Call it before work that makes images. Does
    * nothing for other services.
    */
   noteDrawings?: () => void;

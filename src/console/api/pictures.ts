@@ -28,8 +28,9 @@ const MOST_KEPT = 400;
 const TELL_GAP_MS = 100;
 
 /**
- * The pictures of the page, by path: fetched with the session's token, few at once. Those that are asked for at one time come in
- * their order, and before those of earlier times. Whatever is no longer shown is not fetched, and its memory is given back after a while.
+ * The pictures of the page, by path: fetched with the session's token, few at once. Those that are asked for at one
+ * time come in their order, and before those of earlier times. A picture that is no longer shown is not fetched, and
+ * its memory is freed after a while.
  */
 class Pictures {
   readonly #entries = new Map<string, Entry>();

@@ -33,7 +33,9 @@ export function hasSessionEnded(): boolean {
   return hasEnded;
 }
 
-/** Ends a session that the service does not accept any more. What else the tab keeps, such as a draft, stays. */
+/**
+ * Ends a session that the service does not accept any more. Other things that the tab keeps, such as a draft, stay.
+ */
 export function endSession(): void {
   replace(null, true);
 }

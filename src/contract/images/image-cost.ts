@@ -146,7 +146,7 @@ function measureJpeg(bytes: Buffer, { widthPx }: Size): Structure | string {
 const START_OF_SCAN = 0xda;
 const END_OF_IMAGE = 0xd9;
 
-/** The markers of a JPEG up to its end, each with what is in its segment. Whatever stands between segments is passed over. */
+/** The markers of a JPEG up to its end, each with what is in its segment. Bytes between segments are passed over. */
 function* jpegMarkers(bytes: Buffer): Generator<{ marker: number; data: Buffer }> {
   let at = 2;
   for (;;) {

@@ -16,6 +16,7 @@ export const NEW_BATCH = {
   outputsPurgedAtMs: null,
   error: null,
   waitingSinceMs: null,
+  waiting: null,
   inputReadAtMs: null,
 } as const satisfies Partial<BatchRecord>;
 

@@ -18,7 +18,7 @@ export function startProcessing(
     const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "running" || (await tx.items.countByStatus(batchId)).pending > 0) return false;
     const { isMoved } = await moveBatch(tx, batch, "processing_results", nowMs);
-    // Whoever tended it until now has nothing left to do.
+    // The process that tended it has nothing left to do.
     if (isMoved) await tx.batches.setTender(batchId, workerId);
     return isMoved;
   });

@@ -131,7 +131,7 @@ function writeFacts(fields: Buffer, at: number, entry: Omit<Entry, "offset">): v
   fields.writeUInt16LE(entry.name.length, at + 20);
 }
 
-/** Section 4.3.16, behind the parts of ZIP64 when it needs them. */
+/** The end of the directory (section 4.3.16), after the parts of ZIP64 if it needs them. */
 function endOfDirectory(entries: number, start: number, sizeBytes: number): Buffer {
   const fields = Buffer.alloc(22);
   fields.writeUInt32LE(0x06054b50, 0);

@@ -65,7 +65,7 @@ export function fileImagesOf(
   };
 }
 
-/** Hides a file from everybody, and removes it. What cannot be removed now, the sweep removes. */
+/** Hides a file from everybody, and removes it. If it cannot be removed now, the sweep removes it. */
 export async function deleteFile(
   deps: { stores: Stores; blobs: BlobStore },
   { blobKey }: FileRecord,

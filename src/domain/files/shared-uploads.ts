@@ -142,7 +142,7 @@ export class SharedUploads implements UploadStore {
     };
   }
 
-  /** What cannot be removed now, the end of the idle uploads removes. */
+  /** Those that cannot be removed now are removed with the idle uploads. */
   async #removeParts(id: string): Promise<void> {
     await this.#deps.blobs.deleteAll(prefixOf(id)).catch(() => {});
   }

@@ -24,7 +24,7 @@ export interface Parts {
   finish(tx: Transaction, receivedBytes: number, fileId: string): Promise<void>;
 }
 
-/** What is known of an upload when it goes on. */
+/** The state of an upload that goes on. */
 export interface KnownUpload {
   id: string;
   receivedBytes: number;
@@ -44,6 +44,6 @@ export interface Chunk {
    * announced or more bytes than this chunk ends with, `FILE_NAME_TAKEN`, `FILE_QUOTA_EXCEEDED`, and `StorageUnavailable`; then it can be tried again.
    */
   finish(): Promise<FileRecord>;
-  /** The request has ended. What it has brought stays. */
+  /** The request has ended. The bytes that it has brought stay. */
   close(): Promise<void>;
 }

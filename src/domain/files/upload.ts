@@ -203,7 +203,7 @@ export class Upload {
     await this.#keepPart();
   }
 
-  /** Whatever this request has brought, another process may have to go on from there. */
+  /** Another process may have to go on from the bytes that this request has brought. */
   async #keepPart(): Promise<void> {
     const { parts } = this.#ties;
     if (parts === null || this.receivedBytes === this.#draftFrom || this.#stored !== null) return;

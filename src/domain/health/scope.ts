@@ -1,6 +1,6 @@
 import type { HealthRecord } from "../records.ts";
 
-/** What a process knows of a provider and a model, or of all its models. */
+/** The state of a provider for one model, or for all its models, as a process knows it. */
 export interface Scope {
   record: HealthRecord;
   /** The record as this process knows the database to have it. */

@@ -1,14 +1,6 @@
-import { named, type WaitingCode } from "../../contract/waiting.ts";
+import { named, type Waiting, type WaitingCode } from "../../contract/waiting.ts";
 import type { Trouble } from "../ports/image-provider.ts";
 import type { Block } from "./provider-health.ts";
-
-/** Why the items of a batch cannot be made now. */
-export interface Waiting {
-  code: WaitingCode;
-  message: string;
-  /** When the next try may be made; null when only a change of the configuration helps. */
-  untilMs: number | null;
-}
 
 const CODES: Readonly<Record<Trouble, WaitingCode>> = {
   credential: "PROVIDER_CREDENTIAL",

@@ -4,7 +4,7 @@ import type { UpstreamJobRecord } from "../ports/upstream-jobs.ts";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** Upstreams forget files and jobs after 48 hours. What is older than this is neither used nor created again. */
+/** Upstreams forget files and jobs after 48 hours. Older ones are neither used nor created again. */
 export const FORGOTTEN_MS = 47 * HOUR_MS;
 /** A job may be in the upstream's list with an earlier time than ours: its clock may differ. */
 export const CLOCK_SLACK_MS = HOUR_MS;

@@ -13,8 +13,8 @@ export type Line = {
 export type JobOfLines = Pick<BatchRecord, "apiKeyId" | "input">;
 
 /**
- * Reads the lines of a job from its input, one at a time. What a line holds can be used until the next one is asked for.
- * Rejects with `StorageUnavailable` when the disk refuses its images.
+ * Reads the lines of a job from its input, one at a time. The content of a line can be used until the next one is
+ * asked for. Rejects with `StorageUnavailable` when the disk refuses its images.
  */
 export type LineReader = (
   model: ModelEntry,

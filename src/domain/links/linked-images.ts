@@ -17,8 +17,8 @@ interface Deps {
 }
 
 /**
- * Stores an image that can be fetched by its name for an hour. Returns the name: 128 random bits, and the ending of its
- * type. Whoever knows the name sees the image, so it must not be logged. Throws `StorageUnavailable`.
+ * Stores an image that can be fetched by its name for an hour. Returns the name: 128 random bits, and the ending of
+ * its type. Anyone with the name can see the image, so it must not be logged. Throws `StorageUnavailable`.
  */
 export async function linkImage(
   { stores, blobs, clock }: Deps & { clock: Clock },

@@ -66,7 +66,7 @@ export interface BlobStore {
   removeDrafts(): Promise<void>;
   /**
    * Null when there is no such blob, or when its file cannot be read (a bad sector, say). With `sizeBytes`, also when it has
-   * another size: then none of it is read, since it may be too large for the memory.
+   * another size. Of a larger one no more is read than that, since it may be too large for the memory.
    */
   read(key: string, sizeBytes?: number): Promise<Buffer | null>;
   /** Returns the result of the work, or null as with `read`. See `BlobDraft.lend`. */

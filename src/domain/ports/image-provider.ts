@@ -177,7 +177,7 @@ export interface JobProvider extends ProviderBase {
   /** Uploads the input of a job and returns the upstream's name of it. Costs nothing. */
   upload(jobId: string, items: readonly JobItem[], signal: AbortSignal): Promise<string>;
   /** Resolves when the rate lets a job be created. `create` is called right after it. */
-  turn(signal: AbortSignal): Promise<void>;
+  waitForRate(signal: AbortSignal): Promise<void>;
   /** Creates a job that carries our id, and returns the upstream's own name of it. */
   create(
     job: { jobId: string; model: string; input: string; hasReferences: boolean },

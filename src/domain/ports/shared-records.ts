@@ -4,7 +4,7 @@ import type { FileFacts } from "./files.ts";
 export interface TimedSecretRecord {
   /** SHA-256 of the secret, as lower-case hexadecimal digits: whoever reads the database learns no secret. */
   id: string;
-  /** What it is for. */
+  /** The purpose of the secret. */
   kind: "code" | "session" | "ticket";
   apiKeyId: string;
   batchId: string | null;

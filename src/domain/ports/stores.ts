@@ -33,14 +33,14 @@ import type { WorkerRepository } from "./workers.ts";
 export interface Stores {
   /** Committed state. Reads here never block a writer. */
   readonly read: Repositories;
-  /** Reads that belong together: all of them see the same moment. `now` rejects after the end. */
+  /** Reads that all see the same moment. `now` rejects after the end. */
   snapshot<T>(work: (now: Repositories) => Promise<T>): Promise<T>;
   /**
-   * Runs the work as one transaction, which is durable when this resolves. A throw undoes all of it. Inside, nothing is
-   * awaited but calls of `tx`, one at a time: no network, no files, no `read` or `write` of the stores. Whatever waits
-   * for anything else is undone. `tx` rejects after the end. The work may run again from its start, after all that it did
-   * was undone: it changes nothing outside of `tx`.
-   * Rejects with `StorageUnavailable` when the database cannot store anything now.
+   * Runs the work as one transaction, which is durable when this resolves. A throw undoes all of it. Inside, nothing
+   * is awaited but calls of `tx`, one at a time: no network, no files, no `read` or `write` of the stores. Work that
+   * waits for anything else is undone. `tx` rejects after the end. The work may run again from its start, after all
+   * that it did was undone: it changes nothing outside of `tx`. Rejects with `StorageUnavailable` when the database
+   * cannot store anything now.
    */
   write<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
 }

@@ -8,7 +8,7 @@ import type { JobState, UpstreamJob } from "./image-provider.ts";
  * - `sent`: a request to create it has left, and no answer is known. It is looked for.
  * - `running`: the upstream's name of it is known. It is polled.
  * - `ended`: the upstream has ended it. Its results are fetched next.
- * - `done`: none of its items is pending. What it left behind at the upstream is removed next.
+ * - `done`: none of its items is pending. Its files at the upstream are removed next.
  * - `closed`: nothing is left to do.
  */
 export type JobStep = "new" | "uploaded" | "sent" | "running" | "ended" | "done" | "closed";

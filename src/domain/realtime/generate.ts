@@ -45,8 +45,8 @@ export interface GeneratedContent extends Omit<Made, "provider"> {
 export type Finish = (made: Made) => Promise<Made>;
 
 /**
- * Makes images while the caller waits. Money is held before the work. What was made is captured together with the usage
- * records; the rest of the hold is released.
+ * Makes images while the caller waits. Money is held before the work. The price of the made images is captured
+ * together with the usage records; the rest of the hold is released.
  */
 export class Realtime {
   readonly #deps: RealtimeDeps;

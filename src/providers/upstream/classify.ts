@@ -188,7 +188,7 @@ function isRedirect(status: number): boolean {
   return status >= 300 && status < 400;
 }
 
-/** Our words about a redirect. Of the address that it leads to only the host is fit to be shown. */
+/** Our words about a redirect. The rest of the address may hold a secret, so only its host is shown. */
 function redirectWords(name: string, { status, headers }: ErrorAnswer): string {
   const location = headers.get("location") ?? "";
   const host = URL.canParse(location) ? new URL(location).host : "";

@@ -2,6 +2,9 @@ import type { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type LinkedSignal, linkSignals } from "../../kernel/linked-signal.ts";
 
+/** The engine would make an error with a stack for each call that ends in time. */
+const IN_TIME = "in time";
+
 /**
  * Runs a call with a signal that also aborts when its time is over. Rejects with the reason of `signal` when that is
  * aborted, with `late()` when the time is over, else with the error of the call.
@@ -24,7 +27,7 @@ export async function withTimeLimit<T>(
     signal.throwIfAborted();
     throw over.signal.aborted ? over.signal.reason : error;
   } finally {
-    done.abort();
+    done.abort(IN_TIME);
     linked.unlink();
   }
 }

@@ -16,7 +16,7 @@ const KEYS = /\b(?:sk|xai|gsk|tgp)[-_][\w*.-]{6,}|\bAIza[\w*.-]{8,}/g;
  * characters, and no longer than 500 characters.
  */
 export function upstreamWords(text: string): string {
-  // Whatever is hidden must be whole: keys go before the text is cut.
+  // Keys are hidden before the text is cut: a part of a key would not be recognized.
   const safe = hideApiKeys(text.slice(0, MAX_READ_CHARS))
     .replace(KEYS, "[API key]")
     .replace(RESOURCES, "[name]");

@@ -21,12 +21,12 @@ export async function writeJsonLines(path: string, values: Iterable<unknown>): P
 
 /** Yields the text of one value a line, in pieces of several lines. */
 export async function* linePieces(values: Iterable<unknown>): AsyncGenerator<string, void, undefined> {
-  const breathe = createYield();
+  const yieldSometimes = createYield();
   let piece = "";
   for (const value of values) {
     piece += `${JSON.stringify(value)}\n`;
     if (piece.length < PIECE_CHARS) continue;
-    await breathe(piece.length);
+    await yieldSometimes(piece.length);
     yield piece;
     piece = "";
   }

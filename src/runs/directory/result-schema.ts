@@ -66,8 +66,8 @@ const ofRealtime = z.looseObject({
 });
 
 /**
- * A line of `results.jsonl`: one for each image that was asked for, in the order of the input. Of a run of batches
- * (`ResultLine`), or of `generate --file`, where each image is a request of its own (`RealtimeLine`).
+ * A line of `results.jsonl`: one for each image that was asked for, in the order of the input. It is a `ResultLine`
+ * in a run of batches, and a `RealtimeLine` in one of `generate --file`, where each image is a request of its own.
  */
 export const resultSchema = z.union([
   ofBatches.describe("of submit, retry and download"),

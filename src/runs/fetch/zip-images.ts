@@ -116,7 +116,7 @@ function append<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): v
 function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[] {
   const owners = new Map<string, BatchItem | null>();
   for (const item of items) {
-    // Services commonly name a file by the id in this way.
+    // Services commonly name a file after the id in this way.
     const name = foldFileName(replaceForbidden(item.customId));
     owners.set(name, owners.has(name) ? null : item);
   }

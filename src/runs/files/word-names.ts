@@ -21,8 +21,8 @@ export function imageStem(id: string, naming: Naming, asked: Asked | undefined):
   const hasOwnId = asked?.source?.id !== undefined;
   if (asked === undefined || naming === "id" || (naming === "auto" && hasOwnId)) return id;
   const words = asciiWords(asked.prompt);
-  const room = MAX_CHARS - id.length - 1;
-  const short = words.length <= room ? words : words.slice(0, Math.max(0, room + 1)).replace(/-?[^-]*$/, "");
+  const left = MAX_CHARS - id.length - 1;
+  const short = words.length <= left ? words : words.slice(0, Math.max(0, left + 1)).replace(/-?[^-]*$/, "");
   return short.length < LEAST_CHARS ? id : `${id}-${short}`;
 }
 

@@ -32,9 +32,9 @@ export async function setAside(dir: string, state: RunState): Promise<ResultLine
 }
 
 /**
- * Moves the images of prompts that the run does not have any more to `removed/`: of an earlier run in the directory, before
- * `--new`. An image of another prompt may have taken its file. What damaged results say of the batches of the run itself
- * moves nothing.
+ * Moves the images of prompts that the run does not have any more to `removed/`: of an earlier run in the directory,
+ * before `--new`. An image of another prompt may have taken its file. Results that are damaged move nothing of the
+ * run's own batches.
  */
 export async function setAsideStray(
   dir: string,

@@ -41,7 +41,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
   setMaxListeners(0, signal);
   const isOne = batches.filter((batch) => !batch.isDone).length < 2;
   const changes = followChanges(service, clock, intervalMs);
-  const turns = new PollLimiter(clock, intervalMs === undefined ? undefined : 0);
+  const limiter = new PollLimiter(clock, intervalMs === undefined ? undefined : 0);
   const awaitOne = async (batch: Batch, index: number) => {
     if (batch.isDone) return;
     try {
@@ -54,7 +54,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
         intervalMs,
         sinceMs: batch.createdAtMs,
         changes,
-        ...(isOne ? {} : { turns }),
+        ...(isOne ? {} : { limiter }),
         signal,
         onLook: (look) => {
           if (hasChanged(states[index], look)) reporter.event?.(progressEvent(look));

@@ -3,7 +3,7 @@ import { type ItemObject, MAY_BE_PAID_TWICE } from "../../contract/batch-api/ite
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ShownJob } from "../../contract/upstream-jobs.ts";
-import type { Waiting } from "../../domain/health/waiting.ts";
+import type { Waiting } from "../../contract/waiting.ts";
 import type { BatchRecord, ItemRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";

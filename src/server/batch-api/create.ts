@@ -36,8 +36,11 @@ export function create(deps: ApiDeps) {
       return createBatch(deps, caller, checked, idempotencyKey);
     });
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
-    response.status(200).json(await showBatch(deps, batch));
-    // The caller need not wait for what the workers do first.
-    if (!replayed) deps.onBatchCreated(batch);
+    try {
+      response.status(200).json(await showBatch(deps, batch));
+    } finally {
+      // The caller need not wait for what the workers do first.
+      if (!replayed) deps.onBatchCreated(batch);
+    }
   };
 }

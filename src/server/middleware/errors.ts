@@ -16,9 +16,22 @@ const DOWNLOAD_HEADERS = [
 ];
 
 /**
- * The last handler: it turns every error into an error body in the style of the path, and reveals no internals.
+ * The last handler: it turns every error into an error body in the style of the path, and reveals no internals. It throws
+ * nothing: when that fails, it ends the connection.
  */
 export function answerErrors(log: Log, styleOf: (path: string) => ErrorStyle): ErrorRequestHandler {
+  const answer = answerError(log, styleOf);
+  return (thrown, request, response, next) => {
+    try {
+      answer(thrown, request, response, next);
+    } catch (error) {
+      log.error("an error could not be answered", { error: stackOf(error), of: stackOf(thrown) });
+      response.destroy();
+    }
+  };
+}
+
+function answerError(log: Log, styleOf: (path: string) => ErrorStyle): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
     const error = toServiceError(thrown);
     // The caller went away before its body was read: no response can reach it, and nothing failed here.
@@ -27,7 +40,7 @@ export function answerErrors(log: Log, styleOf: (path: string) => ErrorStyle): E
       return;
     }
     if (error.code === "INTERNAL_ERROR") {
-      const facts = { request_id: response.locals.requestId, error: String(thrown?.stack ?? thrown) };
+      const facts = { request_id: response.locals.requestId, error: stackOf(thrown) };
       log.error("unexpected error", facts);
     }
     if (response.headersSent) {
@@ -48,6 +61,8 @@ export function answerErrors(log: Log, styleOf: (path: string) => ErrorStyle): E
     drainUnreadBody(request, response, style.body(error, request));
   };
 }
+
+const stackOf = (thrown: unknown) => String((thrown instanceof Error && thrown.stack) || thrown);
 
 /** The last handler of a path: 405 for a method that is not in `allow`. */
 export function methodNotAllowed(allow: readonly string[]): RequestHandler {

@@ -9,7 +9,7 @@ export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
 
 /** Database and bucket are probed at most this often: each probe is a write or a request, and asking needs no key. */
 const PROBE_EVERY_MS = 1000;
-/** Whoever asks has an answer by then, also while database or bucket give none. */
+/** The caller has an answer by then, even if the database or the bucket gives none. */
 const PATIENCE_MS = 3000;
 
 type ReadinessDeps = Pick<

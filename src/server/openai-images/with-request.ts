@@ -36,8 +36,8 @@ export interface SentRequest {
 }
 
 /**
- * Reads a request and passes it to `work`: an edit as a form or as JSON, anything else as JSON. What it holds on the disk
- * is removed when the work has ended. Throws the errors of `withForm` and `withJsonBody`.
+ * Reads a request and passes it to `work`: an edit as a form or as JSON, anything else as JSON. Its files on the disk
+ * are removed when the work has ended. Throws the errors of `withForm` and `withJsonBody`.
  */
 export async function withRequest(
   deps: ApiDeps,

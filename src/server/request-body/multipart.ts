@@ -35,8 +35,8 @@ export function boundaryOf(contentType: string | undefined): string {
 }
 
 /**
- * Splits a multipart body and passes each part to `readPart`, one at a time. What `readPart` leaves unread is dropped. Both
- * methods throw `REALTIME_INVALID_ARGUMENT` and the errors of `readPart`.
+ * Splits a multipart body and passes each part to `readPart`, one at a time. The rest of a part that `readPart`
+ * leaves unread is dropped. Both methods throw `REALTIME_INVALID_ARGUMENT` and the errors of `readPart`.
  */
 export function readParts(
   boundary: string,

@@ -16,7 +16,7 @@ const BATCHES_BYTES = 7800;
 const FAILURES_PER_BATCH = 3;
 const LATEST = 100;
 
-/** What has happened to a batch since the last notice. */
+/** The changes of a batch since the last notice. */
 interface Change {
   images: number;
   /** The custom ids of the first items that failed. */
@@ -47,7 +47,7 @@ export class SharedFeed {
   #notices: Notices | null = null;
   #pollAtMs = 0;
   #isPolling = false;
-  /** What is published now comes from another process. */
+  /** The events that are published now come from another process. */
   #isRepeating = false;
 
   /** `from`: a name of this process that no other has. */

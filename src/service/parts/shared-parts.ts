@@ -25,7 +25,7 @@ const HOUR_MS = 3_600_000;
 /** How soon the service learns that another process has changed the state of a provider. */
 const LOOK_AT_HEALTH_MS = 2000;
 
-/** What the API and the workers of a process have in common. */
+/** The parts that the API and the workers of a process share. */
 export interface SharedParts {
   /** As the configuration has them. */
   providers: readonly ImageProvider[];
@@ -47,7 +47,7 @@ export interface PartsOptions {
   feed: Feed;
   log: Log;
   providers?: readonly ImageProvider[] | undefined;
-  /** What other processes see of this one. */
+  /** The row by which other processes see this one. */
   presence: Pick<PresenceFacts, "role" | "isAlone">;
 }
 

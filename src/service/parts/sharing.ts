@@ -34,7 +34,7 @@ export function shareChanges(
   feed.use(notices);
   teardown.add(() => {
     feed.close();
-    // What this process gave back is taken up at once.
+    // The work that this process gave back is taken up at once.
     feed.callWorkers();
     return notices.close();
   });

@@ -1,4 +1,4 @@
-/** What a start has begun, to be ended in the reverse order. */
+/** Steps that end what a start has begun, in the reverse order. */
 export class Teardown {
   readonly #steps: (() => Promise<void> | void)[] = [];
 

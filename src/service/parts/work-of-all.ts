@@ -14,17 +14,24 @@ export function workOfAll({
   offers,
   health,
   providers,
+  clock,
 }: WorkerDeps): Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> {
   const slots = providers.reduce((sum, { concurrency }) => sum + concurrency, 0);
   const hasJobs = new Set(providers.flatMap(({ kind, name }) => (kind === "job" ? [name] : [])));
   return {
     waitingOf: (batch) => {
-      if (isTerminal(batch.status) || batch.waitingSinceMs === null) return null;
+      const { status, waitingSinceMs, waiting } = batch;
+      // A job may be at work at an upstream that cannot be asked for it.
+      const mayWait = waitingSinceMs !== null || (status === "running" && hasJobs.has(batch.provider));
+      if (isTerminal(status) || !mayWait) return null;
       const able = offers.forBatch(batch);
       const blocks = able.flatMap(
         ({ provider, executedModel }) => health.knownBlockOf(provider, executedModel) ?? [],
       );
-      return blocks.length === able.length ? waitingFor(blocks) : null;
+      if (blocks.length === able.length) return waitingFor(blocks);
+      const isOver =
+        waitingSinceMs === null || (waiting?.untilMs ?? Number.POSITIVE_INFINITY) <= clock.nowMs();
+      return isOver ? null : waiting;
     },
     jobsOf: async (batch) => {
       if (isTerminal(batch.status) || !hasJobs.has(batch.provider)) return [];

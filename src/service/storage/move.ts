@@ -24,7 +24,7 @@ export interface MoveReport extends MovedBlobs {
   blobs: string;
   tables: number;
   rows: number;
-  /** What was broken before, and is so at the new place: see `checkInvariants`. */
+  /** Faults that were there before the move, and are at the new place too: see `checkInvariants`. */
   problems: string[];
 }
 

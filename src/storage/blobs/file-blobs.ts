@@ -22,7 +22,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { notStored } from "../disk-trouble.ts";
 import { fileDraft } from "./file-draft.ts";
 import { LentMemory } from "./lent-memory.ts";
-import { readFully } from "./read-fully.ts";
+import { readFully, readSized } from "./read-fully.ts";
 
 /** On the same file system as the blobs: a draft becomes one by its new name alone. */
 const DRAFTS = "drafts";
@@ -94,8 +94,9 @@ export function fileBlobs(root: string): BlobStore {
     },
     removeDrafts: () => rm(path(DRAFTS), { recursive: true, force: true }),
     read: async (key, sizeBytes) => {
-      const isExpected = sizeBytes === undefined || (await sizeOf(path(key))) === sizeBytes;
-      return isExpected ? orNull(readFile(path(key)), [...ABSENT, ...UNREADABLE]) : null;
+      const file = path(key);
+      const bytes = sizeBytes === undefined ? readFile(file) : readSized(file, sizeBytes);
+      return orNull<Buffer | null>(bytes, [...ABSENT, ...UNREADABLE]);
     },
     lend: async (key, work) => {
       // Failures of the work itself must not be taken for those of the file.
@@ -150,7 +151,7 @@ export function fileBlobs(root: string): BlobStore {
 
 const ABSENT = ["ENOENT"];
 /** Errors that reading again does not change. A lack of file handles or memory is not among them. */
-const UNREADABLE = ["EIO", "EISDIR", "EACCES", "EPERM", "ENOTDIR", "ELOOP"];
+const UNREADABLE = ["EIO", "EISDIR", "EACCES", "EPERM", "ENOTDIR", "ELOOP", "ENXIO", "ESPIPE"];
 
 /** Some file systems have no second names for a file. */
 async function linkOrCopy(from: string, to: string): Promise<void> {

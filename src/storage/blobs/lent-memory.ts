@@ -12,14 +12,14 @@ const IDLE_MS = 2000;
  * process until the engine collects it, which can be hundreds of megabytes later.
  */
 export class LentMemory {
-  readonly #turns = new PQueue({ concurrency: LENT_AT_ONCE });
+  readonly #queue = new PQueue({ concurrency: LENT_AT_ONCE });
   #free: Buffer[] = [];
   #timer: NodeJS.Timeout | undefined;
 
   /** Runs the work with the content of a file. Rejects with the error of opening or reading the file. */
   async withFile<T>(path: string, work: (bytes: Buffer) => Promise<T>): Promise<T> {
     const { size } = await stat(path);
-    return this.#turns.add(async () => {
+    return this.#queue.add(async () => {
       clearTimeout(this.#timer);
       const memory = this.#take(size);
       try {

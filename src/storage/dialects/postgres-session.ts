@@ -70,7 +70,7 @@ export function postgresSession(ask: Ask): SqlSession {
   };
 }
 
-/** PostgreSQL stores and compares no NUL: a text with one is stored with U+FFFD in its place, and found by both. */
+/** PostgreSQL stores and compares no NUL. In stored texts and in searches, U+FFFD takes its place. */
 function storable(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(storable);
   return typeof value === "string" && value.includes("\0") ? value.replaceAll("\0", "\uFFFD") : value;

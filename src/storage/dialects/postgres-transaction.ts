@@ -25,7 +25,7 @@ export async function beginReading(client: PoolClient): Promise<void> {
 }
 
 /**
- * Runs a work in the open transaction of a connection. Rejects when it waits for anything but the database: the
+ * Runs work in the open transaction of a connection. Rejects when it waits for anything but the database: the
  * transaction would hold its locks meanwhile, and with all connections in use, it would wait for ever for one more.
  */
 export function runInTransaction<T>(

@@ -87,7 +87,8 @@ async function openPool(url: string): Promise<{ pool: Pool; close: () => Promise
   const pool = new pg.Pool({ ...connection, max: MOST_CONNECTIONS, types });
   const ask = workAsker(connection);
   const open = new Set<PoolClient>();
-  // A connection that breaks while nobody waits for it would end the process. Whoever waits for it gets the error.
+  // Without a listener, a connection that breaks while it is idle would end the process. A query that runs on it gets
+  // the error itself.
   pool.on("error", () => {});
   pool.on("connect", (client) => {
     client.on("error", () => {});

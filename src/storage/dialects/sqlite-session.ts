@@ -19,9 +19,7 @@ const build = new Kysely<Database>({
   },
 });
 
-/**
- * Sees an error of the database, and returns the error to throw in its place, which most often is the same.
- */
+/** Returns the error to throw for an error of the database. It is most often the same one. */
 export type Watch = (error: unknown) => unknown;
 
 /**
@@ -174,7 +172,7 @@ export function inTransactions(
       });
       if (isRunning) return;
       isRunning = true;
-      // What else this turn of the event loop brings shares the transaction.
+      // All writes of this turn of the event loop share the transaction.
       setImmediate(() => void runAll());
     });
 }

@@ -8,6 +8,7 @@ import { fileIdentity } from "../../kernel/files/file-identity.ts";
 import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
 import type { SqlDatabase } from "./sql-session.ts";
 import { inTransactions, sqliteSession } from "./sqlite-session.ts";
+import { WalCheckpoints } from "./wal-checkpoints.ts";
 import { WalSync } from "./wal-sync.ts";
 
 /** Nothing else waits while the database is opened, so SQLite itself may wait for the lock of another process. */
@@ -20,6 +21,16 @@ const BUSY_GIVE_UP_MS = 10_000;
 
 /** A long reader lets the WAL grow. After it has ended, the next commits write the WAL back and cut it to this size. */
 const WAL_LIMIT_BYTES = 16 * 1024 * 1024;
+
+/** A thread writes a shorter log back. One that has become as long as this is written back inside the next commit. */
+const LONGEST_LOG_PAGES = 4096;
+
+/**
+ * Memory for pages of the file. The library's default of 16 MB for each connection is lost on those that read: each commit
+ * invalidates what they have, and the system has the pages, too.
+ */
+const WRITER_CACHE_KIB = 8192;
+const READER_CACHE_KIB = 2048;
 
 /** A process that writes nothing notices replaced files this soon; one that writes notices before it does. */
 const LOOK_EVERY_MS = 1000;
@@ -47,12 +58,15 @@ export function openSqlite(
   const writing = new Sqlite(file, { timeout: OPEN_TIMEOUT_MS });
   writing.pragma("journal_mode = WAL");
   writing.pragma("synchronous = NORMAL");
+  writing.pragma(`wal_autocheckpoint = ${LONGEST_LOG_PAGES}`);
   writing.pragma(`journal_size_limit = ${WAL_LIMIT_BYTES}`);
+  writing.pragma(`cache_size = -${WRITER_CACHE_KIB}`);
   writing.pragma("foreign_keys = ON");
   writing.pragma("busy_timeout = 0");
   const openReader = () => {
     const connection = new Sqlite(file, { timeout: READ_TIMEOUT_MS });
     connection.pragma("query_only = ON");
+    connection.pragma(`cache_size = -${READER_CACHE_KIB}`);
     return connection;
   };
   const reading = openReader();
@@ -80,9 +94,14 @@ export function openSqlite(
     breakDown(cause as Error);
     return perhapsStored(cause);
   });
-  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, (isRead) =>
-    isRead ? wal.pending : wal.flush(),
-  );
+  const checkpoints = new WalCheckpoints(file, ({ message, code = "" }) => {
+    watch(new Sqlite.SqliteError(message, code));
+  });
+  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, (isRead) => {
+    if (isRead) return wal.pending;
+    checkpoints.noteCommit();
+    return wal.flush();
+  });
   // A connection of their own: the other reads must not fall into a snapshot, which does not see what is new.
   let snapshots: { connection: Sqlite.Database; read: ReturnType<typeof inTransactions> } | null = null;
   const openSnapshots = () => {
@@ -118,6 +137,7 @@ export function openSqlite(
     },
     close: async () => {
       clearInterval(looking);
+      await checkpoints.close();
       snapshots?.connection.close();
       reading.close();
       writing.close();
@@ -127,8 +147,8 @@ export function openSqlite(
 }
 
 /**
- * Returns a function that finds the file that is not the one of now any more. Whatever goes into a database that was
- * replaced is lost, and with another lock file another process can own the database. A missing lock file lets none in.
+ * Returns a function that finds a file that was replaced since the start. Writes to a replaced database are lost.
+ * With another lock file, another process can own the database. A missing lock file lets none in.
  */
 function watchIdentity(file: string, lockFile: string | undefined): () => string | null {
   const lockIdentity = () => (lockFile === undefined ? null : fileIdentity(lockFile));

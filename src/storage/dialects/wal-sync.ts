@@ -42,7 +42,8 @@ export class WalSync {
    * all waiting and later calls reject.
    */
   constructor(database: string, failure: (cause: unknown) => Error) {
-    // SQLite keeps the log beside the file itself, not beside a link to it. Windows syncs no file that is read only.
+    // SQLite keeps the log beside the file itself, not beside a link to it. Windows syncs no file that was opened
+    // read-only.
     this.#descriptor = openSync(`${realpathSync(database)}-wal`, "r+");
     this.#failure = failure;
   }

@@ -16,8 +16,8 @@ export interface MovedBlobs {
 }
 
 /**
- * Copies all blobs, and reads each copy back: its hash must be that of the original. What was copied earlier is compared,
- * not copied again. `onProgress` is called after each one. Rejects at the first failure.
+ * Copies all blobs, and reads each copy back: its hash must be that of the original. A blob that was copied earlier
+ * is compared, not copied again. `onProgress` is called after each one. Rejects at the first failure.
  */
 export async function copyBlobs(
   from: BlobStore,

@@ -16,11 +16,11 @@ export interface MovedTable {
 export interface TableSum {
   name: string;
   rows: number;
-  /** Of all values of all rows, in any order; hexadecimal. */
+  /** The hash of all values of all rows, in any order; hexadecimal. */
   digest: string;
 }
 
-/** What a database knows about itself, and about processes that run on it. */
+/** The tables in which a database describes itself, and the processes that run on it. */
 const NOT_MOVED = ["schema_migrations", "sqlite_sequence", "workers", "request_counts"];
 
 const PAGE_ROWS = 200;

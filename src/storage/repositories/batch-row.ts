@@ -36,12 +36,13 @@ const COLUMNS = {
   error: "error",
   upstream: "upstream",
   waitingSinceMs: "waiting_since_ms",
+  waiting: "waiting",
   source: "source",
   input: "input",
   inputReadAtMs: "input_read_at_ms",
 } as const satisfies Record<keyof BatchRecord, keyof BatchesTable>;
 
-const JSON_FIELDS = new Set<string>(["metadata", "price", "error", "input"]);
+const JSON_FIELDS = new Set<string>(["metadata", "price", "error", "waiting", "input"]);
 
 /** The columns of the fields that are given. */
 export function toBatchColumns(fields: Partial<BatchRecord>): Updateable<BatchesTable> {
@@ -90,6 +91,7 @@ export function toBatchRecord(row: Selectable<BatchesTable>): BatchRecord {
     error: row.error === null ? null : JSON.parse(row.error),
     upstream: row.upstream,
     waitingSinceMs: row.waiting_since_ms,
+    waiting: row.waiting === null ? null : JSON.parse(row.waiting),
     source: row.source as BatchSource,
     input: row.input === null ? null : JSON.parse(row.input),
     inputReadAtMs: row.input_read_at_ms,

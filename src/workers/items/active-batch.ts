@@ -1,4 +1,4 @@
-import type { Waiting } from "../../domain/health/waiting.ts";
+import type { Waiting } from "../../contract/waiting.ts";
 import type { Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
@@ -17,6 +17,8 @@ export interface ActiveBatch {
   batch: BatchRecord;
   /** The providers that may make its items, in their order; null until they are known. */
   offers: readonly Offer<ItemProvider>[] | null;
+  /** False when it is known that none of its items has any. */
+  hasReferences: boolean;
   /** The requests for its items. */
   running: Set<RunningRequest>;
   /** Whether none of its items is left to claim. Only an item that is given back changes that. */
@@ -37,6 +39,7 @@ export function activeBatch(batch: BatchRecord): ActiveBatch {
   return {
     batch,
     offers: null,
+    hasReferences: true,
     running: new Set(),
     isAllClaimed: false,
     pause: null,

@@ -12,7 +12,7 @@ import { wellOffers } from "./wait-for-provider.ts";
 const MOST_SWITCHES = 2;
 
 /** The permission to ask a provider for an item of a batch. */
-export interface Turn {
+export interface PlannedClaim {
   active: ActiveBatch;
   offer: Offer<ItemProvider>;
   ticket: Ticket;
@@ -20,7 +20,11 @@ export interface Turn {
 }
 
 /** Returns null when the provider cannot be asked for the batch now. */
-export function takeTurn(deps: WorkerDeps, active: ActiveBatch, provider: ItemProvider): Turn | null {
+export function planClaim(
+  deps: WorkerDeps,
+  active: ActiveBatch,
+  provider: ItemProvider,
+): PlannedClaim | null {
   const well = wellOffers(deps, active);
   const offer = well.find((each) => each.provider === provider);
   const ticket = offer && deps.health.begin(provider, offer.executedModel);
@@ -29,47 +33,48 @@ export function takeTurn(deps: WorkerDeps, active: ActiveBatch, provider: ItemPr
   return { active, offer, ticket, which };
 }
 
-/** Claims an item for each turn, all in one transaction. Null where the batch has no item for the provider. */
+/** Claims an item for each of the plans, all in one transaction. Null where the batch has no item for the provider. */
 export async function claimItems(
   deps: WorkerDeps,
-  turns: readonly Turn[],
+  plans: readonly PlannedClaim[],
   token: string,
 ): Promise<(ItemWork | null)[]> {
   let claimed = new Map<ActiveBatch, LeasedItem[]>();
   const works: (ItemWork | null)[] = [];
   try {
-    claimed = await claimAll(deps, turns, token);
+    claimed = await claimAll(deps, plans, token);
   } finally {
-    for (const { active, offer, ticket } of turns) {
+    for (const { active, offer, ticket } of plans) {
       const item = claimed.get(active)?.shift();
-      works.push(item ? { batch: active.batch, item, offer, ticket } : null);
+      const { batch, hasReferences } = active;
+      works.push(item ? { batch, item, offer, ticket, hasReferences } : null);
       if (!item) ticket.dropped();
     }
   }
   return works;
 }
 
-/** Claims for each batch as many items as it has turns. */
+/** Claims for each batch as many items as it has plans. */
 function claimAll(
   { stores, clock, presence }: WorkerDeps,
-  turns: readonly Turn[],
+  plans: readonly PlannedClaim[],
   token: string,
 ): Promise<Map<ActiveBatch, LeasedItem[]>> {
   const nowMs = clock.nowMs();
-  const ofBatches = new Map<ActiveBatch, Turn[]>();
-  for (const turn of turns) ofBatches.set(turn.active, [...(ofBatches.get(turn.active) ?? []), turn]);
+  const ofBatches = new Map<ActiveBatch, PlannedClaim[]>();
+  for (const plan of plans) ofBatches.set(plan.active, [...(ofBatches.get(plan.active) ?? []), plan]);
   return stores.write(async (tx) => {
     const claimed = new Map<ActiveBatch, LeasedItem[]>();
-    for (const [active, [turn, ...others]] of ofBatches) {
-      if (!turn) continue;
-      const { provider } = turn.offer;
+    for (const [active, [plan, ...others]] of ofBatches) {
+      if (!plan) continue;
+      const { provider } = plan.offer;
       const items = await tx.items.claim(active.batch.id, {
         token,
         worker: presence.id,
         nowMs: Math.max(nowMs, active.waitedForMs),
         provider: provider.name,
         isPaid: isPaid(provider),
-        which: turn.which,
+        which: plan.which,
         mostSwitches: MOST_SWITCHES,
         limit: 1 + others.length,
       });

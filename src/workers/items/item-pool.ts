@@ -1,11 +1,11 @@
-import type { Waiting } from "../../domain/health/waiting.ts";
+import type { Waiting } from "../../contract/waiting.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { Filling } from "../filling.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { type ActiveBatch, activeBatch } from "./active-batch.ts";
-import { claimItems, dropStale, type Turn, takeTurn } from "./claim-work.ts";
+import { claimItems, dropStale, type PlannedClaim, planClaim } from "./claim-work.ts";
 import { ProviderSlots } from "./provider-slots.ts";
 import { Requests } from "./requests.ts";
 import type { ItemWork } from "./run-item.ts";
@@ -159,7 +159,7 @@ export class ItemPool implements WorkerPool {
   async #findProvider(active: ActiveBatch): Promise<void> {
     try {
       if (active.offers === null) {
-        active.offers = await offersFor(this.#deps, active.batch);
+        Object.assign(active, await offersFor(this.#deps, active.batch));
         if (wellOffers(this.#deps, active).length > 0) return this.#enqueue(active);
       }
       this.#dequeue(active);
@@ -206,46 +206,46 @@ export class ItemPool implements WorkerPool {
 
   async #fillSlots(slots: ProviderSlots): Promise<void> {
     for (;;) {
-      const turns = this.#takeTurns(slots);
-      if (turns.length === 0) return;
-      for (const active of await this.#claimFor(slots, turns)) {
+      const plans = this.#planClaims(slots);
+      if (plans.length === 0) return;
+      for (const active of await this.#claimFor(slots, plans)) {
         slots.roundRobin.delete(active.batch.apiKeyId, active.batch.id);
         await this.#rest(active);
       }
     }
   }
 
-  /** Starts an item for each turn. Returns the batches that had too few. */
-  async #claimFor(slots: ProviderSlots, turns: readonly Turn[]): Promise<Set<ActiveBatch>> {
+  /** Claims and starts the planned items. Returns the batches that had too few. */
+  async #claimFor(slots: ProviderSlots, plans: readonly PlannedClaim[]): Promise<Set<ActiveBatch>> {
     const token = this.#deps.ids.leaseToken();
     this.#claiming.add(token);
     try {
-      const works = await slots.claim(() => claimItems(this.#deps, turns, token));
-      for (const [at, { active }] of turns.entries()) {
+      const works = await slots.claim(() => claimItems(this.#deps, plans, token));
+      for (const [at, { active }] of plans.entries()) {
         const work = works[at];
         if (work) this.#start(active, slots, work);
       }
-      return new Set(turns.flatMap(({ active }, at) => (works[at] ? [] : active)));
+      return new Set(plans.flatMap(({ active }, at) => (works[at] ? [] : active)));
     } finally {
       this.#claiming.delete(token);
     }
   }
 
-  /** Takes a turn for each item that may be claimed, while there are batches in line. */
-  #takeTurns(slots: ProviderSlots): Turn[] {
-    const turns: Turn[] = [];
-    while (this.#requests.mayBegin && turns.length < slots.free) {
+  /** Plans a claim for each item that may be claimed, while there are batches in line. */
+  #planClaims(slots: ProviderSlots): PlannedClaim[] {
+    const plans: PlannedClaim[] = [];
+    while (this.#requests.mayBegin && plans.length < slots.free) {
       const active = slots.roundRobin.next();
       if (!active) break;
-      const turn = takeTurn(this.#deps, active, slots.provider);
-      if (turn) turns.push(turn);
+      const plan = planClaim(this.#deps, active, slots.provider);
+      if (plan) plans.push(plan);
       else {
         // Its provider cannot be asked now: the batch goes to another one, or waits.
         this.#dequeue(active);
         this.#enqueue(active);
       }
     }
-    return turns;
+    return plans;
   }
 
   #start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork): void {

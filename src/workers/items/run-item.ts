@@ -12,6 +12,7 @@ import { askedOf } from "../../domain/batches/item-terms.ts";
 import { noteOutage } from "../../domain/health/outage.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
+import { waitingFor } from "../../domain/health/waiting.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { isPaid, type Offer } from "../../domain/offers.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
@@ -40,6 +41,8 @@ export interface ItemWork {
   item: LeasedItem;
   offer: Offer<ItemProvider>;
   ticket: Ticket;
+  /** False when there are none to read for it. */
+  hasReferences: boolean;
 }
 
 /**
@@ -50,7 +53,7 @@ export interface ItemWork {
  */
 export async function makeItem(
   deps: WorkerDeps,
-  { batch, item, offer }: ItemWork,
+  { batch, item, offer, hasReferences }: ItemWork,
   signal: AbortSignal,
   {
     inSlot,
@@ -68,7 +71,7 @@ export async function makeItem(
   };
   for (;;) {
     try {
-      const request = await buildImageRequest(deps, batch, item, offer.executedModel);
+      const request = await buildImageRequest(deps, batch, item, offer.executedModel, hasReferences);
       const made = await inSlot(async (onAnswered) => {
         signal.throwIfAborted();
         return offer.provider.generate(request, signal, onSent, onAnswered);
@@ -211,7 +214,7 @@ export const UNKNOWN_OUTCOME = {
 /** With the error of an `outage`, the item fails when that has lasted for too long. */
 async function giveBack(
   deps: WorkerDeps,
-  { batch, item }: ItemWork,
+  { batch, item, offer }: ItemWork,
   change: {
     delayMs: number;
     attempts: number;
@@ -230,7 +233,15 @@ async function giveBack(
     await tx.lock("batch", batch.id);
     let { waitingSinceMs } = batch;
     if (outage) {
-      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs };
+      const { trouble, message } = outage;
+      const block = {
+        provider: offer.provider.name,
+        trouble: trouble ?? "failing",
+        message,
+        untilMs: notBeforeMs,
+      };
+      const waiting = waitingFor([block]);
+      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
       const { sinceMs, isOver } = await noteOutage(tx, facts);
       waitingSinceMs = sinceMs;
       if (isOver) {

@@ -7,13 +7,17 @@ import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { ActiveBatch } from "./active-batch.ts";
 
-/** Returns the providers that may make the items of a batch, in their order. */
+/** Returns the providers that may make the items of a batch, in their order, and whether its items have references. */
 export async function offersFor(
   { stores, offers }: WorkerDeps,
   batch: BatchRecord,
-): Promise<Offer<ItemProvider>[]> {
-  const all = offers.forBatch(batch, await needsOf(stores.read, batch.id));
-  return all.filter((offer): offer is Offer<ItemProvider> => offer.provider.kind === "item");
+): Promise<{ offers: Offer<ItemProvider>[]; hasReferences: boolean }> {
+  const needs = await needsOf(stores.read, batch.id);
+  const all = offers.forBatch(batch, needs);
+  return {
+    offers: all.filter((offer): offer is Offer<ItemProvider> => offer.provider.kind === "item"),
+    hasReferences: needs.references > 0,
+  };
 }
 
 /** Returns those of a batch's providers that may be asked now. */
@@ -42,7 +46,7 @@ export async function waitForProvider(
   const mayBeOver = mayGiveUp && waitingSinceMs !== null && nowMs >= waitingSinceMs + outageMs;
   if (isNew || waitingSinceMs === null || (mayBeOver && active.running.size === 0)) {
     const { sinceMs, isGivenUp } = await stores.write(async (tx) => {
-      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs };
+      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
       const { sinceMs, isOver } = await noteOutage(tx, facts);
       const isGivenUp = isOver && mayGiveUp && active.running.size === 0;
       if (isGivenUp) {

@@ -1,9 +1,10 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { ShownJob } from "../../contract/upstream-jobs.ts";
+import type { Waiting } from "../../contract/waiting.ts";
 import { failBatch } from "../../domain/batches/fail-batch.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
-import { type Waiting, waitingFor } from "../../domain/health/waiting.ts";
+import { waitingFor } from "../../domain/health/waiting.ts";
 import { failureOf } from "../../domain/jobs/end-job.ts";
 import { isAtWork } from "../../domain/jobs/job-rules.ts";
 import { providerModel } from "../../domain/offers.ts";

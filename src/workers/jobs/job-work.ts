@@ -1,5 +1,5 @@
 import type PQueue from "p-queue";
-import type { Waiting } from "../../domain/health/waiting.ts";
+import type { Waiting } from "../../contract/waiting.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { BatchRecord } from "../../domain/records.ts";

@@ -190,11 +190,14 @@ function warnOfLostAnswer({ deps, jobId }: JobWork, error: unknown): void {
   });
 }
 
-/** Waits for the turn. Returns false when the batch has ended meanwhile: then nothing may be sent. */
+/**
+ * Waits until the rate lets a job be created, and records that it is sent. Returns false when the batch has ended meanwhile:
+ * then nothing may be sent.
+ */
 async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean> {
   const { deps, batch, provider, jobId, signal } = work;
   const { stores, clock } = deps;
-  await provider.turn(signal);
+  await provider.waitForRate(signal);
   return stores.write(async (tx) => {
     if ((await tx.batches.locked(batch.id))?.status !== "running") return false;
     const creates = job.creates + 1;

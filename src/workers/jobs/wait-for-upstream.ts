@@ -55,8 +55,9 @@ async function waitOut(work: JobWork, block: Block, mayGiveUp = true): Promise<v
   const nowMs = clock.nowMs();
   const giveUpMs = () =>
     mayGiveUp && batch.waitingSinceMs !== null ? batch.waitingSinceMs + outageMs : Number.POSITIVE_INFINITY;
-  if (batch.waitingSinceMs === null || nowMs >= giveUpMs()) {
-    const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs };
+  // Other processes show the reason, too.
+  if (batch.waitingSinceMs === null || nowMs >= giveUpMs() || !presence.isAlone) {
+    const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting: work.waiting };
     const { sinceMs, isOver } = await stores.write((tx) => noteOutage(tx, facts));
     batch.waitingSinceMs = sinceMs;
     if (isOver && mayGiveUp) {

@@ -1,11 +1,11 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { eventLineSchema } from "../../../src/contract/events.ts";
-import { createInProcessCli, type InProcessCli } from "../../support/cli-in-process.ts";
+import { createInProcessCli, type InProcessCli, runInProcess } from "../../support/cli-in-process.ts";
 import { type NativeAnswer, withImages } from "../../support/fake-native.ts";
 import { png } from "../../support/fake-service.ts";
 import { gate } from "../../support/gate.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { BIN, cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const JPEG = Buffer.from("ffd8ffc0001108000400030301110002110103110100ffd9", "hex");
@@ -536,8 +536,8 @@ it("[CLI-28] --events follows a run and a single image, each image without a bat
 
 it("[GEN-13] without a service the embedded one draws: a verified PNG in a fresh directory", async () => {
   const cwd = await tempDir();
-  const env = cleanEnvironment({ IMGBATCH_DATA: `${cwd}/data` });
-  const { code, stdout, stderr } = await imgbatch(["generate", "a red fox", "-o", "fox.png"], { cwd, env });
+  const args = ["generate", "a red fox", "-o", "fox.png", "--data", `${cwd}/data`];
+  const { code, stdout, stderr } = await runInProcess(args, { cwd });
   expect({ code, stdout, stderr }).toMatchObject({ code: 0, stdout: "fox.png\n" });
   expect(stderr).toContain("using the embedded service (procedural drawings, not a model)");
   expect(stderr).toContain("1024x1024 image/png");
@@ -563,7 +563,7 @@ it("[GEN-13] a run that was killed in the embedded service is finished by the sa
   await expect.poll(made).toBeGreaterThan(0);
   first.child.kill("SIGKILL");
   await first.exited;
-  const again = await imgbatch(args, { cwd, env });
+  const again = await runInProcess([...args, "--data", `${cwd}/data`], { cwd });
   expect(again.code).toBe(0);
   const { counts, made_count } = JSON.parse(again.stdout);
   expect(counts.success).toBe(4);

@@ -108,7 +108,7 @@ describe("the embedded service", () => {
     const exits = await Promise.all(
       ["p.jsonl", "q.jsonl"].map((file) => imgbatch(["submit", file], { cwd, env })),
     );
-    // Whoever owns the service may end first; then the other one is told to run the same command again.
+    // The command that owns the service may end first; then the other one is told to run the same command again.
     for (const [i, exit] of exits.entries()) {
       if (exit.code === 0) continue;
       expect(exit.code).toBe(7);

@@ -189,20 +189,20 @@ describe("the vendor's batch jobs", () => {
     expect((await providerError(provider.create(job, never))).message).not.toContain(KEY);
   });
 
-  it("[UPSTREAM-16] are created within the rate: the time limit begins after the turn", async () => {
+  it("[UPSTREAM-16] are created within the rate: the time limit begins after the wait", async () => {
     const clock = new FakeClock();
     const server = await scriptedServer(json(operation("BATCH_STATE_PENDING")));
     const provider = connect(server.url, { requestsPerMinute: 1, timeoutSeconds: 1 }, KEY, clock);
     await collected(provider.list(never));
     let isOurTurn = false;
-    const turn = provider.turn(never).then(() => {
+    const passed = provider.waitForRate(never).then(() => {
       isOurTurn = true;
     });
     clock.advance(59_999);
     await new Promise(setImmediate);
     expect(isOurTurn).toBe(false);
     clock.advance(1);
-    await turn;
+    await passed;
     const job = { jobId: "our-id", model: "image-model", input: "files/in1", hasReferences: false };
     expect(await provider.create(job, never)).toBe("batches/b1");
     expect(server.seen).toHaveLength(2);

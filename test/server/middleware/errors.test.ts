@@ -1,8 +1,15 @@
-import { expect, it } from "vitest";
+import { createServer } from "node:http";
+import express, { type RequestHandler } from "express";
+import { describe, expect, it } from "vitest";
 import { errorBody } from "../../../src/contract/errors.ts";
 import { nativeErrorBody } from "../../../src/contract/native-api/errors.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
-import { toServiceError } from "../../../src/server/middleware/errors.ts";
+import { batchErrorStyle } from "../../../src/server/batch-api/error-style.ts";
+import { answerErrors, toServiceError } from "../../../src/server/middleware/errors.ts";
+import { inOrder } from "../../../src/server/middleware/in-order.ts";
+import type { ErrorStyle } from "../../../src/server/operation.ts";
+import { listening } from "../../support/listening.ts";
+import { watchedLog } from "../../support/service.ts";
 
 it.each(["full", "broken", "busy", "unknown-commit"] as const)(
   "[DISK-1] [BUSY-2] a storage that is unavailable (%s) is an error of both APIs that may be tried again",
@@ -20,3 +27,40 @@ it.each(["full", "broken", "busy", "unknown-commit"] as const)(
     });
   },
 );
+
+describe("a handler that fails", () => {
+  /** The status of the response to a request, as this handler and this style of errors make it; null without one. */
+  async function statusOf(handler: RequestHandler, style: () => ErrorStyle, logged: string[] = []) {
+    const handle = inOrder([handler, (_request, response) => void response.end("passed on")]);
+    const app = express().use(handle, answerErrors(watchedLog(logged), style));
+    const url = await listening(createServer(app));
+    return fetch(url).then(
+      async (response) => [response.status, (await response.text()).includes("INTERNAL_ERROR")],
+      () => null,
+    );
+  }
+
+  it.each([
+    ["rejects without a reason", () => Promise.reject()],
+    ["rejects with null", () => Promise.reject(null)],
+    [
+      "throws null",
+      () => {
+        throw null;
+      },
+    ],
+  ])("[API-9] is an internal error when it %s: the request is not passed on", async (_, handler) => {
+    expect(await statusOf(handler, () => batchErrorStyle)).toEqual([500, true]);
+  });
+
+  it("[API-9] harms no other request when its error cannot be answered", async () => {
+    const logged: string[] = [];
+    const unanswerable = () => {
+      throw new Error("no style for this path");
+    };
+    expect(await statusOf(() => Promise.reject(new Error("the first")), unanswerable, logged)).toBeNull();
+    expect(logged.join()).toMatch(
+      /"Error: no style for this path.*"Error: the first.*an error could not be answered/,
+    );
+  });
+});

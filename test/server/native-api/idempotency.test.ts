@@ -313,7 +313,9 @@ describe("a real-time request with an idempotency key", () => {
     expect((await generate(next, content("x"), keyed("k1", CONSENT))).status).toBe(429);
     upstream.answer = async () => made(await tinyPng());
     clock.advance(60_000);
-    expect((await generate(next, content("x"), keyed("k1", CONSENT))).status).toBe(200);
+    // Beside others, a process sends nothing after a jump of its clock, until its next beat.
+    const again = async () => (await generate(next, content("x"), keyed("k1", CONSENT))).status;
+    await expect.poll(again).toBe(200);
     const [, replayed] = await answerTo(await generate(next, content("x"), keyed("k1", CONSENT)));
     expect(replayed).toBe("true");
     const { stores, blobs } = await openBeside(service.data);

@@ -35,6 +35,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     expect(await blobs.read("outputs/b/1")).toEqual(BYTES);
     expect(await blobs.read("outputs/b/1", 1000)).toEqual(BYTES);
     expect(await blobs.read("outputs/b/1", 999)).toBeNull();
+    expect(await blobs.read("outputs/b/1", 1001)).toBeNull();
     expect(await blobs.sizeOf("outputs/b/1")).toBe(1000);
     for (const range of [undefined, { start: 0, end: 0 }, { start: 990, end: 999 }]) {
       const stream = await blobs.open("outputs/b/1", range);
@@ -47,6 +48,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     const blobs = await open();
     await blobs.put("files/a", Buffer.alloc(0));
     expect(await blobs.read("files/a")).toEqual(Buffer.alloc(0));
+    expect(await blobs.read("files/a", 0)).toEqual(Buffer.alloc(0));
     expect(await blobs.sizeOf("files/a")).toBe(0);
     expect(await (await blobs.open("files/a"))?.toArray()).toEqual([]);
     expect(await blobs.lend("files/a", async (bytes) => bytes.length)).toBe(0);

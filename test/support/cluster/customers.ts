@@ -15,7 +15,7 @@ const PATIENCE_MS = 60_000;
 export class ClusterClient extends Client {
   /** Ends the stories. */
   isOver = false;
-  /** How many requests had no answer, or one that says "later", by reason. */
+  /** The number of requests without an answer, or with one that says "later", by reason. */
   readonly repeats: Record<string, number> = {};
   /** The hash of each image that a request with an idempotency key got, by prompt. */
   readonly keyed = new Map<string, string>();
@@ -58,7 +58,7 @@ export class ClusterClient extends Client {
     }
   }
 
-  /** Asks for one image in real time, under a key. Whatever was asked before, the image must be the same. */
+  /** Asks for one image in real time, under a key. If the key was used before, the image must be the same. */
   async askKeyed(prompt: string): Promise<void> {
     this.#tried.add(prompt);
     const body = JSON.stringify({

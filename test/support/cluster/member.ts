@@ -54,7 +54,7 @@ export class Member {
   }
 
   /**
-   * Resolves when it is ready. What does not start is started again for a while, as everybody's supervisor does: a process
+   * Resolves when it is ready. A process that does not start is started again for a while, as any supervisor does: it
    * ends when the database is busy for too long at its start.
    */
   async start(): Promise<void> {

@@ -148,7 +148,7 @@ export async function harm(
       const measured = idleMs(story, takenUpMs).then((ms) => {
         report.longestIdleMs = Math.max(report.longestIdleMs, ms);
       });
-      // Whoever began it waits for it later.
+      // The caller waits for it later, and gets its error then.
       measured.catch(() => {});
       return measured;
     },

@@ -37,7 +37,7 @@ async function nothingIsMadeTwice(cluster: Cluster, client: ClusterClient): Prom
   }
 }
 
-/** What is missing from the balance is what the images have cost. */
+/** The images have cost as much as is missing from the balance. */
 async function moneyAddsUp(cluster: Cluster, client: ClusterClient): Promise<void> {
   const [[used], [balance, held], [paidIn], [batches, realtime]] = (await Promise.all([
     one(cluster, "select count(*) from usage_records"),

@@ -27,8 +27,8 @@ export interface UpstreamRequest {
 export type RequestKind = "images" | "files" | "models" | "other" | JobRequestKind;
 
 /**
- * The requests of services that take batch jobs. `upload`: a file, or the start of one that comes in chunks; `poll`: one
- * job; `list`: jobs; `delete`: a file or a job. What is asked about files is of the kind `files`.
+ * The requests of services that take batch jobs. `upload`: a file, or the start of one that comes in chunks; `poll`:
+ * one job; `list`: jobs; `delete`: a file or a job. Questions about files are of the kind `files`.
  */
 export type JobRequestKind =
   | "upload"

@@ -11,8 +11,9 @@ export interface JobLine {
 }
 
 /**
- * How the result of one line goes wrong. The first five are paid: the line never comes, comes twice with another image,
- * is half a document, is huge, or is joined by one with a key that nobody sent. Of the last four, no image was made.
+ * How the result of one line goes wrong. The first five are paid: the line never comes, comes twice with another
+ * image, is half a document, is huge, or is joined by one with a key that nobody sent. The last four have no
+ * image.
  */
 export type LineFault =
   | "lost"

@@ -14,9 +14,14 @@ import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { workerDepsOf } from "../../support/worker-deps.ts";
 
-/** The stores, with a count of the claims and of the transactions that held one. */
+/** The stores, with a count of the claims, of the transactions that held one, and of the searches for references. */
 function counting(stores: Stores) {
-  const counts = { claims: 0, transactions: 0 };
+  const counts = { claims: 0, transactions: 0, searches: 0 };
+  const ofSource: Stores["read"]["references"]["ofSource"] = (...args) => {
+    counts.searches++;
+    return stores.read.references.ofSource(...args);
+  };
+  const read = { ...stores.read, references: { ...stores.read.references, ofSource } };
   const write: Stores["write"] = (work) =>
     stores.write((tx) => {
       const before = counts.claims;
@@ -27,7 +32,7 @@ function counting(stores: Stores) {
       };
       return work({ ...tx, items: { ...tx.items, claim } });
     });
-  return { counts, stores: { ...stores, write } };
+  return { counts, stores: { ...stores, read, write } };
 }
 
 /** Whether a transaction has claimed items. */
@@ -108,13 +113,22 @@ it("[SLOT-3] the items for all free slots are claimed together, and no more are 
   const { pool, batch, gates, counts, idle, counted } = await poolOf(10, 10);
   pool.add({ ...batch, status: "running" });
   await expect.poll(() => gates.length).toBe(10);
-  expect(counts).toEqual({ claims: 1, transactions: 1 });
+  expect(counts).toMatchObject({ claims: 1, transactions: 1 });
   for (const [at, held] of gates.entries()) {
     held.open();
     await expect.poll(counted("success")).toBe(at + 1);
   }
   expect(await idle.promise).toBe(batch.id);
-  expect(counts).toEqual({ claims: 2, transactions: 2 });
+  expect(counts).toMatchObject({ claims: 2, transactions: 2 });
+});
+
+it("[SLOT-13] nothing is read between the claim and the request of an item without references", async () => {
+  const { pool, batch, gates, counts, counted } = await poolOf(2, 2);
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => gates.length).toBe(2);
+  expect(counts.searches).toBe(0);
+  for (const held of gates) held.open();
+  await expect.poll(counted("success")).toBe(2);
 });
 
 it("[SLOT-3] an item that is given back is claimed again", async () => {

@@ -10,6 +10,7 @@ import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { openDataDirectory } from "../../../src/service/data-directory.ts";
+import { workOfAll } from "../../../src/service/parts/work-of-all.ts";
 import type { WorkerDeps } from "../../../src/workers/deps.ts";
 import { activeBatch } from "../../../src/workers/items/active-batch.ts";
 import { type ItemAttempt, recordItem } from "../../../src/workers/items/run-item.ts";
@@ -56,7 +57,7 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
       isProbe: false,
       ...{ succeeded: async () => {}, failed: async () => {}, dropped: () => {} },
     };
-    const work = { batch: own, item, offer, ticket };
+    const work = { batch: own, item, offer, ticket, hasReferences: false };
     return recordItem(deps, work, attempt, new AbortController().signal);
   };
   const active = { ...activeBatch(own), offers: [offer] };
@@ -88,7 +89,7 @@ onEachDialect("an outage that not all workers have", (open) => {
       const { pending, success, failed } = await stores.read.items.countByStatus(batch.id);
       return { pending, success, failed };
     };
-    return { stores, clock, broken, well, waitingSinceMs, counts };
+    return { stores, clock, batch, broken, well, waitingSinceMs, counts };
   }
 
   it("[HEALTH-11] an image of one ends the outage of another, which then fails no item", async () => {
@@ -108,6 +109,23 @@ onEachDialect("an outage that not all workers have", (open) => {
     clock.advance(1);
     expect(await broken.wait()).toBe(clock.nowMs() + OUTAGE_MS);
     expect(await counts()).toEqual({ pending: 3, success: 2, failed: 0 });
+  });
+
+  it("[ROLE-10] all processes show why the batch waits, until the next try or the next image", async () => {
+    const { stores, clock, batch, broken, well } = await twoWorkers();
+    const upstream = { offers: { forBatch: () => [{}] }, health: { knownBlockOf: () => null } };
+    const { waitingOf } = workOfAll({ ...upstream, stores, clock, providers: [] } as unknown as WorkerDeps);
+    const shown = async () => waitingOf((await stores.read.batches.byId(batch.id)) ?? batch);
+    expect(await shown()).toBeNull();
+    await broken.refused();
+    const untilMs = clock.nowMs() + 7500;
+    expect(await shown()).toMatchObject({ code: "PROVIDER_UNREACHABLE", untilMs });
+    clock.advance(7500);
+    expect(await shown()).toBeNull();
+    await broken.refused();
+    expect(await shown()).toMatchObject({ untilMs: untilMs + 7500 });
+    await well.makes();
+    expect(await shown()).toBeNull();
   });
 
   it("[HEALTH-11] as long as another worker is making an image, no item fails", async () => {

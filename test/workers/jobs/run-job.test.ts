@@ -1,7 +1,10 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
+import type { BatchStatus } from "../../../src/contract/statuses.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import type { ServiceEvent } from "../../../src/domain/feed.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
 import { answerError } from "../../../src/providers/upstream/classify.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts";
@@ -23,18 +26,32 @@ async function itemsOf(service: TestService, id: string): Promise<ItemObject[]> 
   return ((await (await service.ask(`/${id}/items?limit=200`)).json()) as { data: ItemObject[] }).data;
 }
 
+const PATIENCE_MS = 20_000;
+/** Real time for the work that each step of the clock sets going. */
+const BETWEEN_STEPS_MS = 8;
+
 /** Lets time pass until something holds. */
 async function passUntil(clock: FakeClock, stepMs: number, holds: () => boolean | Promise<boolean>) {
-  const pass = async () => {
-    if (await holds()) return true;
+  const deadline = Date.now() + PATIENCE_MS;
+  while (!(await holds())) {
+    expect(Date.now(), "it did not come").toBeLessThan(deadline);
     clock.advance(stepMs);
-    return false;
-  };
-  await expect.poll(pass, { interval: 5, timeout: 20_000 }).toBe(true);
+    await systemClock.sleep(BETWEEN_STEPS_MS);
+  }
 }
 
-const hasEnded = (service: TestService, id: string) => async () =>
-  !["queued", "running"].includes((await service.batch(id)).status);
+/** Looks once, and then listens: time passes in hundreds of steps. */
+function hasEnded(service: TestService, id: string): () => Promise<boolean> {
+  let status: BatchStatus | null = null;
+  const listen = (event: ServiceEvent) => {
+    if (event.type === "batch" && event.batchId === id) status = event.status;
+  };
+  onTestFinished(service.feed.subscribe(listen));
+  return async () => {
+    status ??= (await service.batch(id)).status;
+    return status !== "queued" && status !== "running";
+  };
+}
 
 async function jobsOf(service: TestService, id: string) {
   const { stores } = await openBeside(service.data);
@@ -304,7 +321,7 @@ describe("a job whose creation has no answer", () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     let waiting = 0;
-    upstream.turn = (signal) => {
+    upstream.waitForRate = (signal) => {
       waiting++;
       return clock.sleep(HOUR_MS, signal);
     };
@@ -314,7 +331,7 @@ describe("a job whose creation has no answer", () => {
     expect(await jobsOf(first, id)).toMatchObject([{ step: "uploaded", creates: 0, sentAtMs: null }]);
     await first.close(0);
     expect(upstream.jobs.size).toBe(0);
-    upstream.turn = async () => {};
+    upstream.waitForRate = async () => {};
     const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
     expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
     expect(upstream.jobs.size).toBe(1);

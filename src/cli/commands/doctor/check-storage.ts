@@ -4,8 +4,8 @@ import type { OpenStorage } from "../../../service/storage/open-storage.ts";
 import { type Finding, fail, ok, warn } from "./finding.ts";
 
 /**
- * Checks a shared database, the processes that are at work on it, and a bucket. What is in the data directory has checks of its
- * own.
+ * Checks a shared database, the processes that are at work on it, and a bucket. The parts in the data directory have
+ * checks of their own.
  */
 export async function checkStorage(storage: StoragePlaces, directory: string): Promise<Finding[]> {
   const { database, blobs } = storage;

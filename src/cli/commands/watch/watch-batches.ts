@@ -41,7 +41,7 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
   setMaxListeners(0, signal);
   view.show(states);
   const isOne = batches.filter((batch) => !batch.isDone).length < 2;
-  const turns = isOne ? {} : { turns: new PollLimiter(clock, intervalMs === undefined ? undefined : 0) };
+  const shared = isOne ? {} : { limiter: new PollLimiter(clock, intervalMs === undefined ? undefined : 0) };
   const changes = followChanges(service, clock, intervalMs);
   const watchOne = async (batch: Batch, index: number): Promise<Batch> => {
     if (batch.isDone) return batch;
@@ -54,7 +54,7 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
         intervalMs,
         signal,
         changes,
-        ...turns,
+        ...shared,
         random: Math.random,
         onLook: (look) => {
           if (hasChanged(states[index], look)) output.event(progressEvent(look));

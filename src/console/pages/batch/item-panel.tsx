@@ -20,9 +20,11 @@ export function ItemPanel(props: {
   batch: BatchObject;
   item: ItemObject;
   position: string;
+  /** Null when it cannot be made again. */
+  onRetry: (() => void) | null;
   onClose: () => void;
 }) {
-  const { batch, item, position, onClose } = props;
+  const { batch, item, position, onRetry, onClose } = props;
   const prompt = item.prompt ?? item.prompt_preview;
   return (
     <aside className="panel">
@@ -52,7 +54,7 @@ export function ItemPanel(props: {
           {note}
         </p>
       ))}
-      <PanelActions batch={batch} item={item} prompt={prompt} />
+      <PanelActions batch={batch} item={item} prompt={prompt} onRetry={onRetry} />
       <References batch={batch} item={item} />
       <dl className="facts column">
         {rowsOf(item).map(([label, value]) => (
@@ -66,7 +68,13 @@ export function ItemPanel(props: {
   );
 }
 
-function PanelActions({ batch, item, prompt }: { batch: BatchObject; item: ItemObject; prompt: string }) {
+function PanelActions(props: {
+  batch: BatchObject;
+  item: ItemObject;
+  prompt: string;
+  onRetry: (() => void) | null;
+}) {
+  const { batch, item, prompt, onRetry } = props;
   const [isBusy, setBusy] = useState(false);
   const { zipItems } = useLimits();
   const canFetch = hasImages(item) && isTerminal(batch.status) && batch.status !== "output_deleted";
@@ -98,6 +106,11 @@ function PanelActions({ batch, item, prompt }: { batch: BatchObject; item: ItemO
             <Icon name="copy" /> Copy image
           </button>
         </>
+      )}
+      {onRetry && (
+        <button type="button" className="button primary" onClick={onRetry}>
+          <Icon name="retry" /> Retry
+        </button>
       )}
       <button
         type="button"

@@ -10,6 +10,7 @@ import { Icon } from "../../parts/icons.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
 import { hasImages } from "./item-facts.ts";
 import { ItemPanel } from "./item-panel.tsx";
+import { RetryDialog, retriableOf } from "./retry-dialog.tsx";
 
 /** One image as large as the window allows, with all that is known of it. */
 export function LargeView(props: {
@@ -21,6 +22,7 @@ export function LargeView(props: {
 }) {
   const { batch, items, customId, onShow, onClose } = props;
   const [isFull, setFull] = useState(false);
+  const [isAsking, setAsking] = useState(false);
   const index = items.findIndex(({ custom_id }) => custom_id === customId);
   const item = items[index];
   const stepTo = (to: number) => (event?: { preventDefault(): void }) => {
@@ -39,7 +41,7 @@ export function LargeView(props: {
       j: step(1),
       z: () => setFull(!isFull),
     },
-    { inDialog: true },
+    { inDialog: true, isActive: !isAsking },
   );
   if (!item)
     return (
@@ -47,29 +49,41 @@ export function LargeView(props: {
         <h2>No such image in this batch</h2>
       </Dialog>
     );
+  const retriable = retriableOf(batch, [item]);
   return (
-    <Dialog label={`Image ${customId}`} className="large" focusesItself onClose={onClose}>
-      <Stage batch={batch} item={item} isFull={isFull} onToggle={() => setFull(!isFull)} />
-      <button
-        type="button"
-        className="step before"
-        aria-label="Image before"
-        disabled={index === 0}
-        onClick={step(-1)}
-      >
-        <Icon name="left" />
-      </button>
-      <button
-        type="button"
-        className="step after"
-        aria-label="Next image"
-        disabled={index === items.length - 1}
-        onClick={step(1)}
-      >
-        <Icon name="right" />
-      </button>
-      <ItemPanel batch={batch} item={item} position={`${index + 1} of ${items.length}`} onClose={onClose} />
-    </Dialog>
+    <>
+      <Dialog label={`Image ${customId}`} className="large" focusesItself onClose={onClose}>
+        <Stage batch={batch} item={item} isFull={isFull} onToggle={() => setFull(!isFull)} />
+        <button
+          type="button"
+          className="step before"
+          aria-label="Image before"
+          disabled={index === 0}
+          onClick={step(-1)}
+        >
+          <Icon name="left" />
+        </button>
+        <button
+          type="button"
+          className="step after"
+          aria-label="Next image"
+          disabled={index === items.length - 1}
+          onClick={step(1)}
+        >
+          <Icon name="right" />
+        </button>
+        <ItemPanel
+          batch={batch}
+          item={item}
+          position={`${index + 1} of ${items.length}`}
+          onRetry={retriable.length > 0 ? () => setAsking(true) : null}
+          onClose={onClose}
+        />
+      </Dialog>
+      {isAsking && (
+        <RetryDialog batch={batch} items={retriable} leftOut={0} onClose={() => setAsking(false)} />
+      )}
+    </>
   );
 }
 

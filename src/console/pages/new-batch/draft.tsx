@@ -31,7 +31,7 @@ function emptyDraft(): Draft {
 
 export interface DraftState {
   draft: Draft;
-  /** The reference images. Of two with one name the later one counts. */
+  /** The reference images. If two have the same name, the later one counts. */
   files: readonly ReferenceFile[];
   /** The names of reference images that a reload of the page has lost. */
   lost: readonly string[];

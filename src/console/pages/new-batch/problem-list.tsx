@@ -45,3 +45,8 @@ export function ProblemList({ checked }: { checked: CheckedDraft }) {
     </div>
   );
 }
+
+/** Brings the problems into view: they stand below the prompts, which may be long. */
+export function showProblems(): void {
+  document.getElementById("problems")?.scrollIntoView({ block: "center" });
+}

@@ -11,6 +11,7 @@ import { ErrorNote } from "../../parts/notes.tsx";
 import { usd } from "../../parts/words.ts";
 import type { CheckedDraft } from "./check-draft.ts";
 import type { DraftState } from "./draft.tsx";
+import { showProblems } from "./problem-list.tsx";
 import { priceOf, sendDraft } from "./send-draft.ts";
 
 /** The price of the draft, and the button that sends it. */
@@ -70,6 +71,11 @@ export function SendBar(props: {
       )}
       <div className="send-line">
         <div className="price" role="status">
+          {checked && checked.problemCount > 0 && (
+            <button type="button" className="line-link" onClick={showProblems}>
+              {counted(checked.problemCount, "problem")} to mend
+            </button>
+          )}
           {isRight && price && (
             <>
               <b>{usd(price.cost)}</b>

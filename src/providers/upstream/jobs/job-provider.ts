@@ -102,7 +102,7 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
       const lines = items.map(sized);
       return call(signal, (limited) => adapter.upload(jobId, lines, limited), UPLOAD_SECONDS);
     },
-    turn: (signal) => rate.wait(signal),
+    waitForRate: (signal) => rate.wait(signal),
     create: (job, signal) => inTime(signal, (limited) => adapter.create(job, limited)),
     async *list(signal) {
       let mark: string | null = null;

@@ -10,8 +10,8 @@ const GROWTH_BYTES = 1024 * 1024;
  */
 export class LineMemory {
   /** It grows where it is, so nothing is copied, and no smaller one is left behind. */
-  readonly #room = new ArrayBuffer(0, { maxByteLength: MAX_LINE_BYTES });
-  #line = Buffer.from(this.#room);
+  readonly #memory = new ArrayBuffer(0, { maxByteLength: MAX_LINE_BYTES });
+  #line = Buffer.from(this.#memory);
   #length = 0;
   #images = Buffer.alloc(0);
   #used = 0;
@@ -24,8 +24,8 @@ export class LineMemory {
   add(piece: Buffer): void {
     const length = this.#length + piece.length;
     if (length > this.#line.length) {
-      this.#room.resize(Math.min(Math.ceil(length / GROWTH_BYTES) * GROWTH_BYTES, MAX_LINE_BYTES));
-      this.#line = Buffer.from(this.#room, 0, this.#room.byteLength);
+      this.#memory.resize(Math.min(Math.ceil(length / GROWTH_BYTES) * GROWTH_BYTES, MAX_LINE_BYTES));
+      this.#line = Buffer.from(this.#memory, 0, this.#memory.byteLength);
     }
     piece.copy(this.#line, this.#length);
     this.#length = length;

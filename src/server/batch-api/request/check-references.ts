@@ -33,7 +33,7 @@ export async function readReferences<T extends { outputCount: number; reference_
   rules: Rules,
 ): Promise<(Omit<T, "reference_images"> & { references: CheckedReference[] })[]> {
   refuseTooMany(items, rules);
-  const takeTurn = createYield();
+  const yieldSometimes = createYield();
   let totalBytes = 0;
   const checked = [];
   for (const [i, item] of items.entries()) {
@@ -44,7 +44,7 @@ export async function readReferences<T extends { outputCount: number; reference_
       references.push(reference);
       if (reference.image === null) continue;
       totalBytes += reference.image.sizeBytes;
-      await takeTurn(reference.image.sizeBytes);
+      await yieldSometimes(reference.image.sizeBytes);
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
         const mib = Math.floor(rules.limits.referenceBytesPerBatch / 1024 / 1024);
         const problem = `the reference images of the batch exceed ${mib} MiB in all`;

@@ -15,7 +15,7 @@ export interface JobBody {
 
 const INPUT = "batch.inputConfig";
 const REQUESTS = `${INPUT}.requests.requests`;
-/** The body, `batch` and `inputConfig`. What is further inside belongs to the lines, and comes back as it was. */
+/** The body, `batch` and `inputConfig`. Anything further inside belongs to the lines, and comes back as it was. */
 const OWN_LEVELS = 3;
 
 /** Checks the body of `:batchGenerateContent`. The requests themselves are checked later, each by itself. */

@@ -22,9 +22,9 @@ const DELETIONS_AT_ONCE = 8;
 const PIECE_BYTES = 64 * 1024;
 
 /**
- * Blobs as objects of an S3 bucket, below a prefix. Everything is repeated for some seconds when the server or the network
- * fails. What is lent, borrowed, or read in any order is copied into a local file first, so that it stays when the
- * object is deleted.
+ * Blobs as objects of an S3 bucket, below a prefix. Everything is repeated for some seconds when the server or the
+ * network fails. Objects that are lent, borrowed, or read in any order are copied into a local file first, so that
+ * they stay when the object is deleted.
  */
 export function s3Blobs(settings: S3Settings): BlobStore {
   const bucket = new S3Bucket(settings);

@@ -17,7 +17,7 @@ export interface BucketSettings extends BucketPlace, S3Credentials {
   prefix: string;
 }
 
-/** What is stored under a key. */
+/** An object on its way into the bucket. */
 export interface Upload {
   sizeBytes: number;
   /** Lower-case hexadecimal. */
@@ -28,7 +28,7 @@ export interface Upload {
 
 /** An object, or a part of it, on its way here. */
 export interface Download {
-  /** Of the whole object. */
+  /** The size of the whole object, in bytes. */
   sizeBytes: number;
   /** Base64; null when the server has none, or for a part. */
   sha256: string | null;
@@ -219,7 +219,7 @@ function isMissing(error: unknown): boolean {
 
 interface FirstAnswer {
   answer: S3Answer;
-  /** Of the whole object. */
+  /** The size of the whole object, in bytes. */
   sizeBytes: number;
   start: number;
   /** Exclusive. */
@@ -227,7 +227,7 @@ interface FirstAnswer {
   etag: string | undefined;
 }
 
-/** Of an empty object there is no range. */
+/** An empty object has no range. */
 const EMPTY: FirstAnswer = {
   answer: { status: 200, headers: {}, bytes: async function* () {}, drop: () => {} },
   sizeBytes: 0,

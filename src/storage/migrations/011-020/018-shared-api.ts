@@ -3,7 +3,7 @@ import type { Migration } from "../migration.ts";
 
 const required = (c: ColumnDefinitionBuilder) => c.notNull();
 
-/** What several processes that take requests must know of each other. */
+/** The facts that several processes that take requests must share. */
 export const sharedApi: Migration = {
   name: "018-shared-api",
   isAdditive: true,

@@ -10,7 +10,7 @@ type ItemFilter = ExpressionBuilder<Database, "items">;
  * The order of claims. Items that were never tried show whether the upstream is well, and lose nothing when it is not.
  * Each is a search of its own, which ends at its first finds.
  */
-const TURNS: readonly ((eb: ItemFilter) => ReturnType<ItemFilter["and"]>)[] = [
+const ORDER: readonly ((eb: ItemFilter) => ReturnType<ItemFilter["and"]>)[] = [
   (eb) => eb.and([eb("failed_at", "is", null), eb("maybe_paid", "=", "no")]),
   (eb) => eb.and([eb("maybe_paid", "=", "no")]),
   (eb) => eb.and([]),
@@ -24,10 +24,10 @@ export async function claimItems<T>(
   toRecord: (row: Selectable<ItemsTable>) => T,
 ): Promise<T[]> {
   const claimed: Selectable<ItemsTable>[] = [];
-  for (const turn of TURNS) {
+  for (const group of ORDER) {
     const limit = claim.limit - claimed.length;
     if (limit === 0) break;
-    const some = await all(queryOf(dialect, turn, claim)(build, { ...claim, batchId, limit }));
+    const some = await all(queryOf(dialect, group, claim)(build, { ...claim, batchId, limit }));
     claimed.push(...some.sort((a, b) => a.position - b.position));
   }
   return claimed.map(toRecord);
@@ -38,11 +38,11 @@ const QUERIES = new Map<string, ClaimQuery>();
 
 function queryOf(
   dialect: SqlSession["dialect"],
-  turn: (typeof TURNS)[number],
+  group: (typeof ORDER)[number],
   { which, isPaid }: ItemClaim,
 ): ClaimQuery {
-  const name = `${dialect} ${TURNS.indexOf(turn)} ${which} ${isPaid}`;
-  const query = QUERIES.get(name) ?? makeQuery(dialect, turn, which, isPaid);
+  const name = `${dialect} ${ORDER.indexOf(group)} ${which} ${isPaid}`;
+  const query = QUERIES.get(name) ?? makeQuery(dialect, group, which, isPaid);
   QUERIES.set(name, query);
   return query;
 }
@@ -51,7 +51,7 @@ type ClaimValues = Omit<ItemClaim, "which" | "isPaid"> & { batchId: string };
 
 function makeQuery(
   dialect: SqlSession["dialect"],
-  turn: (typeof TURNS)[number],
+  group: (typeof ORDER)[number],
   which: ItemClaim["which"],
   isPaid: boolean,
 ) {
@@ -73,7 +73,7 @@ function makeQuery(
       .where((eb) =>
         eb.or([eb("provider", "is", null), eb("provider", "=", provider), eb("switches", "<", mostSwitches)]),
       )
-      .where(turn)
+      .where(group)
       .orderBy("position")
       .limit(claim.limit);
     const free = {

@@ -1,0 +1,41 @@
+import { existsSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it, vi } from "vitest";
+import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
+import { WalCheckpoints } from "../../src/storage/dialects/wal-checkpoints.ts";
+import { migrate } from "../../src/storage/migrate.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+/** Some 25 pages. */
+const NAME = "n".repeat(100_000);
+const COMMITS = 60;
+
+it("[WAL-6] the log is written back while the event loop goes on, and is gone when the database is closed", async () => {
+  const file = join(await tempDir(), "x.db");
+  const database = openSqlite(file, new InstantClock());
+  await migrate(database);
+  const stores = sqlStores(database);
+  for (let i = 0; i < COMMITS; i++) {
+    await stores.write((tx) => tx.accounts.insert({ id: `a${i}`, name: NAME + i, createdAtMs: 1 }));
+  }
+  await vi.waitFor(() => expect(statSync(file).size).toBeGreaterThan(NAME.length * 40), 10_000);
+  await stores.write((tx) => tx.accounts.insert({ id: "last", name: "last", createdAtMs: 1 }));
+  await database.close();
+  expect(existsSync(`${file}-wal`)).toBe(false);
+  const again = openSqlite(file, new InstantClock());
+  expect(await sqlStores(again).read.accounts.list()).toHaveLength(COMMITS + 1);
+  await again.close();
+});
+
+it("[WAL-6] an error of the thread is told, and ends nothing else", async () => {
+  const file = join(await tempDir(), "x.db");
+  writeFileSync(file, "no database at all ".repeat(1000));
+  const told = vi.fn();
+  const checkpoints = new WalCheckpoints(file, told);
+  for (let i = 0; i < COMMITS; i++) checkpoints.noteCommit();
+  await vi.waitFor(() => expect(told).toHaveBeenCalled(), 10_000);
+  expect(told.mock.calls[0]?.[0].code).toBe("SQLITE_NOTADB");
+  await checkpoints.close();
+});
