@@ -6,7 +6,7 @@ export default defineConfig({
   root: fileURLToPath(new URL("..", import.meta.url)),
   test: {
     include: ["test/**/*.test.{ts,tsx}"],
-    setupFiles: ["test/support/setup.ts", "test/support/cluster/left-out.ts"],
+    setupFiles: ["test/support/setup.ts"],
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
     // The test files of a worker share the modules, of which each is loaded once.

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect } from "vitest";
+import { skipLeftOut } from "./cluster/left-out.ts";
 import { seedRandomCases } from "./fuzz-runs.ts";
 import { forgetSecrets, takeFindings } from "./secrets.ts";
 import "./same-bytes.ts";
@@ -11,6 +12,8 @@ const PATIENCE_MS = 10_000;
 seedRandomCases();
 
 let before = new Map<string, number>();
+
+beforeEach(skipLeftOut);
 
 beforeAll(() => {
   before = countHandles();

@@ -30,7 +30,14 @@ async function moneyOf(data: string) {
 
 describe("the size of an image", () => {
   it("[OAI-1] has the nearest ratio of the model, then the nearest area, and the answer says which", async () => {
-    const service = await startTestService({ workers: false, providers: [drawings()] });
+    const provider = new FakeProvider();
+    provider.answer = async ({ size: { widthPx: width, heightPx: height } }) =>
+      made(
+        await sharp({ create: { width, height, channels: 3, background: "#345" } })
+          .png()
+          .toBuffer(),
+      );
+    const service = await startTestService({ workers: false, providers: [provider] });
     for (const [size, real] of [
       ["auto", "1024x1024"],
       ["1024x1024", "1024x1024"],

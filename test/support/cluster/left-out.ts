@@ -1,4 +1,4 @@
-import { beforeEach } from "vitest";
+import type { TestContext } from "vitest";
 import { TEST_STORES } from "./shared-services.ts";
 
 type Stores = typeof TEST_STORES;
@@ -129,7 +129,8 @@ export function reasonOf(file: string, title: string, stores: Stores): string | 
   return found?.reason ?? null;
 }
 
-beforeEach(({ task, skip }) => {
+/** Skips a test that is left out on the stores of this run. */
+export function skipLeftOut({ task, skip }: TestContext): void {
   const reason = reasonOf(task.file.name, task.name, TEST_STORES);
   if (reason !== null) skip(reason);
-});
+}
