@@ -1,6 +1,5 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
@@ -124,13 +123,13 @@ describe("items", () => {
 
   it("[WORK-2] never runs more of a provider's requests at once than it takes", async () => {
     const provider = new FakeProvider({ concurrency: 3 });
-    provider.answer = () =>
-      sleep(10)
-        .then(() => tinyPng())
-        .then(made);
+    const mayGo = gate();
+    provider.answer = madeAfter(mayGo);
     const service = await startTestService({ providers: [provider] });
     const ids = [];
     for (let i = 0; i < 3; i++) ids.push((await service.submit({ model: MODEL, items: items(8) })).id);
+    await expect.poll(() => provider.running).toBe(3);
+    mayGo.open();
     for (const id of ids) await service.until(id);
     expect(provider.requests).toHaveLength(24);
     expect(provider.maxRunning).toBe(3);
