@@ -13,13 +13,14 @@ const BUILTINS = new Set(builtinModules.flatMap((name) => [name, `node:${name}`]
  */
 const builtins = {
   name: "builtins",
-  // The code below uses the helpers of the bundler, so their imports stay.
+  // The code below uses the helpers of the bundler, so their imports stay. Each importer gets its own, or two files of the
+  // program would depend on each other for a module of Node.
   resolveId: (id, importer, { kind }) =>
     BUILTINS.has(id) && !importer?.startsWith("\0")
-      ? `\0${kind === "import-statement" ? "import" : "require"}:${id.replace(/^(node:)?/, "node:")}`
+      ? `\0${kind === "import-statement" ? "import" : "require"}:${importer}:${id.replace(/^(node:)?/, "node:")}`
       : undefined,
   load: (id) => {
-    const [, how, name] = /^\0(require|import):(node:.*)$/.exec(id) ?? [];
+    const [, how, name] = /^\0(require|import):.*:(node:.+)$/.exec(id) ?? [];
     if (name === undefined) return undefined;
     const loaded = `process.getBuiltinModule("${name}")`;
     if (how === "require") return `module.exports = ${loaded};`;
@@ -59,7 +60,56 @@ const ascii = {
   },
 };
 
+/**
+ * Splits text as `Intl.Segmenter` does. To make one takes a third of the time of a short command, and the text on a screen
+ * hardly ever needs it: of these characters, each is a grapheme by itself (UAX 29).
+ */
+const SEGMENTER = String.raw`{
+  segment(text) {
+    if (!/^[\x1b\x20-\x7e\xa1-\u02ff\u2010-\u2027\u2190-\u28ff]*$/.test(text))
+      return (this.made ??= new Intl.Segmenter()).segment(text);
+    const segments = Array.from(text, (segment, index) => ({ segment, index }));
+    return Object.assign(segments, { containing: (index = 0) => segments[index] });
+  },
+}`;
+
+/** Some of the same characters that take one column. */
+const ONE_COLUMN = String.raw`\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2199\u23ce\u2500-\u25fc\u2713\u2800-\u28ff`;
+
+/** To read the tables of Unicode for such expressions takes as long as to make a segmenter. */
+const lateRegExp = (pattern) => `{
+  get made() {
+    const value = ${pattern};
+    Object.defineProperty(this, "made", { value });
+    return value;
+  },
+  test(text) {
+    return this.made.test(text);
+  },
+  [Symbol.search](text) {
+    return text.search(this.made);
+  },
+}`;
+
+const segmented = (file) => ({
+  file,
+  change: (code) => code.replace(/new Intl\.Segmenter\([^)]*\)/, () => SEGMENTER),
+});
+
 const EDITS = [
+  {
+    file: "node_modules/string-width/index.js",
+    change: (code) =>
+      segmented("")
+        .change(code)
+        .replace(
+          /const (\w+Regex) = (\/.*\/v);/g,
+          (_, name, pattern) => `const ${name} = ${lateRegExp(pattern)};`,
+        )
+        .replace("/^[\\u0020-\\u007E]*$/", () => String.raw`/^[${ONE_COLUMN}]*$/`),
+  },
+  segmented("slice-ansi/tokenize-ansi.js"),
+  segmented("@alcalzone/ansi-tokenize/build/tokenize.js"),
   // The program uses neither the body parsers of Express nor nested queries.
   { file: "express/lib/express.js", change: (code) => code.replace("require('body-parser')", "{}") },
   { file: "express/lib/utils.js", change: (code) => code.replace("require('qs')", "{}") },
@@ -136,6 +186,7 @@ function oneFile(file, priority, ...groups) {
 
 const LOOKS = ["status", "list", "items", "wait"].map((name) => `cli/commands/${name}/run.ts`);
 const SUBMIT = ["cli/commands/submit/run.ts"];
+const VIEW = ["dashboard/show.tsx", "cli/commands/watch/http-dashboard-source.ts"];
 const SERVICE = [
   "service/start-service.ts",
   "service/pino-log.ts",
@@ -171,6 +222,7 @@ await build({
         oneFile("version", 6, ["kernel/version.ts", "environment.ts"]),
         oneFile("start", 5, ["cli/run-cli.ts"]),
         oneFile("look", 4, ["cli/service/connect.ts", ...LOOKS]),
+        oneFile("view-and-submit", 3, VIEW, SUBMIT),
         oneFile("shared", 3, SUBMIT, SERVICE),
         oneFile("submit", 2, SUBMIT),
         oneFile("service", 2, SERVICE),

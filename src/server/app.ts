@@ -1,6 +1,6 @@
 import type { RequestListener } from "node:http";
 import type { Request, Response } from "express";
-import { guardConnection } from "./connections/connection-guard.ts";
+import { finishExchange } from "./connections/finish-exchange.ts";
 import { consolePage } from "./console/page.ts";
 import type { ApiDeps } from "./deps.ts";
 import { accessLog } from "./middleware/access-log.ts";
@@ -33,7 +33,7 @@ export function buildApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES)
     accessLog(deps),
     ...surfaces.flatMap(({ readPath }) => (readPath ? [readPath(handlerDeps)] : [])),
     metrics.observe,
-    guardConnection(deps),
+    finishExchange(deps),
     refuseKeyInUrl,
     requireKnownHost(deps.server),
     ...surfaces.map((surface) => routesOf(surface, handlerDeps)),

@@ -13,6 +13,22 @@ const BIN = join(PACKAGE, "bin/imgbatch.cjs");
 const TERMINAL = fileURLToPath(new URL("../support/real-terminal.py", import.meta.url));
 const ROUNDS = 15;
 
+/** The barest program that finds a service by its directory and asks about a batch, with the modules that its proof needs. */
+const ASKING = `
+  const { readFileSync } = require("node:fs");
+  const { get } = require("node:http");
+  const [directory, id] = process.argv.slice(1);
+  const read = (name) => JSON.parse(readFileSync(directory + "/" + name, "utf8"));
+  const ask = (path, headers, done) => get(read("server.json").url + path, { headers }, (response) => {
+    let text = "";
+    response.on("data", (piece) => (text += piece)).on("end", () => done(text));
+  });
+  const challenge = require("node:crypto").randomBytes(32).toString("base64url");
+  const authorization = "Bearer " + read("credentials.json").api_key;
+  const show = (text) => console.log(JSON.parse(text).status);
+  ask("/healthz?challenge=" + challenge, {}, () => ask("/v1/images/batches/" + id, { authorization }, show));
+`;
+
 /** How much longer commands take than Node alone: short ones, and those that ask a service about a batch that has ended. */
 export async function measureStartUp() {
   const root = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
@@ -60,12 +76,17 @@ export async function measureStartUp() {
         expectExit(runNode(list, { cwd: root, env: environment(served) }), 0, "list");
       },
     };
+    const asking = {
+      times: [],
+      run: () =>
+        expectExit(runNode(["-e", ASKING, served, id], { cwd: root, env: environment(served) }), 0, "asking"),
+    };
     const onTerminal = (args, text) => untilWritten(args, text, { cwd: root, env: environment(served) });
     const watch = { times: [], run: () => onTerminal([BIN, "watch", id], id.slice(0, 16)) };
     const bare = { times: [], run: () => onTerminal(["-e", "console.log('x')"], "x") };
     const node = { times: [], run: () => runNode(["-e", "0"], { cwd: root, env: environment(served) }) };
     for (let round = 0; round < ROUNDS; round++) {
-      for (const each of [node, ...runs, first, bare, watch]) {
+      for (const each of [node, asking, ...runs, first, bare, watch]) {
         each.before?.();
         each.times.push(await timed(each.run));
       }
@@ -86,6 +107,8 @@ export async function measureStartUp() {
       facts: { "watch, until its first frame": `${frameMs.toFixed(0)} ms` },
     });
     results[0].facts["node -e 0"] = `${baseMs.toFixed(0)} ms`;
+    results.find(({ facts }) => facts.status).facts["the barest program that asks a service by node:http"] =
+      `${fastest(asking.times).toFixed(0)} ms, ${(fastest(asking.times) / baseMs).toFixed(2)} of node`;
     const list = results.find(({ facts }) => facts.list);
     list.facts["list, the first start of an installation, which keeps the compiled code"] =
       `${fastest(first.times).toFixed(0)} ms`;

@@ -492,6 +492,10 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
         await page.locator(sign).first().waitFor();
         expect([place, await overflowOf(page), await findBarriers(page)]).toEqual([place, 0, []]);
       }
+      await goTo(page, service, "new");
+      await dropFiles(page, ".drop", { "owl.jsonl": '{"promt":"an owl"}' });
+      await page.getByRole("button", { name: "2 problems to mend" }).click();
+      expect([await overflowOf(page), await findBarriers(page)]).toEqual([0, []]);
     },
   );
 

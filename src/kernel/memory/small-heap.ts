@@ -9,9 +9,12 @@ let isKept = false;
 
 /**
  * Makes the engine collect garbage instead of growing its heap by tens of megabytes, which costs a little time. The
- * space of new objects keeps its present size, and that of old ones grows in small steps. Further calls change nothing.
+ * space of new objects keeps its present size, and that of old ones grows in small steps. Each call is the begin of some
+ * work, whose garbage of the first second is collected.
  */
 export function keepHeapSmall(): void {
+  // The first step begins with a collection.
+  setTimeout(() => collectGarbage(), STARTED_MS).unref();
   if (isKept) return;
   isKept = true;
   keep();
@@ -21,8 +24,6 @@ export function keepHeapSmall(): void {
   const loader: EventEmitter = process;
   loader.on("compile", () => setFlags(2, 0));
   loader.on("compiled", keep);
-  // The first step begins with a collection.
-  setTimeout(() => collectGarbage(), STARTED_MS).unref();
 }
 
 function keep(): void {

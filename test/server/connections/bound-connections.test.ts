@@ -4,7 +4,7 @@ import { connect, type Socket } from "node:net";
 import express, { type Response } from "express";
 import sharp from "sharp";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { guardConnection } from "../../../src/server/connections/connection-guard.ts";
+import { finishExchange } from "../../../src/server/connections/finish-exchange.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { FakeProvider, made } from "../../support/fake-provider.ts";
 import { requestText } from "../../support/raw-http.ts";
@@ -111,7 +111,7 @@ describe("when there are too many connections", () => {
   async function small(maxConnections: number) {
     const working: Response[] = [];
     const app = express();
-    app.use(guardConnection({ isStopping: () => false }));
+    app.use(finishExchange({ isStopping: () => false }));
     app.get("/healthz", (_request, response) => void response.json({ status: "ok" }));
     app.get("/work", (_request, response) => {
       response.locals.key = {};

@@ -11,7 +11,9 @@ async function sides() {
   const from = fileBlobs(await tempDir());
   for (let i = 0; i < 10; i++) await from.put(`outputs/b/${i}`, Buffer.alloc(1000 * i, i));
   await from.put("thumbnails/b/x", Buffer.from("small"));
-  await from.draft().write(Buffer.from("draft"));
+  const draft = from.draft();
+  await draft.write(Buffer.from("draft"));
+  await draft.finish();
   const { fake, settings } = await fakeBucket({ clock: new InstantClock() });
   return { from, fake, to: s3Blobs(settings) };
 }

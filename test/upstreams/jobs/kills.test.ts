@@ -132,17 +132,26 @@ it.each(JOB_UPSTREAMS)(
     try {
       const story = world.story(type, "kills");
       const { requests } = story.fake;
+      const hasEnded = async () => (await world.chain.batch(story.id)).pending_count === 0;
       for (const more of [1, 3, 2, 4, 5]) {
         const before = requests.length;
-        const hasEnded = async () => (await world.chain.batch(story.id)).success_count === prompts.length;
         await expect
           .poll(async () => requests.length >= before + more || (await hasEnded()), PATIENCE)
           .toBe(true);
         await world.restart(4 * MINUTE_MS);
       }
-      await world.restart(11 * MINUTE_MS);
-      expect(await world.ended(story)).toMatchObject({ status: "completed", fail_count: 0 });
-      await world.checkBill(story);
+      // Each of these kills may be the one that loses a creation, which is repeated ten minutes later.
+      for (let times = 0; times < 3 && !(await hasEnded()); times++) {
+        const lists = story.asked("list").length;
+        await world.restart(11 * MINUTE_MS);
+        await expect
+          .poll(async () => story.asked("list").length > lists + 2 || (await hasEnded()), PATIENCE)
+          .toBe(true);
+      }
+      expect(await world.ended(story)).toMatchObject({ status: "completed" });
+      // Images whose creation was lost twice are not asked for a third time, and say so.
+      const items = await world.checkBill(story);
+      expect(items.filter((item) => item.status !== "success" && !isMarked(item))).toEqual([]);
       await world.checkBooks();
       // A program that ends in peace keeps its compiled code, which spares the next runs of these tests much.
       expect(await world.chain.end("SIGTERM")).toBe(0);

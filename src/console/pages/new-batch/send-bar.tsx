@@ -71,6 +71,11 @@ export function SendBar(props: {
       )}
       <div className="send-line">
         <div className="price" role="status">
+          {checked && checked.problemCount > 0 && (
+            <button type="button" className="line-link" onClick={showProblems}>
+              {counted(checked.problemCount, "problem")} to mend
+            </button>
+          )}
           {isRight && price && (
             <>
               <b>{usd(price.cost)}</b>
@@ -81,11 +86,6 @@ export function SendBar(props: {
             </>
           )}
         </div>
-        {checked && checked.problemCount > 0 && (
-          <button type="button" className="button plain to-mend" onClick={showProblems}>
-            {counted(checked.problemCount, "problem")} to mend
-          </button>
-        )}
         <button type="button" className="button primary" disabled={!canSend || isBusy} onClick={send}>
           {isBusy
             ? "Sending…"
