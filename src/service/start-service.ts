@@ -90,9 +90,10 @@ export interface Service {
   view: DashboardSourceDeps;
   /**
    * Stops in the reverse order of the start: requests, workers, files. One of several that take requests answers them for
-   * some seconds before, as long as half of the grace at most, and says that it is not ready.
+   * some seconds before, as long as half of the grace at most, and says that it is not ready. `drains`: whether it does;
+   * true by default.
    */
-  close(graceMs: number): Promise<void>;
+  close(graceMs: number, drains?: boolean): Promise<void>;
 }
 
 export interface LocalService extends Service {
@@ -231,9 +232,9 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, clock.nowMs()),
         deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, clock.nowMs()),
       },
-      close: async (grace) => {
+      close: async (grace, drains = true) => {
         isStopping = true;
-        const drainMs = isShared && role !== "worker" ? Math.min(DRAIN_MS, grace / 2) : 0;
+        const drainMs = drains && isShared && role !== "worker" ? Math.min(DRAIN_MS, grace / 2) : 0;
         await systemClock.sleep(drainMs);
         graceMs = grace - drainMs;
         await teardown.run();

@@ -305,6 +305,10 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     await expect.poll(() => api.ask("/readyz").catch(() => null)).toBeNull();
     expect(performance.now() - startMs).toBeGreaterThan(390);
     await closed;
+    const watched = await start("api");
+    const atOnce = watched.close(100_000, false);
+    await expect.poll(() => watched.ask("/readyz").catch(() => null), { timeout: 4000 }).toBeNull();
+    await atOnce;
   });
 
   it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {

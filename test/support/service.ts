@@ -65,7 +65,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     ...(options.clock ? { clock: options.clock } : {}),
   });
   let closing: Promise<void> | null = null;
-  const close = (graceMs: number) => (closing ??= service.close(graceMs));
+  const close: Service["close"] = (...how) => (closing ??= service.close(...how));
   onTestFinished(() => close(0));
 
   const ask = (path: string, init: RequestInit = {}) =>
@@ -133,7 +133,7 @@ export async function startServiceOn(
     ...options,
   });
   let closing: Promise<void> | null = null;
-  const close = (graceMs: number) => (closing ??= service.close(graceMs));
+  const close: Service["close"] = (...how) => (closing ??= service.close(...how));
   onTestFinished(() => close(0));
   return { ...service, close };
 }

@@ -77,8 +77,8 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       if (note !== null) output.note(note);
       log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
     } finally {
-      // After an error above, the service must not keep running.
-      await service.close(service.failed.aborted ? 0 : graceMs);
+      // After an error above, the service must not keep running. While a person watches it, no proxy needs to see it end.
+      await service.close(service.failed.aborted ? 0 : graceMs, !isLive);
     }
     if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
     service.failed.throwIfAborted();
