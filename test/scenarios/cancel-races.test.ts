@@ -10,6 +10,9 @@ const SEED = inject("seed") ?? 20_300_101;
 /** A world gets slower as it fills. */
 const ROUNDS_PER_WORLD = 25;
 
+/** A batch takes about so many turns. */
+const TURNS = { "one-by-one": 90, "as-a-job": 150 };
+
 declare module "vitest" {
   interface ProvidedContext {
     rounds?: number;
@@ -23,7 +26,7 @@ async function race(world: World, model: WorldModel): Promise<string> {
   const prompts = Array.from({ length: 1 + Math.floor(random() * 4) }, (_, i) => `picture ${i}`);
   const creating = world.create(model, prompts, null);
   const { batch } = await world.turns.until(creating);
-  await world.turns.run(Math.floor(random() * 150));
+  await world.turns.run(Math.floor(random() * TURNS[model]));
   const cancelling = world.cancel(batch.id).catch((error) => error);
   await world.turns.run(Math.floor(random() * 12));
   const again = random() < 0.3 ? world.cancel(batch.id).catch((error) => error) : null;

@@ -10,7 +10,7 @@ const STEP = 64 * 1024;
 const DATA_URL = /^data:[^,]{0,200},/;
 const MARK = "\u0000long text ";
 
-/** JSON without its long texts, and a way to read these as Base64. */
+/** JSON without its long texts, but with the heads of data URLs, and a way to read these texts as Base64. */
 export interface LongJson {
   value: unknown;
   /** Decodes the Base64 of a text in `value`, or of a data URL there. */
@@ -33,9 +33,10 @@ export function parseLongJson(
     if (close < 0) break;
     const text = bytes.subarray(open + 1, close);
     if (text.length >= LONG_BYTES && !text.includes(BACKSLASH)) {
+      const head = DATA_URL.exec(text.toString("latin1", 0, 256))?.[0].length ?? 0;
       const mark = JSON.stringify(MARK + longs.length).slice(1, -1);
-      pieces.push(bytes.toString("utf8", copied, open + 1), mark);
-      longs.push(text);
+      pieces.push(bytes.toString("utf8", copied, open + 1 + head), mark);
+      longs.push(text.subarray(head));
       copied = close;
     }
     open = bytes.indexOf(QUOTE, close + 1);
@@ -44,17 +45,17 @@ export function parseLongJson(
   return {
     value: JSON.parse(pieces.join("")),
     decode: (text) => {
-      const long = text.startsWith(MARK) ? longs[Number(text.slice(MARK.length))] : undefined;
+      const at = text.startsWith("data:") ? text.indexOf(",") + 1 : 0;
+      const long = text.startsWith(MARK, at) ? longs[Number(text.slice(at + MARK.length))] : undefined;
       return long ? decodeLong(long, memory) : decodeDataUrl(text);
     },
   };
 }
 
 function decodeLong(text: Buffer, memory: (most: number) => Buffer): Buffer {
-  const from = DATA_URL.exec(text.toString("latin1", 0, 256))?.[0].length ?? 0;
-  const room = memory(Math.ceil(((text.length - from) * 3) / 4));
+  const room = memory(Math.ceil((text.length * 3) / 4));
   let used = 0;
-  for (let at = from; at < text.length; at += STEP)
+  for (let at = 0; at < text.length; at += STEP)
     used += room.write(text.toString("latin1", at, at + STEP), used, "base64");
   return room.subarray(0, used);
 }

@@ -19,8 +19,9 @@ export async function fetchImage(
   address: string,
   headers: Readonly<Record<string, string>>,
   signal: AbortSignal,
+  decode = decodeDataUrl,
 ): Promise<Buffer> {
-  if (address.startsWith("data:")) return decodeDataUrl(address);
+  if (address.startsWith("data:")) return decode(address);
   const failed = (why: string): ProviderError => ambiguous(http.name, `the address of its image: ${why}`);
   const own = new URL(http.baseUrl).origin;
   let url = parse(address, `${http.baseUrl}/`);

@@ -19,7 +19,10 @@ parentPort.once("message", () => {
 
 it("[REPO-12] compiled code is loaded under the flags of the start", () => {
   const loader: EventEmitter = process;
+  // A command that ran in this process before may have kept the heap small already.
+  loader.emit("compile");
   const atStart = cachedDataVersionTag();
+  loader.emit("compiled");
   keepHeapSmall();
   expect(cachedDataVersionTag()).not.toBe(atStart);
   loader.emit("compile");

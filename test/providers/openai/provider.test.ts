@@ -202,17 +202,20 @@ describe("an answer in the form of OpenAI Images", () => {
 
   it("[UPSTREAM-12] has its images as Base64, as data URLs, or by address", async () => {
     const server = await scriptedServer();
+    const large = Buffer.concat([PNG, Buffer.alloc(100_000, 7)]);
     const data = [
       { b64_json: PNG.toString("base64") },
       { b64_json: `data:image/jpeg;base64,${JPEG.toString("base64")}` },
       { b64_json: null, url: `data:image/png;base64,${PNG.toString("base64")}` },
       { url: `${server.url}/images/1` },
+      { b64_json: `data:image/png;base64,${large.toString("base64")}` },
+      { url: `data:image/png;base64,${large.toString("base64")}` },
     ];
     server.reply = (seen, ...rest) =>
       (seen.method === "GET" ? bytes(JPEG) : json({ model: "painter-3", data }))(seen, ...rest);
     const made = await generate(server);
     expect(made).toEqual({
-      images: [PNG, JPEG, PNG, JPEG],
+      images: [PNG, JPEG, PNG, JPEG, large, large],
       modelVersion: "painter-3",
       usage: null,
       notes: [],

@@ -33,7 +33,7 @@ export async function readImages(
     const [base64, url] = [textAt(entry, "b64_json") ?? textAt(entry, "b64"), textAt(entry, "url")];
     if (base64 !== null) images.push(decode(base64));
     else if (url !== null) {
-      await fetchImage(http, url, headers, signal).then(
+      await fetchImage(http, url, headers, signal, decode).then(
         (image) => images.push(image),
         (error) => failures.push(error),
       );
