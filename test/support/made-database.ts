@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { LOCAL_STORAGE } from "../../src/config/storage-places.ts";
 import { DATA_FILES } from "../../src/contract/data-directory.ts";
 import { openStorage } from "../../src/service/storage/open-storage.ts";
-import { TEST_STORES } from "./cluster/shared-services.ts";
+import { TEST_STORES } from "./cluster/test-stores.ts";
 import { SUITE_ROOT } from "./global-setup.ts";
 
 let made: Promise<string> | null = null;

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { buildOpenApi } from "../../../src/server/openapi/document.ts";
 import { OPERATIONS } from "../../../src/server/surfaces.ts";
-import { TEST_STORES } from "../../support/cluster/shared-services.ts";
+import { TEST_STORES } from "../../support/cluster/test-stores.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { type ApiDocument, DocumentChecker } from "../../support/openapi.ts";
 import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";

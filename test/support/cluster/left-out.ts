@@ -1,5 +1,5 @@
 import type { TestContext } from "vitest";
-import { TEST_STORES } from "./shared-services.ts";
+import { TEST_STORES } from "./test-stores.ts";
 
 type Stores = typeof TEST_STORES;
 

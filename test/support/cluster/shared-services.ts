@@ -14,12 +14,7 @@ import {
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { startFakeS3 } from "../fake-s3.ts";
 import { passing } from "./passing-clock.ts";
-
-/**
- * The services of the tests, as the environment chooses them. `local`: one, on SQLite and files. `postgres`: one, on
- * PostgreSQL and files. `cluster`: two APIs that are asked in turns and three workers, on PostgreSQL and S3.
- */
-export const TEST_STORES = (process.env.IMGBATCH_TEST_STORES ?? "local") as "local" | "postgres" | "cluster";
+import { TEST_STORES } from "./test-stores.ts";
 
 /** The workers come first: an API takes no batch before it has seen one. */
 const ROLES = ["worker", "worker", "worker", "api", "api"] as const;
