@@ -14,8 +14,8 @@ export default defineConfig({
     // Most code runs a few times only: compiling it at once without optimization, and collecting young garbage less
     // often, saves a sixth of the time.
     execArgv: ["--always-sparkplug", "--min-semi-space-size=16", "--max-semi-space-size=32"],
-    // Many tests wait for processes and for the disk: one more than there are cores keeps these busy.
-    maxWorkers: availableParallelism() + 1,
+    // Many tests wait for processes and for the disk: two more than there are cores keep these busy.
+    maxWorkers: availableParallelism() + 2,
     // Patience costs nothing when all is well: only what never comes makes a test wait so long.
     expect: { poll: { timeout: 30_000, interval: 20 } },
     testTimeout: 60_000,

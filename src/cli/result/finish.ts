@@ -53,7 +53,8 @@ export function createFinish(
     fail: (thrown, style = DEFAULT_STYLE) => {
       const error = toImgbatchError(thrown);
       if (wants.json) print(errorDocument(error));
-      const red = (text: string) => (mayColor(stderr, style.color) ? styleText("red", text) : text);
+      const red = (text: string) =>
+        mayColor(stderr, style.color) ? styleText("red", text, { validateStream: false }) : text;
       stderr.write(
         errorLines(error, { ...style, red })
           .map((line) => `${line}\n`)

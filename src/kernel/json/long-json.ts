@@ -19,7 +19,8 @@ export interface LongJson {
 
 /**
  * Parses JSON whose images stay outside the parser, which would copy each of them twice. `memory` is called for each
- * image with the most bytes that it can have, and returns room for it. Throws `SyntaxError` for anything else than JSON.
+ * image with the most bytes that it can have, and returns room for it. Throws `SyntaxError` for
+ * anything else than JSON, but does not look into long texts.
  */
 export function parseLongJson(
   bytes: Buffer,

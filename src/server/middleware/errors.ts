@@ -25,8 +25,8 @@ export function answerErrors(log: Log, styleOf: (path: string) => ErrorStyle): E
     try {
       answer(thrown, request, response, next);
     } catch (error) {
-      log.error("an error could not be answered", { error: stackOf(error), of: stackOf(thrown) });
       response.destroy();
+      log.error("an error could not be answered", { error: stackOf(error), of: stackOf(thrown) });
     }
   };
 }
