@@ -105,6 +105,8 @@ export async function startPostgresServer(
   };
   const disconnect = async () => {
     const all = await Promise.allSettled(clients.values());
+    // Whoever asks from now on connects anew.
+    clients.clear();
     for (const each of all) if (each.status === "fulfilled") await each.value.end();
   };
   return {

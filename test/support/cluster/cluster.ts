@@ -160,9 +160,10 @@ export class Cluster {
         const text = await this.postgres.sql(query, DATABASE);
         return text === "" ? [] : text.split("\n").map((line) => line.split("|"));
       } catch (error) {
-        const isAway = /ECONN|onnection terminated|terminating connection|the database system is /.test(
-          String(error),
-        );
+        const isAway =
+          /ECONN|onnection terminated|terminating connection|Client was closed|the database system is /.test(
+            String(error),
+          );
         if (!isAway || Date.now() > deadline) throw error;
       }
     }
