@@ -1,6 +1,7 @@
 import type { ImageRequest, UpstreamFacts } from "../../src/domain/ports/image-provider.ts";
 import { ProviderError, type Trouble } from "../../src/domain/ports/image-provider.ts";
 import { FakeProvider, made, tinyPng } from "./fake-provider.ts";
+import { type Gate, gate } from "./gate.ts";
 
 /** A paid upstream that does what the test says. Every request counts as sent. */
 export class FakeUpstream extends FakeProvider {
@@ -43,4 +44,18 @@ const CODES = { limited: "PROVIDER_RATE_LIMITED", ambiguous: "PROVIDER_TIMEOUT" 
 export function troubled(trouble: Trouble, options: { retryAfterMs?: number } = {}): ProviderError {
   const code = trouble === "limited" || trouble === "ambiguous" ? CODES[trouble] : "PROVIDER_ITEM_FAILED";
   return new ProviderError(code, `the upstream has a trouble: ${trouble}`, { trouble, ...options });
+}
+
+/** An upstream whose requests are each held back, before they leave, by the next gate of `turns`. */
+export function upstreamInTurns(name: string): { upstream: FakeUpstream; turns: Gate<void>[] } {
+  const upstream = new FakeUpstream(name);
+  const generate = upstream.generate.bind(upstream);
+  const turns: Gate<void>[] = [];
+  upstream.generate = async (...asked) => {
+    const turn = gate();
+    turns.push(turn);
+    await turn.promise;
+    return generate(...asked);
+  };
+  return { upstream, turns };
 }

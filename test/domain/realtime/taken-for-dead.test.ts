@@ -17,7 +17,7 @@ import { Presence } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { groupEntry, modelEntry } from "../../support/entries.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { FakeUpstream } from "../../support/fake-upstream.ts";
+import { FakeUpstream, upstreamInTurns } from "../../support/fake-upstream.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -173,15 +173,7 @@ onEachDialect("a process that was taken for dead", (open) => {
   });
 
   it("[RT-29] or may have been, sends nothing until it has reached the database again", async () => {
-    const upstream = new FakeUpstream("vendor");
-    const generate = upstream.generate.bind(upstream);
-    const turns: Gate<void>[] = [];
-    upstream.generate = async (...asked) => {
-      const turn = gate();
-      turns.push(turn);
-      await turn.promise;
-      return generate(...asked);
-    };
+    const { upstream, turns } = upstreamInTurns("vendor");
     const { gates, start, books } = await processesOn(await open(), upstream);
     let silentMs = 0;
     const monotonicMs = () => systemClock.monotonicMs() + silentMs;

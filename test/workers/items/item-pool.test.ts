@@ -7,7 +7,7 @@ import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { ItemPool } from "../../../src/workers/items/item-pool.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { FakeUpstream, troubled, upstreamInTurns } from "../../support/fake-upstream.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
@@ -288,15 +288,7 @@ it("[SLOT-9] nothing is claimed ahead for a provider that is paid", async () => 
 });
 
 it("[WORK-22] what waits to be sent is given back when others may take this process for dead at any moment", async () => {
-  const upstream = new FakeUpstream("vendor");
-  const generate = upstream.generate.bind(upstream);
-  const turns: Gate<void>[] = [];
-  upstream.generate = async (...asked) => {
-    const turn = gate();
-    turns.push(turn);
-    await turn.promise;
-    return generate(...asked);
-  };
+  const { upstream, turns } = upstreamInTurns("vendor");
   const tools = await poolOf(2, 2, { providers: [upstream], isAlone: false });
   const { pool, batch, presence, clock, gates, leased, counted } = tools;
   pool.add({ ...batch, status: "running" });
