@@ -244,7 +244,9 @@ describe("the answer of a program", () => {
   });
 
   it("[COMMAND-9] an image above 64 MiB is refused; a pipe and a link in output_dir are left out", async () => {
-    const large = await inShell(`dd if=/dev/zero of="$out/a.png" bs=1 count=1 seek=${64 * 1024 * 1024}`);
+    const large = await inShell(
+      `make a.png; dd if=/dev/zero of="$out/a.png" bs=1 count=1 seek=${64 * 1024 * 1024}`,
+    );
     expect(await failureOf(large.generate())).toMatchObject({
       code: "INVALID_IMAGE_OUTPUT",
       retryable: false,
