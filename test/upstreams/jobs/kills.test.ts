@@ -46,7 +46,7 @@ describe("a service that is killed while it has jobs", () => {
     ...JOB_UPSTREAMS.flatMap((type): JobCase[] => [
       { name: NEVER, type, arrange: (fake) => fake.setBehaviour(hangs(false), "create") },
       {
-        ...{ name: RUNNING, type, config: { jobImages: 3 } },
+        ...{ name: RUNNING, type, config: { jobImages: 1 } },
         arrange: ({ book }) => {
           book.plan = () => ({ pendingMs: FOREVER });
         },
