@@ -6,6 +6,7 @@ import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
+import { bindToCore } from "./core.mjs";
 import { median, p99, timed } from "./measure.mjs";
 import { startQuickService } from "./start-quick-service.mjs";
 
@@ -13,20 +14,25 @@ const MODEL = "vendorx-3.1-flash-image";
 const ROUNDS = 5;
 const READS = 2000;
 const CONNECTIONS = 20;
-const SUBMISSIONS = 100;
+/** Of each size: the first ones, which the engine has not compiled yet, are not measured. */
+const WARM_UP = 40;
+const SUBMISSIONS = 120;
 const TABLES = ["batches", "batch_events", "items"];
 const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS });
 
 /**
- * Submissions against one transaction with the same rows, and reads against `node:http` with the same answer. Reads are
- * compared by the CPU time of the two processes, which decides how many a second one thread can answer.
+ * Submissions against one transaction with the same rows, and reads against `node:http` with the same answer. Submissions
+ * and transactions take turns: 40 of each size go before the 120 that are measured. The service has one core, and the
+ * client with the transactions has the other. Reads are compared by the CPU time of the two processes, which decides how
+ * many a second one thread can answer.
  */
 export async function measureRequests() {
   const data = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
-  const [slow, quick] = [join(data, "slow"), join(data, "quick")];
   try {
-    const submissions = await withService(slow, 3_600_000, (service) => measureSubmissions(service, data));
-    return [...submissions, ...(await withService(quick, 0, measureReads))];
+    return [
+      ...(await measureSubmissions(data)),
+      ...(await withService(join(data, "quick"), 0, measureReads)),
+    ];
   } finally {
     await rm(data, { recursive: true, force: true });
   }
@@ -41,7 +47,20 @@ async function withService(data, latencyMs, work) {
   }
 }
 
-async function measureSubmissions(service, directory) {
+/** See `measureRequests`; `data` is an empty directory. */
+export async function measureSubmissions(data) {
+  return withService(join(data, "slow"), 3_600_000, async (service) => {
+    bindToCore(service.pid, 0);
+    const release = bindToCore(process.pid, 1);
+    try {
+      return await submitAll(service, data);
+    } finally {
+      release();
+    }
+  });
+}
+
+async function submitAll(service, directory) {
   const results = [];
   for (const [count, goal] of [
     [200, 2],
@@ -50,9 +69,14 @@ async function measureSubmissions(service, directory) {
   ]) {
     const insert = sameRows(service, join(directory, `raw-${count}.db`), await submit(service, count));
     const [own, raw] = [[], []];
-    for (let round = 0; round < SUBMISSIONS; round++) {
-      own.push(await timed(() => submit(service, count)));
-      raw.push(await timed(async () => insert(round)));
+    for (let round = -WARM_UP; round < SUBMISSIONS; round++) {
+      const [ownMs, rawMs] = [
+        await timed(() => submit(service, count)),
+        await timed(async () => insert(round)),
+      ];
+      if (round < 0) continue;
+      own.push(ownMs);
+      raw.push(rawMs);
     }
     const name = `a submission of ${count} against one transaction with its rows`;
     const facts = (of) => ({

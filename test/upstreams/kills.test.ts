@@ -38,7 +38,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
   let chain: Chain;
   /** The prompts that `once` had read when the service was killed. */
   let sent: Set<string | null>;
-  /** The requests to `billing`, and what its batch waits for: before the first kill, and after it. */
+  /** The requests to `billing` after each kill, and what its batch waited for before it. */
   const billing: { asked: number; waiting: ChainBatch["waiting"] }[] = [];
 
   const fakeOf = (name: string) => worlds.get(name)?.fake as FakeUpstream;
@@ -46,9 +46,10 @@ describe("a service that is killed twice while its upstreams work, and later tol
   const submit = async (name: string, count: number) => {
     ids.set(name, (await chain.submit(name, PROMPTS.slice(0, count))).id);
   };
-  const lookAtBilling = async () => {
+  const kill = async () => {
     const { waiting } = await chain.until(idOf("billing"), isWaiting);
-    return { asked: images(fakeOf("billing")).length, waiting };
+    await chain.end("SIGKILL");
+    billing.push({ asked: images(fakeOf("billing")).length, waiting });
   };
 
   beforeAll(async () => {
@@ -69,8 +70,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
     await submit("billing", 2);
     await arrived(fakeOf("once"), CONCURRENCY);
     await arrived(fakeOf("twice"), CONCURRENCY);
-    billing.push(await lookAtBilling());
-    await chain.end("SIGKILL");
+    await kill();
     sent = new Set(images(fakeOf("once")).map(({ prompt }) => prompt));
     fakeOf("once").setBehaviour(null);
     fakeOf("billing").setBehaviour(null);
@@ -78,8 +78,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
 
     await chain.until(idOf("once"));
     await arrived(fakeOf("twice"), 2 * CONCURRENCY);
-    billing.push(await lookAtBilling());
-    await chain.end("SIGKILL");
+    await kill();
     fakeOf("twice").setBehaviour(null);
     chain.env[keyName("billing")] = OTHER_KEY;
     fakeOf("billing").setBehaviour(hostile.answering({}));

@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import type { ErrorRequestHandler, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
@@ -62,7 +63,9 @@ function answerError(log: Log, styleOf: (path: string) => ErrorStyle): ErrorRequ
   };
 }
 
-const stackOf = (thrown: unknown) => String((thrown instanceof Error && thrown.stack) || thrown);
+// Some objects cannot be converted to a string.
+const stackOf = (thrown: unknown) =>
+  (thrown instanceof Error && thrown.stack) || inspect(thrown, { depth: 0 });
 
 /** The last handler of a path: 405 for a method that is not in `allow`. */
 export function methodNotAllowed(allow: readonly string[]): RequestHandler {

@@ -4,7 +4,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { RoundRobin } from "../round-robin.ts";
 import { ConcurrencySlots } from "../shared-concurrency.ts";
 import type { ActiveBatch } from "./active-batch.ts";
-import { ClaimPace } from "./claim-pace.ts";
+import { ClaimsAhead } from "./claims-ahead.ts";
 
 /** A provider gets no new requests while images that wait to be stored hold more bytes than this. */
 const MOST_STORING_BYTES = 256 * 2 ** 20;
@@ -34,7 +34,7 @@ export class ProviderSlots {
   readonly #slots: ConcurrencySlots;
   /** Resolves when every place so far has asked for a slot, or was left. */
   #line: Promise<void> = Promise.resolve();
-  readonly #pace = new ClaimPace();
+  readonly #claimsAhead = new ClaimsAhead();
   /** The requests for items that were claimed, until the provider has answered. */
   readonly #requests = new Set<Promise<void>>();
   /** Those of them that have a slot. */
@@ -76,14 +76,14 @@ export class ProviderSlots {
   get #most(): number {
     const { concurrency } = this.provider;
     if (isPaid(this.provider)) return concurrency;
-    return concurrency + this.#pace.ahead(concurrency, this.#clock.monotonicMs() - this.#movedMs);
+    return concurrency + this.#claimsAhead.most(concurrency, this.#clock.monotonicMs() - this.#movedMs);
   }
 
   /** Makes a claim, and learns how long one takes. */
   async claim<T>(work: () => Promise<T>): Promise<T> {
     const startMs = this.#clock.monotonicMs();
     const claimed = await work();
-    this.#pace.claimTook(this.#clock.monotonicMs() - startMs);
+    this.#claimsAhead.claimTook(this.#clock.monotonicMs() - startMs);
     return claimed;
   }
 
@@ -125,7 +125,7 @@ export class ProviderSlots {
         if (hasLeft) return;
         hasLeft = true;
         this.#movedMs = this.#clock.monotonicMs();
-        if (isMade) this.#pace.requestTook(this.#movedMs - startMs);
+        if (isMade) this.#claimsAhead.requestTook(this.#movedMs - startMs);
         this.#running--;
         free();
       };

@@ -43,6 +43,7 @@ describe("a handler that fails", () => {
   it.each([
     ["rejects without a reason", () => Promise.reject()],
     ["rejects with null", () => Promise.reject(null)],
+    ["rejects with what has no text", () => Promise.reject(Object.create(null))],
     [
       "throws null",
       () => {

@@ -124,7 +124,7 @@ describe("a service that is killed while it has jobs", () => {
 });
 
 it.each(JOB_UPSTREAMS)(
-  "[CHAIN-17] a kill after every few requests to %s costs nothing",
+  "[CHAIN-17] a kill after every few requests to %s costs nothing but what twice lost creations are promised",
   async (type) => {
     const prompts = Array.from({ length: 10 }, (_, at) => `many kills, picture ${at + 1}`);
     const many = { name: "kills", type, config: { jobImages: 3 }, prompts };

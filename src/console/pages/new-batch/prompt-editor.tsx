@@ -16,7 +16,7 @@ const FORMATS: Record<FormatName, { label: string; example: string }> = {
 const MOST_MARKED_LINES = 2000;
 
 /** Names the field, so that problems can lead to their lines. */
-export const EDITOR_ID = "prompts";
+const EDITOR_ID = "prompts";
 
 /** A field for prompts, with the numbers of its lines, and marks on those with problems. */
 export function PromptEditor(props: {

@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
-import { ClaimPace } from "../../../src/workers/items/claim-pace.ts";
+import { ClaimsAhead } from "../../../src/workers/items/claims-ahead.ts";
 
-function paceOf({ claimMs, requestMs }: { claimMs: number; requestMs: number }): ClaimPace {
-  const pace = new ClaimPace();
+function claimsAheadOf({ claimMs, requestMs }: { claimMs: number; requestMs: number }): ClaimsAhead {
+  const claimsAhead = new ClaimsAhead();
   for (let at = 0; at < 50; at++) {
-    pace.claimTook(claimMs);
-    pace.requestTook(requestMs);
+    claimsAhead.claimTook(claimMs);
+    claimsAhead.requestTook(requestMs);
   }
-  return pace;
+  return claimsAhead;
 }
 
 it.each([
@@ -19,11 +19,11 @@ it.each([
   ["an upstream that is faster than a claim", { claimMs: 50, requestMs: 0 }, 8, 50, 8],
   ["a claim that takes no time", { claimMs: 0, requestMs: 50 }, 8, 0, 0],
 ])("[SLOT-7] as many items are claimed ahead as begin meanwhile: %s", (_, times, slots, stillMs, ahead) => {
-  expect(paceOf(times).ahead(slots, stillMs)).toBe(ahead);
+  expect(claimsAheadOf(times).most(slots, stillMs)).toBe(ahead);
 });
 
 it("[SLOT-7] none is claimed ahead before an upstream has answered", () => {
-  const pace = new ClaimPace();
-  pace.claimTook(1000);
-  expect(pace.ahead(8, 0)).toBe(0);
+  const claimsAhead = new ClaimsAhead();
+  claimsAhead.claimTook(1000);
+  expect(claimsAhead.most(8, 0)).toBe(0);
 });

@@ -8,7 +8,7 @@ const CLAIMS = 4;
  * next claim is durable. The number is that of the items that begin during four claims. It is 0 for a provider that takes
  * much longer than a claim.
  */
-export class ClaimPace {
+export class ClaimsAhead {
   #claimMs = 0;
   #requestMs: number | null = null;
 
@@ -26,7 +26,7 @@ export class ClaimPace {
    * Returns the number of items to claim ahead: at most one for each of the `slots`, and 0 before the first answer.
    * `stillMs`: for how long no slot has become free. The running requests take at least that long.
    */
-  ahead(slots: number, stillMs: number): number {
+  most(slots: number, stillMs: number): number {
     if (this.#requestMs === null) return 0;
     const requestMs = Math.max(1, this.#requestMs, stillMs);
     return Math.min(slots, Math.round((CLAIMS * slots * this.#claimMs) / requestMs));
