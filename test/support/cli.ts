@@ -1,4 +1,5 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { EventEmitter } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -25,11 +26,12 @@ export interface Cli {
   start(args: readonly string[], options?: CliOptions): RunningCli;
   /**
    * The same inside the test's own process: quicker, for what the process itself has no part in. With `env` the
-   * service and the key stand in the environment; without, in options that follow `args`.
+   * service and the key stand in the environment; without, in options that follow `args`. `signals` emits what would be
+   * sent to the process.
    */
   here(
     args: readonly string[],
-    options?: { stdin?: string; env?: Record<string, string> },
+    options?: { stdin?: string; env?: Record<string, string>; signals?: EventEmitter },
   ): Promise<CliResult>;
 }
 
@@ -83,16 +85,16 @@ export async function createCli(options: FakeOptions = {}): Promise<Cli> {
     });
     return { child, ended };
   };
-  const here: Cli["here"] = async (args, { stdin = "", env } = {}) => {
+  const here: Cli["here"] = async (args, { stdin = "", env, signals = new EventEmitter() } = {}) => {
     if (env !== undefined) {
       for (const [name, value] of Object.entries(variables(env))) vi.stubEnv(name, value);
-      return runInProcess(args, { cwd, stdin }).finally(() => vi.unstubAllEnvs());
+      return runInProcess(args, { cwd, stdin, signals }).finally(() => vi.unstubAllEnvs());
     }
     const keyFile = join(keyDir, "key");
     allowKeyFile(keyFile);
     await writeFile(keyFile, FAKE_KEY);
     const service = ["--base-url", fake.url, "--api-key-file", keyFile, "--data", join(keyDir, "data")];
-    return runInProcess([...args, ...service], { cwd, stdin });
+    return runInProcess([...args, ...service], { cwd, stdin, signals });
   };
   return { fake, cwd, start, here, run: (args, runOptions) => start(args, runOptions).ended };
 }
