@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { vi } from "vitest";
-import { runInProcess } from "./cli-in-process.ts";
+import { retryAtOnce, runInProcess } from "./cli-in-process.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
 import { allowKeyFile, watchEnvironment, watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
@@ -49,6 +49,7 @@ export interface RunningCli {
 /** The real program in a process of its own, talking to a fake service. */
 export async function createCli(options: FakeOptions = {}): Promise<Cli> {
   const fake = await startFakeService({ statuses: ["completed"], ...options });
+  retryAtOnce();
   const keyDir = await tempDir();
   const children = new Set<ChildProcessWithoutNullStreams>();
   const cwd = await tempDir(async () => {
