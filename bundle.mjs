@@ -114,7 +114,7 @@ const EDITS = [
           /const (\w+Regex) = (\/.*\/v);/g,
           (_, name, pattern) => `const ${name} = ${lateRegExp(pattern)};`,
         )
-        .replace("/^[\\u0020-\\u007E]*$/", () => String.raw`/^[${ONE_COLUMN}]*$/`),
+        .replace("/^[\\u0020-\\u007E]*$/", () => `/^[${ONE_COLUMN}]*$/`),
   },
   segmented("slice-ansi/tokenize-ansi.js"),
   segmented("@alcalzone/ansi-tokenize/build/tokenize.js"),

@@ -1,7 +1,7 @@
 import { type EventEmitter, once } from "node:events";
 import { cachedDataVersionTag, setFlagsFromString } from "node:v8";
 import { Worker } from "node:worker_threads";
-import { expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import { keepHeapSmall } from "../../../src/kernel/memory/small-heap.ts";
 
 /** Makes many objects that live for a moment, and answers with the bytes of the space for new ones. */
@@ -17,10 +17,28 @@ parentPort.once("message", () => {
   parentPort.postMessage(getHeapSpaceStatistics().find((space) => space.space_name === "new_space").space_size);
 });`;
 
-it("[REPO-12] compiled code is loaded under the flags of the start", () => {
-  const loader: EventEmitter = process;
-  // A command that ran in this process before may have kept the heap small already.
+const loader: EventEmitter = process;
+const { execArgv } = process;
+
+beforeEach(() => {
+  // Those of the tests, which choose a size.
+  process.execArgv = [];
+});
+
+afterEach(() => {
+  process.execArgv = execArgv;
+  // Puts the flags back, so that the heap of the tests that follow grows as it did.
   loader.emit("compile");
+});
+
+it("[HEAP-2] leaves a heap alone whose size was chosen", () => {
+  process.execArgv = ["--max-semi-space-size=32"];
+  const atStart = cachedDataVersionTag();
+  keepHeapSmall();
+  expect(cachedDataVersionTag()).toBe(atStart);
+});
+
+it("[REPO-12] compiled code is loaded under the flags of the start", () => {
   const atStart = cachedDataVersionTag();
   loader.emit("compiled");
   keepHeapSmall();

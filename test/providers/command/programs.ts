@@ -16,6 +16,12 @@ export const patientClock = {
   sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(20 * ms, signal),
 };
 
+/** Gives programs that never end by themselves a tenth of the time before they are killed. */
+export const hastyClock = {
+  ...systemClock,
+  sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(ms / 10, signal),
+};
+
 export const NEVER = new AbortController().signal;
 
 /** The beginning of every program of these tests. `home` is a directory of the test. */
@@ -44,27 +50,43 @@ export interface Options {
 }
 
 /** Writes the program, and makes an adapter for it whose temporary files are in a directory of the test. */
-export async function programmed(
-  text: string,
-  { args = [], env = {}, fields = {}, clock = systemClock }: Options = {},
-) {
+export async function programmed(text: string, { args = [], ...options }: Options = {}) {
   const home = await tempDir();
-  const temp = join(home, "temp");
-  await mkdir(temp);
   const script = join(home, "program.mjs");
   await writeFile(script, PRELUDE + text);
+  return { script, ...(await adapterFor(home, [process.execPath, script, ...args], options)) };
+}
+
+/** The beginning of every shell program. `out` is the directory for images, and `make` puts one there. */
+const SHELL_PRELUDE = `
+home=\${0%/*}; prompt_file=$1; out=\${2%/*}; read -r input
+make() { cp "$home/image" "$out/$1"; }
+say() { printf '%s\\n' "$1"; }
+`;
+
+/** The same for a program of the shell, which starts in a tenth of the time. */
+export async function inShell(text: string, options: Omit<Options, "args"> = {}) {
+  const home = await tempDir();
+  const script = join(home, "program.sh");
+  await writeFile(join(home, "image"), PNG);
+  await writeFile(script, SHELL_PRELUDE + text);
+  return adapterFor(home, ["sh", script, "{prompt_file}", "{output}"], options);
+}
+
+async function adapterFor(
+  home: string,
+  argv: string[],
+  { env = {}, fields = {}, clock = systemClock }: Omit<Options, "args">,
+) {
+  const temp = join(home, "temp");
+  await mkdir(temp);
   vi.stubEnv("TMPDIR", temp);
   onTestFinished(() => void vi.unstubAllEnvs());
-  const entry = entryOf("command", {
-    argv: [process.execPath, script, ...args],
-    env: Object.keys(env),
-    ...fields,
-  });
+  const entry = entryOf("command", { argv, env: Object.keys(env), ...fields });
   const deps = { clock, secret: (name: string) => env[name] ?? process.env[name] ?? null };
   const adapter = closing(createCommandAdapter(entry, deps));
   return {
     home,
-    script,
     entry,
     deps,
     adapter,

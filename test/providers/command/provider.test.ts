@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { describe, expect, it } from "vitest";
 import { watchKey } from "../../../src/kernel/api-keys.ts";
 import { failureOf, PNG } from "../../support/upstream-adapter.ts";
-import { programmed } from "./programs.ts";
+import { inShell, programmed } from "./programs.ts";
 
 const reference = (mimeType: "image/png" | "image/jpeg") => ({
   mimeType,
@@ -115,9 +115,7 @@ describe("the answer of a program", () => {
   });
 
   it("[COMMAND-4] a cost that is no amount costs no image, and is noted", async () => {
-    const { generate } = await programmed(
-      `make("a.png"); say({ images: [{ path: "a.png" }], cost_usd: "3" });`,
-    );
+    const { generate } = await inShell(`make a.png; say '{"images":[{"path":"a.png"}],"cost_usd":"3"}'`);
     const { images, usage, notes } = await generate();
     expect({ images, usage }).toEqual({ images: [PNG], usage: null });
     expect(notes).toEqual([expect.stringContaining("cost_usd")]);
@@ -131,7 +129,7 @@ describe("the answer of a program", () => {
     expect(images).toEqual([PNG, Buffer.concat([PNG, Buffer.from("2")])]);
     expect(modelVersion).toBeNull();
     expect(notes?.join()).toMatch(/c\.png is no image.*log\.txt is no image/);
-    const nothing = await programmed(`console.log("garbage \\u0000", [1, 2]); console.log("[[[")`);
+    const nothing = await inShell("printf 'garbage \\0 [ 1, 2 ]\\n[[[\\n'");
     expect((await nothing.generate()).images).toEqual([]);
     const many = await programmed(`for (let i = 10; i < 40; i++) make(i + ".png");`);
     expect((await many.generate()).images).toHaveLength(16);
@@ -146,9 +144,8 @@ describe("the answer of a program", () => {
   });
 
   it("[COMMAND-7] the error of the last line says what is the matter", async () => {
-    const { generate } = await programmed(
-      `say({ error: { ...JSON.parse(job.prompt), message: "why\\n so" } });`,
-    );
+    const { generate } = await inShell('cat "$prompt_file"');
+    const said = (error: object) => JSON.stringify({ error: { ...error, message: "why\n so" } });
     for (const [error, expected] of [
       [{ code: "refused" }, { code: "SAFETY_BLOCKED", trouble: null, retryable: false }],
       [{ code: "invalid" }, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
@@ -161,15 +158,15 @@ describe("the answer of a program", () => {
       [{ code: "failed" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
       [{ code: "toString" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
     ] as const)
-      expect(await failureOf(generate({ prompt: JSON.stringify(error) })), error.code).toMatchObject({
+      expect(await failureOf(generate({ prompt: said(error) })), error.code).toMatchObject({
         message: "why | so",
         ...expected,
       });
   });
 
   it("[COMMAND-7] the exit code says what is the matter", async () => {
-    const { generate, left } = await programmed(
-      `make("a.png"); fs.writeSync(2, "no luck"); process.exit(Number(job.prompt));`,
+    const { generate, left } = await inShell(
+      `make a.png; printf "no luck" >&2; exit "$(cat "$prompt_file")"`,
     );
     for (const [code, expected] of [
       [64, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
@@ -188,14 +185,14 @@ describe("the answer of a program", () => {
   });
 
   it("[COMMAND-7] a program that a signal ended may have made the image", async () => {
-    const { generate } = await programmed(`process.kill(process.pid, "SIGKILL");`);
+    const { generate } = await inShell("kill -KILL $$");
     const failure = await failureOf(generate());
     expect(failure).toMatchObject({ trouble: "ambiguous" });
     expect(failure.message).toContain("was ended by SIGKILL");
   });
 
   it("[COMMAND-7] a last line with other images than a list of paths is an error that names the field", async () => {
-    const { generate } = await programmed(`say({ images: ["a.png"] });`);
+    const { generate } = await inShell(`say '{"images":["a.png"]}'`);
     expect(await failureOf(generate())).toMatchObject({
       message: expect.stringContaining('"images" must be'),
       trouble: "ambiguous",
@@ -217,39 +214,25 @@ describe("the answer of a program", () => {
     expect(message.replaceAll("[API key]", "")).not.toMatch(/canary|4f6d/);
     expect(message).not.toContain(Buffer.from(key).toString("base64"));
     expect(Buffer.byteLength(message)).toBeLessThan(2300);
-    const said = await programmed(
-      `say({ error: { code: "failed", message: "key " + process.env.CANARY } });`,
-      { env: { CANARY: key } },
-    );
+    const said = await inShell(`say '{"error":{"code":"failed","message":"key '"$CANARY"'"}}'`, {
+      env: { CANARY: key },
+    });
     expect((await failureOf(said.generate())).message).toBe("key [API key]");
   });
 
   it("[COMMAND-9] what is not inside output_dir, no regular file or not there is no output", async () => {
-    const { generate, left } = await programmed("eval(job.prompt);");
+    const { generate, left } = await inShell('. "$prompt_file"');
+    const named = (path: string) => `say '{"images":[{"path":"${path}"}]}'`;
     for (const [what, prompt] of [
-      [
-        "a path outside",
-        `fs.writeFileSync(join(home, "o.png"), PNG); say({ images: [{ path: join(home, "o.png") }] });`,
-      ],
-      ["a path upwards", `say({ images: [{ path: "../prompt.txt" }] });`],
-      ["the directory", `say({ images: [{ path: "." }] });`],
-      ["a folder inside", `fs.mkdirSync(join(job.output_dir, "d")); say({ images: [{ path: "d" }] });`],
-      [
-        "a link that leads out",
-        `fs.writeFileSync(join(home, "o.png"), PNG); fs.symlinkSync(join(home, "o.png"), join(job.output_dir, "a.png"));
-       say({ images: [{ path: "a.png" }] });`,
-      ],
-      [
-        "a linked folder",
-        `fs.writeFileSync(join(home, "o.png"), PNG); fs.symlinkSync(home, join(job.output_dir, "d"));
-       say({ images: [{ path: "d/o.png" }] });`,
-      ],
-      ["a file that is missing", `say({ images: [{ path: "none.png" }] });`],
-      [
-        "a pipe",
-        `execFileSync("mkfifo", [join(job.output_dir, "a.png")]); say({ images: [{ path: "a.png" }] });`,
-      ],
-      ["a directory that it removed", `fs.rmdirSync(job.output_dir);`],
+      ["a path outside", `say '{"images":[{"path":"'"$home/image"'"}]}'`],
+      ["a path upwards", named("../prompt.txt")],
+      ["the directory", named(".")],
+      ["a folder inside", `mkdir "$out/d"; ${named("d")}`],
+      ["a link that leads out", `ln -s "$home/image" "$out/a.png"; ${named("a.png")}`],
+      ["a linked folder", `ln -s "$home" "$out/d"; ${named("d/image")}`],
+      ["a file that is missing", named("none.png")],
+      ["a pipe", `mkfifo "$out/a.png"; ${named("a.png")}`],
+      ["a directory that it removed", `rmdir "$out"`],
     ] as const) {
       const failure = await failureOf(generate({ prompt }));
       expect(failure, what).toMatchObject({ code: "PROVIDER_ITEM_FAILED", trouble: "ambiguous" });
@@ -261,16 +244,14 @@ describe("the answer of a program", () => {
   });
 
   it("[COMMAND-9] an image above 64 MiB is refused; a pipe and a link in output_dir are left out", async () => {
-    const large = await programmed(
-      `make("a.png"); fs.truncateSync(join(job.output_dir, "a.png"), 64 * 1024 * 1024 + 1);`,
+    const large = await inShell(
+      `make a.png; dd if=/dev/zero of="$out/a.png" bs=1 count=1 seek=${64 * 1024 * 1024}`,
     );
     expect(await failureOf(large.generate())).toMatchObject({
       code: "INVALID_IMAGE_OUTPUT",
       retryable: false,
     });
-    const odd = await programmed(`
-      fs.writeFileSync(join(home, "o.png"), PNG); fs.symlinkSync(join(home, "o.png"), join(job.output_dir, "a.png"));
-      execFileSync("mkfifo", [join(job.output_dir, "b.png")]);`);
+    const odd = await inShell(`ln -s "$home/image" "$out/a.png"; mkfifo "$out/b.png"`);
     expect(await odd.generate()).toMatchObject({
       images: [],
       notes: [/a\.png/, /b\.png/].map((e) => expect.stringMatching(e)),

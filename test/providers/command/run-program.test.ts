@@ -7,7 +7,7 @@ import { cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";
 import { request } from "../procedural/requests.ts";
-import { NEVER, patientClock, programmed, runs } from "./programs.ts";
+import { hastyClock, NEVER, patientClock, programmed, runs } from "./programs.ts";
 
 /** Starts two children that never end by themselves, one outside the program's group, and tells their ids and its own. */
 const FAMILY = `
@@ -25,23 +25,28 @@ const HANG = `${FAMILY} process.on("SIGTERM", () => {}); setInterval(() => {}, 1
 /** On other systems than Linux a process that has left the group cannot be found. */
 const findable = (pids: number[]) => (process.platform === "linux" ? pids : pids.slice(0, 2));
 
+/** A killed process is gone when it gets the processor once more. */
+const expectGone = (pids: number[]) => expect.poll(() => findable(pids).filter(runs)).toEqual([]);
+
 describe("the processes of a program", () => {
   it("[COMMAND-10] children that it leaves end with the call, and do not hold it up", async () => {
-    const { generate, told, left } = await programmed(`${FAMILY} make("a.png"); process.exit(0);`);
+    const { generate, told, left } = await programmed(`${FAMILY} make("a.png"); process.exit(0);`, {
+      clock: hastyClock,
+    });
     expect((await generate()).images).toEqual([PNG]);
-    expect(findable(told("pids")).filter(runs)).toEqual([]);
+    await expectGone(told("pids"));
     expect(left()).toEqual([]);
   });
 
   it("[COMMAND-10] an abort ends a program that ignores SIGTERM, and its children, before the call rejects", async () => {
-    const { generate, told, left } = await programmed(HANG);
+    const { generate, told, left } = await programmed(HANG, { clock: hastyClock });
     const abort = new AbortController();
     const call = generate({}, abort.signal).catch((error) => error);
     await expect.poll(() => told("pids")).not.toBeNull();
     const reason = new Error("enough");
     abort.abort(reason);
     expect(await call).toBe(reason);
-    expect(findable(told("pids")).filter(runs)).toEqual([]);
+    await expectGone(told("pids"));
     expect(left()).toEqual([]);
   });
 
@@ -59,7 +64,10 @@ describe("the processes of a program", () => {
   });
 
   it("[COMMAND-10] at the deadline all is ended, and the image may have been made", async () => {
-    const { entry, deps, adapter, told } = await programmed(HANG, { fields: { timeoutSeconds: 600 } });
+    const { entry, deps, adapter, told } = await programmed(HANG, {
+      clock: hastyClock,
+      fields: { timeoutSeconds: 600 },
+    });
     let late = () => {};
     const passing = new Promise<void>((resolve) => {
       late = resolve;
@@ -74,15 +82,15 @@ describe("the processes of a program", () => {
     await expect.poll(() => told("pids")).not.toBeNull();
     late();
     expect(await call).toMatchObject({ code: "PROVIDER_TIMEOUT", trouble: "ambiguous" });
-    expect(findable(told("pids")).filter(runs)).toEqual([]);
+    await expectGone(told("pids"));
   });
 
   it("[COMMAND-10] closing the provider ends running programs", async () => {
-    const { adapter, generate, told, left } = await programmed(HANG);
+    const { adapter, generate, told, left } = await programmed(HANG, { clock: hastyClock });
     const call = generate().catch((error) => error.name);
     await expect.poll(() => told("pids")).not.toBeNull();
     await adapter.close();
-    expect(findable(told("pids")).filter(runs)).toEqual([]);
+    await expectGone(told("pids"));
     expect({ error: await call, left: left() }).toEqual({ error: "AbortError", left: [] });
   });
 
