@@ -1,9 +1,8 @@
 // This file imports nothing: the start of the program reads it before anything else.
 
 /** The files that GitHub Actions reads after a step; null outside of GitHub Actions. */
-export function readActionsEnvironment(
-  env: NodeJS.ProcessEnv = process.env,
-): { summary: string | undefined; output: string | undefined } | null {
+export function readActionsEnvironment(): { summary: string | undefined; output: string | undefined } | null {
+  const { env } = process;
   if (env.GITHUB_ACTIONS !== "true") return null;
   return { summary: env.GITHUB_STEP_SUMMARY || undefined, output: env.GITHUB_OUTPUT || undefined };
 }
@@ -15,7 +14,8 @@ export interface Environment {
   dataDirectory: string | undefined;
 }
 
-export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
+export function readEnvironment(): Environment {
+  const { env } = process;
   return {
     baseUrl: env.IMGBATCH_BASE_URL || undefined,
     apiKey: env.IMGBATCH_API_KEY || undefined,
@@ -55,32 +55,29 @@ export function isDumbTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
 }
 
 /** Whether a desktop can show windows: for systems with X11 or Wayland. */
-export function hasDisplay(env: NodeJS.ProcessEnv = process.env): boolean {
-  return Boolean(env.DISPLAY || env.WAYLAND_DISPLAY);
+export function hasDisplay(): boolean {
+  return Boolean(process.env.DISPLAY || process.env.WAYLAND_DISPLAY);
 }
 
 /**
  * Sets `NODE_ENV` to `production` unless it is set. Some libraries read it once, while they are loaded, and otherwise
  * check themselves at every step, which costs most of their speed.
  */
-export function preferProductionBuilds(env: NodeJS.ProcessEnv = process.env): void {
-  env.NODE_ENV ??= "production";
+export function preferProductionBuilds(): void {
+  process.env.NODE_ENV ??= "production";
 }
 
 /** Returns the value of a variable that holds a secret; null when it is not set or empty. */
-export function secretOf(name: string, env: NodeJS.ProcessEnv = process.env): string | null {
-  return env[name] || null;
+export function secretOf(name: string): string | null {
+  return process.env[name] || null;
 }
 
 /** This process's environment with more variables, for a child. */
-export function environmentWith(
-  extra: Readonly<Record<string, string>>,
-  env: NodeJS.ProcessEnv = process.env,
-): NodeJS.ProcessEnv {
-  return { ...env, ...extra };
+export function environmentWith(extra: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
+  return { ...process.env, ...extra };
 }
 
 /** The number of threads that libuv uses for files and images. It reads this variable itself. */
-export function poolThreads(env: NodeJS.ProcessEnv = process.env): number {
-  return Number(env.UV_THREADPOOL_SIZE || 4);
+export function poolThreads(): number {
+  return Number(process.env.UV_THREADPOOL_SIZE || 4);
 }

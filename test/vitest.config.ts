@@ -14,8 +14,11 @@ export default defineConfig({
     // Most code runs a few times only: compiling it at once without optimization, and collecting young garbage less
     // often, saves a sixth of the time.
     execArgv: ["--always-sparkplug", "--min-semi-space-size=16", "--max-semi-space-size=32"],
-    // Many tests wait for processes and for the disk: two more than there are cores keep these busy.
-    maxWorkers: availableParallelism() + 2,
+    // Many tests wait for processes and for the disk: one more than there are cores keeps these busy. Each further one loads
+    // and compiles everything again.
+    maxWorkers: availableParallelism() + 1,
+    // The next run finds the modules that have not changed as they were transformed.
+    experimental: { fsModuleCache: true },
     // Patience costs nothing when all is well: only what never comes makes a test wait so long.
     expect: { poll: { timeout: 30_000, interval: 20 } },
     testTimeout: 60_000,

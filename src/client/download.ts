@@ -28,7 +28,7 @@ export interface Downloaded {
 }
 
 /** The files beside a target while its download is not finished. */
-export function partFiles(target: string): { part: string; etag: string } {
+function partFiles(target: string): { part: string; etag: string } {
   return { part: `${target}.part`, etag: `${target}.part.etag` };
 }
 

@@ -24,7 +24,7 @@ export function hasKnownParameters(text: string): boolean {
 }
 
 /** Whether the URL of a database holds a password. */
-export function hasPassword(text: string): boolean {
+function hasPassword(text: string): boolean {
   const { password, searchParams } = new URL(text);
   return password !== "" || searchParams.has("password");
 }

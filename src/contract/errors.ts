@@ -129,7 +129,7 @@ const WAITING_ERRORS = Object.fromEntries(
 ) as Record<WaitingCode, ErrorEntry>;
 
 /** Errors on the caller's machine; never sent over the wire. */
-export const LOCAL_ERRORS = {
+const LOCAL_ERRORS = {
   INTERNAL: e(0, "internal", "Something went wrong inside imgbatch."),
   USAGE: e(0, "usage", "The command line is not right."),
   INVALID_INPUT: e(0, "usage", "The input is not right; nothing was sent."),

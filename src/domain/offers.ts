@@ -106,7 +106,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
     return serving.filter((each) => each === own || mayTakeOver(own.provider, each.provider));
   }
 
-  #serving(modelId: string, needs?: Needs): Offer<P>[] {
+  #serving(modelId: string, needs: Needs | undefined): Offer<P>[] {
     return this.#providers.flatMap((provider) => {
       const { upstream } = provider;
       const model = providerModel(provider, this.#models, modelId);

@@ -28,6 +28,11 @@ export function watchKey(key: string): void {
   used.set(key, { whole: new RegExp(wholeForms(key), "g"), escaped: new RegExp(escapedForm(key), "gi") });
 }
 
+/** Forgets all of these keys. For tests: many services share their process, and each key is searched for in every line. */
+export function forgetKeys(): void {
+  used.clear();
+}
+
 /** Matches a key as it is, as Base64 of either alphabet, and as hexadecimal digits. */
 function wholeForms(key: string): string {
   const bytes = Buffer.from(key);

@@ -19,7 +19,7 @@ export class Problems {
   }
 
   /** Returns the first ones, by file in the given order, then by line. */
-  shown(files: readonly string[] = []): Problem[] {
+  shown(files: readonly string[]): Problem[] {
     return this.#shown.toSorted(
       (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || (a.line ?? 0) - (b.line ?? 0),
     );

@@ -4,7 +4,7 @@ import type { ApiDeps } from "./deps.ts";
 import { toServiceError } from "./middleware/errors.ts";
 
 /** A stream without a result sends an opening after this time, so that the connection does not look dead. */
-export const STREAM_OPENING_MS = 10_000;
+const STREAM_OPENING_MS = 10_000;
 
 /** The texts of which a stream consists. */
 export interface Framing {

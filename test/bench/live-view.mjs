@@ -82,7 +82,7 @@ async function runBatch(isShown, count) {
 }
 
 /** The share of a core that the view takes, with nothing else in the process. */
-export async function measureShare() {
+async function measureShare() {
   const row = (n, successCount) => ({
     id: `imgbatch_${String(n).padStart(32, "0")}`,
     name: n % 3 === 0 ? `狐狸在雪地里奔跑 ${n}` : `a batch of foxes, number ${n}`,

@@ -1,6 +1,6 @@
 // An upstream of the vendor's own form. It answers every request with the same picture after a fixed time. Runs in a
-// process of its own: `node upstream-server.mjs LATENCY_MS`; prints its port. To any message it answers how long all
-// requests together have waited for their answers, in ms: timers are late, by a millisecond or more on a busy machine.
+// process of its own: `node upstream-server.mjs LATENCY_MS`; prints its port. To any message it answers how many
+// answers it has sent, and how long they were waited for together, in ms: timers are late, by a millisecond or more on a busy machine.
 import { createServer } from "node:net";
 import sharp from "sharp";
 
@@ -18,8 +18,8 @@ const body = JSON.stringify({
 // Whatever this process does is time that the service is not given: so it reads of a request no more than where it ends.
 const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`;
 const answer = Buffer.from(head + body);
-let waitedMs = 0;
-process.on("message", () => process.send(waitedMs));
+let [waitedMs, answers] = [0, 0];
+process.on("message", () => process.send({ waitedMs, answers }));
 const server = createServer({ noDelay: true }, (socket) => {
   let got = "";
   socket.on("error", () => {});
@@ -32,6 +32,7 @@ const server = createServer({ noDelay: true }, (socket) => {
     const startMs = performance.now();
     setTimeout(() => {
       waitedMs += performance.now() - startMs;
+      answers++;
       socket.write(answer);
     }, latencyMs);
   });

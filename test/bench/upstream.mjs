@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { parseConfig } from "../../build/config/load.js";
 import { silentLog } from "../../build/kernel/log.js";
 import { startService } from "../../build/service/start-service.js";
+import { runBareClient } from "./bare-client.mjs";
 import { timed } from "./measure.mjs";
 
 const MODEL = "vendorx-3.1-flash-image";
@@ -16,8 +17,13 @@ const BATCH = 200;
  * provider nothing is claimed before a slot is free.
  */
 export async function measureUpstream({ images, latencyMs, concurrency, goal }) {
-  const run = (isFree) => runBatches({ images, latencyMs, concurrency, isFree });
-  const [free, paid] = [await run(true), await run(false)];
+  const run = (work) => withUpstream({ images, latencyMs, concurrency }, work);
+  const free = await run((baseUrl) => runBatches({ baseUrl, images, concurrency, isFree: true }));
+  const paid = await run((baseUrl) => runBatches({ baseUrl, images, concurrency, isFree: false }));
+  const path = `/v1beta/models/${MODEL}:generateContent`;
+  const bare = await run(async (baseUrl) => ({
+    ms: await runBareClient({ baseUrl, path, images, concurrency }),
+  }));
   return {
     name: `${images} images of an upstream of ${latencyMs} ms, ${concurrency} at once, against the ideal`,
     value: free.ms / free.idealMs,
@@ -25,6 +31,7 @@ export async function measureUpstream({ images, latencyMs, concurrency, goal }) 
     facts: {
       "wall time": `${(free.ms / 1000).toFixed(2)} s, ideal ${(free.idealMs / 1000).toFixed(2)} s`,
       "the upstream took": `${((free.idealMs * concurrency) / images).toFixed(1)} ms an image`,
+      "a bare client that keeps nothing": (bare.ms / bare.idealMs).toFixed(3),
       "at a paid provider": (paid.ms / paid.idealMs).toFixed(2),
       "CPU an image": `${free.cpuMs.toFixed(1)} ms`,
       "memory at the end": `${(free.rss / 1e6).toFixed(0)} MB`,
@@ -32,18 +39,25 @@ export async function measureUpstream({ images, latencyMs, concurrency, goal }) 
   };
 }
 
-async function runBatches({ images, latencyMs, concurrency, isFree }) {
-  const upstream = spawn(
-    process.execPath,
-    [join(import.meta.dirname, "upstream-server.mjs"), String(latencyMs)],
-    {
-      stdio: ["ignore", "pipe", "inherit", "ipc"],
-    },
-  );
-  const data = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
+/** Runs a work with an upstream of its own, and adds the ideal time to its results. */
+async function withUpstream({ images, latencyMs, concurrency }, work) {
+  const server = [join(import.meta.dirname, "upstream-server.mjs"), String(latencyMs)];
+  const upstream = spawn(process.execPath, server, { stdio: ["ignore", "pipe", "inherit", "ipc"] });
   try {
     const [port] = await once(upstream.stdout, "data");
-    const baseUrl = `http://127.0.0.1:${String(port).trim()}`;
+    const results = await work(`http://127.0.0.1:${String(port).trim()}`);
+    upstream.send("waited?");
+    const [{ waitedMs, answers }] = await once(upstream, "message");
+    if (answers !== images) throw new Error(`${answers} answers for ${images} images`);
+    return { ...results, idealMs: waitedMs / concurrency };
+  } finally {
+    upstream.kill();
+  }
+}
+
+async function runBatches({ baseUrl, images, concurrency, isFree }) {
+  const data = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
+  try {
     const config = parseConfig(
       {
         models: [{ id: MODEL, prices: { "1K": 0 } }],
@@ -92,12 +106,8 @@ async function runBatches({ images, latencyMs, concurrency, isFree }) {
     const cpu = process.cpuUsage(cpuBefore);
     const rss = process.memoryUsage.rss();
     await service.close(0);
-    upstream.send("waited?");
-    const [waitedMs] = await once(upstream, "message");
-    const cpuMs = (cpu.user + cpu.system) / 1000 / images;
-    return { ms, idealMs: waitedMs / concurrency, cpuMs, rss };
+    return { ms, cpuMs: (cpu.user + cpu.system) / 1000 / images, rss };
   } finally {
-    upstream.kill();
     await rm(data, { recursive: true, force: true });
   }
 }

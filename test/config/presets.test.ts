@@ -12,7 +12,7 @@ const FREE = ["localai", "ollama", "sdapi"];
 function providerOf(entry: UpstreamEntry, secrets: Record<string, string> = {}) {
   const adapter = {
     address: "nowhere",
-    takes: { maxReferences: 0, ratios: "any", tiers: "any", mimeTypes: "any", seeds: false },
+    takes: { maxReferences: 0, ratios: "any", tiers: "any" },
     generate: () => Promise.reject(new Error("never called")),
     probe: async () => {},
     close: async () => {},

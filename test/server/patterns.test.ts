@@ -25,7 +25,9 @@ import { queryInteger } from "../../src/server/query/query.ts";
 import { readInstant } from "../../src/server/query/query-instant.ts";
 import { MODEL } from "../support/service.ts";
 
-const LENGTH = 100_000;
+const LENGTH = 30_000;
+/** Of computing, for one text. */
+const MOST_MS = 100;
 /** Texts that make patterns go back again and again: long repeated runs, and an end that does not fit. */
 const RUNS = [
   "a",
@@ -124,16 +126,22 @@ describe("patterns", () => {
     async (name) => {
       let slowest = { ms: 0, text: "" };
       for (const text of TEXTS) {
-        const begin = process.cpuUsage();
-        await CHECKS[name]?.(text);
-        const { user } = process.cpuUsage(begin);
-        if (user / 1000 > slowest.ms)
-          slowest = { ms: user / 1000, text: `${text.slice(0, 5)}…${text.slice(-2)}` };
+        const check = () => computingMs(() => CHECKS[name]?.(text));
+        let ms = await check();
+        // Garbage may have been collected meanwhile.
+        if (ms >= MOST_MS) ms = Math.min(ms, await check());
+        if (ms > slowest.ms) slowest = { ms, text: `${text.slice(0, 5)}…${text.slice(-2)}` };
       }
-      expect(slowest.ms, JSON.stringify(slowest.text)).toBeLessThan(1000);
+      expect(slowest.ms, JSON.stringify(slowest.text)).toBeLessThan(MOST_MS);
     },
   );
 });
+
+async function computingMs(work: () => unknown): Promise<number> {
+  const begin = process.cpuUsage();
+  await work();
+  return process.cpuUsage(begin).user / 1000;
+}
 
 function refused(check: () => unknown): unknown {
   try {

@@ -11,7 +11,7 @@ const RANK = {
 };
 
 /** Something that the service promised and did not keep. */
-export class Violation extends Error {}
+class Violation extends Error {}
 
 export function expect(isRight, message) {
   if (!isRight) throw new Violation(message);

@@ -15,7 +15,7 @@ export class FakeUpstream extends FakeProvider {
       identity: `native http://${name}`,
       fingerprint: `${name}-1`,
       isFree: false,
-      takes: { maxReferences: 14, ratios: "any", tiers: "any", mimeTypes: "any", seeds: false },
+      takes: { maxReferences: 14, ratios: "any", tiers: "any" },
       disabled: null,
       uses: ["batches", "realtime"],
       modelFor: (_, executed) => executed,

@@ -12,7 +12,7 @@ const BASE64_ANCHORS = [0, 1, 2].map((shift) => base64Core("imgb_", shift));
 
 /** Where API keys, and the given other secrets, stand in some bytes: plain, or in a form that is read back easily. */
 export function findSecrets(bytes: Buffer, known: Iterable<string> = []): FoundSecret[] {
-  const found: FoundSecret[] = [...findKeys(bytes)];
+  const found = findKeys(bytes);
   for (const secret of known) {
     for (const [form, needle] of formsOf(secret)) {
       const offset = bytes.indexOf(needle);
@@ -60,40 +60,44 @@ export async function findSecretsInFile(bytes: Buffer, known: Iterable<string> =
   return found;
 }
 
-function* findKeys(bytes: Buffer): Generator<FoundSecret> {
-  yield* matches(bytes, "plain", "imgb_", (at) => at(0, 48));
-  yield* matches(bytes, "utf-16", "i\0m\0g\0b\0_\0", (at) => at(0, 96).replaceAll("\0", ""));
-  yield* matches(bytes, "percent-encoded", "imgb%5", (at) => decodePercent(at(0, 150)));
-  for (const first of ["%69", "%69%6d", "%69%6D"]) {
-    yield* matches(bytes, "percent-encoded", first, (at) => decodePercent(at(0, 150)));
-  }
-  yield* matches(bytes, "json escapes", "\\u0069", (at) => decodeEscapes(at(0, 300)));
-  for (const hex of ["696d67625f", "696D67625F"]) {
-    yield* matches(bytes, "hex", hex, (at) => Buffer.from(at(0, 96), "hex").toString("latin1"));
-  }
-  for (const [shift, anchor] of BASE64_ANCHORS.entries()) {
+type ReadAt = (from: number, length: number) => string;
+
+/** How a key begins in each form, and how what follows is read. */
+const ANCHORS = [
+  anchored("plain", "imgb_", (at) => at(0, 48)),
+  anchored("utf-16", "i\0m\0g\0b\0_\0", (at) => at(0, 96).replaceAll("\0", "")),
+  anchored("percent-encoded", "imgb%5", (at) => decodePercent(at(0, 150))),
+  ...["%69", "%69%6d", "%69%6D"].map((first) =>
+    anchored("percent-encoded", first, (at) => decodePercent(at(0, 150))),
+  ),
+  anchored("json escapes", "\\u0069", (at) => decodeEscapes(at(0, 300))),
+  ...["696d67625f", "696D67625F"].map((hex) =>
+    anchored("hex", hex, (at) => Buffer.from(at(0, 96), "hex").toString("latin1")),
+  ),
+  ...BASE64_ANCHORS.map((anchor, shift) => {
     const skip = shift === 0 ? 0 : shift === 1 ? 2 : 3;
-    yield* matches(bytes, "base64", anchor, (at) => {
+    return anchored("base64", anchor, (at) => {
       const text = at(-skip, 80).replaceAll("+", "-").replaceAll("/", "_");
       return Buffer.from(text, "base64").subarray(shift).toString("latin1");
     });
-  }
+  }),
+];
+
+function anchored(form: string, anchor: string, decode: (at: ReadAt) => string) {
+  return { form, needle: Buffer.from(anchor, "latin1"), decode };
 }
 
-type ReadAt = (from: number, length: number) => string;
-
-function* matches(
-  bytes: Buffer,
-  form: string,
-  anchor: string,
-  decode: (at: ReadAt) => string,
-): Generator<FoundSecret> {
-  const needle = Buffer.from(anchor, "latin1");
-  for (let offset = bytes.indexOf(needle); offset >= 0; offset = bytes.indexOf(needle, offset + 1)) {
-    const start = offset;
-    const at: ReadAt = (from, length) => bytes.toString("latin1", Math.max(0, start + from), start + length);
-    if (KEY.test(decode(at))) yield { form, offset };
+function findKeys(bytes: Buffer): FoundSecret[] {
+  const found: FoundSecret[] = [];
+  for (const { form, needle, decode } of ANCHORS) {
+    for (let offset = bytes.indexOf(needle); offset >= 0; offset = bytes.indexOf(needle, offset + 1)) {
+      const start = offset;
+      const at: ReadAt = (from, length) =>
+        bytes.toString("latin1", Math.max(0, start + from), start + length);
+      if (KEY.test(decode(at))) found.push({ form, offset });
+    }
   }
+  return found;
 }
 
 const forms = new Map<string, [form: string, needle: Buffer][]>();

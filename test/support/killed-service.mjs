@@ -51,7 +51,7 @@ const upstream = {
   identity: "native http://vendor",
   fingerprint: "vendor-1",
   isFree: false,
-  takes: { maxReferences: 14, ratios: "any", tiers: "any", mimeTypes: "any", seeds: false },
+  takes: { maxReferences: 14, ratios: "any", tiers: "any" },
   disabled: null,
   uses: ["batches", "realtime"],
   modelFor: (_, executed) => executed,

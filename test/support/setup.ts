@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
+import { forgetKeys } from "../../src/kernel/api-keys.ts";
 import { skipLeftOut } from "./cluster/left-out.ts";
 import { seedRandomCases } from "./fuzz-runs.ts";
 import { forgetSecrets, takeFindings } from "./secrets.ts";
@@ -21,6 +22,7 @@ beforeAll(() => {
 });
 
 afterAll(async () => {
+  forgetKeys();
   const deadline = Date.now() + PATIENCE_MS;
   while (leftBehind().length > 0 && Date.now() < deadline) {
     await new Promise((resolve) => setTimeout(resolve, 10));

@@ -270,7 +270,7 @@ describe("several upstreams", () => {
   });
 
   it("[FAILOVER-3] only a provider that takes the references is asked", async () => {
-    const none = { maxReferences: 0, ratios: "any", tiers: "any", mimeTypes: "any", seeds: false } as const;
+    const none = { maxReferences: 0, ratios: "any", tiers: "any" } as const;
     const blind = new FakeUpstream("blind", { takes: none });
     const able = new FakeUpstream("able");
     const service = await start([blind, able]);

@@ -58,7 +58,7 @@ type Parsed = Record<string, unknown>;
  */
 export function mergeGlobals(...given: readonly Parsed[]): GlobalOptions {
   const merged: Parsed = Object.assign({}, ...given);
-  const progress = choiceOption(merged, "progress", "--progress", PROGRESS) ?? "auto";
+  const progress = choiceOption(merged, "progress", PROGRESS) ?? "auto";
   const json = merged.json === true;
   if (json && merged.events === "-")
     throw new ImgbatchError(

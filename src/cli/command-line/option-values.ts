@@ -19,6 +19,16 @@ export interface OptionSpec {
 /** The options of a command, by camel-case name, as they were typed. */
 export type TypedOptions = Readonly<Record<string, unknown>>;
 
+/** Returns the flag of an option. */
+export function flagOf(name: string): `--${string}` {
+  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+function wrongValue(name: string, text: unknown, advice: string): ImgbatchError {
+  const flag = flagOf(name);
+  return new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: ${advice}`, { param: flag });
+}
+
 /** The text of an option; undefined when it was not given. */
 export function textOption(options: TypedOptions, name: string): string | undefined {
   const value = options[name];
@@ -38,33 +48,28 @@ export function flagOption(options: TypedOptions, name: string): boolean {
 }
 
 /** Returns a duration in ms. Throws `USAGE` for any other text. */
-export function durationOption(options: TypedOptions, name: string, flag: string): number | undefined {
-  return readOption(options, name, flag, "write a time such as 30s, 45m or 1h30m", parseDuration);
+export function durationOption(options: TypedOptions, name: string): number | undefined {
+  return readOption(options, name, "write a time such as 30s, 45m or 1h30m", parseDuration);
 }
 
 /** Returns a duration above 0, in ms. Throws `USAGE` for any other text. */
-export function positiveDurationOption(
-  options: TypedOptions,
-  name: string,
-  flag: string,
-): number | undefined {
+export function positiveDurationOption(options: TypedOptions, name: string): number | undefined {
   const advice = "write a time above 0 such as 30s, 45m or 1h30m";
-  return readOption(options, name, flag, advice, (text) => parseDuration(text) || null);
+  return readOption(options, name, advice, (text) => parseDuration(text) || null);
 }
 
 /** Returns an amount in micro-dollars. Throws `USAGE` for any other text. */
-export function usdOption(options: TypedOptions, name: string, flag: string): number | undefined {
-  return readOption(options, name, flag, "write an amount in US dollars such as 5 or 0.25", parseUsd);
+export function usdOption(options: TypedOptions, name: string): number | undefined {
+  return readOption(options, name, "write an amount in US dollars such as 5 or 0.25", parseUsd);
 }
 
 export function wholeOption(
   options: TypedOptions,
   name: string,
-  flag: string,
   range: { min: number; max: number },
 ): number | undefined {
   const { min, max } = range;
-  return readOption(options, name, flag, `write a whole number from ${min} to ${max}`, (text) => {
+  return readOption(options, name, `write a whole number from ${min} to ${max}`, (text) => {
     const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
     return value >= min && value <= max ? value : null;
   });
@@ -74,7 +79,6 @@ export function wholeOption(
 export function choiceOption<T extends string>(
   options: TypedOptions,
   name: string,
-  flag: string,
   choices: readonly T[],
 ): T | undefined {
   const text = textOption(options, name);
@@ -83,8 +87,7 @@ export function choiceOption<T extends string>(
   if (choice !== undefined) return choice;
   const meant = didYouMean(text, choices);
   const advice = meant === null ? "" : ` Did you mean ${meant}?`;
-  const message = `${flag} ${JSON.stringify(text)}: use ${listed(choices)}.${advice}`;
-  throw new ImgbatchError("USAGE", message, { param: flag });
+  throw wrongValue(name, text, `use ${listed(choices)}.${advice}`);
 }
 
 function listed(words: readonly string[]): string {
@@ -95,31 +98,24 @@ function listed(words: readonly string[]): string {
 export function readOption<T>(
   options: TypedOptions,
   name: string,
-  flag: string,
   advice: string,
   read: (text: string) => T | null,
 ): T | undefined {
   const text = textOption(options, name);
   if (text === undefined) return undefined;
   const value = read(text);
-  if (value === null)
-    throw new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: ${advice}.`, { param: flag });
+  if (value === null) throw wrongValue(name, text, `${advice}.`);
   return value;
 }
 
 /** Returns the pairs of a repeated `k=v` option; null without the option. */
-export function pairsOption(
-  options: TypedOptions,
-  name: string,
-  flag: string,
-): Record<string, string> | null {
+export function pairsOption(options: TypedOptions, name: string): Record<string, string> | null {
   const values = options[name];
   if (!Array.isArray(values)) return null;
   const pairs: Record<string, string> = {};
   for (const text of values) {
     const at = String(text).indexOf("=");
-    if (at < 1)
-      throw new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: write name=value.`, { param: flag });
+    if (at < 1) throw wrongValue(name, text, "write name=value.");
     pairs[String(text).slice(0, at)] = String(text).slice(at + 1);
   }
   return pairs;
@@ -132,15 +128,10 @@ const MOMENT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$
  * Returns a time in the form that the service reads: a day (UTC), an RFC 3339 time, or the time that was `24h` before
  * `nowMs`. Throws `USAGE` for any other text.
  */
-export function instantOption(
-  options: TypedOptions,
-  name: string,
-  flag: string,
-  nowMs: number,
-): string | undefined {
+export function instantOption(options: TypedOptions, name: string, nowMs: number): string | undefined {
   const advice =
     "write a day such as 2030-01-31, a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h";
-  return readOption(options, name, flag, advice, (text) => {
+  return readOption(options, name, advice, (text) => {
     if ((DAY.test(text) || MOMENT.test(text)) && !Number.isNaN(Date.parse(text))) return text;
     const agoMs = /[a-z]$/.test(text) ? parseDuration(text) : null;
     return agoMs === null ? null : new Date(nowMs - agoMs).toISOString().replace(/\.\d+Z$/, "Z");

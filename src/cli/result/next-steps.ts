@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import { lastRound } from "../../runs/directory/run-state.ts";
+import { isLacking, lastRound } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { nextCommand, type Whereabouts } from "./next-command.ts";
@@ -18,8 +18,8 @@ export interface Subject {
 const MOST_COMMANDS = 5;
 
 /**
- * The next step for batches or runs: finish the submission, wait, download, or look at the failures. Null if nothing is
- * left to do.
+ * The next step for batches or runs: finish the submission, wait, download, or look at the failures or at what is here.
+ * Null if nothing is left to do.
  */
 export function nextSteps(
   where: Whereabouts,
@@ -27,9 +27,9 @@ export function nextSteps(
   batches: readonly Batch[],
 ): string | null {
   const known = new Map(batches.map((batch) => [batch.id, batch]));
-  const steps = targets.map(({ argument, ids }) => {
+  const steps = targets.map(({ argument, ids, run }) => {
     const own = ids.flatMap((id) => known.get(id) ?? []);
-    return { argument, step: stepOf(own) };
+    return { argument, step: stepOf(own, run !== null && isFetched(run.state)) };
   });
   const unfinished = targets.find(({ unsent }) => unsent > 0);
   if (unfinished !== undefined) return finishing(where, unfinished);
@@ -43,13 +43,22 @@ export function nextSteps(
     );
   }
   const empty = steps.find(({ step }) => step === "items");
-  return empty === undefined ? null : `${nextCommand(where, "items", empty.argument)} (says why)`;
+  if (empty !== undefined) return `${nextCommand(where, "items", empty.argument)} (says why)`;
+  const fetched = steps.find(({ step }) => step === "look");
+  return fetched === undefined ? null : `look into ${shellWord(fetched.argument)}`;
 }
 
-function stepOf(batches: readonly Batch[]): "wait" | "download" | "items" | null {
+/** Whether all images were on disk when the directory was last used, but for those that failed. */
+const isFetched = (state: RunState) => state.finished_at !== null && !isLacking(state);
+
+function stepOf(
+  batches: readonly Batch[],
+  isFetched: boolean,
+): "wait" | "download" | "items" | "look" | null {
   if (batches.some((batch) => !batch.isDone)) return "wait";
   const there = batches.filter((batch) => batch.status !== "output_deleted");
-  if (there.some((batch) => batch.successCount > 0 || !batch.hasCounts)) return "download";
+  if (there.some((batch) => batch.successCount > 0 || !batch.hasCounts))
+    return isFetched ? "look" : "download";
   return there.length > 0 ? "items" : null;
 }
 

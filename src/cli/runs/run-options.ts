@@ -16,13 +16,13 @@ export interface RunOptions {
 export function readRunOptions(options: read.TypedOptions): RunOptions {
   const advice = "write a number or a share such as 5%";
   return {
-    allowance: read.readOption(options, "allowFailures", "--allow-failures", advice, parseAllowance) ?? {
+    allowance: read.readOption(options, "allowFailures", advice, parseAllowance) ?? {
       count: 0,
     },
-    timeoutMs: read.positiveDurationOption(options, "timeout", "--timeout"),
-    intervalMs: read.positiveDurationOption(options, "interval", "--interval"),
-    maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
-    unitCostMicroUsd: read.usdOption(options, "unitCost", "--unit-cost"),
+    timeoutMs: read.positiveDurationOption(options, "timeout"),
+    intervalMs: read.positiveDurationOption(options, "interval"),
+    maxCostMicroUsd: read.usdOption(options, "maxCost"),
+    unitCostMicroUsd: read.usdOption(options, "unitCost"),
     cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
   };
 }

@@ -78,10 +78,7 @@ export function requireSubmitted(targets: readonly Target[], where: Whereabouts)
 }
 
 /** The error for batches of a run whose ids are not known; null if all are. Such batches may exist and be billed. */
-export function submissionUnknown(
-  { argument, unsent, run }: Target,
-  where: Whereabouts,
-): ImgbatchError | null {
+function submissionUnknown({ argument, unsent, run }: Target, where: Whereabouts): ImgbatchError | null {
   if (unsent === 0 || run === null) return null;
   const { batches } = run.state;
   const command = lastRound(run.state) > 0 ? "retry" : "submit";

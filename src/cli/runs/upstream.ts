@@ -15,7 +15,7 @@ export async function chooseUpstream(
   { options }: Pick<CommandContext, "options">,
   dir: string | null,
 ): Promise<UpstreamChoice | null> {
-  const typed = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES);
+  const typed = choiceOption(options, "upstream", UPSTREAM_NAMES);
   const state = dir === null ? null : await readRunState(dir);
   const remembered = dir === null || state === null ? null : upstreamOf(dir, state);
   if (typed === undefined) return remembered;

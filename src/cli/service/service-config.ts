@@ -17,8 +17,8 @@ export async function serviceConfig(
   { cwd, global, options }: Pick<CommandContext, "cwd" | "global" | "options">,
   { mayLackKeys }: { mayLackKeys: boolean },
 ): Promise<Config> {
-  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
-  const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
+  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
+  const vendor = choiceOption(options, "vendor", VENDOR_NAMES) ?? null;
   const loaded = loadConfig({ file: global.config, cwd, upstream, vendor });
   const config = withSimulation(loaded, textOption(options, "simulate"));
   if (global.config === undefined) await requireNamedAddresses(config);

@@ -12,7 +12,7 @@ export type BatchList = ListEnvelope<BatchObject>;
 export type ItemList = ListEnvelope<ItemObject>;
 
 /** One page of the item list: the most that the service sends at once. */
-export const ITEMS_PER_PAGE = 500;
+const ITEMS_PER_PAGE = 500;
 
 export interface BatchFilter {
   status: string;

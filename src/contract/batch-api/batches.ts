@@ -4,7 +4,7 @@ import { BATCH_SOURCES, BATCH_STATUSES } from "../statuses.ts";
 const unixSeconds = z.int().describe("Unix time in seconds");
 const usd = z.number().describe("US dollars, at most six decimals");
 
-export const batchErrorSchema = z.object({ code: z.string(), message: z.string(), source: z.string() });
+const batchErrorSchema = z.object({ code: z.string(), message: z.string(), source: z.string() });
 
 /** A batch as the batch API returns it. */
 export const batchObjectSchema = z.object({

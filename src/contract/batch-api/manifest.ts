@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /** A file of the ZIP, as `manifest.json` lists it. */
-export const manifestFileSchema = z.object({
+const manifestFileSchema = z.object({
   custom_id: z.string(),
   filename: z.string().describe("full name of the entry in the ZIP"),
   mime_type: z.string(),
@@ -24,7 +24,7 @@ export const manifestSchema = z.object({
 export type Manifest = z.infer<typeof manifestSchema>;
 
 /** `errors.json` of a batch's ZIP: one entry per failed item. */
-export const manifestErrorSchema = z.object({
+const manifestErrorSchema = z.object({
   custom_id: z.string(),
   code: z.string(),
   message: z.string(),

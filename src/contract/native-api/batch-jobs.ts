@@ -27,7 +27,7 @@ export const createJobSchema = z.object({
 });
 
 /** The states of a job in `metadata.state`. */
-export const JOB_STATES = [
+const JOB_STATES = [
   "BATCH_STATE_PENDING",
   "BATCH_STATE_RUNNING",
   "BATCH_STATE_SUCCEEDED",
@@ -38,20 +38,20 @@ export const JOB_STATES = [
 export type JobState = (typeof JOB_STATES)[number];
 
 /** Why a job or one of its lines has no result. */
-export const rpcErrorSchema = z.looseObject({
+const rpcErrorSchema = z.looseObject({
   code: z.int().describe("as in google.rpc.Code"),
   message: z.string(),
 });
 
 /** The results of a job that came inline, in the order of its requests. */
-export const inlinedResponseSchema = z.looseObject({
+const inlinedResponseSchema = z.looseObject({
   response: generateContentResponseSchema.optional(),
   error: rpcErrorSchema.optional(),
   metadata: z.unknown().optional().describe("that of the request"),
 });
 
 /** Where the results are: in a file, or for a job that came inline, in this object. */
-export const jobOutputSchema = z.looseObject({
+const jobOutputSchema = z.looseObject({
   responsesFile: z.string().optional(),
   inlinedResponses: z.object({ inlinedResponses: z.array(inlinedResponseSchema) }).optional(),
 });

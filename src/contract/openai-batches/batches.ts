@@ -3,7 +3,7 @@ import { PATHS } from "../routes.ts";
 import { expiresAfterSchema } from "./files.ts";
 
 /** The endpoints that the lines of a batch can ask for. */
-export const BATCH_ENDPOINTS = [PATHS.imageGenerations, PATHS.imageEdits] as const;
+const BATCH_ENDPOINTS = [PATHS.imageGenerations, PATHS.imageEdits] as const;
 
 const METADATA = { pairs: 16, keyChars: 64, valueChars: 512 };
 const metadataError = `has more than ${METADATA.pairs} pairs of at most ${METADATA.keyChars} and ${METADATA.valueChars} characters`;
@@ -26,7 +26,7 @@ export const createOpenaiBatchSchema = z.object({
 export type CreateOpenaiBatch = z.infer<typeof createOpenaiBatchSchema>;
 
 /** The states of a batch in OpenAI's API. */
-export const OPENAI_BATCH_STATES = [
+const OPENAI_BATCH_STATES = [
   "validating",
   "in_progress",
   "finalizing",

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /** The most images of one request. */
-export const MAX_COUNT = 10;
+const MAX_COUNT = 10;
 
 const countError = `must be 1 to ${MAX_COUNT}`;
 const percentError = "must be 0 to 100";

@@ -136,7 +136,7 @@ function typeFilter(state: DashboardState, key: Key): Pressed {
   return stay(moveBatchCursor(state, key) ?? state);
 }
 
-export function withView(state: DashboardState, change: Partial<ViewState>): DashboardState {
+function withView(state: DashboardState, change: Partial<ViewState>): DashboardState {
   return { ...state, view: { ...state.view, ...change } };
 }
 

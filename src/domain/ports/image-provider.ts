@@ -65,10 +65,6 @@ export interface Capabilities {
   maxReferences: number;
   ratios: "any" | readonly AspectRatio[];
   tiers: "any" | readonly SizeTier[];
-  /** The types that it can be asked for. With another type the image is kept as it came. */
-  mimeTypes: "any" | readonly ImageMimeType[];
-  /** Whether the seed of a request decides the picture. */
-  seeds: boolean;
 }
 
 /** The system behind a provider that asks another program for its images. */

@@ -69,12 +69,12 @@ export class Realtime {
   }
 
   /**
-   * Makes `count` images of one request at the same time, with one hold for all. Returns the outcomes, one for each image,
-   * without those that failed or that `finish` rejects: each that has an image is paid for. By default they stay as they are.
-   * When other processes take this one for dead, images that no upstream was asked for are not made.
+   * Makes `count` images of one request at the same time, with one hold for all. Returns an outcome for each image that was
+   * made and that `finish` accepts; these are paid for. By default `finish` accepts all. While other processes take this one
+   * for dead, it asks no upstream for further images.
    *
-   * Rejects with an `ImgbatchError`, when the first image failed and no other was made; with `StorageUnavailable`; or with the
-   * reason of `gone` when the caller has left; null: nobody's leaving ends the request.
+   * Rejects with an `ImgbatchError` when the first image failed and no other was made, with `StorageUnavailable`, or with the
+   * reason of `gone` when the caller has left. With null, no caller's leaving ends the request.
    */
   generateMany(
     caller: Caller,

@@ -2,9 +2,10 @@ import { decodeDataUrl } from "../base64.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const PADDING = 0x3d;
 /** Shorter texts cost little. */
 const LONG_BYTES = 64 * 1024;
-/** Base64 is decoded in steps of so many characters, a multiple of 4. */
+/** Base64 is decoded in steps of this many characters, a multiple of 4. */
 const STEP = 64 * 1024;
 /** A data URL has its Base64 behind a comma, which comes soon. */
 const DATA_URL = /^data:[^,]{0,200},/;
@@ -19,8 +20,8 @@ export interface LongJson {
 
 /**
  * Parses JSON whose images stay outside the parser, which would copy each of them twice. `memory` is called for each
- * image with the most bytes that it can have, and returns room for it. Throws `SyntaxError` for
- * anything else than JSON, but does not look into long texts.
+ * long text with the most bytes that it can have as an image, and returns room for it. Throws `SyntaxError` for anything
+ * else than JSON.
  */
 export function parseLongJson(
   bytes: Buffer,
@@ -35,10 +36,13 @@ export function parseLongJson(
     const text = bytes.subarray(open + 1, close);
     if (text.length >= LONG_BYTES && !text.includes(BACKSLASH)) {
       const head = DATA_URL.exec(text.toString("latin1", 0, 256))?.[0].length ?? 0;
-      const mark = JSON.stringify(MARK + longs.length).slice(1, -1);
-      pieces.push(bytes.toString("utf8", copied, open + 1 + head), mark);
-      longs.push(text.subarray(head));
-      copied = close;
+      const decoded = decodeLong(text.subarray(head), memory);
+      if (decoded !== null) {
+        const mark = JSON.stringify(MARK + longs.length).slice(1, -1);
+        pieces.push(bytes.toString("utf8", copied, open + 1 + head), mark);
+        longs.push(decoded);
+        copied = close;
+      }
     }
     open = bytes.indexOf(QUOTE, close + 1);
   }
@@ -48,17 +52,27 @@ export function parseLongJson(
     decode: (text) => {
       const at = text.startsWith("data:") ? text.indexOf(",") + 1 : 0;
       const long = text.startsWith(MARK, at) ? longs[Number(text.slice(at + MARK.length))] : undefined;
-      return long ? decodeLong(long, memory) : decodeDataUrl(text);
+      return long ?? decodeDataUrl(text);
     },
   };
 }
 
-function decodeLong(text: Buffer, memory: (most: number) => Buffer): Buffer {
-  const room = memory(Math.ceil((text.length * 3) / 4));
+/** Returns null for anything else than Base64. The decoder skips other characters, so they make the result shorter. */
+function decodeLong(text: Buffer, memory: (most: number) => Buffer): Buffer | null {
+  const length = lengthWithoutPadding(text);
+  if (length % 4 === 1) return null;
+  const bytes = Math.floor((length * 3) / 4);
+  const room = memory(bytes);
   let used = 0;
   for (let at = 0; at < text.length; at += STEP)
     used += room.write(text.toString("latin1", at, at + STEP), used, "base64");
-  return room.subarray(0, used);
+  return used === bytes ? room.subarray(0, used) : null;
+}
+
+function lengthWithoutPadding(base64: Buffer): number {
+  let length = base64.length;
+  while (length > base64.length - 2 && base64[length - 1] === PADDING) length--;
+  return length;
 }
 
 /** The index of the quote that ends a text; -1 when nothing does. */

@@ -65,7 +65,7 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
 
   return {
     address: entry.argv.join(" "),
-    takes: { maxReferences: 14, ratios: "any", tiers: "any", mimeTypes: "any", seeds: true },
+    takes: { maxReferences: 14, ratios: "any", tiers: "any" },
     generate: async (request, signal, onSent): Promise<GeneratedImages> => {
       const linked = linkSignals(signal, closing.signal);
       const running = call(request, linked.signal, onSent).finally(() => linked.unlink());

@@ -6,7 +6,6 @@ import { endDescendants } from "../../processes/end-descendants.ts";
 import { startFailure } from "../../processes/start-failure.ts";
 import { Tail } from "./tail.ts";
 
-const KEPT_BYTES = 64 * 1024;
 /** How long a process that could not be found may hold the streams open. */
 const CLOSE_PATIENCE_MS = 5000;
 
@@ -40,8 +39,8 @@ export async function runProgram(
   const { program, pid } = await start(argv, env);
   const exited = new Promise<"exited">((resolve) => program.once("exit", () => resolve("exited")));
   const closed = new Promise<void>((resolve) => program.once("close", () => resolve()));
-  const stdout = new Tail(program.stdout, KEPT_BYTES);
-  const stderr = new Tail(program.stderr, KEPT_BYTES);
+  const stdout = new Tail(program.stdout);
+  const stderr = new Tail(program.stderr);
   onStarted(pid);
   // A program need not read its input.
   program.stdin.on("error", () => {});

@@ -6,7 +6,7 @@ import { UpstreamHttp } from "../upstream/http.ts";
 import { type JobAdapter, MAX_JOB_ANSWER_BYTES } from "../upstream/jobs/job-provider.ts";
 import { resultLines } from "../upstream/jobs/result-lines.ts";
 import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
-import { imageFields, takesOutputFormat } from "../upstream/openai-images/request.ts";
+import { imageFields } from "../upstream/openai-images/request.ts";
 import { listAt, textAt, valueAt } from "../upstream/read-json.ts";
 import { dataUrlOf, fileFormBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
 import { refuseStoredReferences } from "../upstream/stored-references.ts";
@@ -18,15 +18,14 @@ const GENERATIONS = "/v1/images/generations";
 const EDITS = "/v1/images/edits";
 const FIELDS = { sizeAs: "size", responseFormat: "omit" } as const;
 const PAGE = 100;
-/** An input that is not deleted for any reason goes by itself, when no job is made of it any more. */
+/** When an input could not be deleted, the upstream deletes it after this time, when no job can be made of it any more. */
 const EXPIRY = { "expires_after[anchor]": "created_at", "expires_after[seconds]": String(3 * 86_400) };
 
 /** Talks to OpenAI's files and batch jobs for images, at half the price. */
 export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: AdapterDeps): JobAdapter {
-  const { name, models, auth, extra, apiKeyEnv } = entry;
+  const { name, auth, extra, apiKeyEnv } = entry;
   const http = new UpstreamHttp({ ...entry, maxAnswerBytes: MAX_JOB_ANSWER_BYTES }, deps);
   const headers = credentialHeaders(auth, apiKeyEnv === null ? null : deps.secret(apiKeyEnv));
-  const upstreamIds = Array.isArray(models) ? models : Object.values(models);
   const at = (collection: string, id: string) => `/${collection}/${encodeURIComponent(id)}`;
   const batch = (id: string, signal: AbortSignal) =>
     http.json({ method: "GET", path: at("batches", id), headers }, signal);
@@ -38,13 +37,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
   };
   return {
     address: http.baseUrl,
-    takes: {
-      maxReferences: MAX_REFERENCES,
-      ratios: "any",
-      tiers: "any",
-      mimeTypes: upstreamIds.every(takesOutputFormat) ? "any" : ["image/png"],
-      seeds: false,
-    },
+    takes: { maxReferences: MAX_REFERENCES, ratios: "any", tiers: "any" },
     // All requests of a job have one address.
     splitsReferences: true,
     lineBytes: async (item) => jsonLinesBody([lineOf(item)]).length(),

@@ -4,26 +4,19 @@ import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
-import { imagesRequest, takesOutputFormat } from "../upstream/openai-images/request.ts";
+import { imagesRequest } from "../upstream/openai-images/request.ts";
 import { readImages } from "../upstream/openai-images/response.ts";
 
 /** Talks to OpenAI Images, and to the services that speak it. */
 export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {
-  const { name, models, edits, apiKeyEnv } = entry;
+  const { name, edits, apiKeyEnv } = entry;
   const http = new UpstreamHttp(entry, deps);
   const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
   const headers = credentialHeaders(entry.auth, key);
-  const upstreamIds = Array.isArray(models) ? models : Object.values(models);
   const maxReferences = edits === "none" ? 0 : MAX_REFERENCES;
   return {
     address: http.baseUrl,
-    takes: {
-      maxReferences,
-      ratios: "any",
-      tiers: "any",
-      mimeTypes: upstreamIds.every(takesOutputFormat) ? "any" : ["image/png"],
-      seeds: false,
-    },
+    takes: { maxReferences, ratios: "any", tiers: "any" },
     async generate(request, signal, onSent, onAnswered) {
       if (request.storedReferences.length > 0) {
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);

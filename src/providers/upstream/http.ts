@@ -258,7 +258,7 @@ export class UpstreamHttp {
     }
   }
 
-  /** Reads a success whole, and of another answer what comes soon: its status is known already. */
+  /** Reads a success to its end. Any other answer is read for a short time only: its status is known already. */
   async #read(answer: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
     const { statusCode, body } = answer;
     if (!isSuccess(statusCode)) return this.#readError(answer);

@@ -15,7 +15,7 @@ export async function adoptDirectory(
   batches: readonly Batch[],
   service: RunService,
   clock: Clock,
-  from: RunState | null = null,
+  from: RunState | null,
 ): Promise<RunState> {
   const { identity, keyFingerprint } = service;
   const existing = await readRunState(dir);

@@ -119,7 +119,7 @@ export interface SavedZip {
  * existing file at the target stays until the checks are done; then a different one is replaced if `mayReplace`, else
  * `FILE_EXISTS` is thrown.
  */
-export async function saveZip(job: ZipJob, { mayReplace = false } = {}): Promise<SavedZip> {
+export async function saveZip(job: ZipJob, { mayReplace }: { mayReplace: boolean }): Promise<SavedZip> {
   const { target, items, signal } = job;
   await requireReplaceable(target);
   const unchecked = `${target}.unchecked`;

@@ -124,7 +124,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     }
   };
   if (keptCount > 0) reporter.note(`${keptCount} of ${plan.images.length} images are here already`);
-  reportProgress();
+  if (keptCount < plan.images.length) reportProgress();
   for (const [position, image] of plan.images.entries())
     if (!lines.has(image.customId)) void queue.add(() => makeOne(image, position));
   await queue.onIdle();

@@ -16,7 +16,7 @@ const UNDECIDED: readonly string[] = [
 type Outcome = Pick<ResultLine, "status" | "error">;
 
 /** Whether the service made an image that could not be fetched. It is paid for. */
-export function isUndelivered({ status, error }: Outcome): boolean {
+function isUndelivered({ status, error }: Outcome): boolean {
   return status === "success" && error !== undefined;
 }
 

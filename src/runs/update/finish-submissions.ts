@@ -10,7 +10,7 @@ import { type StartOptions, startRun } from "../submit/start-run.ts";
 import { isRefused } from "./plan-update.ts";
 
 /** The batches of a run that may exist without being known here. Their images would be paid for and lost. */
-export function openBatches({ batches }: RunState): RunBatch[] {
+function openBatches({ batches }: RunState): RunBatch[] {
   return batches.filter((batch) => batch.state !== "created" && !isRefused(batch));
 }
 

@@ -81,7 +81,7 @@ export interface ItemDetails {
 export function itemView(
   { price }: Pick<BatchRecord, "price">,
   item: ItemRecord,
-  { prompt, references, outputs, retriedIn }: ItemDetails = {},
+  { prompt, references, outputs, retriedIn }: ItemDetails,
 ): ItemObject {
   return {
     custom_id: item.customId,

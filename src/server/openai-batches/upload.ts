@@ -32,13 +32,13 @@ function readForm(boundary: string, chunk: Chunk): FileForm {
       if (part.fileName === undefined) fields[part.name ?? ""] = await textOf(part, FIELD_BYTES);
       return;
     }
-    if (file !== null) throw invalid("file", "may be there once");
+    if (file !== null) throw invalidFile("may be there once");
     file = part;
     for await (const bytes of part.bytes()) await chunk.add(bytes);
   });
   const end = async () => {
     await parts.end();
-    if (file === null) throw invalid("file", "is required: a file");
+    if (file === null) throw invalidFile("is required: a file");
     return factsOf(fields, file);
   };
   return { add: parts.add, end };
@@ -65,4 +65,4 @@ function factsOf(fields: Record<string, string>, file: Pick<Part, "fileName" | "
   };
 }
 
-const invalid = (param: string, problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
+const invalidFile = (problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", "file", problem);

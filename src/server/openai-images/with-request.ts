@@ -89,7 +89,7 @@ function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   return parsed.data;
 }
 
-/** The fields without null and empty ones, and with the values of texts that stand for a number or a truth value. */
+/** Leaves out fields that are null or empty, and reads a number or a truth value that came as text. */
 function withValues(fields: object): Record<string, unknown> {
   const entries = Object.entries(fields).filter(([, value]) => value !== null && value !== "");
   return Object.fromEntries(entries.map(([name, value]) => [name, typedValue(name, value)]));

@@ -84,7 +84,7 @@ const healthSchema = z.object({
 });
 
 /** The response of `/readyz`. */
-export const readinessSchema = z.object({
+const readinessSchema = z.object({
   status: z.enum(["ready", "not_ready"]),
   problems: z.array(z.string()),
 });

@@ -67,7 +67,7 @@ export class StringFinder {
 
   /** Yields what is held back after the last chunk: a string without an end. */
   *end(): Generator<BodyPart> {
-    if (this.#state === "at path") yield* this.#giveHeld("rest", false);
+    if (this.#state === "at path") yield* this.#giveHeld("rest");
     if (this.#state === "long") yield { kind: "text", bytes: Buffer.alloc(0), isEnd: true };
     this.#state = "outside";
   }
@@ -78,11 +78,11 @@ export class StringFinder {
       return;
     }
     if (this.#heldBytes + bytes.length >= this.#minBytes) {
-      yield* this.#giveHeld("text", false);
+      yield* this.#giveHeld("text");
       this.#state = "long";
       yield { kind: "text", bytes, isEnd };
     } else if (isEnd) {
-      yield* this.#giveHeld("rest", false);
+      yield* this.#giveHeld("rest");
       yield { kind: "rest", bytes };
     } else {
       // A copy: the chunk may be a small part of a large piece of memory.
@@ -91,8 +91,8 @@ export class StringFinder {
     }
   }
 
-  *#giveHeld(kind: "rest" | "text", isEnd: boolean): Generator<BodyPart> {
-    for (const bytes of this.#held) yield kind === "rest" ? { kind, bytes } : { kind, bytes, isEnd };
+  *#giveHeld(kind: "rest" | "text"): Generator<BodyPart> {
+    for (const bytes of this.#held) yield kind === "rest" ? { kind, bytes } : { kind, bytes, isEnd: false };
     this.#held = [];
     this.#heldBytes = 0;
   }

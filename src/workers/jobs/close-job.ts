@@ -44,8 +44,7 @@ export async function closeJob(
 }
 
 /**
- * Changes a job, unless another process has learnt or ended another name of it since it was read. Returns whether it was
- * changed.
+ * Changes a job, unless another process has learnt its name or ended one of its names since it was read. Returns whether it was changed.
  */
 function updateSeen(
   stores: Stores,

@@ -84,6 +84,7 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   expect(await after("wait", dir)).toBe("next: imgbatch download 'my pets'");
   expect(await after("status", id)).toBe(`next: imgbatch download ${id}`);
   expect(await after("download", dir)).toBe("next: imgbatch retry 'my pets'");
+  expect(await after("status", dir)).toBe("next: look into 'my pets'");
   expect(await after("download", dir, "--item", "none")).toMatch(/^next: imgbatch items 'my pets' /);
   expect(await after("submit", "pets.jsonl", "-o", dir, "--dry-run")).toBe(
     "next: the same command without --dry-run",

@@ -151,7 +151,7 @@ describe("the reading of a job's input", () => {
 
   it("[LINES-4] fails the lines that the provider of the job does not take", async () => {
     const { deps, batch, stores } = await queuedJob(["a", "b 2K"]);
-    const takes = { maxReferences: 9, ratios: "any", tiers: ["1K"], mimeTypes: "any", seeds: false } as const;
+    const takes = { maxReferences: 9, ratios: "any", tiers: ["1K"] } as const;
     const upstream = {
       type: "t",
       identity: "procedural",

@@ -96,8 +96,6 @@ describe("the native protocol", () => {
       maxReferences: 14,
       ratios: "any",
       tiers: "any",
-      mimeTypes: ["image/png"],
-      seeds: false,
     });
     const storedReferences = [{ uri: "gs://bucket/x.png", mimeType: "image/png" as const }];
     const error = await providerError(adapter.generate(imageRequest({ storedReferences }), never, () => {}));

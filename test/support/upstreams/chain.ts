@@ -41,7 +41,7 @@ export interface ChainItem {
 }
 
 /** The keys of the fakes, as an operator would set them. */
-export const UPSTREAM_KEYS = { NATIVE_API_KEY: NATIVE_KEY, OPENAI_API_KEY: OPENAI_KEY };
+const UPSTREAM_KEYS = { NATIVE_API_KEY: NATIVE_KEY, OPENAI_API_KEY: OPENAI_KEY };
 const ENDED = ["completed", "failed", "cancelled", "output_deleted"];
 const PATIENCE_MS = 40_000;
 

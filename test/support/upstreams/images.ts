@@ -27,7 +27,7 @@ const CACHED = 64;
 const cache = new Map<string, Promise<Buffer>>();
 
 /** The colour of a prompt: red, green and blue from 0 to 255. */
-export function colourOf(prompt: string, index = 0): [number, number, number] {
+function colourOf(prompt: string, index = 0): [number, number, number] {
   const [red = 0, green = 0, blue = 0] = createHash("sha256").update(`${index} ${prompt}`).digest();
   return [red, green, blue];
 }

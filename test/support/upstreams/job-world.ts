@@ -59,7 +59,7 @@ export interface JobCase {
   prompts?: readonly string[];
 }
 
-export class JobStory {
+class JobStory {
   readonly fake: JobFake;
   readonly prompts: readonly string[];
   id = "";

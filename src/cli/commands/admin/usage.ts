@@ -12,7 +12,7 @@ const DAY_MS = 86_400_000;
 /** `imgbatch admin usage`: what providers were asked and what it cost, in groups. */
 export const run: RunCommand = (context) =>
   withAdmin(context, { mayCreate: false }, async (admin) => {
-    const by = choiceOption(context.options, "by", "--by", USAGE_GROUPS) ?? "day";
+    const by = choiceOption(context.options, "by", USAGE_GROUPS) ?? "day";
     const from = readMoment(context, "from");
     const to = readMoment(context, "to");
     const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs });
@@ -25,7 +25,7 @@ function readMoment(
   { options, clock }: CommandContext,
   name: "from" | "to",
 ): { firstMs: number; endMs: number } | undefined {
-  const text = instantOption(options, name, `--${name}`, clock.nowMs());
+  const text = instantOption(options, name, clock.nowMs());
   if (text === undefined) return undefined;
   const endMs = parseExpiry(text);
   if (endMs === null) throw wrongArgument(`--${name}`, text, "write a day or a time that exists");

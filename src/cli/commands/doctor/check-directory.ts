@@ -73,14 +73,10 @@ export async function checkSecrecy(dataDirectory: string): Promise<Finding[]> {
 }
 
 /** Checks whether a process owns the data directory but does not answer: then commands would fail. */
-export async function checkOwner(
-  dataDirectory: string,
-  isAnswering: boolean,
-  ask: (directory: string) => Promise<boolean> = isDataDirectoryInUse,
-): Promise<Finding[]> {
+export async function checkOwner(dataDirectory: string, isAnswering: boolean): Promise<Finding[]> {
   if (isAnswering) return [];
   try {
-    if (!(await ask(dataDirectory))) return [];
+    if (!(await isDataDirectoryInUse(dataDirectory))) return [];
   } catch {
     // Another check reports why the lock cannot be read.
     return [];

@@ -32,7 +32,7 @@ export const run: RunCommand = async (context) => {
 async function examine(context: CommandContext): Promise<Finding[]> {
   const { global, options, cwd, signal } = context;
   const environment = readEnvironment();
-  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
+  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
   const { config, finding } = readConfig(context, upstream);
   const named = global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null;
   const isEmbedded = named === null;

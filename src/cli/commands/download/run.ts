@@ -32,7 +32,7 @@ export const run: RunCommand = async (context) => {
   const argument = context.arguments[0] ?? "";
   const output = pathOption(options, "output");
   const item = textOption(options, "item");
-  const index = wholeOption(options, "index", "--index", { min: 0, max: MOST_IMAGES });
+  const index = wholeOption(options, "index", { min: 0, max: MOST_IMAGES });
   const wantsZip = flagOption(options, "zip");
   if (item !== undefined && wantsZip) throw new ImgbatchError("USAGE", "--item and --zip: use one of them.");
   if (item === undefined && index !== undefined)

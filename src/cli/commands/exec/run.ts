@@ -22,7 +22,7 @@ import { type Child, runChild } from "./run-child.ts";
 /** `imgbatch exec`: runs a service for the time of one command. Writes nothing to standard output itself. */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output, signal, takeSignals } = context;
-  const budgetMicroUsd = usdOption(options, "maxCost", "--max-cost");
+  const budgetMicroUsd = usdOption(options, "maxCost");
   if (budgetMicroUsd !== undefined && global.data !== undefined) {
     const message = `--max-cost is for a service with a data directory of its own, not with --data: there the account pays.`;
     const advice = `${nextCommand(global, "admin", "accounts", "top-up", "default", microsToDecimal(budgetMicroUsd))}, or leave out --data`;
@@ -35,13 +35,13 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     dataDirectory: global.data,
     address: {
       host: textOption(options, "host") ?? "127.0.0.1",
-      port: wholeOption(options, "port", "--port", { min: 0, max: 65_535 }) ?? 0,
+      port: wholeOption(options, "port", { min: 0, max: 65_535 }) ?? 0,
     },
-    graceMs: durationOption(options, "grace", "--grace") ?? 0,
+    graceMs: durationOption(options, "grace") ?? 0,
     nowMs: clock.nowMs(),
     note: output.note,
     log: createLog({
-      level: choiceOption(options, "logLevel", "--log-level", LOG_LEVELS) ?? "warn",
+      level: choiceOption(options, "logLevel", LOG_LEVELS) ?? "warn",
       forPeople: true,
       write: (line) => output.note(line.trimEnd()),
     }),

@@ -64,16 +64,15 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     model: read.textOption(options, "model") ?? null,
     aspectRatio: ratioOption(options) ?? null,
     size: sizeOption(options) ?? null,
-    mimeType: read.choiceOption(options, "mimeType", "--mime-type", IMAGE_MIME_TYPES) ?? null,
+    mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
     images: await loadImages(options, cwd),
     mayReplace: read.flagOption(options, "force"),
-    jobs: read.wholeOption(options, "jobs", "--jobs", { min: 1, max: MOST_JOBS }) ?? 4,
-    rpm: read.wholeOption(options, "rpm", "--rpm", { min: 1, max: MOST_REQUESTS }),
-    count:
-      read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
-    stdinFormat: read.choiceOption(options, "format", "--format", FORMAT_NAMES) ?? null,
-    retries: read.wholeOption(options, "retries", "--retries", { min: 0, max: MOST_RETRIES }),
-    maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
+    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }) ?? 4,
+    rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
+    count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    retries: read.wholeOption(options, "retries", { min: 0, max: MOST_RETRIES }),
+    maxCostMicroUsd: read.usdOption(options, "maxCost"),
   };
 }
 
@@ -105,11 +104,11 @@ async function readPrompt(argument: string, { readStdin }: CommandContext): Prom
 }
 
 function ratioOption(options: read.TypedOptions): string | undefined {
-  return read.readOption(options, "aspectRatio", "--aspect-ratio", RATIO_ADVICE, readRatio);
+  return read.readOption(options, "aspectRatio", RATIO_ADVICE, readRatio);
 }
 
 function sizeOption(options: read.TypedOptions): SizeTier | undefined {
-  return read.readOption(options, "size", "--size", SIZE_ADVICE, readSize);
+  return read.readOption(options, "size", SIZE_ADVICE, readSize);
 }
 
 async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {

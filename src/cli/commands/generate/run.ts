@@ -8,7 +8,7 @@ import { readGenerateOptions } from "./options.ts";
 
 /** `imgbatch generate`: makes images in real time, one request for each. */
 export const run: RunCommand = async (context) => {
-  const limit = timeLimit(context, positiveDurationOption(context.options, "timeout", "--timeout"));
+  const limit = timeLimit(context, positiveDurationOption(context.options, "timeout"));
   const { signal } = limit;
   const limited = { ...context, signal, readStdin: () => context.readStdin(signal) };
   try {

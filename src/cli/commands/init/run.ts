@@ -16,7 +16,7 @@ const SUBMIT = "imgbatch submit prompts.jsonl";
 
 /** `imgbatch init`: writes the files to start from, and prints the next commands to type. */
 export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, output }) => {
-  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
+  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
   const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
   const files = withUpstream(filesOf(templates), upstream);
   const dir = resolve(cwd, named);

@@ -24,7 +24,7 @@ interface FoundItem extends BatchItem {
 /** `imgbatch items`: lists the images of a batch or a run with their outcome. */
 export const run: RunCommand = async (context) => {
   const { options, results, output } = context;
-  const status = choiceOption(options, "status", "--status", [...ITEM_STATUSES, "all"]) ?? "all";
+  const status = choiceOption(options, "status", [...ITEM_STATUSES, "all"]) ?? "all";
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
   const needs = { workers: false, ...rememberedUpstream([target]) };
   return withService(context, needs, async (service) => {

@@ -27,7 +27,7 @@ export const run: RunCommand = (context) => {
   const usual = results.isForPeople ? FIXED_LIMITS.batchPageDefault : null;
   const limit = flagOption(options, "all")
     ? null
-    : (wholeOption(options, "limit", "--limit", { min: 1, max: MOST }) ?? usual);
+    : (wholeOption(options, "limit", { min: 1, max: MOST }) ?? usual);
   return withService(context, { workers: false }, async ({ http }) => {
     const { batches, hasMore } = await listBatches(http, filter, limit, signal);
     if (hasMore) output.note(`there are more batches: add --all, or a --limit above ${limit}`);
@@ -54,13 +54,13 @@ function nextStep(where: Whereabouts, batches: readonly Batch[]): string {
 function readFilter({ options, clock }: CommandContext): BatchFilter {
   // An option without a value means yes.
   const typed = options.downloaded === true ? { downloaded: "yes" } : options;
-  const downloaded = choiceOption(typed, "downloaded", "--downloaded", ["yes", "no"]);
+  const downloaded = choiceOption(typed, "downloaded", ["yes", "no"]);
   return {
-    status: choiceOption(options, "status", "--status", BATCH_STATUSES),
+    status: choiceOption(options, "status", BATCH_STATUSES),
     task_name: textOption(options, "name"),
     downloaded: downloaded === undefined ? undefined : downloaded === "yes" ? "true" : "false",
-    from: instantOption(options, "from", "--from", clock.nowMs()),
-    to: instantOption(options, "to", "--to", clock.nowMs()),
+    from: instantOption(options, "from", clock.nowMs()),
+    to: instantOption(options, "to", clock.nowMs()),
   };
 }
 

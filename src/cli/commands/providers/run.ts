@@ -18,7 +18,7 @@ import { providerView, tableOf } from "./provider-view.ts";
 /** `imgbatch providers`: the state of each configured provider, and what it was asked. Sends nothing without `--probe`. */
 export const run: RunCommand = async (context) => {
   const { cwd, global, options, output, signal } = context;
-  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
+  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
   const config = loadConfig({ file: global.config, cwd, upstream });
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   const storage = storageOf(context, config);

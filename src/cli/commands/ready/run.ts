@@ -21,7 +21,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const { options, output, clock, global } = context;
   const command = (...words: readonly (string | Flag)[]) => nextCommand(global, ...words);
   const isPatient = flagOption(options, "wait");
-  const limitMs = positiveDurationOption(options, "timeout", "--timeout") ?? DEFAULT_TIMEOUT_MS;
+  const limitMs = positiveDurationOption(options, "timeout") ?? DEFAULT_TIMEOUT_MS;
   const limit = deadline(clock, limitMs);
   const signal = AbortSignal.any([context.signal, limit.signal]);
   let last = "";

@@ -133,7 +133,7 @@ async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOu
 
 function refusedNote(count: number): string {
   const are = count === 1 ? "1 image was" : `${count} images were`;
-  return `${are} refused because of the prompt and left out (--include-refused sends them again)`;
+  return `${are} refused because of the prompt and left out (--include-refused sends such images again)`;
 }
 
 function missingNote(count: number): string {

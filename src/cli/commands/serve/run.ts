@@ -34,16 +34,16 @@ const DEFAULT_GRACE_MS = 10_000;
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output } = context;
   const config = await serviceConfig(context, { mayLackKeys: true });
-  const role = choiceOption(options, "role", "--role", ROLES) ?? "all";
+  const role = choiceOption(options, "role", ROLES) ?? "all";
   const storage = storageOf(context, config);
   requireShared(role, storage);
-  const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
+  const graceMs = durationOption(options, "grace") ?? DEFAULT_GRACE_MS;
   const address = {
     host: textOption(options, "host") ?? config.server.host,
-    port: wholeOption(options, "port", "--port", { min: 0, max: 65_535 }) ?? config.server.port,
+    port: wholeOption(options, "port", { min: 0, max: 65_535 }) ?? config.server.port,
   };
   const isLive = options.ui !== false && mayShowDashboard(context);
-  const level = choiceOption(options, "logLevel", "--log-level", LOG_LEVELS) ?? "info";
+  const level = choiceOption(options, "logLevel", LOG_LEVELS) ?? "info";
   const forPeople = Boolean(process.stderr.isTTY);
   const log = createLog({ level, forPeople, write: (line) => process.stderr.write(line) });
   if (!isLoopback(address.host)) {
@@ -77,8 +77,11 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       if (note !== null) output.note(note);
       log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
     } finally {
-      // After an error above, the service must not keep running. While a person watches it, no proxy needs to see it end.
-      await service.close(service.failed.aborted ? 0 : graceMs, !isLive);
+      // After an error above, the service must not keep running. Only a supervisor sends SIGTERM: its proxy must see the
+      // end before it comes, while a person who presses Ctrl-C waits for it.
+      const { reason } = context.signal;
+      const isTerminated = reason instanceof ImgbatchError && reason.code === "TERMINATED";
+      await service.close(service.failed.aborted ? 0 : graceMs, isTerminated);
     }
     if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
     service.failed.throwIfAborted();

@@ -11,30 +11,30 @@ import {
 } from "../../../prompts/shape.ts";
 import { RUN_STATE_FILE } from "../../../runs/directory/run-state.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
-import { readOption, textOption } from "../../command-line/option-values.ts";
-import { defaultRunDirectory, type Flag, nextCommand } from "../../result/next-command.ts";
+import { flagOf, readOption, textOption } from "../../command-line/option-values.ts";
+import { defaultRunDirectory, nextCommand } from "../../result/next-command.ts";
 
 /** The options of `submit` that `generate --file` takes too. */
-const SHARED: Readonly<Record<string, Flag["flag"]>> = {
-  aspectRatio: "--aspect-ratio",
-  size: "--size",
-  model: "--model",
-  upstream: "--upstream",
-  output: "--output",
-  format: "--format",
-  count: "--count",
-  mimeType: "--mime-type",
-  maxCost: "--max-cost",
-};
+const SHARED = [
+  "aspectRatio",
+  "size",
+  "model",
+  "upstream",
+  "output",
+  "format",
+  "count",
+  "mimeType",
+  "maxCost",
+];
 
 /** Returns the command line that makes the images of a prompt file in real time, with the options that were typed. */
 export function realtimeCommand({ options, global, cwd }: CommandContext, file: string): string {
   const output = textOption(options, "output") ?? defaultRunDirectory(file);
   // The files of a run of batches are not mixed with others.
   const free = isOfBatches(resolve(cwd, output)) ? `${output}-generated` : textOption(options, "output");
-  const words = Object.entries(SHARED).flatMap(([name, flag]) => {
+  const words = SHARED.flatMap((name) => {
     const value = name === "output" ? free : textOption(options, name);
-    return value === undefined ? [] : [{ flag }, value];
+    return value === undefined ? [] : [{ flag: flagOf(name) }, value];
   });
   return nextCommand(global, "generate", { flag: "--file" }, file, ...words);
 }
@@ -50,8 +50,8 @@ function isOfBatches(dir: string): boolean {
 /** Throws `USAGE` for a ratio or size that no batch has. The advice is the command that makes such images. */
 export function requireBatchShape(context: CommandContext): void {
   const { options, arguments: files } = context;
-  const aspectRatio = readOption(options, "aspectRatio", "--aspect-ratio", RATIO_ADVICE, readRatio);
-  const size = readOption(options, "size", "--size", SIZE_ADVICE, readSize);
+  const aspectRatio = readOption(options, "aspectRatio", RATIO_ADVICE, readRatio);
+  const size = readOption(options, "size", SIZE_ADVICE, readSize);
   const shape = {
     ...(aspectRatio === undefined ? {} : { aspectRatio }),
     ...(size === undefined ? {} : { size }),

@@ -71,10 +71,9 @@ export function readSubmitOptions(context: CommandContext): SubmitOptions {
     parentId: read.textOption(options, "parent") ?? null,
     dir: resolve(cwd, shownDir),
     shownDir,
-    count:
-      read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
-    stdinFormat: read.choiceOption(options, "format", "--format", FORMAT_NAMES) ?? null,
-    mimeType: read.choiceOption(options, "mimeType", "--mime-type", IMAGE_MIME_TYPES) ?? "image/png",
+    count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
     detach: read.flagOption(options, "detach"),
     dryRun: read.flagOption(options, "dryRun"),
@@ -82,7 +81,7 @@ export function readSubmitOptions(context: CommandContext): SubmitOptions {
     isUpdate,
     isStrict: read.flagOption(options, "strict"),
     keepZip: read.flagOption(options, "zip"),
-    names: read.choiceOption(options, "names", "--names", NAMINGS) ?? "auto",
+    names: read.choiceOption(options, "names", NAMINGS) ?? "auto",
     explicitKey,
     ...readRunOptions(options),
     limits: limitsOption(options),
@@ -97,13 +96,13 @@ function stemOf(file: string): string | null {
 const MOST_IN_A_BATCH = 10_000;
 
 function limitsOption(options: read.TypedOptions): Limits {
-  const most = read.wholeOption(options, "maxBatch", "--max-batch", { min: 1, max: MOST_IN_A_BATCH });
+  const most = read.wholeOption(options, "maxBatch", { min: 1, max: MOST_IN_A_BATCH });
   if (most === undefined) return DEFAULT_LIMITS;
   return { ...DEFAULT_LIMITS, itemsPerBatch: most, outputImagesPerBatch: most };
 }
 
 function metadataOption(options: read.TypedOptions): Record<string, string> | null {
-  const metadata = read.pairsOption(options, "metadata", "--metadata");
+  const metadata = read.pairsOption(options, "metadata");
   const pairs = Object.entries(metadata ?? {});
   const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
   const isRight = ([key, value]: [string, string]) =>

@@ -18,8 +18,8 @@ import { withService } from "../../service/with-service.ts";
 export const run: RunCommand = async (context) => {
   const { options, clock } = context;
   const { output, hasEnded } = trackEnded(context.output);
-  const interval = positiveDurationOption(options, "interval", "--interval");
-  const limit = timeLimit(context, positiveDurationOption(options, "timeout", "--timeout"));
+  const interval = positiveDurationOption(options, "interval");
+  const limit = timeLimit(context, positiveDurationOption(options, "timeout"));
   const targets = await resolveTargets(context);
   requireSubmitted(targets, context.global);
   const ids = targets.flatMap((target) => target.ids);

@@ -29,8 +29,8 @@ import { watchLive } from "./watch-live.ts";
 /** `imgbatch watch`: waits and shows progress. Without arguments it watches every running batch of the key. */
 export const run: RunCommand = async (context) => {
   const { options, results } = context;
-  const interval = positiveDurationOption(options, "interval", "--interval");
-  const limit = timeLimit(context, positiveDurationOption(options, "timeout", "--timeout"));
+  const interval = positiveDurationOption(options, "interval");
+  const limit = timeLimit(context, positiveDurationOption(options, "timeout"));
   const targets = await resolveTargets(context);
   requireSubmitted(targets, context.global);
   // The reader of the output has gone, so nothing is left to do.

@@ -79,7 +79,7 @@ export function createPalette(plan: ScenePlan, random: Random): Palette {
   const [top, middle, low, disc] = skyOf(plan, random);
   const light = LIGHT[plan.time];
   const shade = light.shade ?? mix(top, middle, 0.4);
-  const lit = (color: Hex, share = 1) => mix(color, shade, light.depth * share);
+  const lit = (color: Hex, share: number) => mix(color, shade, light.depth * share);
 
   const land =
     plan.placeColor ??

@@ -40,7 +40,14 @@ export function softShape(points: readonly Point[]): string {
 }
 
 /** An uneven round shape around a point. With `unevenness` 0 it is a circle. */
-export function blob(random: Random, x: number, y: number, r: number, unevenness = 0.2, corners = 9): string {
+export function blob(
+  random: Random,
+  x: number,
+  y: number,
+  r: number,
+  unevenness: number,
+  corners = 9,
+): string {
   return softShape(
     Array.from({ length: corners }, (_, i) => {
       const angle = (i / corners) * Math.PI * 2;
@@ -50,12 +57,12 @@ export function blob(random: Random, x: number, y: number, r: number, unevenness
   );
 }
 
-/** A star with this number of points. The inner corners lie at `inner` of the radius (0 to 1). */
-export function star(x: number, y: number, r: number, corners = 5, inner = 0.42, turn = 0): string {
+/** A star with four points. The inner corners lie at `inner` of the radius (0 to 1). */
+export function star(x: number, y: number, r: number, inner: number): string {
   return polygon(
-    Array.from({ length: corners * 2 }, (_, i) => {
+    Array.from({ length: 8 }, (_, i) => {
       const reach = i % 2 === 0 ? r : r * inner;
-      const angle = (i / (corners * 2)) * Math.PI * 2 - Math.PI / 2 + turn;
+      const angle = (i / 8) * Math.PI * 2 - Math.PI / 2;
       return [x + Math.cos(angle) * reach, y + Math.sin(angle) * reach] as const;
     }),
   );

@@ -5,8 +5,6 @@ export const NATIVE_TAKES: Capabilities = {
   maxReferences: 14,
   ratios: "any",
   tiers: "any",
-  mimeTypes: ["image/png"],
-  seeds: false,
 };
 
 /** `models/` and the id, unless the id names another collection itself, as `tunedModels/mine` does. */

@@ -19,7 +19,7 @@ const FIELDS = ["candidates", "promptFeedback", "usageMetadata", "modelVersion",
 export function readContent(
   name: string,
   answer: unknown,
-  decode: (base64: string) => Buffer = (base64) => Buffer.from(base64, "base64"),
+  decode: (base64: string) => Buffer,
 ): GeneratedImages {
   if (!FIELDS.some((field) => valueAt(answer, field) !== undefined)) {
     throw ambiguous(name, "HTTP 200 with other JSON", 200);

@@ -37,7 +37,7 @@ export function nativeModelView(
   };
 }
 
-/** The same with the fields that OpenAI clients read, under one of its names. When a model was made is not known. */
+/** A model under one of its names, also with the fields that OpenAI clients read. Its time of creation is not known. */
 export function sharedModelView(name: string, native: NativeModel): SharedModel {
   return { id: name, object: "model", created: 0, owned_by: "imgbatch", ...native };
 }

@@ -1,16 +1,17 @@
-import { type ExpressionBuilder, type Selectable, sql } from "kysely";
+import { type ExpressionBuilder, type Kysely, type Selectable, sql } from "kysely";
 import type { ItemClaim } from "../../../domain/ports/item-repository.ts";
 import { kept, type Values } from "../../dialects/kept-query.ts";
 import type { SqlSession } from "../../dialects/sql-session.ts";
 import type { Database, ItemsTable } from "../../schema.ts";
 
 type ItemFilter = ExpressionBuilder<Database, "items">;
+type Group = (eb: ItemFilter) => ReturnType<ItemFilter["and"]>;
 
 /**
  * The order of claims. Items that were never tried show whether the upstream is well, and lose nothing when it is not.
  * Each is a search of its own, which ends at its first finds.
  */
-const ORDER: readonly ((eb: ItemFilter) => ReturnType<ItemFilter["and"]>)[] = [
+const ORDER: readonly Group[] = [
   (eb) => eb.and([eb("failed_at", "is", null), eb("maybe_paid", "=", "no")]),
   (eb) => eb.and([eb("maybe_paid", "=", "no")]),
   (eb) => eb.and([]),
@@ -18,7 +19,7 @@ const ORDER: readonly ((eb: ItemFilter) => ReturnType<ItemFilter["and"]>)[] = [
 
 /** See `ItemRepository.claim`. */
 export async function claimItems<T>(
-  { build, dialect, all }: SqlSession,
+  session: SqlSession,
   batchId: string,
   claim: ItemClaim,
   toRecord: (row: Selectable<ItemsTable>) => T,
@@ -27,81 +28,111 @@ export async function claimItems<T>(
   for (const group of ORDER) {
     const limit = claim.limit - claimed.length;
     if (limit === 0) break;
-    const some = await all(queryOf(dialect, group, claim)(build, { ...claim, batchId, limit }));
-    claimed.push(...some.sort((a, b) => a.position - b.position));
+    claimed.push(...(await claimOf(session, group, { ...claim, batchId, limit })));
   }
   return claimed.map(toRecord);
 }
 
-type ClaimQuery = ReturnType<typeof makeQuery>;
-const QUERIES = new Map<string, ClaimQuery>();
-
-function queryOf(
-  dialect: SqlSession["dialect"],
-  group: (typeof ORDER)[number],
-  { which, isPaid }: ItemClaim,
-): ClaimQuery {
-  const name = `${dialect} ${ORDER.indexOf(group)} ${which} ${isPaid}`;
-  const query = QUERIES.get(name) ?? makeQuery(dialect, group, which, isPaid);
-  QUERIES.set(name, query);
-  return query;
+/**
+ * SQLite makes a temporary table for each list in a statement, which takes ten times as long as a statement for each item.
+ * No other transaction is at work there.
+ */
+async function claimOf(
+  { build, dialect, all }: SqlSession,
+  group: Group,
+  claim: ClaimFacts,
+): Promise<Selectable<ItemsTable>[]> {
+  const { findFree, lease, leaseFree } = queriesFor(group, claim);
+  if (dialect === "postgres") {
+    const some = await all(leaseFree(build, claim));
+    return some.sort((a, b) => a.position - b.position);
+  }
+  const some: Selectable<ItemsTable>[] = [];
+  for (const { id } of await all(findFree(build, claim)))
+    some.push(...(await all(lease(build, { ...claim, itemId: id }))));
+  return some;
 }
 
-type ClaimValues = Omit<ItemClaim, "which" | "isPaid"> & { batchId: string };
+type ClaimFacts = ItemClaim & { batchId: string };
+type ClaimValues = Omit<ClaimFacts, "which" | "isPaid">;
 
-function makeQuery(
-  dialect: SqlSession["dialect"],
-  group: (typeof ORDER)[number],
+const QUERIES = new Map<string, ReturnType<typeof makeQueries>>();
+
+function queriesFor(group: Group, { which, isPaid }: ItemClaim): ReturnType<typeof makeQueries> {
+  const name = `${ORDER.indexOf(group)} ${which} ${isPaid}`;
+  const queries = QUERIES.get(name) ?? makeQueries(group, which, isPaid);
+  QUERIES.set(name, queries);
+  return queries;
+}
+
+function makeQueries(group: Group, which: ItemClaim["which"], isPaid: boolean) {
+  return {
+    /** Finds items that may be claimed. */
+    findFree: kept((build, claim: Values<ClaimValues>) => freeItems(build, group, which, claim)),
+    /** Claims one of them. */
+    lease: kept((build, claim: Values<ClaimValues & { itemId: number }>) => {
+      const update = build.updateTable("items").set(leaseOf(isPaid, claim));
+      return update.where("id", "=", claim.itemId).returningAll();
+    }),
+    /** Finds and claims, and passes over items that another process is claiming. */
+    leaseFree: kept((build, claim: Values<ClaimValues>) => {
+      const free = freeItems(build, group, which, claim).forUpdate().skipLocked();
+      const update = build.with("free", () => free).updateTable("items");
+      const leased = update.set(leaseOf(isPaid, claim));
+      return leased.where("id", "in", (eb) => eb.selectFrom("free").select("free.id")).returningAll();
+    }),
+  };
+}
+
+function freeItems(
+  build: Kysely<Database>,
+  group: Group,
   which: ItemClaim["which"],
-  isPaid: boolean,
+  claim: Values<ClaimValues>,
 ) {
-  return kept((build, claim: Values<ClaimValues>) => {
-    const { provider, mostSwitches } = claim;
-    // A batch that was just cancelled starts no item.
-    const running = build
-      .selectFrom("batches")
-      .select("batches.id")
-      .where("batches.id", "=", claim.batchId)
-      .where("batches.status", "=", "running");
-    const due = build
-      .selectFrom("items")
-      .select("id")
-      .where("batch_id", "=", running)
-      .where("status", "=", "pending")
-      .where("not_before_ms", "<=", claim.nowMs)
-      .where("lease_token", "is", null)
-      .where((eb) =>
-        eb.or([eb("provider", "is", null), eb("provider", "=", provider), eb("switches", "<", mostSwitches)]),
-      )
-      .where(group)
-      .orderBy("position")
-      .limit(claim.limit);
-    const free = {
-      any: due,
-      "not-failed-here": due.where((eb) =>
-        eb.or([
-          eb("failed_at", "is", null),
-          eb("failed_at", "!=", provider),
-          // It may not change the provider any more.
-          eb("switches", ">=", mostSwitches),
-        ]),
-      ),
-      "failed-elsewhere": due.where("failed_at", "is not", null).where("failed_at", "!=", provider),
-    }[which];
-    const isSwitch = sql<number>`case when provider is not null and provider != ${provider} then 1 else 0 end`;
-    const paidAgain = sql<string>`case when maybe_paid = 'once' then 'twice' else maybe_paid end`;
-    // Items that another process is claiming are passed over. On SQLite no other transaction is at work.
-    const first = dialect === "postgres" ? free.forUpdate().skipLocked() : free;
-    const update = build
-      .with("free", () => first)
-      .updateTable("items")
-      .set({
-        lease_token: claim.token,
-        lease_worker: claim.worker,
-        switches: sql<number>`switches + ${isSwitch}`,
-        provider,
-        ...(isPaid ? { maybe_paid: paidAgain } : {}),
-      });
-    return update.where("id", "in", (eb) => eb.selectFrom("free").select("free.id")).returningAll();
-  });
+  const { provider, mostSwitches } = claim;
+  // A batch that was just cancelled starts no item.
+  const running = build
+    .selectFrom("batches")
+    .select("batches.id")
+    .where("batches.id", "=", claim.batchId)
+    .where("batches.status", "=", "running");
+  const due = build
+    .selectFrom("items")
+    .select("id")
+    .where("batch_id", "=", running)
+    .where("status", "=", "pending")
+    .where("not_before_ms", "<=", claim.nowMs)
+    .where("lease_token", "is", null)
+    .where((eb) =>
+      eb.or([eb("provider", "is", null), eb("provider", "=", provider), eb("switches", "<", mostSwitches)]),
+    )
+    .where(group)
+    .orderBy("position")
+    .limit(claim.limit);
+  return {
+    any: due,
+    "not-failed-here": due.where((eb) =>
+      eb.or([
+        eb("failed_at", "is", null),
+        eb("failed_at", "!=", provider),
+        // It may not change the provider any more.
+        eb("switches", ">=", mostSwitches),
+      ]),
+    ),
+    "failed-elsewhere": due.where("failed_at", "is not", null).where("failed_at", "!=", provider),
+  }[which];
+}
+
+/** The values of an item that is claimed. */
+function leaseOf(isPaid: boolean, { provider, token, worker }: Values<ClaimValues>) {
+  const isSwitch = sql<number>`case when provider is not null and provider != ${provider} then 1 else 0 end`;
+  const paidAgain = sql<string>`case when maybe_paid = 'once' then 'twice' else maybe_paid end`;
+  return {
+    lease_token: token,
+    lease_worker: worker,
+    switches: sql<number>`switches + ${isSwitch}`,
+    provider,
+    ...(isPaid ? { maybe_paid: paidAgain } : {}),
+  };
 }

@@ -49,9 +49,24 @@ describe("the memory of a line", () => {
     expect(short.decode("data:image/png;base64,AAEC")).toEqual(Buffer.from([0, 1, 2]));
   });
 
-  it("[UPSTREAM-18] refuses what is no JSON, also a long text without an end", () => {
+  it("[UPSTREAM-18] leaves long texts that are no Base64 to the parser", () => {
     const memory = new LineMemory();
-    for (const text of ["{", `{"data":"${data}`, `"${data}" 1`, ""])
+    const words = "It is not allowed. ".repeat(5000);
+    for (const text of [
+      words,
+      `${data.slice(0, 70_000)} `,
+      `${data.slice(0, 70_000)}=A`,
+      data.slice(0, 70_001),
+    ]) {
+      const line = parsed(memory, JSON.stringify({ text }));
+      expect(line.value).toEqual({ text });
+      expect(line.decode(text).equals(Buffer.from(text, "base64"))).toBe(true);
+    }
+  });
+
+  it("[UPSTREAM-18] refuses what is no JSON, also a long text without an end or with a line break", () => {
+    const memory = new LineMemory();
+    for (const text of ["{", `{"data":"${data}`, `"${data}" 1`, `{"data":"${data}\n"}`, ""])
       expect(() => parsed(memory, text)).toThrow(SyntaxError);
   });
 });

@@ -45,7 +45,7 @@ export const TREASURES = {
       c.path("M-52 -62L-30 -90L-18 -62ZM18 -62L30 -90L52 -62ZM-18 -62H18L0 0Z", coat.light);
       c.path("M-30 -90H30L18 -62H-18Z", coat.soft, 0.85);
       c.path("M18 -62H52L0 0Z", coat.dark);
-      c.wash(star(40, -92, 12, 4, 0.25), "#ffffff", 0.95);
+      c.wash(star(40, -92, 12, 0.25), "#ffffff", 0.95);
     },
   },
   heart: {

@@ -104,7 +104,7 @@ function drawConfetti(scene: Scene, color: Hex, kind: number): void {
         random.between(0.05, 0.74) * h,
         unit * random.between(0.006, 0.014),
       ];
-      if (kind === 0) d += star(x, y, size * 1.5, 4, 0.35);
+      if (kind === 0) d += star(x, y, size * 1.5, 0.35);
       else if (kind === 4)
         d += `M${short(x - size)} ${short(y)}h${short(size * 2)}v${short(size * 0.5)}h${short(-size * 2)}Z`;
       else d += disc(x, y, size * 0.7);
