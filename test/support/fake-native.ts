@@ -11,7 +11,7 @@ export type NativeAnswer =
   | { status: number; message?: string; details?: object[]; headers?: Record<string, string>; html?: string }
   | { reset: true }
   | { silent: true }
-  /** Says that the whole answer comes, and breaks off after so many bytes. */
+  /** Says that the whole answer comes, and breaks off after this many bytes. */
   | { cutAt: number; headers?: Record<string, string> };
 
 export interface NativeRequest {

@@ -10,9 +10,9 @@ export interface S3Fault {
   refuse?: { status: number; code: string };
   /** The connection is reset before anything was done, or after it: then the answer is lost. */
   reset?: "before" | "after";
-  /** The connection is reset after so many bytes of the answer's body. */
+  /** The connection is reset after this many bytes of the answer's body. */
   cutAt?: number;
-  /** The answer's body comes in pieces of 16 KiB, one in so many milliseconds. */
+  /** The answer's body comes in pieces of 16 KiB, one in this many milliseconds. */
   slowMs?: number;
   /** The answer's body has a wrong byte in its middle, and its length is right. */
   wrongBytes?: true;

@@ -2,7 +2,7 @@ import type { UpstreamUsage } from "../ports/image-provider.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { ProviderCalls } from "../records.ts";
 
-/** Calls are summed up over so long a time. */
+/** The time over which calls are summed up. */
 export const CALLS_EVERY_MS = 5 * 60_000;
 
 /** A request to a provider that has ended. */

@@ -23,7 +23,7 @@ const MOST_CONNECTIONS = 10;
 const KEEP_ALIVE_MS = 10_000;
 /** For a new connection, and for a free one. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A server that restarts is back within seconds: so long everything waits for it. */
+/** A server that restarts is back within seconds: everything waits this long for it. */
 const GIVE_UP_MS = 10_000;
 const PAUSE_MS = 50;
 /** A transaction whose connection is cut goes on at the server until it notices, at most for its limits. */
