@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
-import type { Stores, Transaction } from "../domain/ports/stores.ts";
 import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
+import type { Stores, Transaction } from "../domain/ports/stores.ts";
 import type { WorkerRecord } from "../domain/ports/workers.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import type { Clock } from "../kernel/clock.ts";
