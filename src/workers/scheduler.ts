@@ -257,6 +257,7 @@ export class Scheduler {
 
   /** A batch has ended here: images that no record names can only be those of processes that died. */
   async #end(batchId: string): Promise<void> {
+    await this.#jobs.get(this.#inHand.get(batchId)?.provider ?? "")?.closeIdle(batchId);
     this.#forget(batchId);
     if (!this.#deps.presence.isAlone) await removeOrphansOf(this.#deps, [batchId]);
   }

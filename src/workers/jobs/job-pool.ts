@@ -125,6 +125,13 @@ export class JobPool implements WorkerPool {
     active.controller.abort();
   }
 
+  /** Closes the jobs of a batch that ended without work here: a crash came after its last image, before the end of a job. */
+  async closeIdle(batchId: string): Promise<void> {
+    if (this.#active.has(batchId)) return;
+    const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
+    for (const { id, step } of jobs) if (step !== "closed") this.#closer.close(id);
+  }
+
   async abort(batchId: string): Promise<void> {
     const isOurs = this.#active.has(batchId) || (await isMadeBy(this.#deps, this.provider, batchId));
     this.remove(batchId);

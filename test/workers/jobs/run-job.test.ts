@@ -1,5 +1,8 @@
+import { join } from "node:path";
+import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
+import { DATA_FILES } from "../../../src/contract/data-directory.ts";
 import type { BatchStatus } from "../../../src/contract/statuses.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { ServiceEvent } from "../../../src/domain/feed.ts";
@@ -867,6 +870,26 @@ describe("jobs at an upstream", () => {
     await first.close(0);
     upstream.discard = discard.bind(upstream);
     const second = await startTestService({ data: first.data, providers: [upstream], config: FREE });
+    await expect.poll(() => upstream.inputs.size).toBe(0);
+    await expect.poll(async () => (await jobsOf(second, id))[0]?.step).toBe("closed");
+  });
+
+  it("[JOB-9] leave none behind either when a crash came after the last image of their batch", async () => {
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const { discard } = upstream;
+    upstream.discard = () => Promise.reject(troubled("failing"));
+    const first = await startTestService({ providers: [upstream], config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    await first.until(id);
+    await first.close(0);
+    const database = new Sqlite(join(first.data, DATA_FILES.database));
+    database.exec("UPDATE batches SET status = 'running', settled_at_ms = NULL");
+    const changes = "step = 'ended', upstream_name = 'upstream/1', ended_names = '[]'";
+    expect(database.prepare(`UPDATE upstream_jobs SET ${changes}`).run().changes).toBe(1);
+    database.close();
+    upstream.discard = discard.bind(upstream);
+    const second = await startTestService({ data: first.data, providers: [upstream], config: FREE });
+    await second.until(id);
     await expect.poll(() => upstream.inputs.size).toBe(0);
     await expect.poll(async () => (await jobsOf(second, id))[0]?.step).toBe("closed");
   });
