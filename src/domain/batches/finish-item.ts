@@ -1,10 +1,10 @@
 import type { ItemError } from "../../contract/item-errors.ts";
 import { recordCall } from "../health/record-call.ts";
 import type { MadeImage } from "../images/output-images.ts";
-import type { BlobStore } from "../ports/blob-store.ts";
 import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
+import type { ReadBackDeps } from "./read-back.ts";
 
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };
@@ -20,7 +20,7 @@ type Priced = Pick<BatchRecord, "model" | "price">;
  * when the lease was lost (the item was cancelled, or leased again): then the files are removed.
  */
 export async function finishItem(
-  deps: { stores: Stores; blobs: BlobStore },
+  deps: ReadBackDeps,
   batch: Priced,
   item: LeasedItem,
   made: MadeItem,
@@ -46,6 +46,7 @@ export async function finishItem(
   };
   try {
     await deps.stores.write(work);
+    deps.earlyReadBack.add(outputs);
     return "success";
   } catch (error) {
     if (error !== LOST) throw error;
