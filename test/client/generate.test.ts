@@ -362,7 +362,7 @@ it("[GEN-4] what a 4K image takes in Base64 is read", async () => {
   expect((await generateImage(http, { ...REQUEST, size: "4K" })).data.equals(large)).toBe(true);
 });
 
-it("[GEN-5] in any minute at most so many requests leave, retries among them", async () => {
+it("[GEN-5] in any minute no more requests leave than asked for, retries among them", async () => {
   const clock = new InstantClock(0);
   const pace = createRateLimiter(2, clock);
   const passedAtMs: number[] = [];

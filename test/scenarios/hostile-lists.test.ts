@@ -20,7 +20,7 @@ import {
   ZIP,
 } from "../support/lies.ts";
 
-/** The one item, with so many images. */
+/** The one item, with this many images. */
 const cat = (image_count: number) => claim({ data: [{ custom_id: "cat", status: "success", image_count }] });
 
 async function place(): Promise<Cli> {

@@ -38,6 +38,8 @@ export interface StorageOptions {
   clock?: Clock;
   /** See `openSqlite`. */
   onBroken?: ((cause: Error) => void) | undefined;
+  /** See `openPostgres`. */
+  hurry?: AbortSignal;
 }
 
 /**
@@ -47,11 +49,11 @@ export interface StorageOptions {
  */
 export async function openStorage(
   places: StoragePlaces,
-  { directory, clock = systemClock, onBroken }: StorageOptions,
+  { directory, clock = systemClock, ...options }: StorageOptions,
 ): Promise<OpenStorage> {
   refuseMoved(directory, places);
   if (places.database.kind === "sqlite" || places.blobs.kind === "files") await makeDataDirectory(directory);
-  const database = await openDatabase(places.database, directory, clock, { onBroken });
+  const database = await openDatabase(places.database, directory, clock, options);
   try {
     const { database: place } = places;
     const [stores, blobs] = [sqlStores(database), await openBlobs(places.blobs, directory)];
@@ -81,12 +83,12 @@ export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  { onBroken }: Pick<StorageOptions, "onBroken"> = {},
+  { onBroken, hurry }: Pick<StorageOptions, "onBroken" | "hurry"> = {},
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    return await migrated(await openPostgres({ url: place.url }, clock));
+    return await migrated(await openPostgres({ url: place.url, hurry }, clock));
   } catch (error) {
     throw error instanceof ImgbatchError ? namedError(error, place.name) : error;
   }

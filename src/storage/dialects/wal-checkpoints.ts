@@ -1,9 +1,9 @@
 import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
 
-/** A checkpoint is due after about so many pages of the log, as SQLite itself has it. */
+/** A checkpoint is due after about this many pages of the log, as SQLite itself has it. */
 const PAGES = 1000;
-/** So many pages does a small commit write at most. */
+/** The most pages that a small commit writes. */
 const PAGES_A_COMMIT = 20;
 
 /** Writes the log back for each message. Sends the pages that are in the log, or an error. */

@@ -61,7 +61,7 @@ export function resetAfter({ made }: { made: boolean }): Behaviour {
 }
 
 /**
- * Breaks the connection after so many bytes of a good answer's body; without a number in its middle. `hangs`: it stays
+ * Breaks the connection after this many bytes of a good answer's body; without a number in its middle. `hangs`: it stays
  * open, and nothing more comes.
  */
 export function cutAt(bytes?: number, { hangs = false } = {}): Behaviour {

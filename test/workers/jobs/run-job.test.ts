@@ -92,7 +92,7 @@ describe("a provider that takes many images as a job", () => {
     });
   });
 
-  it("[JOB-1] gets a large batch as several jobs of at most so many images, a slot each", async () => {
+  it("[JOB-1] gets a large batch as several jobs with a bounded number of images, a slot each", async () => {
     const upstream = new FakeJobProvider({ images: 2, concurrency: 2 });
     let most = 0;
     upstream.beforeCreate = async () => {
