@@ -98,9 +98,11 @@ describe("the embedded service", () => {
     expect((await runInProcess(["admin", "check", "--data", data], { cwd })).code).toBe(0);
   });
 
-  it("[EMBED-6] waits some seconds for an owner that says nothing of itself, however long each attempt takes", async () => {
+  it("[EMBED-6] waits some seconds for an owner that does not answer, however long each attempt takes", async () => {
     const dataDirectory = await tempDir();
     onTestFinished(await acquireDataLockPatiently(dataDirectory, systemClock));
+    const facts = { url: "http://127.0.0.1:1", pid: 1, workers: true, secret: "s".repeat(43), started_at: 0 };
+    writeFileSync(join(dataDirectory, "server.json"), JSON.stringify(facts), { mode: 0o600 });
     const output = { warn: () => {}, note: () => {} };
     const { signal } = new AbortController();
     // Each attempt takes half of the patience.
