@@ -1,4 +1,4 @@
-import type { EarlyReadBack } from "../domain/batches/early-read-back.ts";
+import type { EarlyReadBack } from "../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { UploadStore } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";

@@ -1,5 +1,5 @@
-import { EarlyReadBack } from "../../build/domain/batches/early-read-back.js";
 import { finishItem } from "../../build/domain/batches/finish-item.js";
+import { EarlyReadBack } from "../../build/domain/batches/read-back/early-read-back.js";
 import { timed } from "./measure.mjs";
 import { makeBatches } from "./shared-stores.mjs";
 

@@ -7,7 +7,7 @@ import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
-import { EarlyReadBack } from "../../src/domain/batches/early-read-back.ts";
+import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";

@@ -3,7 +3,7 @@ import type { BatchStatus } from "../../contract/statuses.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 import { type BatchEnd, moveBatch } from "./lifecycle.ts";
-import { ReadBack, type ReadBackDeps } from "./read-back.ts";
+import { ReadBack, type ReadBackDeps } from "./read-back/read-back.ts";
 
 interface EarlyEnd {
   /** The batch ends only while it has one of these. */

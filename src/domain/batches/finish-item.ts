@@ -7,7 +7,7 @@ import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts"
 import type { FinishedItem } from "../ports/item-repository.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
-import type { ReadBackDeps } from "./read-back.ts";
+import type { ReadBackDeps } from "./read-back/read-back.ts";
 
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };

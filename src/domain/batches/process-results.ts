@@ -1,7 +1,7 @@
 import { nameImages } from "../downloads/entry-names.ts";
 import type { Stores } from "../ports/stores.ts";
 import { moveBatch } from "./lifecycle.ts";
-import { ReadBack, type ReadBackDeps } from "./read-back.ts";
+import { ReadBack, type ReadBackDeps } from "./read-back/read-back.ts";
 
 /**
  * Takes a running batch whose items all have ended to `processing_results`. The worker that does it goes on with the

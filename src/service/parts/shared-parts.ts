@@ -1,5 +1,5 @@
 import type { Config } from "../../config/schema.ts";
-import { EarlyReadBack } from "../../domain/batches/early-read-back.ts";
+import { EarlyReadBack } from "../../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { SharedUploads } from "../../domain/files/shared-uploads.ts";
 import { Uploads } from "../../domain/files/uploads.ts";

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { EarlyReadBack } from "../../../src/domain/batches/early-read-back.ts";
 import { finishItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
+import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { openBeside } from "../../support/service.ts";

@@ -1,10 +1,10 @@
-import type { ItemError } from "../../contract/item-errors.ts";
-import { createYield } from "../../kernel/yield.ts";
-import { readAhead } from "../downloads/read-ahead.ts";
-import { isIntact } from "../downloads/read-intact.ts";
-import type { BlobStore } from "../ports/blob-store.ts";
-import type { Stores, Transaction } from "../ports/stores.ts";
-import type { BatchRecord, OutputRecord } from "../records.ts";
+import type { ItemError } from "../../../contract/item-errors.ts";
+import { createYield } from "../../../kernel/yield.ts";
+import { readAhead } from "../../downloads/read-ahead.ts";
+import { isIntact } from "../../downloads/read-intact.ts";
+import type { BlobStore } from "../../ports/blob-store.ts";
+import type { Stores, Transaction } from "../../ports/stores.ts";
+import type { BatchRecord, OutputRecord } from "../../records.ts";
 import type { EarlyReadBack } from "./early-read-back.ts";
 
 const RESULT_MISSING: ItemError = {

@@ -2,12 +2,12 @@ import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { EarlyReadBack } from "../../../src/domain/batches/early-read-back.ts";
-import { ReadBack } from "../../../src/domain/batches/read-back.ts";
-import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
-import type { OutputRecord } from "../../../src/domain/records.ts";
-import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { EarlyReadBack } from "../../../../src/domain/batches/read-back/early-read-back.ts";
+import { ReadBack } from "../../../../src/domain/batches/read-back/read-back.ts";
+import type { BlobStore } from "../../../../src/domain/ports/blob-store.ts";
+import type { OutputRecord } from "../../../../src/domain/records.ts";
+import { fileBlobs } from "../../../../src/storage/blobs/file-blobs.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const BYTES = Buffer.from("an image");
 

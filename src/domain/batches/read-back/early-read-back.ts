@@ -1,7 +1,7 @@
-import { aside } from "../../kernel/yield.ts";
-import { isIntact } from "../downloads/read-intact.ts";
-import type { BlobStore } from "../ports/blob-store.ts";
-import type { OutputRecord } from "../records.ts";
+import { aside } from "../../../kernel/yield.ts";
+import { isIntact } from "../../downloads/read-intact.ts";
+import type { BlobStore } from "../../ports/blob-store.ts";
+import type { OutputRecord } from "../../records.ts";
 
 /** Images beyond these are read when their batch ends. */
 const MOST_WAITING = 1000;
