@@ -8,6 +8,7 @@ import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
 import { type Notices, openNotices } from "../../storage/dialects/postgres-notices.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
@@ -94,10 +95,15 @@ export async function openDatabase(
   }
 }
 
+/** PostgreSQL's code for a database that is not there. */
+const NO_SUCH_DATABASE = "3D000";
+
 /** Names the database in an error, without its secrets. */
 function namedError(error: ImgbatchError, name: string): ImgbatchError {
-  const advice =
-    "check that the database runs at this address, and PGUSER and PGPASSWORD (or IMGBATCH_DATABASE_URL)";
+  const isMissing = error.cause instanceof Error && systemCodeOf(error.cause) === NO_SUCH_DATABASE;
+  const advice = isMissing
+    ? "create it on the server first: CREATE DATABASE is enough, the tables are made here"
+    : "check that the database runs at this address, and PGUSER and PGPASSWORD (or IMGBATCH_DATABASE_URL)";
   return new ImgbatchError(error.code, `${name}: ${error.message}`, { advice, cause: error });
 }
 
