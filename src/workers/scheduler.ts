@@ -235,14 +235,15 @@ export class Scheduler {
       const isUnwanted = () => isHeld() || !this.#inHand.has(batchId);
       const status = await advanceBatch(this.#deps, this.#intake, batchId, isUnwanted);
       if (isHeld()) return;
+      const { provider = "" } = this.#inHand.get(batchId) ?? {};
+      if (status === "completed") await this.#jobs.get(provider)?.closeIdle(batchId);
       if (status === null || isTerminal(status)) return await this.#end(batchId);
       if (status === "running") await this.#makeImages(batchId);
     } catch (error) {
       const facts = { batch: batchId, error: String(error) };
       this.#deps.log.error("batch could not be advanced; trying again", facts);
       await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
-      const current = this.#advancing.get(batchId);
-      if (current) current.again = true;
+      Object.assign(this.#advancing.get(batchId) ?? {}, { again: true });
     }
   }
 
@@ -257,7 +258,6 @@ export class Scheduler {
 
   /** A batch has ended here: images that no record names can only be those of processes that died. */
   async #end(batchId: string): Promise<void> {
-    await this.#jobs.get(this.#inHand.get(batchId)?.provider ?? "")?.closeIdle(batchId);
     this.#forget(batchId);
     if (!this.#deps.presence.isAlone) await removeOrphansOf(this.#deps, [batchId]);
   }
