@@ -1,7 +1,7 @@
 import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ItemError } from "../../contract/item-errors.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { BatchRecord, ItemRecord, MaybePaid, PriceSnapshot } from "../records.ts";
+import type { BatchRecord, ItemRecord, ListedItem, MaybePaid, PriceSnapshot } from "../records.ts";
 import type { ItemTerms } from "./item-terms.ts";
 
 /**
@@ -64,6 +64,8 @@ export interface ItemRepository {
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
   /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
   page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
+  /** The same, without the fields that no list shows. */
+  listed(batchId: string, filter: ItemPage): Promise<ListedItem[]>;
   /**
    * The newest batch that makes an item of a batch again, by custom id: one of the same key and origin that came later, where
    * the item has not failed. Items without such a batch are left out.
