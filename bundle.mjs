@@ -7,6 +7,9 @@ import { build } from "rolldown";
 
 const BUILTINS = new Set(builtinModules.flatMap((name) => [name, `node:${name}`]));
 
+/** Modules that Node has not loaded at a start. They are loaded when one of their functions is called first. */
+const LATE = /^node:(child_process|crypto|fs\/promises|http|net|os|v8|worker_threads|zlib)$/;
+
 /**
  * Loads Node's own modules without an `import`. For an `import`, Node reads all properties of the module, and some of them
  * load further modules; the bundler would copy all of them for each file that imports one.
@@ -24,12 +27,17 @@ const builtins = {
     if (name === undefined) return undefined;
     const loaded = `process.getBuiltinModule("${name}")`;
     if (how === "require") return `module.exports = ${loaded};`;
-    const members = Object.keys(process.getBuiltinModule(name)).filter((member) => member !== "default");
+    const builtin = process.getBuiltinModule(name);
+    const members = Object.keys(builtin).filter((member) => member !== "default");
+    const exported = (member) =>
+      LATE.test(name) && typeof builtin[member] === "function" && /^[a-z]/.test(member)
+        ? `export const ${member} = (...args) => ${loaded}.${member}(...args);`
+        : `export const ${member} = /* @__PURE__ */ (() => builtin.${member})();`;
+    // Only those that are used are left in the end.
     const lines = [
-      `const builtin = ${loaded};`,
+      `const builtin = /* @__PURE__ */ ${loaded};`,
       "export default builtin;",
-      // Only those that are used are left in the end.
-      ...members.map((member) => `export const ${member} = /* @__PURE__ */ (() => builtin.${member})();`),
+      ...members.map(exported),
     ];
     return { code: lines.join("\n"), moduleSideEffects: false };
   },

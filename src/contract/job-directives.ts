@@ -5,7 +5,7 @@ import { parseDuration } from "../kernel/durations.ts";
  *
  * - `job-fail`, `job-expire`: the job ends without results, as failed or expired.
  * - `job-partial`: the job fails with the results of the lines before this one.
- * - `job-stuck:10m`: no line of the job is made for so long.
+ * - `job-stuck:10m`: no line of the job is made for that long.
  * - `line-lost`, `line-twice`: the results have this line not at all, or twice.
  * - `lines-shuffled`: the results come in another order.
  */

@@ -102,7 +102,7 @@ export const FIXED_LIMITS = {
   /** The size of all uploaded files of a key, with the bytes of unfinished uploads. */
   fileBytesPerKey: 20_480 * MIB,
   openUploadsPerKey: 16,
-  /** An uploaded file is deleted after so many hours. */
+  /** An uploaded file is deleted after this many hours. */
   fileHours: 48,
   fileNameChars: 40,
   fileDisplayNameChars: 512,

@@ -131,7 +131,7 @@ const openaiBatchSchema = z.strictObject({
   extra,
 });
 
-/** A1111, Forge, SD.Next, sd-server: an image server on the own graphics card. */
+/** A1111, Forge, SD.Next, sd-server: an image server on the user's own graphics card. */
 const sdapiSchema = z.strictObject({
   type: z.literal("sdapi"),
   ...onThisMachine,

@@ -303,7 +303,7 @@ export interface IdempotencyRecord {
 export interface RetentionTime {
   /** The wall clock at the last check. */
   seenMs: number;
-  /** How far the clock went in a jump that may be wrong. Retention goes by a time that is so much earlier. */
+  /** How far the clock went in a jump that may be wrong. Retention goes by a time that is that much earlier. */
   aheadMs: number;
   /** The wall clock after the last such jump; 0 when there was none. */
   jumpedAtMs: number;

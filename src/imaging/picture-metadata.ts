@@ -40,7 +40,7 @@ export function addMetadata(
   return mimeType === "image/jpeg" ? addExifToJpeg(image, exif) : addExifToWebp(image, exif, size);
 }
 
-/** A JPEG takes 64 KiB of EXIF. So many UTF-16 units of prompt always leave space for the rest. */
+/** A JPEG takes 64 KiB of EXIF. A prompt of this many UTF-16 units always leaves space for the rest. */
 const MAX_COMMENT = 16_000;
 const MAX_DESCRIPTION = 2000;
 

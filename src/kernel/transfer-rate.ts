@@ -1,3 +1,5 @@
+import { monotonicMs } from "./clock.ts";
+
 /** The slowest rate at which bytes may move over a connection. */
 export interface TransferRate {
   /** The length of a window, in ms. */
@@ -36,7 +38,7 @@ export function watchTransfer(rate: TransferRate, onSlow: () => void): TransferW
   let startedAt = 0;
   let timer: NodeJS.Timeout | undefined;
   const start = () => {
-    startedAt = performance.now();
+    startedAt = monotonicMs();
     timer = setTimeout(() => {
       timer = undefined;
       leftMs -= windowMs;
@@ -52,7 +54,7 @@ export function watchTransfer(rate: TransferRate, onSlow: () => void): TransferW
     if (timer === undefined) return;
     clearTimeout(timer);
     timer = undefined;
-    restMs = Math.max(0, restMs - (performance.now() - startedAt));
+    restMs = Math.max(0, restMs - (monotonicMs() - startedAt));
   };
   start();
   return {

@@ -89,7 +89,8 @@ export interface Service {
   /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
   /**
-   * Stops in the reverse order of the start: requests, workers, files. One of several that take requests answers them for
+   * Stops in the reverse order of the start: requests, workers, files. After the grace, nothing waits any more for a shared
+   * database that is away. One of several that take requests answers them for
    * some seconds before, as long as half of the grace at most, and says that it is not ready. `drains`: whether it does;
    * true by default.
    */
@@ -117,7 +118,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
   const feed = options.feed ?? new Feed();
   const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
   const teardown = new Teardown();
-  const failing = new AbortController();
+  const [failing, hurrying] = [new AbortController(), new AbortController()];
   const onBroken = (cause: Error) => {
     const error = storageFailure(dataDirectory, cause);
     log.error("the database cannot be used any more; stopping", { error: error.message });
@@ -127,7 +128,12 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     await makeDataDirectory(dataDirectory);
     teardown.add(await acquireDataLockPatiently(dataDirectory, systemClock));
     await removePartialFiles(dataDirectory);
-    const opened = await openStorage(storage, { directory: dataDirectory, clock, onBroken });
+    const opened = await openStorage(storage, {
+      directory: dataDirectory,
+      clock,
+      onBroken,
+      hurry: hurrying.signal,
+    });
     const { stores, blobs } = opened;
     teardown.add(() => opened.close());
     await claimBucket(storage, opened);
@@ -234,10 +240,13 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       },
       close: async (grace, drains = true) => {
         isStopping = true;
+        // Each step of the end would wait for a database that is away, one after the other.
+        const patience = setTimeout(() => hurrying.abort(), grace);
         const drainMs = drains && isShared && role !== "worker" ? Math.min(DRAIN_MS, grace / 2) : 0;
         await systemClock.sleep(drainMs);
         graceMs = grace - drainMs;
         await teardown.run();
+        clearTimeout(patience);
       },
     };
   } catch (error) {

@@ -1,4 +1,6 @@
+import { sql } from "kysely";
 import type { Repositories, Stores, Transaction } from "../domain/ports/stores.ts";
+import { kept, type Values } from "./dialects/kept-query.ts";
 import type { SqlDatabase, SqlSession } from "./dialects/sql-session.ts";
 import { accountRepository } from "./repositories/accounts.ts";
 import { batchRepository } from "./repositories/batches.ts";
@@ -31,15 +33,24 @@ export function sqlStores(database: SqlDatabase): Stores {
   };
 }
 
-const LOCKED_TABLES = { key: "api_keys", batch: "batches", account: "accounts" } as const;
+/** In the order of their ids: two transactions that locked several in another order would wait for each other. */
+const locks = (table: "api_keys" | "batches" | "accounts") =>
+  kept((build, { ids }: Values<{ ids: string[] }>) =>
+    build
+      .selectFrom(table)
+      .select("id")
+      .where("id", "=", sql<string>`any(${ids})`)
+      .orderBy("id")
+      .forNoKeyUpdate(),
+  );
+
+const LOCKS = { key: locks("api_keys"), batch: locks("batches"), account: locks("accounts") };
 
 function transactionOf(session: SqlSession, database: SqlDatabase): Transaction {
   const repositories = repositoriesOf(session, database);
-  const lock: Transaction["lock"] = async (row, id) => {
+  const lock: Transaction["lock"] = async (row, ...ids) => {
     // A transaction of SQLite is the only one that writes.
-    if (session.dialect === "sqlite") return;
-    const locked = session.build.selectFrom(LOCKED_TABLES[row]).select("id").where("id", "=", id);
-    await session.first(locked.forNoKeyUpdate());
+    if (session.dialect === "postgres") await session.all(LOCKS[row](session.build, { ids }));
   };
   const locked = async (id: string) => {
     await lock("batch", id);

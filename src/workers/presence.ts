@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
 import type { Stores, Transaction } from "../domain/ports/stores.ts";
 import type { WorkerRecord } from "../domain/ports/workers.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
@@ -8,7 +9,7 @@ import type { Log } from "../kernel/log.ts";
 
 /** The pause between two beats. */
 export const BEAT_MS = 2000;
-/** A worker that was not seen for so long is dead to the others. Every work of its own begins before that, by its own clock. */
+/** A worker that was not seen for this long is dead to the others. Every work of its own begins before that, by its own clock. */
 export const TERM_MS = 7000;
 const FRESH_MS = 0.7 * TERM_MS;
 /**
@@ -16,6 +17,7 @@ const FRESH_MS = 0.7 * TERM_MS;
  * the others get as long to beat again, which takes them one beat and a second to find the database.
  */
 const TROUBLE_MS = 2 * BEAT_MS;
+const LONGEST_JOIN_MS = 60_000;
 
 interface PresenceDeps {
   stores: Stores;
@@ -102,8 +104,14 @@ export class Presence {
     return [...new Set([...this.#facts.providers, ...this.#live.flatMap(({ providers }) => providers)])];
   }
 
-  /** Begins to be alive. */
+  /** Begins to be alive. Waits for others that hold up the database, for a minute. */
   async join(): Promise<void> {
+    const { stores, clock } = this.#deps;
+    await this.#patiently(() => this.#enter());
+    await this.#patiently(() => releaseDeadHolds(stores, clock.nowMs()));
+  }
+
+  async #enter(): Promise<void> {
     const { stores, clock } = this.#deps;
     const startMs = clock.monotonicMs();
     const { role, version, providers } = this.#facts;
@@ -115,7 +123,21 @@ export class Presence {
     this.#beatMs = startMs;
     this.#wellSinceMs = clock.monotonicMs();
     this.#live = await stores.read.workers.list();
-    await releaseDeadHolds(stores, clock.nowMs());
+  }
+
+  /** Each try waits for some seconds by itself. */
+  async #patiently(work: () => Promise<unknown>): Promise<void> {
+    const { clock, log } = this.#deps;
+    for (const startMs = clock.monotonicMs(); ; ) {
+      try {
+        await work();
+        return;
+      } catch (error) {
+        const isHeldUp = error instanceof StorageUnavailable && error.reason === "busy";
+        if (!isHeldUp || clock.monotonicMs() - startMs > LONGEST_JOIN_MS) throw error;
+        log.warn("others hold up the database; the start waits for them");
+      }
+    }
   }
 
   follow(follower: Follower): void {
@@ -214,7 +236,7 @@ export class Presence {
     this.#lost.abort();
     this.#lost = lostSignal();
     this.#id = ids.recordId("worker");
-    await this.join();
+    await this.#enter();
   }
 }
 

@@ -11,7 +11,7 @@ import { removeUnknown } from "./recovery.ts";
 /** A larger difference between the wall clock and the passed time means that the clock was set, or the machine slept. */
 const CLOCK_JUMP_MS = 60_000;
 
-/** No request takes so long from the storing of its files to its acceptance. */
+/** No request takes this long from the storing of its files to its acceptance. */
 const ABANDONED_MS = 3_600_000;
 
 export interface RetentionOptions {

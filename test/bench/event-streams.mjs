@@ -11,12 +11,12 @@ import { startQuickService } from "./start-quick-service.mjs";
 
 const ROUNDS = 5;
 const STREAMS = 50;
-/** A key may have so many. */
+/** The most streams of a key. */
 const STREAMS_PER_KEY = 16;
 const BATCHES = 3;
 const IMAGES = 200;
 const SETTLED_MS = 1000;
-/** Of `/proc/PID/stat`, on every Linux. */
+/** The unit of `/proc/PID/stat`, on every Linux. */
 const TICKS_PER_SECOND = 100;
 
 /** Images per second of a service with 50 streams of events against without, and the growth of its memory. */

@@ -16,20 +16,20 @@ const blobs = {
 
 /** How many items a second PostgreSQL records as made, in one batch and in 20, with 16 under way. */
 export async function measureFinishes({ stores, sql }) {
-  const [one, twenty] = [await bestRate(stores, sql, 1), await bestRate(stores, sql, 20)];
-  return {
-    name: "items finished in one batch on PostgreSQL, against 600 a second",
-    value: one / 600,
-    goal: { atLeast: 1 },
-    facts: {
-      "one batch": `${one.toFixed(0)} a second`,
-      "20 batches": `${twenty.toFixed(0)} a second (2400 wanted)`,
-    },
+  const row = async (name, batches, wanted) => {
+    const { rate, inATransaction } = await bestRate(stores, sql, batches);
+    return {
+      name: `items finished in ${name} on PostgreSQL, against ${wanted} a second`,
+      value: rate / wanted,
+      goal: { atLeast: 1 },
+      facts: { rate: `${rate.toFixed(0)} a second, ${inATransaction.toFixed(1)} in a transaction` },
+    };
   };
+  return [await row("one batch", 1, 600), await row("20 batches", 20, 2400)];
 }
 
 async function bestRate(stores, sql, batches) {
-  let best = 0;
+  let best = { rate: 0, inATransaction: 0 };
   for (let round = 0; round < ROUNDS; round++) {
     const ids = await makeBatches(stores, batches, ITEMS / batches);
     await sql("update items set lease_token = 'token' where status = 'pending'");
@@ -45,8 +45,13 @@ async function bestRate(stores, sql, batches) {
         if (end !== "success") throw new Error(`an item ended with ${end}`);
       }
     };
+    const before = await countTransactions(sql);
     const ms = await timed(() => Promise.all(Array.from({ length: AT_ONCE }, work)));
-    best = Math.max(best, (ITEMS / ms) * 1000);
+    const inATransaction = ITEMS / ((await countTransactions(sql)) - before);
+    const rate = (ITEMS / ms) * 1000;
+    if (rate > best.rate) best = { rate, inATransaction };
   }
   return best;
 }
+
+const countTransactions = async (sql) => Number(await sql("select sum(count) from commits"));

@@ -10,7 +10,7 @@ export async function measureOnPostgres() {
     return [];
   }
   try {
-    return [await measureFinishes(shared), await measureClaims(shared)];
+    return [...(await measureFinishes(shared)), await measureClaims(shared)];
   } finally {
     await shared.close();
   }

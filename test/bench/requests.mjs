@@ -15,7 +15,7 @@ const MODEL = "vendorx-3.1-flash-image";
 const ROUNDS = 5;
 const READS = 2000;
 const CONNECTIONS = 20;
-/** Of each size: the first ones, which the engine has not compiled yet, are not measured. */
+/** The first requests of each size, which the engine has not compiled yet, are not measured. */
 const WARM_UP = 40;
 const SUBMISSIONS = 120;
 const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS });

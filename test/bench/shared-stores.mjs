@@ -36,7 +36,7 @@ export async function openSharedStores() {
   return { stores: sqlStores(database), url: server.url(), sql: server.sql, close };
 }
 
-/** Makes running batches of a key of their own, with so many items each. Returns their ids. */
+/** Makes running batches of a key of their own, with this many items each. Returns their ids. */
 export async function makeBatches(stores, count, itemCount) {
   const { accountId, id: apiKeyId } = await stores.write(async (tx) => {
     const account = await openAccount(tx, deps, { name: randomIds.batchId(), balanceMicroUsd: 1_000_000 });

@@ -45,7 +45,7 @@ async function lyingWebp(width: number, height: number): Promise<Buffer> {
   return bytes;
 }
 
-/** An animation of so many frames of one pixel on a canvas of this size. */
+/** An animation of this many frames of one pixel on a canvas of this size. */
 async function animation(frames: number, side: number): Promise<Buffer> {
   const pixel = sharp({ create: { width: 1, height: 1, channels: 3, background: "#345" } });
   return animate(await pixel.webp().toBuffer(), frames, { width: side, height: side });

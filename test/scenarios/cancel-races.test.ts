@@ -10,7 +10,7 @@ const SEED = inject("seed") ?? 20_300_101;
 /** A world gets slower as it fills. */
 const ROUNDS_PER_WORLD = 25;
 
-/** A batch takes about so many turns. */
+/** A batch takes about this many turns. */
 const TURNS = { "one-by-one": 90, "as-a-job": 150 };
 
 declare module "vitest" {

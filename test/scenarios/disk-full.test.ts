@@ -46,7 +46,7 @@ function fill(disk: string): () => Promise<void> {
 function noise(side = 300): Promise<Buffer> {
   const create = { width: side, height: side, channels: 3 as const, background: "#000" };
   const pixels = { ...create, noise: { type: "gaussian" as const, mean: 128, sigma: 50 } };
-  return sharp({ create: pixels }).png().toBuffer();
+  return sharp({ create: pixels }).png({ compressionLevel: 0 }).toBuffer();
 }
 
 const long = (count: number) =>

@@ -1,3 +1,4 @@
+import { EventEmitter } from "node:events";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -20,7 +21,7 @@ import {
   ZIP,
 } from "../support/lies.ts";
 
-/** The one item, with so many images. */
+/** The one item, with this many images. */
 const cat = (image_count: number) => claim({ data: [{ custom_id: "cat", status: "success", image_count }] });
 
 async function place(): Promise<Cli> {
@@ -270,9 +271,10 @@ describe("in the middle of", () => {
       const id = await submitted(cli);
       prepare(cli.fake);
       const before = cli.fake.count(request);
-      const { child, ended } = cli.start([...args.map((arg) => (arg === "ID" ? id : arg)), "--json"]);
+      const signals = new EventEmitter();
+      const ended = cli.here([...args.map((arg) => (arg === "ID" ? id : arg)), "--json"], { signals });
       await expect.poll(() => cli.fake.count(request) - before).toBeGreaterThanOrEqual(count);
-      child.kill("SIGTERM");
+      signals.emit("SIGTERM", "SIGTERM");
       const { code, json } = await ended;
       expect([code, json().error?.code]).toEqual([143, "TERMINATED"]);
     },
@@ -285,7 +287,7 @@ describe("in the middle of", () => {
     cli.fake.always(ZIP, { status: 404 });
     cli.fake.fault(/image_index=0/, NONE);
     cli.fake.always(CONTENT, { silent: true });
-    const { code, json } = await cli.run([...SUBMIT, "--timeout", "1500ms", "--json"]);
+    const { code, json } = await cli.here([...SUBMIT, "--timeout", "900ms", "--json"]);
     expect([code, json().error?.code]).toEqual([124, "TIMEOUT"]);
   });
 });

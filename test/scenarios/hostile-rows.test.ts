@@ -320,7 +320,7 @@ function noise(format: "png" | "jpeg"): Promise<Buffer> {
   return sharp({ create }).toFormat(format).toBuffer();
 }
 
-/** A one-bit PNG of so many pixels a side: more than the service decodes, in a few hundred kilobytes. */
+/** A one-bit PNG of this many pixels a side: more than the service decodes, in a few hundred kilobytes. */
 function hugePng(side: number): Buffer {
   expect(side * side).toBeGreaterThan(FIXED_LIMITS.referencePixels);
   const header = Buffer.alloc(13);

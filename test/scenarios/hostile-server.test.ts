@@ -156,7 +156,7 @@ const cases: Record<string, Case> = {
           response.on("close", () => clearInterval(timer));
         },
       }),
-    args: ["--timeout", "1500ms"],
+    args: ["--timeout", "1s"],
     ends: [124, "TIMEOUT"],
   },
   "the key itself, in an error and in data": {

@@ -9,7 +9,7 @@ const TYPES = process.env.IMGBATCH_SOAK ? ["native-batch", "openai-batch"] : ["n
 it.each(TYPES)(
   "[JOB-12] a file of results (%s) is fetched over many broken downloads, in the memory of a few of its lines",
   async (type) => {
-    const soak = startNode([SOAK, "--images", "10", "--cuts", "8", "--only", type]);
+    const soak = startNode([SOAK, "--images", "10", "--cuts", "5", "--only", type]);
     const { code, stdout, stderr } = await soak.exited;
     expect(code, stdout + stderr).toBe(0);
     const { results } = JSON.parse(stdout);

@@ -11,6 +11,10 @@ import { tempDir } from "../support/temp-dir.ts";
 
 const KILLED_SERVICE = resolve(import.meta.dirname, "../support/killed-service.mjs");
 const COUNT = 4;
+/** The moments that only a job has, and two in the middle of its work. */
+const OF_A_JOB = ["input:3", "queued:2", "making:2", "item:4"];
+/** The tests of the batches try these, too, with the same code. */
+const OF_ANY_BATCH = ["queued", "running", "settling"];
 
 async function post(url: string, key: string, body: object): Promise<BatchObject | null> {
   const headers = {
@@ -36,7 +40,7 @@ async function inlineJob() {
 }
 
 describe("a service that is killed", () => {
-  it.each(["input:3", "queued", "queued:2", "running", "making:2", "item:4", "settling"])(
+  it.each(process.env.IMGBATCH_SOAK ? [...OF_A_JOB, ...OF_ANY_BATCH] : OF_A_JOB)(
     "[LINES-12] at %s goes on with a job: every line once, paid once",
     async (moment) => {
       const data = await tempDir();

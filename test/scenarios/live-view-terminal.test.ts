@@ -95,11 +95,8 @@ describe("the live view on a real terminal", () => {
     expect(all.indexOf("the crash of the test")).toBeGreaterThan(all.indexOf(LEAVE));
   });
 
-  it.each([
-    ["a dumb terminal", { TERM: "dumb" }, []],
-    ["--no-ui", {}, ["--no-ui"]],
-  ] as const)("[VIEW-1] [CONSOLE-5] is left out for %s: lines of log instead", async (_where, env, more) => {
-    const terminal = await serve(env, ...more);
+  it("[VIEW-1] [CONSOLE-5] is left out for --no-ui: lines of log instead", async () => {
+    const terminal = await serve({}, "--no-ui");
     await terminal.until(/imgbatch is ready at http/);
     await terminal.until(/web console.*#code=[\w-]{43}/);
     terminal.signal("SIGTERM");

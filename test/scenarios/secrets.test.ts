@@ -8,9 +8,10 @@ import type { Repositories } from "../../src/domain/ports/stores.ts";
 import { holdsApiKey } from "../../src/kernel/api-keys.ts";
 import { randomIds, sha256Hex } from "../../src/kernel/ids.ts";
 import { createCli } from "../support/cli.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
 import { FAKE_KEY } from "../support/fake-service.ts";
 import { findSecrets } from "../support/find-secrets.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
+import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
 import { allowKeyFile, allowSecret, watchText } from "../support/secrets.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -166,7 +167,8 @@ describe("a running service", () => {
       .poll(async () => (await (await fetch(`${url}${BATCHES}/${id}`, { headers })).json()).status)
       .toBe("completed");
     for (const args of [["keys", "list"], ["accounts", "list"], ["ledger"], ["check"]]) {
-      const { stdout, stderr } = await imgbatch(["admin", ...args, "--data", data, "--json", "--verbose"]);
+      const admin = ["admin", ...args, "--data", data, "--json", "--verbose"];
+      const { stdout, stderr } = await runInProcess(admin, { cwd: data });
       expect(isSilentOn(key, stdout + stderr)).toBe(true);
     }
     serve.child.kill("SIGTERM");

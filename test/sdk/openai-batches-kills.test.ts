@@ -1,9 +1,10 @@
 import { writeFile } from "node:fs/promises";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { connect, createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import type { OpenaiBatch } from "../../src/contract/openai-batches/batches.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
+import { listening } from "../support/listening.ts";
 import { jsonl, line, type ResultLine } from "../support/openai-batches.ts";
 import { startNode } from "../support/processes.ts";
 import { openBeside } from "../support/service.ts";
@@ -18,7 +19,6 @@ const IDS = ["a", "b", "c", "d"];
 
 /** An address that stays while services come and go behind it; it refuses while there is none. */
 async function startAddress() {
-  const sockets = new Set<Socket>();
   let port: number | null = null;
   const server = createServer((near) => {
     if (port === null) {
@@ -30,22 +30,15 @@ async function startAddress() {
       [near, far],
       [far, near],
     ] as const) {
-      sockets.add(one);
       one.on("error", () => {});
       one.on("close", () => other.destroy());
       one.pipe(other);
     }
   });
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  onTestFinished(() => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  });
-  const { port: own } = server.address() as AddressInfo;
   const lead = (url: string | null) => {
     port = url === null ? null : Number(new URL(url).port);
   };
-  return { url: `http://127.0.0.1:${own}`, lead };
+  return { url: await listening(server), lead };
 }
 
 it.skipIf(!areInstalled)(

@@ -299,7 +299,7 @@ function rawExchange(url: string, headers: string[]): Promise<string> {
   });
 }
 
-/** Sends a body of so many MiB to its end, and only then reads the answer. */
+/** Sends a body of this many MiB to its end, and only then reads the answer. */
 function sendThenRead(
   url: string,
   authorization: string,

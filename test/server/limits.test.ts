@@ -116,7 +116,7 @@ describe("limits", () => {
     expect(await statusOf(await service.ask(`/${id}/download?status=failed`))).toBe(200);
   });
 
-  it("[LIMIT-6] a key has so many downloads at once; headers and unchanged files do not count", async () => {
+  it("[LIMIT-6] a key has a limited number of downloads at once; headers and unchanged files do not count", async () => {
     const provider = new FakeProvider();
     const large = await noisyPng();
     provider.answer = async () => made(large);

@@ -10,7 +10,7 @@ import { countCalls, hasStrace, KILL_CALLS } from "./victims.mjs";
 /** Durable steps of the fixed story, counted generously: a kill behind the last one does not happen. */
 const STEPS = 110;
 const RANDOM_KILLS_A_STORY = 12;
-/** One of so many kills is at a chosen point: those stories have one kill each. */
+/** One kill of this many is at a chosen point: those stories have one kill each. */
 const FIXED_SHARE = 3;
 
 /**

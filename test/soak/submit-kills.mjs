@@ -23,7 +23,7 @@ import { parseArgs } from "node:util";
 const BIN = resolve(import.meta.dirname, "../../bin/imgbatch.cjs");
 /** The steps of a run: what makes files durable, and what goes out to the service. Each is counted by itself. */
 const OPERATIONS = ["fsync", "rename", "unlink", "connect", "writev"];
-/** To count the operations of a run takes longer than so many kills. */
+/** Counting the operations of a run takes longer than this many kills. */
 const FEW = 3;
 /** Batches of a run: two with two items, one of the items with two images. */
 const BATCHES = 2;

@@ -178,7 +178,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.changeStatus("b1", "queued", "running");
       await tx.batches.changeStatus("b1", "queued", "running");
       await tx.batches.update("b2", { waitingSinceMs: 7 });
-      await tx.batches.addCounts("b2", { success: 2, fail: 1 });
+      await tx.batches.addCounts({ id: "b2", success: 2, fail: 1 });
       await tx.batches.update("b2", { waitingSinceMs: 8 });
       await tx.batches.endWaits();
       await tx.batches.locked("b1");
@@ -315,8 +315,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.items.claim("b1", { ...claim, token: "t2", which: "not-failed-here" });
       await tx.items.claim("b1", { ...claim, token: "t3", which: "failed-elsewhere" });
       const [first, second] = await tx.items.page("b1", { afterPosition: -1, limit: 2 });
-      await tx.items.finish(first?.id ?? 0, "t0", { ...outcome, finishedAtMs: 7 });
-      await tx.items.finish(first?.id ?? 0, "t1", { ...outcome, finishedAtMs: 7 });
+      const finished = { ...outcome, id: first?.id ?? 0, finishedAtMs: 7 };
+      await tx.items.finish([{ ...finished, leaseToken: "t0" }]);
+      await tx.items.finish(["t0", "t1"].map((leaseToken) => ({ ...finished, leaseToken })));
       const back = { notBeforeMs: 9, attempts: 1, failedAt: "p", maybePaid: "once" } as const;
       await tx.items.giveBack(second?.id ?? 0, "t2", back);
       await tx.items.giveBack(second?.id ?? 0, "t2", back);

@@ -275,6 +275,27 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["b"]);
   });
 
+  it("[PG-11] at the end of a service, nothing waits any more for a server that is away", async () => {
+    const url = new URL(await newDatabase());
+    const proxy = await startPgProxy({ port: Number(url.port) });
+    onTestFinished(() => proxy.close());
+    url.port = String(proxy.port);
+    const hurrying = new AbortController();
+    const database = await openPostgres({ url: url.href, hurry: hurrying.signal }, systemClock);
+    onTestFinished(() => database.close());
+    proxy.isRefusing = true;
+    proxy.cutAll();
+    const { accounts } = sqlStores(database).read;
+    const ended = accounts.list().catch((error) => error);
+    const startMs = performance.now();
+    hurrying.abort();
+    expect([await ended, await accounts.list().catch((error) => error)]).toMatchObject([
+      { reason: "broken" },
+      { reason: "broken" },
+    ]);
+    expect(performance.now() - startMs).toBeLessThan(5000);
+  });
+
   it("[PG-8] the clock of the database is the same for all who ask it", async () => {
     const { url, database } = await openTestPostgres();
     const other = await openPostgres({ url }, { ...systemClock, nowMs: () => 0 });

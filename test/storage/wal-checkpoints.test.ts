@@ -11,6 +11,8 @@ import { tempDir } from "../support/temp-dir.ts";
 /** Some 25 pages. */
 const NAME = "n".repeat(100_000);
 const COMMITS = 60;
+/** In bytes. */
+const LONG = 5_000_000;
 
 it("[WAL-6] the log is written back while the event loop goes on, and is gone when the database is closed", async () => {
   const file = join(await tempDir(), "x.db");
@@ -33,9 +35,21 @@ it("[WAL-6] an error of the thread is told, and ends nothing else", async () => 
   const file = join(await tempDir(), "x.db");
   writeFileSync(file, "no database at all ".repeat(1000));
   const told = vi.fn();
-  const checkpoints = new WalCheckpoints(file, told);
+  const checkpoints = new WalCheckpoints(file, () => LONG, told);
   for (let i = 0; i < COMMITS; i++) checkpoints.noteCommit();
   await vi.waitFor(() => expect(told).toHaveBeenCalled(), 10_000);
   expect(told.mock.calls[0]?.[0].code).toBe("SQLITE_NOTADB");
+  await checkpoints.close();
+});
+
+it("[WAL-6] no thread is started for a short log, and its length is looked at less and less often", async () => {
+  const told = vi.fn();
+  const logBytes = vi.fn(() => LONG / 2);
+  const checkpoints = new WalCheckpoints(join(await tempDir(), "missing.db"), logBytes, told);
+  for (let i = 0; i < 399; i++) checkpoints.noteCommit();
+  expect(logBytes).toHaveBeenCalledTimes(3);
+  logBytes.mockReturnValue(LONG);
+  checkpoints.noteCommit();
+  await vi.waitFor(() => expect(told).toHaveBeenCalled(), 10_000);
   await checkpoints.close();
 });

@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Writable } from "node:stream";
-import { onTestFinished } from "vitest";
+import { onTestFinished, vi } from "vitest";
 import { runCli } from "../../src/cli/run-cli.ts";
 import { type FakeNative, startFakeNative } from "./fake-native.ts";
 import { FAKE_KEY } from "./fake-service.ts";
@@ -29,10 +29,17 @@ export interface InProcessCli {
   list(dir?: string): string[];
 }
 
+/** Lets commands in this process retry at once until the end of the test: the pause before a retry is a random part of its longest. */
+export function retryAtOnce(): void {
+  const random = vi.spyOn(Math, "random").mockReturnValue(0);
+  onTestFinished(() => random.mockRestore());
+}
+
 /** The command line inside the test's own process, which spares the start of one, talking to a fake native service. */
 export async function createInProcessCli(): Promise<InProcessCli> {
   const fake = await startFakeNative();
   onTestFinished(() => fake.close());
+  retryAtOnce();
   const cwd = await tempDir();
   const keyDir = await tempDir();
   const keyFile = join(keyDir, "key");

@@ -1,9 +1,10 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { EventEmitter } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { vi } from "vitest";
-import { runInProcess } from "./cli-in-process.ts";
+import { retryAtOnce, runInProcess } from "./cli-in-process.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
 import { allowKeyFile, watchEnvironment, watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
@@ -25,11 +26,12 @@ export interface Cli {
   start(args: readonly string[], options?: CliOptions): RunningCli;
   /**
    * The same inside the test's own process: quicker, for what the process itself has no part in. With `env` the
-   * service and the key stand in the environment; without, in options that follow `args`.
+   * service and the key stand in the environment; without, in options that follow `args`. `signals` emits what would be
+   * sent to the process.
    */
   here(
     args: readonly string[],
-    options?: { stdin?: string; env?: Record<string, string> },
+    options?: { stdin?: string; env?: Record<string, string>; signals?: EventEmitter },
   ): Promise<CliResult>;
 }
 
@@ -47,6 +49,7 @@ export interface RunningCli {
 /** The real program in a process of its own, talking to a fake service. */
 export async function createCli(options: FakeOptions = {}): Promise<Cli> {
   const fake = await startFakeService({ statuses: ["completed"], ...options });
+  retryAtOnce();
   const keyDir = await tempDir();
   const children = new Set<ChildProcessWithoutNullStreams>();
   const cwd = await tempDir(async () => {
@@ -83,16 +86,16 @@ export async function createCli(options: FakeOptions = {}): Promise<Cli> {
     });
     return { child, ended };
   };
-  const here: Cli["here"] = async (args, { stdin = "", env } = {}) => {
+  const here: Cli["here"] = async (args, { stdin = "", env, signals = new EventEmitter() } = {}) => {
     if (env !== undefined) {
       for (const [name, value] of Object.entries(variables(env))) vi.stubEnv(name, value);
-      return runInProcess(args, { cwd, stdin }).finally(() => vi.unstubAllEnvs());
+      return runInProcess(args, { cwd, stdin, signals }).finally(() => vi.unstubAllEnvs());
     }
     const keyFile = join(keyDir, "key");
     allowKeyFile(keyFile);
     await writeFile(keyFile, FAKE_KEY);
     const service = ["--base-url", fake.url, "--api-key-file", keyFile, "--data", join(keyDir, "data")];
-    return runInProcess([...args, ...service], { cwd, stdin });
+    return runInProcess([...args, ...service], { cwd, stdin, signals });
   };
   return { fake, cwd, start, here, run: (args, runOptions) => start(args, runOptions).ended };
 }

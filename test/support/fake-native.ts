@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
 import { FAKE_KEY, png } from "./fake-service.ts";
+import { listen } from "./listen.ts";
 
 /** The fake's answer to one request. */
 export type NativeAnswer =
@@ -11,7 +11,7 @@ export type NativeAnswer =
   | { status: number; message?: string; details?: object[]; headers?: Record<string, string>; html?: string }
   | { reset: true }
   | { silent: true }
-  /** Says that the whole answer comes, and breaks off after so many bytes. */
+  /** Says that the whole answer comes, and breaks off after this many bytes. */
   | { cutAt: number; headers?: Record<string, string> };
 
 export interface NativeRequest {
@@ -49,7 +49,6 @@ const STATUSES: Record<number, string> = {
 /** A native real-time service made of nothing, with every kind of wrong answer on demand. On a free loopback port. */
 export async function startFakeNative(): Promise<FakeNative> {
   const planned: { prompt: RegExp; answer: NativeAnswer; isOnce: boolean }[] = [];
-  const sockets = new Set<Socket>();
   let underWay = 0;
   const fake: FakeNative = {
     url: "",
@@ -66,11 +65,7 @@ export async function startFakeNative(): Promise<FakeNative> {
       name: `models/${id}`,
       supportedGenerationMethods: id === "words-only" ? ["countTokens"] : ["generateContent"],
     })),
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        for (const socket of sockets) socket.destroy();
-      }),
+    close: () => listening.close(),
   };
   const server = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
@@ -101,12 +96,8 @@ export async function startFakeNative(): Promise<FakeNative> {
     if (!("silent" in answer)) end();
     give(request, response, answer, prompt);
   });
-  server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  fake.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const listening = await listen(server);
+  fake.url = listening.url;
   return fake;
 }
 

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import { listen } from "./listen.ts";
 import { resetConnection } from "./reset-connection.ts";
 import { errorAnswer, operate, type S3Answer } from "./s3/operations.ts";
 import { decodedPath, type S3Credentials, S3Error, verifySignature } from "./s3/sig-v4.ts";
@@ -10,9 +10,9 @@ export interface S3Fault {
   refuse?: { status: number; code: string };
   /** The connection is reset before anything was done, or after it: then the answer is lost. */
   reset?: "before" | "after";
-  /** The connection is reset after so many bytes of the answer's body. */
+  /** The connection is reset after this many bytes of the answer's body. */
   cutAt?: number;
-  /** The answer's body comes in pieces of 16 KiB, one in so many milliseconds. */
+  /** The answer's body comes in pieces of 16 KiB, one in this many milliseconds. */
   slowMs?: number;
   /** The answer's body has a wrong byte in its middle, and its length is right. */
   wrongBytes?: true;
@@ -69,7 +69,6 @@ export async function startFakeS3(
   settings: Partial<Pick<FakeS3, "bucket" | "region" | "credentials">> = {},
 ): Promise<FakeS3> {
   const planned: { fault: S3Fault; left: number; when: (request: S3Request) => boolean }[] = [];
-  const sockets = new Set<Socket>();
   const timers = new Set<NodeJS.Timeout>();
   const server = createServer(async (message, response) => {
     const chunks: Buffer[] = [];
@@ -110,13 +109,9 @@ export async function startFakeS3(
     request.status = answer.status;
     send(response, request.method === "HEAD" ? { ...answer, body: "" } : answer, fault, timers);
   });
-  server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { url, close } = await listen(server);
   const fake: FakeS3 = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     bucket: "images",
     region: "us-east-1",
     credentials: {
@@ -134,12 +129,10 @@ export async function startFakeS3(
     heal: () => {
       planned.length = 0;
     },
-    close: () =>
-      new Promise((resolve) => {
-        for (const timer of timers) clearInterval(timer);
-        server.close(() => resolve());
-        for (const socket of sockets) socket.destroy();
-      }),
+    close: () => {
+      for (const timer of timers) clearInterval(timer);
+      return close();
+    },
   };
   return fake;
 }

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
 import { crc32, deflateSync } from "node:zlib";
 import { ZipFile } from "yazl";
 import { expandedCustomIds } from "../../src/contract/text-rules.ts";
+import { listen } from "./listen.ts";
 
 export const FAKE_KEY = "test-key-of-the-fake-service";
 
@@ -81,7 +81,6 @@ export interface FakeService {
 export async function startFakeService(options: FakeOptions = {}): Promise<FakeService> {
   const faults: { match: RegExp; fault: Fault }[] = [];
   const lasting: typeof faults = [];
-  const sockets = new Set<Socket>();
   const fake: FakeService = {
     url: "",
     requests: [],
@@ -94,14 +93,8 @@ export async function startFakeService(options: FakeOptions = {}): Promise<FakeS
       lasting.push({ match, fault });
     },
     count: (match) => fake.requests.filter(({ method, path }) => match.test(`${method} ${path}`)).length,
-    breakOff: () => {
-      for (const socket of sockets) socket.destroy();
-    },
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        fake.breakOff();
-      }),
+    breakOff: () => listening.breakOff(),
+    close: () => listening.close(),
   };
   const server = createServer(async (request, response) => {
     const body = await readBody(request).catch(() => null);
@@ -125,12 +118,8 @@ export async function startFakeService(options: FakeOptions = {}): Promise<FakeS
     const cutAt = fault !== undefined && "cutAt" in fault ? fault.cutAt : null;
     sendBytes(request, response, answer, cutAt);
   });
-  server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  fake.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const listening = await listen(server);
+  fake.url = listening.url;
   return fake;
 }
 

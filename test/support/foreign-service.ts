@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { expandedCustomIds } from "../../src/contract/text-rules.ts";
 import { packZip, png } from "./fake-service.ts";
+import { listen } from "./listen.ts";
 
 /** As long as no path of a URL can be, with what only an encoded one can hold. */
 const ID = "eu/batch~2026:α";
@@ -28,20 +28,13 @@ export interface ForeignService {
  * a manifest of another shape, other names in the ZIP, and a pause that is asked for by date.
  */
 export async function startForeignService(): Promise<ForeignService> {
-  const foreign: ForeignService = { url: "", seen: [], created: [], close: async () => {} };
   const server = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     foreign.seen.push(`${request.method} ${request.url}`);
     await answer(foreign, request, Buffer.concat(chunks).toString(), response);
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  foreign.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  foreign.close = () =>
-    new Promise((resolve) => {
-      server.closeAllConnections();
-      server.close(() => resolve());
-    });
+  const foreign: ForeignService = { ...(await listen(server)), seen: [], created: [] };
   return foreign;
 }
 

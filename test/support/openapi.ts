@@ -23,12 +23,20 @@ interface DocumentedAnswer {
   >;
 }
 
+let shared: DocumentChecker | null = null;
+
+/** The checker of the description with the default limits. It keeps what it has compiled for other files of the worker. */
+export function apiChecker(): DocumentChecker {
+  shared ??= new DocumentChecker(buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument);
+  return shared;
+}
+
 /**
  * Expects answers to be as the description of the API says, and notes their statuses. `expectFit` returns the JSON of the
  * answer; null when it has none.
  */
 export function fitChecker() {
-  const checker = new DocumentChecker(buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument);
+  const checker = apiChecker();
   const statuses: number[] = [];
   const expectFit = async <T>(method: string, path: string, answer: Response): Promise<T> => {
     await checker.expectConforming(method, path, answer);
@@ -39,7 +47,7 @@ export function fitChecker() {
 }
 
 /** Checks bodies and whole answers against a document, which it takes as exact: an unknown field is an error. */
-export class DocumentChecker {
+class DocumentChecker {
   readonly document: ApiDocument;
   // Compiles each part once, and not anew wherever it is named: it checks few values with each.
   readonly #ajv = new Ajv2020({
@@ -57,7 +65,8 @@ export class DocumentChecker {
   problems(place: readonly string[], value: unknown): string[] {
     const parts = place.map((part) => part.replaceAll("~", "~0").replaceAll("/", "~1"));
     const pointer = parts.map(encodeURIComponent).join("/");
-    const validate = this.#ajv.compile({ $ref: `api#/${pointer}` });
+    const validate = this.#ajv.getSchema(`api#/${pointer}`);
+    if (validate === undefined) return [`${place.join(" ")}: is not described`];
     if (validate(value)) return [];
     return (validate.errors ?? []).map((e) => `${place.join(" ")}: ${e.instancePath} ${e.message}`);
   }

@@ -94,6 +94,8 @@ export async function startPostgresServer(
   };
   const url = (database = "postgres") => `postgres://postgres@127.0.0.1:${port}/${database}`;
   const clients = new Map<string, Promise<pg.Client>>();
+  /** A connection takes one statement at a time. */
+  const asked = new Map<string, Promise<unknown>>();
   const connect = (database: string) => {
     const client = new pg.Client({ connectionString: url(database), types: { getTypeParser: () => String } });
     const forget = () => clients.delete(database);
@@ -114,8 +116,15 @@ export async function startPostgresServer(
     url,
     sql: async (statements, database = "postgres") => {
       const client = await (clients.get(database) ?? connect(database));
-      const answers = [await client.query<(string | null)[]>({ text: statements, rowMode: "array" })].flat();
-      return answers
+      const query = { text: statements, rowMode: "array" } as const;
+      const last = asked.get(database) ?? Promise.resolve();
+      const answer = last.then(() => client.query<(string | null)[]>(query));
+      asked.set(
+        database,
+        answer.catch(() => {}),
+      );
+      return [await answer]
+        .flat()
         .flatMap(({ rows }) => rows)
         .map((row) => row.map((value) => value ?? "").join("|"))
         .join("\n");

@@ -19,7 +19,7 @@ export class SetbackClock extends FakeClock {
   }
 }
 
-/** Real time, shown by a clock that is wrong by so much; it can be set while it is in use. */
+/** Real time, shown by a clock that is wrong by this much; it can be set while it is in use. */
 export function wrongClock(byMs: number) {
   const clock = { ...systemClock, byMs, nowMs: () => systemClock.nowMs() + clock.byMs };
   return clock;

@@ -26,7 +26,7 @@ const keyName = (name: string) => `${name.toUpperCase()}_API_KEY`;
 
 const images = (fake: FakeUpstream) => fake.requests.filter(({ kind }) => kind === "images");
 
-/** Resolves once the upstream has read so many requests for images. */
+/** Resolves once the upstream has read this many requests for images. */
 const arrived = (fake: FakeUpstream, count: number) =>
   vi.waitUntil(() => images(fake).filter(({ prompt }) => prompt !== null).length === count, PATIENCE);
 

@@ -25,7 +25,7 @@ export interface Row {
   /** A piece of what the upstream says. */
   words?: string;
   asked?: number;
-  /** At least so long after the first request comes the second. */
+  /** The second request comes at least this long after the first. */
   afterMs?: number;
   /** The announced wait, from and to; left out when there is none. */
   minutes?: readonly [number, number];

@@ -21,7 +21,7 @@ const FIRST: Record<string, { behaviour: Behaviour; isOpen: boolean; seconds?: n
 };
 const NAMES = Object.keys(FIRST);
 const ITEMS = 10;
-/** So many failures at once cool an upstream down. */
+/** This many failures at once cool an upstream down. */
 const CONCURRENCY = 5;
 
 interface Pair {

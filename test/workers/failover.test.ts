@@ -79,8 +79,8 @@ describe("an upstream that cannot be used", () => {
       return made(await tinyPng());
     };
     const service = await start([upstream], { clock });
-    const { id } = await service.submit({ model: MODEL, items: items(40) });
-    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 40, fail_count: 0 });
+    const { id } = await service.submit({ model: MODEL, items: items(20) });
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 20, fail_count: 0 });
     const marked = (await itemsOf(service, id)).filter(({ notes }) =>
       notes.some((note) => note.startsWith(MARK)),
     );

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
+import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { openHold } from "../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -90,6 +91,22 @@ describe("a process among others", () => {
     await beatFor(2 * BEAT_MS, clock, [alive]);
     expect((await stores.read.realtimeHolds.list()).map(({ worker }) => worker)).toEqual([alive.id]);
     expect(await stores.read.accounts.byId(accountId)).toMatchObject({ balanceMicroUsd: 6, heldMicroUsd: 4 });
+  });
+
+  it("[WORK-23] starts when others hold up the database for a while, and not when they do so for ever", async () => {
+    const { stores, clock } = await openTimed();
+    let left = 2;
+    const write: Stores["write"] = async (work) => {
+      if (left-- <= 0) return stores.write(work);
+      clock.advance(10_000);
+      throw new StorageUnavailable("busy", "The database is busy.", null);
+    };
+    const held = { stores: { ...stores, write }, clock };
+    const { presence } = presenceOf(held);
+    await presence.join();
+    expect((await stores.read.workers.list()).map(({ id }) => id)).toEqual([presence.id]);
+    left = Number.POSITIVE_INFINITY;
+    await expect(presenceOf(held).presence.join()).rejects.toThrow("busy");
   });
 
   it("[WORK-12] is not removed by one that could not reach the database either", async () => {

@@ -40,7 +40,9 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     .addHelpText("after", () => programHelp());
   for (const option of [JSON_OPTION, ...GLOBAL_OPTIONS])
     program.addOption(toOption(option, "Global options:"));
-  for (const spec of table) {
+  // A command at the beginning is the one to run, and nothing reads the list.
+  const first = table.find(({ name }) => name === argv[0]);
+  for (const spec of first === undefined ? table : [first]) {
     // A command that is not named is only listed: to add the options of all takes longer than to run a short one.
     if (!argv.includes(spec.name)) program.command(spec.name).description(spec.summary);
     else

@@ -17,7 +17,7 @@ interface Entry extends Picture {
 
 /** Browsers open six connections to a service. The rest of the page needs one of them. */
 const MOST_FETCHES = 5;
-/** So many pictures of a sheet are fetched with it. */
+/** A sheet is fetched when at least this many of its pictures are wanted. */
 const LEAST_OF_SHEET = 4;
 /** Pictures that are kept though nothing shows them. */
 const MOST_KEPT = 400;

@@ -3,7 +3,7 @@ import type { StoredSession } from "../api/session.ts";
 import { type Change, tellChange } from "./changes.ts";
 import { readEvents } from "./event-stream.ts";
 
-/** While nothing is heard for so long, the tab asks again and again instead. */
+/** When nothing has been heard for this long, the tab asks again and again instead. */
 const PATIENCE_MS = 45_000;
 const POLL_EVERY_MS = 4000;
 const RECONNECT_MS = 2000;

@@ -9,7 +9,7 @@ const KEPT_SECONDS = { min: 3600, max: 2_592_000 } as const;
 const secondsError = `must be ${KEPT_SECONDS.min} to ${KEPT_SECONDS.max}`;
 const seconds = z.int(secondsError).min(KEPT_SECONDS.min, secondsError).max(KEPT_SECONDS.max, secondsError);
 
-/** When a file expires: so many seconds after it was made. */
+/** When a file expires: this many seconds after it was made. */
 export const expiresAfterSchema = z.object({
   anchor: z.literal("created_at", "must be created_at"),
   seconds,

@@ -36,7 +36,7 @@ export interface CheckedReference {
   storageUri: string | null;
 }
 
-/** The hash is computed of so much text at a time. */
+/** The most text that is hashed at a time. */
 const PIECE_CHARS = 64 * 1024;
 
 /**

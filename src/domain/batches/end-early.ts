@@ -63,6 +63,6 @@ export async function failPending(
   const filter = { status: "pending", afterPosition: -1, limit: batch.itemCount } as const;
   const customIds = (await tx.items.page(batch.id, filter)).map((item) => item.customId);
   const fail = await tx.items.failPending(batch.id, error, nowMs);
-  await tx.batches.addCounts(batch.id, { success: 0, fail });
+  await tx.batches.addCounts({ id: batch.id, success: 0, fail });
   return customIds;
 }

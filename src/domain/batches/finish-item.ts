@@ -1,8 +1,11 @@
 import type { ItemError } from "../../contract/item-errors.ts";
-import { recordCall } from "../health/record-call.ts";
+import { type Call, recordCall, recordCalls } from "../health/record-call.ts";
 import type { MadeImage } from "../images/output-images.ts";
+import { JoinedWork } from "../joined-work.ts";
+import type { CountChange } from "../ports/batch-repository.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
+import type { FinishedItem } from "../ports/item-repository.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
 
@@ -35,29 +38,54 @@ export async function finishItem(
     outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
   }
   const mimeType = made.images[0]?.facts.mimeType ?? null;
-  const work = async (tx: Transaction) => {
-    const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
-    const outcome = { status: "success" as const, ...facts, finishedAtMs: nowMs() };
-    // First, because it locks the batch: all items of a batch wait for each other here.
-    await tx.batches.addCounts(item.batchId, { success: 1, fail: 0 });
-    if (!(await tx.items.finish(item.id, item.leaseToken, outcome)).isOurs) throw LOST;
-    await tx.outputs.insertMany(outputs);
-    await recordItemCall(tx, batch, item, outputs.length, usage, nowMs());
-  };
-  try {
-    await deps.stores.write(work);
-    return "success";
-  } catch (error) {
-    if (error !== LOST) throw error;
-  }
+  const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
+  const { id, batchId, leaseToken } = item;
+  const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
+  const call = lastCallFor(batch, item, outputs.length, usage);
+  const { isOurs } = await finishesOf(deps.stores).add(batchId, { ...outcome, batchId, outputs, call });
+  if (isOurs) return "success";
   // A commit that returned an error may have happened all the same: files that a row names stay.
   const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
   for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);
   return named.size > 0 ? "success" : null;
 }
 
-/** Undoes the transaction of an outcome that came too late. */
-const LOST = new Error("the lease of the item was lost");
+/** The success of an item whose images are stored. */
+interface Finish extends FinishedItem {
+  batchId: string;
+  outputs: readonly OutputRecord[];
+  call: Call | null;
+  finishedAtMs: number;
+}
+
+type Finishes = JoinedWork<Finish, { isOurs: boolean }>;
+const FINISHES = new WeakMap<Stores, Finishes>();
+
+/** Those of a process come in crowds, and the items of a batch would wait for each other's commits. */
+function finishesOf(stores: Stores): Finishes {
+  const finishes =
+    FINISHES.get(stores) ?? new JoinedWork((entries) => stores.write((tx) => recordAll(tx, entries)));
+  FINISHES.set(stores, finishes);
+  return finishes;
+}
+
+async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<{ isOurs: boolean }[]> {
+  await tx.lock("batch", ...new Set(finishes.map(({ batchId }) => batchId)));
+  const ours = await tx.items.finish(finishes);
+  const successes = new Map<string, CountChange>();
+  for (const { batchId: id } of ours)
+    successes.set(id, { id, success: (successes.get(id)?.success ?? 0) + 1, fail: 0 });
+  await tx.batches.addCounts(...successes.values());
+  await tx.outputs.insertMany(ours.flatMap(({ outputs }) => outputs));
+  const nowMs = Math.max(...ours.map(({ finishedAtMs }) => finishedAtMs));
+  await recordCalls(
+    tx,
+    ours.flatMap(({ call }) => call ?? []),
+    nowMs,
+  );
+  const isOurs = new Set(ours);
+  return finishes.map((finish) => ({ isOurs: isOurs.has(finish) }));
+}
 
 /** Records the final failure of an item. Returns null when its lease was lost. */
 export async function failItem(
@@ -84,27 +112,36 @@ export async function failLeased(
 ): Promise<{ isOurs: boolean }> {
   const error: ItemError = { code, message, source };
   const made = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [], usage: null };
-  const outcome = { status: "failed" as const, ...made, error, finishedAtMs: nowMs };
-  if (!(await tx.items.finish(item.id, item.leaseToken, outcome)).isOurs) return { isOurs: false };
-  await tx.batches.addCounts(item.batchId, { success: 0, fail: 1 });
-  await recordItemCall(tx, batch, item, 0, null, nowMs);
+  const { id, leaseToken } = item;
+  const outcome = { id, leaseToken, status: "failed" as const, ...made, error, finishedAtMs: nowMs };
+  if ((await tx.items.finish([outcome])).length === 0) return { isOurs: false };
+  await tx.batches.addCounts({ id: item.batchId, success: 0, fail: 1 });
+  await recordItemCall(tx, batch, item, nowMs);
   return { isOurs: true };
 }
 
-/** Adds the last call for an item to the sums of its provider. Only a success is billed. */
-export function recordItemCall(
+/** Adds the last call for an item, which made no image, to the sums of its provider. */
+export async function recordItemCall(
   tx: Transaction,
+  batch: Priced,
+  item: LeasedItem,
+  nowMs: number,
+): Promise<void> {
+  const call = lastCallFor(batch, item, 0, null);
+  if (call !== null) await recordCall(tx, call, nowMs);
+}
+
+/** Only a success is billed. */
+function lastCallFor(
   { model, price }: Priced,
   { provider, maybePaid, priceMicroUsd }: LeasedItem,
   images: number,
   usage: UpstreamUsage | null,
-  nowMs: number,
-): Promise<void> {
-  if (provider === null) return Promise.resolve();
+): Call | null {
+  if (provider === null) return null;
   const isMaybePaidTwice = maybePaid === "twice";
   const billedMicroUsd = images > 0 ? (priceMicroUsd ?? price.imageMicroUsd) : 0;
-  const call = { provider, model, images, isError: images === 0, isMaybePaidTwice, billedMicroUsd, usage };
-  return recordCall(tx, call, nowMs);
+  return { provider, model, images, isError: images === 0, isMaybePaidTwice, billedMicroUsd, usage };
 }
 
 /** Where the images of a batch are kept. */

@@ -49,7 +49,7 @@ export class ReadBack {
       await tx.items.fail(itemId, RESULT_MISSING);
       await tx.outputs.removeOfItem(itemId);
     }
-    await tx.batches.addCounts(batch.id, { success: -itemIds.size, fail: itemIds.size });
+    await tx.batches.addCounts({ id: batch.id, success: -itemIds.size, fail: itemIds.size });
     return outputs.filter((output) => !itemIds.has(output.itemId));
   }
 }

@@ -11,7 +11,7 @@ import {
 } from "./rules.ts";
 import { Upload, type UploadDeps } from "./upload.ts";
 
-/** An upload that nobody goes on with ends after an hour. A finished one is known so long to a client that lost the answer. */
+/** An upload that nobody goes on with ends after an hour. A finished one is kept that long for a client that lost the answer. */
 export const IDLE_MS = 3_600_000;
 /** More finished ones are forgotten, the oldest first. */
 const MOST_FINISHED = 10_000;

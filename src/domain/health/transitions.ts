@@ -16,7 +16,7 @@ interface Rule {
   capMs: number;
   /** How many troubles it takes, of different items in a row. */
   inARow?: number;
-  /** So many within the time disable the provider. */
+  /** This many within the time disable the provider. */
   disables?: { count: number; withinMs: number };
 }
 

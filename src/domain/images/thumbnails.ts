@@ -10,7 +10,7 @@ export type ThumbnailEdge = 256 | 1024;
 export interface ThumbnailDeps {
   stores: Stores;
   blobs: BlobStore;
-  /** Makes a WebP whose longer side has at most so many pixels; null for bytes that do not decode. */
+  /** Makes a WebP whose longer side has at most this many pixels; null for bytes that do not decode. */
   shrink(bytes: Buffer, edgePx: number): Promise<Uint8Array | null>;
   /** The most bytes of thumbnails on the disk. Default: 512 MiB. */
   maxBytes?: number;

@@ -46,6 +46,13 @@ export interface BegunBatch extends BatchQueue {
   tender: string | null;
 }
 
+/** What is added to the counts of a batch. */
+export interface CountChange {
+  id: string;
+  success: number;
+  fail: number;
+}
+
 export interface BatchRepository {
   insert(batch: BatchRecord): Promise<void>;
   byId(id: string): Promise<BatchRecord | null>;
@@ -101,8 +108,8 @@ export interface BatchRepository {
   changeStatus(id: string, from: BatchStatus, to: BatchStatus): Promise<{ isChanged: boolean }>;
   /** Changes other columns. */
   update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): Promise<void>;
-  /** A success ends the wait of the batch for its providers. */
-  addCounts(id: string, change: { success: number; fail: number }): Promise<void>;
+  /** Changes the counts of batches, each of which comes once. A success ends the wait of a batch for its providers. */
+  addCounts(...changes: CountChange[]): Promise<void>;
   appendEvent(event: BatchEvent): Promise<void>;
   events(id: string): Promise<BatchEvent[]>;
   /** When the last written event of any batch happened, as the clock said then; null when there is none. */

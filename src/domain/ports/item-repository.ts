@@ -59,6 +59,24 @@ export interface ItemLease {
   leaseToken: string;
 }
 
+/** The outcome of an item, and the lease under which it was made. */
+export interface FinishedItem
+  extends Pick<
+    ItemRecord,
+    | "id"
+    | "status"
+    | "mimeType"
+    | "imageCount"
+    | "error"
+    | "finishedAtMs"
+    | "modelVersion"
+    | "seed"
+    | "notes"
+    | "usage"
+  > {
+  leaseToken: string;
+}
+
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
@@ -92,23 +110,11 @@ export interface ItemRepository {
   leasesOf(workerId: string): Promise<ItemLease[]>;
   /** Returns when the next pending item without a lease may be tried; null when there is none. */
   nextDueMs(batchId: string): Promise<number | null>;
-  /** Writes the outcome of a leased item if the lease is still held and the item is pending. */
-  finish(
-    id: number,
-    leaseToken: string,
-    outcome: Pick<
-      ItemRecord,
-      | "status"
-      | "mimeType"
-      | "imageCount"
-      | "error"
-      | "finishedAtMs"
-      | "modelVersion"
-      | "seed"
-      | "notes"
-      | "usage"
-    >,
-  ): Promise<{ isOurs: boolean }>;
+  /**
+   * Writes the outcomes of leased items whose lease is still held and that are pending. Returns these. An item must not
+   * come twice under one lease.
+   */
+  finish<T extends FinishedItem>(items: readonly T[]): Promise<T[]>;
   /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
   giveBack(
     id: number,

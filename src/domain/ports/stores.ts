@@ -122,8 +122,8 @@ export interface Transaction extends Omit<Repositories, "batches"> {
     /** Locks the batch and reads it. */
     locked(id: string): Promise<BatchRecord | null>;
   };
-  /** Keeps other transactions from changing the row until this one ends. */
-  lock(row: LockedRow, id: string): Promise<void>;
+  /** Keeps other transactions from changing the rows until this one ends. */
+  lock(row: LockedRow, ...ids: string[]): Promise<void>;
 }
 
 /** Rows that can be locked, in the order in which to do it. A batch comes before its items. */

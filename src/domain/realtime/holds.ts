@@ -2,7 +2,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
-import { type Call, recordCall } from "../health/record-call.ts";
+import { type Call, recordCalls } from "../health/record-call.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { LedgerKind } from "../records.ts";
@@ -78,7 +78,7 @@ export function endHold(
     }
     if (isOpen && (usage.length === 0 || rest > 0)) await release(tx, hold, rest, nowMs);
     await tx.usage.insertMany(usage);
-    for (const call of calls) await recordCall(tx, call, nowMs);
+    await recordCalls(tx, calls, nowMs);
   });
 }
 

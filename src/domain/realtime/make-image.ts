@@ -14,7 +14,7 @@ import { imageRequest } from "./image-request.ts";
 import { realtimeError } from "./provider-errors.ts";
 
 const SHORTEST_PAUSE_MS = 1000;
-/** A request goes to so many other providers. */
+/** A request goes to at most this many other providers. */
 const MOST_SWITCHES = 2;
 
 export interface MakeImageDeps {

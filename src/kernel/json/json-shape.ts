@@ -14,7 +14,7 @@ export function jsonExcess(json: Uint8Array, bounds: JsonBounds): "depth" | "ele
   const [quote, backslash, comma, open, openBrace, close, closeBrace] = [
     0x22, 0x5c, 0x2c, 0x5b, 0x7b, 0x5d, 0x7d,
   ];
-  /** So many plain characters in a row announce a long text, such as that of an image. */
+  /** This many plain characters in a row announce a long text, such as that of an image. */
   const calmBytes = 256;
 
   /**

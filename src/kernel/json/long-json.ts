@@ -5,7 +5,7 @@ const BACKSLASH = 0x5c;
 const PADDING = 0x3d;
 /** Shorter texts cost little. */
 const LONG_BYTES = 64 * 1024;
-/** Base64 is decoded in steps of so many characters, a multiple of 4. */
+/** Base64 is decoded in steps of this many characters, a multiple of 4. */
 const STEP = 64 * 1024;
 /** A data URL has its Base64 behind a comma, which comes soon. */
 const DATA_URL = /^data:[^,]{0,200},/;

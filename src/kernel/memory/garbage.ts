@@ -17,7 +17,7 @@ export function collectGarbage(what: "all" | "young" = "all"): void {
   collect?.(what === "young" ? { type: "minor" } : undefined);
 }
 
-/** Dead buffers are collected after so many bytes. */
+/** Dead buffers are collected after this many bytes. */
 const YOUNG_BYTES = 4 * 1024 * 1024;
 /** Older buffers, such as those of an image that was stored meanwhile, are collected only every eighth time. */
 const YOUNG_BEFORE_ALL = 8;

@@ -32,7 +32,7 @@ export async function withTimeLimit<T>(
   }
 }
 
-/** A body from which nothing comes for so long has broken. */
+/** A body from which nothing comes for this long has broken. */
 const IDLE_MS = 60_000;
 
 /** Aborts its signal when nothing has happened for a minute, and with the signal that it was made of. It runs at first. */

@@ -7,7 +7,7 @@ import { isFailed, isLost, isMissing, isRefused } from "./image-outcome.ts";
  */
 export interface Repair {
   kind: "fetch" | "retry" | "retryLost" | "edit";
-  /** Images that it makes, which are paid. Of `edit`: those whose prompts have to change. */
+  /** The images that it makes, which are paid. For `edit`, those whose prompts have to change. */
   images: number;
 }
 

@@ -11,11 +11,11 @@ import type { RunReport } from "./run-report.ts";
 import { type MakeThumbnail, withSmallPictures } from "./small-pictures.ts";
 
 export const GALLERY_FILE = "index.html";
-/** The fingerprint stands within so many bytes of a page's beginning. */
+/** The fingerprint stands within this many bytes of the beginning of a page. */
 const HEAD_BYTES = 512;
 /** Marks our own pages. A page without it is never replaced. */
 const MARK = '<meta name="imgbatch-report"';
-/** A browser that has to lay out more cards than this becomes slow: then it gets so many, and the others later. */
+/** A browser that has to lay out more cards than this becomes slow. It gets this many first, and the others later. */
 const MOST_AT_ONCE = 1000;
 const FIRST_CARDS = 300;
 const SLOT = /\{\{(\w+)\}\}/g;

@@ -4,7 +4,7 @@ import { escapeMarkdown, printable } from "./escape.ts";
 import { fileFacts, shortDate } from "./facts.ts";
 import { fileHref, type ReportImage, type RunReport } from "./run-report.ts";
 
-/** So many rows of each kind are shown; the results have them all. */
+/** The most rows of each kind that are shown; the results have them all. */
 const MAX_FAILURES = 50;
 const MAX_NOTED = 20;
 const MAX_IMAGES = 100;

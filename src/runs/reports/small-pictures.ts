@@ -5,7 +5,7 @@ import { fileHref, type ReportImage } from "./run-report.ts";
 /** Makes a small WebP of a picture, its longer side at most `maxEdgePx`; null when it cannot. */
 export type MakeThumbnail = (bytes: Buffer, maxEdgePx: number) => Promise<Uint8Array | null>;
 
-/** So many pictures are in the page itself; the others are read from their files when they come into sight. */
+/** The most pictures in the page itself; the others are read from their files when they come into sight. */
 const MAX_EMBEDDED = 2000;
 const MAX_EMBEDDED_BYTES = 32_000_000;
 /** The number of pictures that are made small at once. */

@@ -17,7 +17,7 @@ export interface UpdateOptions extends StartOptions {
   limits: Limits;
   /** Change the run to these prompts if it had others. Else that throws `DIRECTORY_CONFLICT`. */
   isUpdate: boolean;
-  /** The advice to update the run, which makes so many images. */
+  /** The advice to update the run, which makes this many images. */
   adviseUpdate: (images: number) => string;
 }
 

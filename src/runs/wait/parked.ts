@@ -4,7 +4,7 @@ import { isWaitingCode, named } from "../../contract/waiting.ts";
 import { clockTime } from "../../kernel/durations.ts";
 import { EMBEDDED, type RunService } from "../directory/service-identity.ts";
 
-/** A command waits so long for a provider that pauses. The API rounds the end of a pause up to a second. */
+/** A command waits this long for a provider that pauses. The API rounds the end of a pause up to a second. */
 const PATIENCE_MS = 10 * 60_000 + 1000;
 
 /**

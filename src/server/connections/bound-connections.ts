@@ -6,11 +6,11 @@ import { connectionOf } from "./exchange.ts";
 /** The slowest rate at which a reader may take a response, checked in steps. */
 export interface ReaderRate {
   stepMs: number;
-  /** In each step so many bytes must leave … */
+  /** In each step this many bytes must leave … */
   bytesPerStep: number;
-  /** … or have left before, beyond what was needed: a reader begins with so many … */
+  /** … or have left before, beyond what was needed: a reader begins with this many … */
   firstBytes: number;
-  /** … and saves at most so many. */
+  /** … and saves at most this many. */
   savedBytes: number;
 }
 

@@ -16,7 +16,7 @@ export interface ConsoleSecrets {
   tickets: SecretStore<{ keyId: string; batchId: string }>;
 }
 
-/** A session lasts so long. */
+/** How long a session lasts. */
 export const SESSION_MS = 12 * HOUR_MS;
 const CODES = { lifeMs: 10 * MINUTE_MS, mostPerKey: 10 };
 // The prefix of a key: whatever hides keys in logs and messages hides tokens, too.

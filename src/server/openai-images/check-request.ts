@@ -46,7 +46,7 @@ export async function checkRequest(
   return checkFields(deps, model, inputImageLimit(deps.realtimeOffers.all(model.id)), sent);
 }
 
-/** The same for a model that takes so many images. */
+/** The same for a model that takes this many images. */
 export async function checkFields(
   { limits, inspector }: Pick<ApiDeps, "limits" | "inspector">,
   model: ModelEntry,

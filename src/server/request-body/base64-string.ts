@@ -17,7 +17,7 @@ export interface Base64StringOptions {
   draft: BlobDraft;
   /** Gathers bytes before they are written; much larger than a part. Serves one string at a time. */
   memory: Buffer;
-  /** Waits until so many more bytes may be on the disk. */
+  /** Waits until this many more bytes may be on the disk. */
   reserveDisk(bytes: number): Promise<void>;
 }
 

@@ -8,6 +8,7 @@ import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
 import { type Notices, openNotices } from "../../storage/dialects/postgres-notices.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
@@ -38,6 +39,8 @@ export interface StorageOptions {
   clock?: Clock;
   /** See `openSqlite`. */
   onBroken?: ((cause: Error) => void) | undefined;
+  /** See `openPostgres`. */
+  hurry?: AbortSignal;
 }
 
 /**
@@ -47,11 +50,11 @@ export interface StorageOptions {
  */
 export async function openStorage(
   places: StoragePlaces,
-  { directory, clock = systemClock, onBroken }: StorageOptions,
+  { directory, clock = systemClock, ...options }: StorageOptions,
 ): Promise<OpenStorage> {
   refuseMoved(directory, places);
   if (places.database.kind === "sqlite" || places.blobs.kind === "files") await makeDataDirectory(directory);
-  const database = await openDatabase(places.database, directory, clock, { onBroken });
+  const database = await openDatabase(places.database, directory, clock, options);
   try {
     const { database: place } = places;
     const [stores, blobs] = [sqlStores(database), await openBlobs(places.blobs, directory)];
@@ -81,21 +84,26 @@ export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  { onBroken }: Pick<StorageOptions, "onBroken"> = {},
+  { onBroken, hurry }: Pick<StorageOptions, "onBroken" | "hurry"> = {},
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    return await migrated(await openPostgres({ url: place.url }, clock));
+    return await migrated(await openPostgres({ url: place.url, hurry }, clock));
   } catch (error) {
     throw error instanceof ImgbatchError ? namedError(error, place.name) : error;
   }
 }
 
+/** PostgreSQL's code for a database that is not there. */
+const NO_SUCH_DATABASE = "3D000";
+
 /** Names the database in an error, without its secrets. */
 function namedError(error: ImgbatchError, name: string): ImgbatchError {
-  const advice =
-    "check that the database runs at this address, and PGUSER and PGPASSWORD (or IMGBATCH_DATABASE_URL)";
+  const isMissing = error.cause instanceof Error && systemCodeOf(error.cause) === NO_SUCH_DATABASE;
+  const advice = isMissing
+    ? "create it on the server first: CREATE DATABASE is enough, the tables are made here"
+    : "check that the database runs at this address, and PGUSER and PGPASSWORD (or IMGBATCH_DATABASE_URL)";
   return new ImgbatchError(error.code, `${name}: ${error.message}`, { advice, cause: error });
 }
 

@@ -28,13 +28,22 @@ export function openNotices(url: string, clock: Clock, onNotice: (text: string) 
   const closing = new AbortController();
   let client: Client | null = null;
   let sent: Promise<unknown> = Promise.resolve();
+  /** A connection takes one statement at a time. */
+  const ask = (to: Client, text: string, values: string[] = []) => {
+    const answer = sent.then(() => to.query(text, values));
+    sent = answer.catch(() => {});
+    return answer;
+  };
   const running = (async () => {
     for (let pauseMs = AGAIN_MS.first; !closing.signal.aborted; pauseMs = 2 * pauseMs) {
       const listening = await listen(url, onNotice).catch(() => null);
       if (listening !== null) {
         client = listening.client;
         pauseMs = AGAIN_MS.first;
-        await Promise.race([listening.lost, silence(listening.client, clock, closing.signal)]);
+        await Promise.race([
+          listening.lost,
+          silence(() => ask(listening.client, "select 1"), clock, closing.signal),
+        ]);
         client = null;
         destroySoon([listening.client]);
         await listening.client.end().catch(() => {});
@@ -47,8 +56,7 @@ export function openNotices(url: string, clock: Clock, onNotice: (text: string) 
       return client !== null;
     },
     send: (text) => {
-      const to = client;
-      sent = sent.then(() => to?.query("select pg_notify($1, $2)", [CHANNEL, text])).catch(() => {});
+      if (client !== null) ask(client, "select pg_notify($1, $2)", [CHANNEL, text]).catch(() => {});
     },
     close: async () => {
       const isSent = new AbortController();
@@ -61,11 +69,11 @@ export function openNotices(url: string, clock: Clock, onNotice: (text: string) 
 }
 
 /** Resolves when the server does not answer, or when the signal is aborted. */
-async function silence(client: Client, clock: Clock, signal: AbortSignal): Promise<void> {
+async function silence(ping: () => Promise<unknown>, clock: Clock, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await clock.sleep(PING_MS, signal).catch(() => {});
     if (signal.aborted) return;
-    const isAnswered = await client.query("select 1").then(
+    const isAnswered = await ping().then(
       () => true,
       () => false,
     );

@@ -23,7 +23,7 @@ const MOST_CONNECTIONS = 10;
 const KEEP_ALIVE_MS = 10_000;
 /** For a new connection, and for a free one. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A server that restarts is back within seconds: so long everything waits for it. */
+/** A server that restarts is back within seconds: everything waits this long for it. */
 const GIVE_UP_MS = 10_000;
 const PAUSE_MS = 50;
 /** A transaction whose connection is cut goes on at the server until it notices, at most for its limits. */
@@ -33,15 +33,22 @@ const OLDEST_VERSION = 15;
 /** 64-bit integers, and the sums of them, which PostgreSQL makes exact decimals. */
 const [INT8, NUMERIC] = [20, 1700];
 
+export interface PostgresOptions {
+  /** With the password, if there is one. */
+  url: string;
+  /** Once it is aborted, nothing waits any more for a server that is away. Default: never. */
+  hurry?: AbortSignal | undefined;
+}
+
 /**
- * Opens a PostgreSQL database, version 15 or later, which may be empty. `url` has the password, if there is one. A server
- * that goes away never ends the process: whatever was not stored for certain is done again on another connection, for
- * `GIVE_UP_MS`, and then rejects with `StorageUnavailable`. Throws `STORAGE_FAILED` when the server cannot be reached or
+ * Opens a PostgreSQL database, version 15 or later, which may be empty. A server that goes away never ends the process:
+ * whatever was not stored for certain is done again on another connection, for `GIVE_UP_MS`, and then rejects with
+ * `StorageUnavailable`. Throws `STORAGE_FAILED` when the server cannot be reached or
  * refuses, and `INVALID_CONFIG` for one that cannot be used.
  */
-export async function openPostgres({ url }: { url: string }, clock: Clock): Promise<SqlDatabase> {
+export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock): Promise<SqlDatabase> {
   const { pool, close } = await openPool(url);
-  const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt);
+  const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt, hurry);
   const database: SqlDatabase = {
     reader: postgresSession((statement) => again(() => query(pool, statement))),
     transaction: (work) => again(() => repeated(() => write(pool, clock, work))),
@@ -131,15 +138,19 @@ function cannotUse(error: unknown): ImgbatchError {
 }
 
 /** Repeats an attempt that lost its connection and has changed nothing. */
-async function untilConnected<T>(clock: Clock, attempt: () => Promise<T>): Promise<T> {
+async function untilConnected<T>(
+  clock: Clock,
+  attempt: () => Promise<T>,
+  hurry: AbortSignal | undefined,
+): Promise<T> {
   const startMs = clock.monotonicMs();
   for (let pauseMs = PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, 1000)) {
     try {
       return await attempt();
     } catch (error) {
-      const isOver = clock.monotonicMs() - startMs >= GIVE_UP_MS;
+      const isOver = hurry?.aborted || clock.monotonicMs() - startMs >= GIVE_UP_MS;
       if (!isConnectionLost(error) || isOver) throw notStoredInPostgres(error);
-      await clock.sleep(pauseMs);
+      await clock.sleep(pauseMs, hurry).catch(() => {});
     }
   }
 }

@@ -94,9 +94,10 @@ export function openSqlite(
     breakDown(cause as Error);
     return perhapsStored(cause);
   });
-  const checkpoints = new WalCheckpoints(file, ({ message, code = "" }) => {
+  const onError = ({ message, code = "" }: { message: string; code?: string }) => {
     watch(new Sqlite.SqliteError(message, code));
-  });
+  };
+  const checkpoints = new WalCheckpoints(file, () => wal.logBytes, onError);
   const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, (isRead) => {
     if (isRead) return wal.pending;
     checkpoints.noteCommit();

@@ -1,9 +1,11 @@
 import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
 
-/** A checkpoint is due after about so many pages of the log, as SQLite itself has it. */
+/** A checkpoint is due after about this many pages of the log, as SQLite itself has it. */
 const PAGES = 1000;
-/** So many pages does a small commit write at most. */
+/** Each as SQLite makes it by default, with its header in the log. */
+const PAGE_BYTES = 4096 + 24;
+/** The most pages that a small commit writes. */
 const PAGES_A_COMMIT = 20;
 
 /** Writes the log back for each message. Sends the pages that are in the log, or an error. */
@@ -31,10 +33,11 @@ type Outcome = { pages: number } | { error: Failure };
 /**
  * Writes the log of a database back in a thread with a connection of its own: on a busy disk that takes hundreds of
  * milliseconds, in which SQLite would let the event loop stand still. Commits go on meanwhile. The thread starts with the first
- * checkpoint. It costs some megabytes.
+ * checkpoint, once the log is long enough for one. It costs some megabytes.
  */
 export class WalCheckpoints {
   readonly #file: string;
+  readonly #logBytes: () => number;
   readonly #onError: (error: Failure) => void;
   #thread: Worker | null = null;
   #isOver = false;
@@ -43,9 +46,10 @@ export class WalCheckpoints {
   #commitsToNext = PAGES / PAGES_A_COMMIT;
   #pagesBefore = 0;
 
-  /** `onError` gets the errors of checkpoints, which are tried again later. */
-  constructor(file: string, onError: (error: Failure) => void) {
+  /** `logBytes` returns the size of the log. `onError` gets the errors of checkpoints, which are tried again later. */
+  constructor(file: string, logBytes: () => number, onError: (error: Failure) => void) {
     this.#file = file;
+    this.#logBytes = logBytes;
     this.#onError = onError;
   }
 
@@ -53,6 +57,10 @@ export class WalCheckpoints {
   noteCommit(): void {
     this.#commits++;
     if (this.#commits < this.#commitsToNext || this.#isRunning || this.#isOver) return;
+    if (this.#thread === null && this.#logBytes() < PAGES * PAGE_BYTES) {
+      this.#commitsToNext = 2 * this.#commits;
+      return;
+    }
     this.#isRunning = true;
     this.#thread ??= this.#start();
     this.#thread.postMessage(null);

@@ -4,7 +4,7 @@ import type { BatchPage } from "../../domain/ports/batch-repository.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
 
-/** So many rows are looked at in one go, in some milliseconds. Other requests are answered before the next. */
+/** This many rows are looked at in one go, which takes some milliseconds. Other requests are answered before the next. */
 const WINDOW_ROWS = 5000;
 
 type BatchRow = Selectable<Database["batches"]>;

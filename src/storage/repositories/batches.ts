@@ -5,7 +5,7 @@ import {
   isTerminal,
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
-import type { BatchQueue, BatchRepository } from "../../domain/ports/batch-repository.ts";
+import type { BatchQueue, BatchRepository, CountChange } from "../../domain/ports/batch-repository.ts";
 import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { countBatches, insertEvent } from "./batch-counts.ts";
@@ -26,22 +26,32 @@ const CHANGE_STATUS = kept(
     build.updateTable("batches").set({ status: to }).where("id", "=", id).where("status", "=", from),
 );
 
-type Counts = Values<{ id: string; success: number; fail: number }>;
-
-const addCounts = (build: SqlSession["build"], { id, success, fail }: Counts) =>
+const ADD_COUNTS = kept((build, { id, success, fail }: Values<CountChange>) =>
   build
     .updateTable("batches")
     .set((eb) => ({
       success_count: eb("success_count", "+", success),
       fail_count: eb("fail_count", "+", fail),
+      waiting_since_ms: sql<number | null>`case when ${success} > 0 then null else waiting_since_ms end`,
     }))
-    .where("id", "=", id);
-
-const ADD_COUNTS = kept(addCounts);
-
-const ADD_SUCCESSES = kept((build, counts: Counts) =>
-  addCounts(build, counts).set({ waiting_since_ms: null }),
+    .where("id", "=", id),
 );
+
+type CountLists = Record<keyof CountChange, unknown[]>;
+
+/** The same for any number of batches. */
+const ADD_ALL_COUNTS = kept((build, { id, success, fail }: Values<CountLists>) => {
+  const added = sql<CountChange>`unnest(${id}::text[], ${success}::bigint[], ${fail}::bigint[])`;
+  return build
+    .updateTable("batches")
+    .from(added.as<"added">(sql`added(id, success, fail)`))
+    .set((eb) => ({
+      success_count: eb("success_count", "+", eb.ref("added.success")),
+      fail_count: eb("fail_count", "+", eb.ref("added.fail")),
+      waiting_since_ms: sql<number | null>`case when added.success > 0 then null else waiting_since_ms end`,
+    }))
+    .whereRef("batches.id", "=", "added.id");
+});
 
 /** The tender of a batch; null when it is not alive. */
 const liveTender = (build: SqlSession["build"]) =>
@@ -86,7 +96,7 @@ const TEND = kept((build, { id, workerId }: Values<{ id: string; workerId: strin
 );
 
 export function batchRepository(session: SqlSession): BatchRepository {
-  const { build, first, all, run } = session;
+  const { build, dialect, first, all, run } = session;
   const batches = () => build.selectFrom("batches").selectAll();
   return {
     insert: async (batch) => {
@@ -228,8 +238,12 @@ export function batchRepository(session: SqlSession): BatchRepository {
     update: async (id, change) => {
       await run(build.updateTable("batches").set(toBatchColumns(change)).where("id", "=", id));
     },
-    addCounts: async (id, { success, fail }) => {
-      await run((success > 0 ? ADD_SUCCESSES : ADD_COUNTS)(build, { id, success, fail }));
+    addCounts: async (...changes) => {
+      if (dialect === "sqlite") for (const change of changes) await run(ADD_COUNTS(build, change));
+      else {
+        const of = (name: keyof CountChange) => changes.map((change) => change[name]);
+        await run(ADD_ALL_COUNTS(build, { id: of("id"), success: of("success"), fail: of("fail") }));
+      }
     },
     appendEvent: (event) => insertEvent(session, event),
     events: async (id) => {

@@ -8,9 +8,9 @@ import type { ItemRecord, ListedItem, MaybePaid } from "../../domain/records.ts"
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
 import { claimItems } from "./items/claim.ts";
+import { finishItems } from "./items/finish.ts";
 import {
   COUNTS,
-  FINISH,
   GIVE_BACK,
   type LISTED,
   LISTED_PAGE,
@@ -122,18 +122,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
       });
     },
     nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
-    finish: async (id, leaseToken, outcome) => {
-      const { notes, usage, error } = outcome;
-      const finish = FINISH(build, {
-        ...outcome,
-        id,
-        leaseToken,
-        notes: notes.length === 0 ? null : JSON.stringify(notes),
-        usage: usage && JSON.stringify(usage),
-        error: error && JSON.stringify(error),
-      });
-      return { isOurs: (await run(finish)) === 1 };
-    },
+    finish: (finished) => finishItems(session, finished),
     giveBack: async (id, leaseToken, change) => ({
       isOurs: (await run(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
     }),

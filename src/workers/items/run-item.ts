@@ -250,7 +250,7 @@ async function giveBack(
       }
     }
     const { isOurs } = await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, ...marks });
-    if (isOurs && isCall) await recordItemCall(tx, batch, item, 0, null, nowMs);
+    if (isOurs && isCall) await recordItemCall(tx, batch, item, nowMs);
     return { outcome: isOurs ? "retry" : "lost", waitingSinceMs } as const;
   });
   batch.waitingSinceMs = waitingSinceMs;

@@ -53,7 +53,7 @@ export async function waitForProvider(
         const message = `The upstream could not be used for too long. ${waiting.message}`;
         const error = { code: "PROVIDER_ITEM_FAILED", message, source: "provider" } as const;
         const fail = await tx.items.failPending(batch.id, error, nowMs, presence.id);
-        await tx.batches.addCounts(batch.id, { success: 0, fail });
+        await tx.batches.addCounts({ id: batch.id, success: 0, fail });
       } else if (isNew) await tx.items.resetSwitches(batch.id);
       return { sinceMs, isGivenUp };
     });

@@ -4,7 +4,7 @@ import { type JobProvider, ProviderError, type UpstreamJob } from "../../domain/
 import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { WorkerDeps } from "../deps.ts";
 
-/** One listing is less work than so many single requests. */
+/** One listing is less work than this many single requests. */
 const LIST_FROM = 4;
 /** A pause without an end lasts until health changes; a look now and then is enough. */
 const LONGEST_SLEEP_MS = 60_000;

@@ -261,10 +261,10 @@ for (const [what, answers, code, requests, said, advised] of OUTCOMES) {
 it("[GEN-4] --timeout ends everything with 124, and says that the request may be billed", async () => {
   const cli = await createInProcessCli();
   cli.fake.always(/./, { silent: true });
-  const { code, stderr } = await cli.run([...FOX, "--timeout", "2s"]);
+  const { code, stderr } = await cli.run([...FOX, "--timeout", "1s"]);
   expect(code).toBe(124);
   expect(stderr).toContain(
-    "Timed out after 2 s: no image was saved; the request was sent and may be billed.",
+    "Timed out after 1 s: no image was saved; the request was sent and may be billed.",
   );
   expect(cli.list()).toEqual([]);
 });

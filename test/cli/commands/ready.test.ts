@@ -57,7 +57,7 @@ describe("imgbatch ready", () => {
     expect((await cli.here(["ready", "--wait"])).code).toBe(0);
     expect(cli.fake.count(/readyz/)).toBe(3);
     cli.fake.fault(/readyz/, ...Array.from({ length: 50 }, () => down));
-    const late = await cli.here(["ready", "--wait", "--timeout", "2s", "--json"]);
+    const late = await cli.here(["ready", "--wait", "--timeout", "1s", "--json"]);
     expect(late.code).toBe(124);
     expect(late.json().error?.message).toContain("HTTP 503");
     const silent = await createCli();

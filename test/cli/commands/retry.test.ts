@@ -138,7 +138,7 @@ it("[RETRY-3] a retry whose answer was lost, or that was interrupted, goes on wi
   expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
   expect(cli.fake.batches).toHaveLength(2);
   expect((await runState(cli)).batches[1]).toMatchObject({ state: "unknown", round: 1, retried: ["dog"] });
-  const slow = await cli.here(["retry", "pets-images", "--timeout", "2s"]);
+  const slow = await cli.here(["retry", "pets-images", "--timeout", "1s"]);
   expect(slow.code).toBe(124);
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];
   const { code, stderr } = await cli.here(["retry", "pets-images"]);
@@ -266,9 +266,9 @@ it("[CLI-10] [RUN-29] while only a retry runs, an image counts once, and no ende
     ["submit", "pets.jsonl"],
     ["wait", "pets-images"],
   ]) {
-    const { code, stderr } = await cli.here([...args, "--timeout", "2s"]);
+    const { code, stderr } = await cli.here([...args, "--timeout", "1s"]);
     expect(code).toBe(124);
-    expect(stderr).toContain(`Timed out after 2 s; ${cli.fake.batches[1]?.id} goes on.`);
+    expect(stderr).toContain(`Timed out after 1 s; ${cli.fake.batches[1]?.id} goes on.`);
     expect(stderr).not.toContain(`${made?.id} goes on`);
     expect(stderr).not.toMatch(/\d\/4 images/);
     if (args[0] !== "retry") expect(stderr).toContain("2/3 images, 0 failed, running");

@@ -281,7 +281,7 @@ it("[CLI-9] the same command after a lost answer makes no second batch", async (
 
 it("[CLI-10] the time limit is exit 124 and says what becomes of the batch", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { code, json, stderr } = await cli.here(["submit", "pets.jsonl", "--timeout", "2s", "--json"]);
+  const { code, json, stderr } = await cli.here(["submit", "pets.jsonl", "--timeout", "1s", "--json"]);
   expect(code).toBe(124);
   expect(json().error).toMatchObject({ code: "TIMEOUT" });
   expect(stderr).toMatch(/Timed out after \S+ m?s; imgbatch_\w+ goes on/);

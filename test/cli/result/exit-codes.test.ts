@@ -1,3 +1,4 @@
+import { EventEmitter } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -6,6 +7,9 @@ import { type Cli, type CliOptions, type CliResult, createCli } from "../../supp
 
 type Result = Pick<CliResult, "code" | "stdout" | "json">;
 type Way = (cli: Cli, json: string[]) => Promise<Result>;
+
+/** The request for the state of a batch. */
+const LOOK = /^GET .*imgbatch_\w+$/;
 
 /** How a script meets each exit code: the command, and the things that happen meanwhile. */
 const WAYS: Record<ExitName, Way> = {
@@ -33,9 +37,20 @@ const WAYS: Record<ExitName, Way> = {
     cli.fake.options.statuses = ["running"];
     return cli.here(["submit", "good.jsonl", "--timeout", "600ms", ...json]);
   },
-  interrupted: (cli, json) => signalled(cli, "SIGINT", json),
-  terminated: (cli, json) => signalled(cli, "SIGTERM", json),
+  interrupted: (cli, json) => interrupted(cli, "SIGINT", json),
+  terminated: (cli, json) => interrupted(cli, "SIGTERM", json),
 };
+
+/** With `--json` in a process of its own. */
+async function interrupted(cli: Cli, signal: NodeJS.Signals, json: string[]): Promise<Result> {
+  if (json.length > 0) return signalled(cli, signal, json);
+  cli.fake.options.statuses = ["running"];
+  const signals = new EventEmitter();
+  const ended = cli.here(["submit", "good.jsonl"], { signals });
+  await expect.poll(() => cli.fake.count(LOOK)).toBeGreaterThan(0);
+  signals.emit(signal, signal);
+  return ended;
+}
 
 async function signalled(
   cli: Cli,
@@ -45,7 +60,7 @@ async function signalled(
 ): Promise<CliResult> {
   cli.fake.options.statuses = ["running"];
   const { child, ended } = cli.start(["submit", "good.jsonl", ...json], options);
-  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(0);
+  await expect.poll(() => cli.fake.count(LOOK)).toBeGreaterThan(0);
   child.kill(signal);
   return ended;
 }

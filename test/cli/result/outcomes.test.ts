@@ -73,11 +73,11 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   const { wire, statuses } = cli.fake.batches[0] ?? expect.fail();
   statuses.splice(0, statuses.length, "running");
   expect(await after("status", dir)).toBe("next: imgbatch wait 'my pets'");
-  expect(await after("wait", dir, "--timeout", "2s")).toBe(
+  expect(await after("wait", dir, "--timeout", "1s")).toBe(
     "next: imgbatch wait 'my pets' (or the same command again)",
   );
   expect(await after("download", dir)).toBe("next: imgbatch wait 'my pets'");
-  expect(await after("submit", "pets.jsonl", "-o", dir, "--timeout", "2s")).toBe(
+  expect(await after("submit", "pets.jsonl", "-o", dir, "--timeout", "1s")).toBe(
     "next: imgbatch wait 'my pets' (or the same command again)",
   );
   statuses.splice(0, statuses.length, "completed");

@@ -1,3 +1,4 @@
+import { EventEmitter } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -61,9 +62,10 @@ it("[CLI-28] --events - puts the events and nothing else on stdout, to the end, 
 
 it("[CLI-28] an interruption is the last event", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { child, ended } = cli.start(["submit", "p.jsonl", "--events", "-"]);
+  const signals = new EventEmitter();
+  const ended = cli.here(["submit", "p.jsonl", "--events", "-"], { signals });
   await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(0);
-  child.kill("SIGINT");
+  signals.emit("SIGINT", "SIGINT");
   expect(read((await ended).stdout).at(-1)).toMatchObject({ exit_code: 130, error: { code: "INTERRUPTED" } });
 });
 
@@ -77,9 +79,10 @@ it("[CLI-28] --events - with --json, and a file that cannot be written, are exit
 
 it("[CLI-34] --cancel-on-interrupt cancels what was submitted, and says so in the one document", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { child, ended } = cli.start(["submit", "p.jsonl", "--cancel-on-interrupt", "--json"]);
+  const signals = new EventEmitter();
+  const ended = cli.here(["submit", "p.jsonl", "--cancel-on-interrupt", "--json"], { signals });
   await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(0);
-  child.kill("SIGTERM");
+  signals.emit("SIGTERM", "SIGTERM");
   const { code, json, stderr } = await ended;
   expect({ code, status: cli.fake.batches[0]?.wire.status }).toEqual({ code: 143, status: "cancelled" });
   expect(json()).toMatchObject({ ok: false, exit_code: 143 });

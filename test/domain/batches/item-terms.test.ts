@@ -48,7 +48,8 @@ describe("items that differ from the rest of their batch", () => {
         const [claimed] = await tx.items.claim(batch.id, claim);
         const made = { mimeType: "image/png", imageCount: 0, error: null, finishedAtMs: 2 } as const;
         const facts = { modelVersion: null, seed: null, notes: [], usage: null };
-        await tx.items.finish(claimed?.id ?? 0, token, { status: "success", ...made, ...facts });
+        const finished = { id: claimed?.id ?? 0, leaseToken: token, status: "success" } as const;
+        await tx.items.finish([{ ...finished, ...made, ...facts }]);
       }
     });
     const input = { fileName: "files/a", blobKey: "files/a", consentMicroUsd: null };
@@ -56,7 +57,7 @@ describe("items that differ from the rest of their batch", () => {
     await stores.write(async (tx) => {
       const error = { code: "CANCELLED", message: "no", source: "service" } as const;
       await tx.items.failPending(batch.id, error, 3);
-      await tx.batches.addCounts(batch.id, { success: 2, fail: 1 });
+      await tx.batches.addCounts({ id: batch.id, success: 2, fail: 1 });
       await moveBatch(tx, { ...batch, status: "running" }, "cancelled", 3);
     });
     expect(await stores.read.batches.byId(batch.id)).toMatchObject({ actualMicroUsd: 80 });

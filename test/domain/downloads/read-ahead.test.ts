@@ -3,7 +3,7 @@ import { readAhead } from "../../../src/domain/downloads/read-ahead.ts";
 
 const MIB = 1024 * 1024;
 
-/** Reads items of so many bytes, and notes which were begun and dropped. */
+/** Reads items of this many bytes, and notes which were begun and dropped. */
 function reading(sizes: readonly number[], read = async (i: number) => i) {
   const begun: number[] = [];
   const dropped: number[] = [];

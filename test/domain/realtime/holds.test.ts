@@ -13,7 +13,7 @@ import { joinAs } from "../../support/stores.ts";
 
 const PRICE = 4;
 
-/** A worker, and a hold that it may place, on an account with so much money. */
+/** A worker, and a hold that it may place, on an account with this much money. */
 async function holdOn(stores: Stores, balanceMicroUsd = 10) {
   const deps = { clock: new FakeClock(), ids: randomIds };
   const worker = await joinAs(stores, "w");

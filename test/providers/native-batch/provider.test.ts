@@ -10,6 +10,7 @@ import { items, MODEL, startTestService } from "../../support/service.ts";
 import { NATIVE_KEY } from "../../support/upstreams/native.ts";
 import { BATCH_MODEL, startNativeBatch } from "../../support/upstreams/native-batch.ts";
 import {
+  byPath,
   bytes,
   depsWith,
   imageRequest,
@@ -37,19 +38,6 @@ function connect(baseUrl: string, changes: object = {}, key = KEY, clock: Clock 
   onTestFinished(() => provider.close());
   return provider;
 }
-
-/** Answers each request by the first of the rules whose method and path it has. */
-const byPath =
-  (rules: readonly [string, Reply][]): Reply =>
-  (seen, answer, socket) => {
-    const at = `${seen.method} ${seen.url}`;
-    const rule = rules.find(([start]) => at.startsWith(start));
-    (rule?.[1] ?? json({ error: { code: 404, status: "NOT_FOUND", message: at } }, 404))(
-      seen,
-      answer,
-      socket,
-    );
-  };
 
 async function collected<T>(all: AsyncIterable<T>): Promise<T[]> {
   const list: T[] = [];

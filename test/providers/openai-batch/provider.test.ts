@@ -9,6 +9,7 @@ import { items, MODEL, startTestService } from "../../support/service.ts";
 import { OPENAI_KEY } from "../../support/upstreams/openai.ts";
 import { startOpenaiBatch } from "../../support/upstreams/openai-batch.ts";
 import {
+  byPath,
   bytes,
   depsWith,
   imageRequest,
@@ -17,7 +18,6 @@ import {
   never,
   PNG,
   providerError,
-  type Reply,
   reference,
   scriptedServer,
 } from "../upstream/scripted-server.ts";
@@ -42,13 +42,6 @@ const batch = (status: string, more: object = {}) => ({
   metadata: { imgbatch_job: "our-id" },
   ...more,
 });
-
-const byPath =
-  (rules: readonly [string, Reply][]): Reply =>
-  (seen, answer, socket) => {
-    const rule = rules.find(([start]) => `${seen.method} ${seen.url}`.startsWith(start));
-    (rule?.[1] ?? json({ error: { message: "no such thing" } }, 404))(seen, answer, socket);
-  };
 
 describe("OpenAI's batch jobs", () => {
   it("[UPSTREAM-16] get their input as a file of lines, and are created with our id for one address", async () => {

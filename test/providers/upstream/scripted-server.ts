@@ -1,11 +1,12 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import type { ImageRequest, ReferenceImage } from "../../../src/domain/ports/image-provider.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import type { AdapterDeps } from "../../../src/providers/upstream/adapter.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { listen } from "../../support/listen.ts";
 
 export interface Seen {
   method: string;
@@ -27,7 +28,6 @@ export interface ScriptedServer {
 
 /** Starts a server that answers as the test says, and ends with it. */
 export async function scriptedServer(reply: Reply = json({})): Promise<ScriptedServer> {
-  const sockets = new Set<Socket>();
   const server = createServer(async (request, answer) => {
     const chunks: Buffer[] = [];
     try {
@@ -41,18 +41,9 @@ export async function scriptedServer(reply: Reply = json({})): Promise<ScriptedS
     scripted.seen.push(seen);
     scripted.reply(seen, answer, request.socket);
   });
-  server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {});
-    socket.once("close", () => sockets.delete(socket));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  const scripted: ScriptedServer = { url: `http://127.0.0.1:${port}`, port, seen: [], reply };
-  onTestFinished(async () => {
-    for (const socket of sockets) socket.destroy();
-    await new Promise((resolve) => server.close(resolve));
-  });
+  const { url, port, close } = await listen(server);
+  onTestFinished(close);
+  const scripted: ScriptedServer = { url, port, seen: [], reply };
   return scripted;
 }
 
@@ -61,6 +52,16 @@ export function json(body: unknown, status = 200, headers: Record<string, string
   return (_seen, answer) => {
     answer.writeHead(status, { "content-type": "application/json", ...headers });
     answer.end(JSON.stringify(body));
+  };
+}
+
+/** Answers each request by the first of the rules whose method and path it has, and with 404 else. */
+export function byPath(rules: readonly [string, Reply][]): Reply {
+  return (seen, answer, socket) => {
+    const at = `${seen.method} ${seen.url}`;
+    const [, reply = json({ error: { message: at } }, 404)] =
+      rules.find(([start]) => at.startsWith(start)) ?? [];
+    reply(seen, answer, socket);
   };
 }
 
@@ -75,10 +76,8 @@ export function depsWith(secrets: Record<string, string> = {}, clock: Clock = ne
 
 /** A port on which nobody listens. */
 export async function closedPort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
+  const { port, close } = await listen(createServer());
+  await close();
   return port;
 }
 

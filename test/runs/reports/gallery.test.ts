@@ -30,13 +30,13 @@ describe("the contact sheet", () => {
       );
     expect(of(500)[499]).toBe(prompt);
     expect(of(2000)[1999]).toBe(`${"é".repeat(2000)}…`);
-    const most = Array.from({ length: 100_000 }, (_, i) => ({
+    const most = Array.from({ length: 30_000 }, (_, i) => ({
       id: `i${i}`,
       prompt: i < 9 ? prompt : "a fox",
     }));
     const { images } = reportOf(most);
     expect(images[0]?.prompt).toBe(`${"é".repeat(200)}…`);
-    expect(images[99_999]?.prompt).toBe("a fox");
+    expect(images[29_999]?.prompt).toBe("a fox");
   });
 
   it("[REPORT-17] of more than a thousand cards the page has 300 at first and the others put by, and says so", async () => {
@@ -150,12 +150,12 @@ describe("the contact sheet", () => {
         return Buffer.alloc(bytes);
       };
       await writeGallery(dir, reportOf(images(n)), { loadThumbnail: async () => thumbnail });
-      const html = await readFile(join(dir, "index.html"), "utf8");
+      const html = await readFile(join(dir, "index.html"), "latin1");
       return { embedded: count(html, /src="data:/g), linked: count(html, /src="images\/x\.png"/g) };
     };
-    expect(await made(3000, 9)).toEqual({ embedded: 2000, linked: 1000 });
-    const { embedded, linked } = await made(50, 4_000_000);
-    expect(embedded + linked).toBe(50);
+    expect(await made(2001, 9)).toEqual({ embedded: 2000, linked: 1 });
+    const { embedded, linked } = await made(12, 4_000_000);
+    expect(embedded + linked).toBe(12);
     expect(embedded).toBeGreaterThanOrEqual(8);
     expect(embedded).toBeLessThanOrEqual(11);
     expect([...edges]).toEqual([224, 480]);

@@ -28,7 +28,7 @@ function watchDisk(): void {
   });
 }
 
-/** An ordinary run takes one of so many changes; those that are lost with the answers begin at another place. */
+/** An ordinary run takes one change of this many; those that are lost with the answers begin at another place. */
 const EVERY = Math.round(60 / fuzzRuns(60));
 
 const line = (custom_id: string, prompt = `a ${custom_id}`) => ({ custom_id, prompt });

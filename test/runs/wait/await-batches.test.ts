@@ -18,7 +18,7 @@ interface Look {
   atS: number;
 }
 
-/** The state that a look at a batch finds, so many seconds after the beginning. */
+/** The state that a look at a batch finds, this many seconds after the beginning. */
 type Life = (
   atS: number,
   looks: number,
@@ -235,13 +235,13 @@ it("[HTTP-17] a fixed interval holds for each of several batches", async () => {
   for (const { gapS } of [...gapsOf("a"), ...gapsOf("b")]) expect(gapS).toBeCloseTo(0.52, 2);
 });
 
-/** A waiting of the batch API, until so many seconds after the beginning. */
+/** A waiting of the batch API, until this many seconds after the beginning. */
 function waitingFor(code: string, untilS: number | null) {
   const until = untilS === null ? null : Math.floor(new FakeClock().nowMs() / 1000) + untilS;
   return { code, message: "google: takes no more requests now.", until };
 }
 
-/** Waits from the beginning, and ends after so many seconds. */
+/** Waits from the beginning, and ends after this many seconds. */
 const parked =
   (waiting: object, endS = 900): Life =>
   (atS) =>

@@ -10,14 +10,14 @@ const post = { method: "POST" };
 const remove = { method: "DELETE" };
 const codeOf = async (answer: Response) => ((await answer.json()) as { error: { code: string } }).error.code;
 
-/** A service whose provider makes `picture 1` and then waits at `picture 2` until it is let go, or aborted. */
+/** A service whose provider makes `picture 1`, and waits at `picture 2` and later ones until it is let go, or aborted. */
 async function halfDone(options: { obeysAbort: boolean }) {
   const second = gate();
   const letGo = gate();
   const provider = new FakeProvider({ concurrency: 1 });
   provider.answer = async ({ prompt }, signal) => {
-    if (prompt === "picture 2") {
-      second.open();
+    if (prompt !== "picture 1") {
+      if (prompt === "picture 2") second.open();
       if (options.obeysAbort) signal.addEventListener("abort", () => letGo.fail(signal.reason));
       await letGo.promise;
     }

@@ -24,7 +24,7 @@ function reader(
   return socket;
 }
 
-/** Reads so many bytes, or to the end. */
+/** Reads this many bytes, or to the end. */
 async function take(socket: Socket, bytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let left = bytes;

@@ -41,7 +41,7 @@ async function opened() {
   const other = await openBatchRecord(stores);
   const reader = new FakeReader({ id: batch.apiKeyId, accountId: batch.accountId });
   const close = hub.open(reader);
-  /** Lets so many seconds pass, and waits until the hub sleeps again. */
+  /** Lets this many seconds pass, and waits until the hub sleeps again. */
   const pass = async (seconds = 1) => {
     for (let i = 0; i < seconds; i++) {
       await expect.poll(() => clock.sleeperCount, { interval: 1 }).toBe(1);

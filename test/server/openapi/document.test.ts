@@ -5,7 +5,7 @@ import { buildOpenApi } from "../../../src/server/openapi/document.ts";
 import { OPERATIONS } from "../../../src/server/surfaces.ts";
 import { TEST_STORES } from "../../support/cluster/test-stores.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { type ApiDocument, DocumentChecker } from "../../support/openapi.ts";
+import { type ApiDocument, apiChecker } from "../../support/openapi.ts";
 import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
 
 const BATCHES = "/v1/images/batches";
@@ -37,7 +37,7 @@ describe("the description of the API", () => {
   });
 
   it("[OPS-1] has examples that fit their schemas", () => {
-    const checker = new DocumentChecker(document);
+    const checker = apiChecker();
     const wrong: string[] = [];
     let seen = 0;
     for (const { path, method, answers } of OPERATIONS) {
@@ -84,7 +84,7 @@ describe("the description of the API", () => {
     const provider = new FakeProvider();
     provider.answer = async ({ prompt }) => made(...(prompt.endsWith("2") ? [] : [await tinyPng()]));
     const service = await startTestService({ providers: [provider] });
-    const checker = new DocumentChecker(document);
+    const checker = apiChecker();
     const ask = async (method: string, path: string, url: string, init: RequestInit = {}) => {
       const answer = await call(service, method, url, init);
       await checker.expectConforming(method.toLowerCase(), path, answer);
@@ -134,7 +134,7 @@ describe("the description of the API", () => {
     const provider = new FakeProvider();
     provider.answer = async ({ prompt }) => made(...(prompt.endsWith("2") ? [] : [await tinyPng()]));
     const service = await startTestService({ providers: [provider] });
-    const checker = new DocumentChecker(document);
+    const checker = apiChecker();
     const data = (await tinyPng()).toString("base64");
     const [first, second] = items(2);
     const reference_images = [{ mime_type: "image/png", data }];
@@ -197,7 +197,7 @@ describe("the description of the API", () => {
   ])("[OPS-3] fits a refusal of %s", async (_id, method, path, url, init, code) => {
     const service = await startTestService({ workers: false });
     const answer = await call(service, method, url, init as RequestInit);
-    await new DocumentChecker(document).expectConforming(method.toLowerCase(), path, answer);
+    await apiChecker().expectConforming(method.toLowerCase(), path, answer);
     expect(await answer.json()).toMatchObject({ error: { code } });
   });
 

@@ -16,7 +16,7 @@ export function pngChunk(type, data = Buffer.alloc(0)) {
 }
 
 let piece;
-/** So many zero bytes as a zlib stream of a thousandth of the size; made without holding them. */
+/** This many zero bytes as a zlib stream of a thousandth of the size; made without holding them. */
 export function zeros(bytes) {
   piece ??= deflateRawSync(Buffer.alloc(MIB), { level: 9, finishFlush: zlib.Z_FULL_FLUSH });
   const rest = deflateRawSync(Buffer.alloc(bytes % MIB), { level: 9 });
@@ -59,14 +59,14 @@ const ADAM7 = [
   [0, 1, 1, 2],
 ];
 
-/** Chunks that hold so many zero bytes each, packed. */
+/** Chunks that hold this many zero bytes each, packed. */
 export function packedChunks(type, count, bytes) {
   const head = { zTXt: "a\0\0", iTXt: "a\0\x01\0\0\0", iCCP: "a\0\0" }[type];
   const chunk = pngChunk(type, Buffer.concat([Buffer.from(head, "latin1"), zeros(bytes)]));
   return Array(count).fill(chunk);
 }
 
-/** The chunks that make an APNG of a PNG, with so many frames of one pixel. */
+/** The chunks that make an APNG of a PNG, with this many frames of one pixel. */
 export function apngChunks(frames) {
   const control = Buffer.alloc(8);
   control.writeUInt32BE(frames, 0);
@@ -176,7 +176,7 @@ export function baselineScans(
   ]);
 }
 
-/** A JPEG that begins with so many empty comments. */
+/** A JPEG that begins with this many empty comments. */
 export function manyComments(count) {
   return manyScans(8, 8, 1, { extra: [Buffer.alloc(count * 4, segment(0xfe, Buffer.alloc(0)))] });
 }
@@ -215,7 +215,7 @@ export function extendedWebp(width, height, flags, chunks) {
   return riff("RIFF", Buffer.from("WEBP"), riff("VP8X", sizes), ...chunks);
 }
 
-/** An animation of so many frames of the same picture, a WebP, in the corner of a canvas. */
+/** An animation of this many frames of the same picture, a WebP, in the corner of a canvas. */
 export function animation(picture, frames, canvas, frameSize = { width: 1, height: 1 }) {
   const place = Buffer.alloc(16);
   place.writeUIntLE(frameSize.width - 1, 6, 3);

@@ -10,7 +10,7 @@ import { FakeProvider } from "../../support/fake-provider.ts";
 import { hasPostgres, openTestPostgres } from "../../support/postgres.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
 
-/** The database of a service that has made two batches of so many images, with a NUL in a text. */
+/** The database of a service that has made two batches of this many images, with a NUL in a text. */
 async function usedDatabase(count = 2): Promise<SqlDatabase> {
   const provider = new FakeProvider();
   const service = await startTestService({ providers: [provider] });

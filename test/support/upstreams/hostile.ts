@@ -61,7 +61,7 @@ export function resetAfter({ made }: { made: boolean }): Behaviour {
 }
 
 /**
- * Breaks the connection after so many bytes of a good answer's body; without a number in its middle. `hangs`: it stays
+ * Breaks the connection after this many bytes of a good answer's body; without a number in its middle. `hangs`: it stays
  * open, and nothing more comes.
  */
 export function cutAt(bytes?: number, { hangs = false } = {}): Behaviour {
@@ -84,16 +84,15 @@ export const halfJson: Behaviour = async (exchange) => {
   exchange.send({ ...answer, body: Buffer.from(answer.body).subarray(0, answer.body.length >> 1) });
 };
 
-/** A good beginning, and then spaces without an end. */
-export const endless: Behaviour = async ({ response, make }) => {
+/** A good beginning, and then spaces without an end: some megabytes a second. */
+export const endless: Behaviour = async ({ response, make, pause }) => {
   await make();
   response.writeHead(200, { "content-type": "application/json" });
   const chunk = Buffer.alloc(65_536, " ");
-  const more = () => {
-    while (!response.destroyed && response.write(chunk));
-  };
-  response.on("drain", more);
-  more();
+  while (!response.destroyed) {
+    response.write(chunk);
+    await pause(20);
+  }
 };
 
 /** A good answer, a byte at a time. */

@@ -48,7 +48,7 @@ export interface JobPlan {
   isShuffled?: boolean;
   /** How long a cancel takes. `Infinity`: it is taken and nothing happens. Default 0. */
   cancelMs?: number;
-  /** It appears in lists after so many lists and so much time. Default at once. */
+  /** It appears in lists after this many lists and this much time. Default at once. */
   listedAfter?: { lists?: number; ms?: number };
 }
 

@@ -55,7 +55,7 @@ export interface JobCase {
   config?: object;
   /** Tells the upstream how to behave from the start. */
   arrange?: ((fake: JobFake) => void) | undefined;
-  /** Default: four. */
+  /** Default: two. */
   prompts?: readonly string[];
 }
 
@@ -107,7 +107,7 @@ export class JobWorld {
       const { start, provider, model: theirs, path } = UPSTREAMS[type];
       const fake: JobFake = await start({ now: () => clock.nowMs(), size: HANDY });
       arrange?.(fake);
-      const usual = Array.from({ length: 4 }, (_, nth) => `${name}, picture ${nth + 1}`);
+      const usual = Array.from({ length: 2 }, (_, nth) => `${name}, picture ${nth + 1}`);
       stories.set(`${type} ${name}`, new JobStory(fake, prompts ?? usual));
       const where = { baseUrl: `${fake.url}${path}`, models: { [`m${at}`]: theirs } };
       providers.push({ name: `p${at}`, type, pollSeconds: 0.2, ...where, ...provider, ...config });

@@ -176,7 +176,7 @@ const xai: Dialect = {
   },
 };
 
-/** A server on the own machine that takes anything and gives addresses unless it is asked for bytes. */
+/** A server on this machine that takes anything and gives addresses unless it is asked for bytes. */
 const local: Dialect = {
   ...{ base: "/v1", path: "/images/generations", editPath: "/images/edits", model: "stablediffusion" },
   read: async (_, fields) => {

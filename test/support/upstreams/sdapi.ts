@@ -21,7 +21,7 @@ export interface FakeSdapi extends FakeUpstream {
 
 const DEFAULT_SIDE = 512;
 
-/** An image server on the own graphics card, in the shape of A1111: one image at a time, the others wait. */
+/** An image server on the user's own graphics card, in the shape of A1111: one image at a time, the others wait. */
 export async function startSdapi({ login, ms = 0 }: SdapiOptions = {}): Promise<FakeSdapi> {
   let queue: Promise<unknown> = Promise.resolve();
   let [running, seeds] = [0, 1000];

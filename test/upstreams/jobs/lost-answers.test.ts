@@ -38,7 +38,7 @@ const TROUBLES: [RequestKind, string, Behaviour][] = [
   ["list", "half", hostile.halfJson],
   ["download", "reset before", hostile.resetBefore],
   ["download", "cut at once", hostile.cutAt(0)],
-  ["download", "cut later", hostile.cutAt(3000)],
+  ["download", "cut later", hostile.cutAt(1500)],
   ["download", "page", hostile.html(502)],
   ["download", "whole answer of half a file", hostile.halfJson],
   ["delete", "reset", hostile.resetAfter({ made: true })],
@@ -80,7 +80,7 @@ for (const type of JOB_UPSTREAMS) {
         ...{ name: "cut without ranges", type },
         arrange: (fake) => {
           fake.settings.hasRanges = false;
-          fake.setBehaviour(hostile.first(2, hostile.cutAt(3000)), "download");
+          fake.setBehaviour(hostile.first(2, hostile.cutAt(1500)), "download");
         },
       },
       {

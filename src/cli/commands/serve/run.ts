@@ -77,8 +77,11 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       if (note !== null) output.note(note);
       log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
     } finally {
-      // After an error above, the service must not keep running. While a person watches it, no proxy needs to see it end.
-      await service.close(service.failed.aborted ? 0 : graceMs, !isLive);
+      // After an error above, the service must not keep running. Only a supervisor sends SIGTERM: its proxy must see the
+      // end before it comes, while a person who presses Ctrl-C waits for it.
+      const { reason } = context.signal;
+      const isTerminated = reason instanceof ImgbatchError && reason.code === "TERMINATED";
+      await service.close(service.failed.aborted ? 0 : graceMs, isTerminated);
     }
     if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
     service.failed.throwIfAborted();

@@ -30,7 +30,7 @@ export async function saveImages(
   }
 }
 
-/** How many ZIPs so many items become. */
+/** The number of ZIPs for this many items. */
 export function zipsOf(itemCount: number, zipItems: number): number {
   return Math.ceil(itemCount / zipItems);
 }

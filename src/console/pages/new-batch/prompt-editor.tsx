@@ -12,7 +12,7 @@ const FORMATS: Record<FormatName, { label: string; example: string }> = {
   tsv: { label: "TSV", example: "custom_id\tprompt\nfox\ta red fox in the snow" },
 };
 
-/** The marks of so many lines cost more than a person gains by them. */
+/** With more lines than this, the marks cost more than a person gains by them. */
 const MOST_MARKED_LINES = 2000;
 
 /** Names the field, so that problems can lead to their lines. */

@@ -38,7 +38,7 @@ export interface Download {
   drop(): void;
 }
 
-/** An object that differs from the server's own checksum is read so many times. */
+/** An object that differs from the server's own checksum is read this many times. */
 const READINGS = 3;
 
 /** The objects of a bucket below a prefix. Methods reject with `StorageUnavailable` when the server cannot be used. */

@@ -27,37 +27,18 @@ export const NO_LEASE = { lease_token: null, lease_worker: null };
 
 // The queries of items that run for each image or request.
 
-interface Lease {
+export interface Lease {
   id: number;
   leaseToken: string;
 }
 
 /** Only who holds the lease may change a pending item. */
-const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
+export const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
   build
     .updateTable("items")
     .where("id", "=", id)
     .where("status", "=", "pending")
     .where("lease_token", "=", leaseToken);
-
-type Outcome = Parameters<ItemRepository["finish"]>[2];
-type JsonField = "notes" | "usage" | "error";
-type FinishedRow = Omit<Outcome, JsonField> & Record<JsonField, string | null>;
-
-export const FINISH = kept((build, item: Values<Lease & FinishedRow>) =>
-  held(build, item).set({
-    status: item.status,
-    mime_type: item.mimeType,
-    image_count: item.imageCount,
-    model_version: item.modelVersion,
-    seed: item.seed,
-    notes: item.notes,
-    usage: item.usage,
-    error: item.error,
-    finished_at_ms: item.finishedAtMs,
-    ...NO_LEASE,
-  }),
-);
 
 type Returned = Parameters<ItemRepository["giveBack"]>[2];
 

@@ -40,7 +40,7 @@ const UPSTREAMS = {
   },
 };
 
-/** How a download of so many bytes ends before its time. All but the first two look like the end of the file. */
+/** How a download of this many bytes ends before its time. All but the first two look like the end of the file. */
 const ENDS: Record<string, (answer: ServerResponse, part: Buffer, whole: Buffer) => void> = {
   "breaks off before its length": (answer, part, whole) => {
     answer.setHeader("content-length", whole.length);

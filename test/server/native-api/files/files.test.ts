@@ -1,13 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../../../src/contract/limits.ts";
 import { issueKey } from "../../../../src/domain/accounts.ts";
 import { checkInvariants } from "../../../../src/domain/check-invariants.ts";
 import { systemClock } from "../../../../src/kernel/clock.ts";
 import { randomIds } from "../../../../src/kernel/ids.ts";
-import { buildOpenApi } from "../../../../src/server/openapi/document.ts";
 import { draftsBelow } from "../../../support/drafts.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { type ApiDocument, DocumentChecker } from "../../../support/openapi.ts";
+import { apiChecker } from "../../../support/openapi.ts";
 import { errorOf, refusalOf } from "../../../support/realtime.ts";
 import { openBeside, startTestService, type TestService } from "../../../support/service.ts";
 import { ask, listOf, send, start, upload, urlOf } from "../../../support/uploads.ts";
@@ -140,7 +138,7 @@ describe("an uploaded file", () => {
 
   it("[OPS-3] fits the description, and so do its errors", async () => {
     const service = await serve();
-    const checker = new DocumentChecker(buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument);
+    const checker = apiChecker();
     const begun = await start(service);
     await checker.expectConforming("post", "/upload/v1beta/files", begun);
     const url = await urlOf(begun);
