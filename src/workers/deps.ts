@@ -1,3 +1,4 @@
+import type { EarlyReadBack } from "../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { UploadStore } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
@@ -17,6 +18,7 @@ import type { Presence } from "./presence.ts";
 export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   stores: Stores;
   blobs: BlobStore;
+  earlyReadBack: EarlyReadBack;
   inspector: ImageInspector;
   models: readonly ModelEntry[];
   /** Those that are used for batches, in order of preference. */

@@ -1,4 +1,5 @@
 import { finishItem } from "../../build/domain/batches/finish-item.js";
+import { EarlyReadBack } from "../../build/domain/batches/read-back/early-read-back.js";
 import { timed } from "./measure.mjs";
 import { makeBatches } from "./shared-stores.mjs";
 
@@ -12,7 +13,9 @@ const MADE = { images: [{ bytes: Buffer.alloc(1), facts: FACTS }], modelVersion:
 const blobs = {
   put: async () => ({ sizeBytes: 1, sha256: "0".repeat(64), crc32: 0 }),
   delete: async () => {},
+  versionOf: () => null,
 };
+const earlyReadBack = new EarlyReadBack(blobs);
 
 /** How many items a second PostgreSQL records as made, in one batch and in 20, with 16 under way. */
 export async function measureFinishes({ stores, sql }) {
@@ -41,7 +44,7 @@ async function bestRate(stores, sql, batches) {
     const batch = await stores.read.batches.byId(ids[0]);
     const work = async () => {
       for (let item = queue.pop(); item !== undefined; item = queue.pop()) {
-        const end = await finishItem({ stores, blobs }, batch, item, MADE, Date.now);
+        const end = await finishItem({ stores, blobs, earlyReadBack }, batch, item, MADE, Date.now);
         if (end !== "success") throw new Error(`an item ended with ${end}`);
       }
     };

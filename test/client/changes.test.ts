@@ -25,7 +25,7 @@ describe("the changes of a service elsewhere", () => {
       200,
     );
     onTestFinished(() => clearInterval(nudge));
-    const pause = () => new Promise((resolve) => setTimeout(resolve, 1500)).then(() => "asleep");
+    const pause = () => new Promise((resolve) => setTimeout(resolve, 600)).then(() => "asleep");
     expect(await Promise.race([slept, pause()])).toBe("asleep");
     clock.advance(1000);
     await slept;

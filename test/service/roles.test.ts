@@ -81,7 +81,7 @@ async function submit(api: Process, count: number): Promise<string> {
 /** Resolves once the API has heard of a worker. */
 async function ready(api: Process): Promise<void> {
   const status = async () => (await api.ask("/readyz")).status;
-  await expect.poll(status, { timeout: 5000, interval: 100 }).toBe(200);
+  await expect.poll(status, { interval: 100 }).toBe(200);
 }
 
 async function ended(api: Process, id: string): Promise<BatchObject> {
@@ -152,8 +152,9 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect(await (await api.post(`${BATCHES}/${id}/cancel`, {})).json()).toMatchObject({
       status: "cancelled",
     });
-    await expect.poll(() => aborted, { timeout: 4000 }).toBe(2);
-    expect(performance.now() - startMs).toBeLessThan(1500);
+    await expect.poll(() => aborted).toBe(2);
+    // Two seconds, and what a busy machine adds.
+    expect(performance.now() - startMs).toBeLessThan(8000);
     expect((await admin.check()).problems).toEqual([]);
   });
 
@@ -324,7 +325,8 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     const startMs = performance.now();
     await first.close(0);
     expect(await ended(api, id)).toMatchObject({ status: "completed", success_count: 2 });
-    expect(performance.now() - startMs).toBeLessThan(5000);
+    // A process that has died is noticed after seven seconds.
+    expect(performance.now() - startMs).toBeLessThan(6500);
     expect((await admin.check()).problems).toEqual([]);
   });
 });

@@ -1,7 +1,6 @@
 import { onTestFinished } from "vitest";
 import { type EntryOf, type ProviderType, providerEntrySchema } from "../../src/contract/provider-entries.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
-import type { UpstreamAdapter } from "../../src/providers/upstream/adapter.ts";
 
 /** A PNG of one pixel. */
 export const PNG = Buffer.from(
@@ -14,10 +13,10 @@ export function entryOf<Type extends ProviderType>(type: Type, fields: object): 
   return providerEntrySchema.parse({ name: "local", type, ...fields }) as EntryOf<Type>;
 }
 
-/** Closes the adapter at the end of the test. */
-export function closing(adapter: UpstreamAdapter): UpstreamAdapter {
-  onTestFinished(() => adapter.close());
-  return adapter;
+/** Closes an adapter or a provider at the end of the test. */
+export function closing<T extends { close(): Promise<void> }>(closable: T): T {
+  onTestFinished(() => closable.close());
+  return closable;
 }
 
 /** The error of a call that must fail, as far as health and callers see it. */

@@ -1,4 +1,5 @@
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
@@ -34,6 +35,7 @@ export async function workerDepsOf({
   return {
     stores,
     blobs,
+    earlyReadBack: new EarlyReadBack(blobs),
     clock,
     providers,
     presence,

@@ -7,6 +7,7 @@ import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
+import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
@@ -275,6 +276,7 @@ export class World {
       stores,
       presence,
       blobs: this.#filesOf(turn),
+      earlyReadBack: new EarlyReadBack(this.#filesOf(turn)),
       inspector: {
         inspect: async () => {
           await turn();
@@ -330,6 +332,10 @@ export class World {
         await turn();
         const bytes = files.get(key);
         return bytes ? work(bytes) : null;
+      },
+      versionOf: (key) => {
+        const bytes = files.get(key);
+        return bytes ? sha256Hex(bytes) : null;
       },
       draft: () => {
         throw new Error("no large body is sent here");

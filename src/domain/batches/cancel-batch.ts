@@ -1,8 +1,7 @@
 import type { ItemError } from "../../contract/item-errors.ts";
-import type { BlobStore } from "../ports/blob-store.ts";
-import type { Stores } from "../ports/stores.ts";
 import { endEarly } from "./end-early.ts";
 import type { BatchEnd } from "./lifecycle.ts";
+import type { ReadBackDeps } from "./read-back/read-back.ts";
 
 const CANCELLED: ItemError = {
   code: "CANCELLED",
@@ -16,7 +15,7 @@ const CANCELLED: ItemError = {
  * without any change, when the batch had ended.
  */
 export function cancelBatch(
-  deps: { stores: Stores; blobs: BlobStore },
+  deps: ReadBackDeps,
   batchId: string,
   endNow: () => BatchEnd,
 ): Promise<string[] | null> {

@@ -1,15 +1,14 @@
-import type { BlobStore } from "../ports/blob-store.ts";
-import type { Stores } from "../ports/stores.ts";
 import type { BatchError } from "../records.ts";
 import { endEarly } from "./end-early.ts";
 import type { BatchEnd } from "./lifecycle.ts";
+import type { ReadBackDeps } from "./read-back/read-back.ts";
 
 /**
  * Ends a batch that cannot be processed as a whole. Pending items fail, intact images are paid for, and the rest of the
  * hold is released. Returns the custom ids of the items that failed with it, or null when the batch had moved on.
  */
 export function failBatch(
-  deps: { stores: Stores; blobs: BlobStore },
+  deps: ReadBackDeps,
   batchId: string,
   error: BatchError,
   endNow: () => BatchEnd,

@@ -3,11 +3,11 @@ import { type Call, recordCall, recordCalls } from "../health/record-call.ts";
 import type { MadeImage } from "../images/output-images.ts";
 import { JoinedWork } from "../joined-work.ts";
 import type { CountChange } from "../ports/batch-repository.ts";
-import type { BlobStore } from "../ports/blob-store.ts";
 import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
 import type { FinishedItem } from "../ports/item-repository.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
+import type { ReadBackDeps } from "./read-back/read-back.ts";
 
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };
@@ -23,7 +23,7 @@ type Priced = Pick<BatchRecord, "model" | "price">;
  * when the lease was lost (the item was cancelled, or leased again): then the files are removed.
  */
 export async function finishItem(
-  deps: { stores: Stores; blobs: BlobStore },
+  deps: ReadBackDeps,
   batch: Priced,
   item: LeasedItem,
   made: MadeItem,
@@ -43,7 +43,10 @@ export async function finishItem(
   const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
   const call = lastCallFor(batch, item, outputs.length, usage);
   const { isOurs } = await finishesOf(deps.stores).add(batchId, { ...outcome, batchId, outputs, call });
-  if (isOurs) return "success";
+  if (isOurs) {
+    deps.earlyReadBack.add(outputs);
+    return "success";
+  }
   // A commit that returned an error may have happened all the same: files that a row names stay.
   const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
   for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);

@@ -1,8 +1,7 @@
 import { nameImages } from "../downloads/entry-names.ts";
-import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { moveBatch } from "./lifecycle.ts";
-import { ReadBack } from "./read-back.ts";
+import { ReadBack, type ReadBackDeps } from "./read-back/read-back.ts";
 
 /**
  * Takes a running batch whose items all have ended to `processing_results`. The worker that does it goes on with the
@@ -30,11 +29,11 @@ export function startProcessing(
  * is not paid for. Can be repeated at any point: nothing is written before everything is checked.
  */
 export async function processResults(
-  deps: { stores: Stores; blobs: BlobStore },
+  deps: ReadBackDeps,
   batchId: string,
   nowMs: () => number,
 ): Promise<boolean> {
-  const readBack = new ReadBack(deps.blobs);
+  const readBack = new ReadBack(deps.blobs, deps.earlyReadBack);
   await readBack.read(await deps.stores.read.outputs.ofBatch(batchId));
   return deps.stores.write(async (tx) => {
     const batch = await tx.batches.locked(batchId);

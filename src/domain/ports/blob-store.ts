@@ -77,6 +77,11 @@ export interface BlobStore {
   reader(key: string): Promise<BlobReader | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
+  /**
+   * Returns at once a text that differs after every change of the blob. Null when there is no such blob, and always where
+   * that cannot be known at once.
+   */
+  versionOf(key: string): string | null;
   /** Returns the blobs below a prefix that ends with `/`, or all for an empty one, including files that a killed process left half written. */
   list(prefix: string): Promise<ListedBlob[]>;
   /** Does nothing when the blob is missing. */

@@ -1,4 +1,5 @@
 import type { Config } from "../../config/schema.ts";
+import { EarlyReadBack } from "../../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { SharedUploads } from "../../domain/files/shared-uploads.ts";
 import { Uploads } from "../../domain/files/uploads.ts";
@@ -99,6 +100,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     workerDeps: {
       stores,
       blobs,
+      earlyReadBack: new EarlyReadBack(blobs),
       inspector,
       limits: config.limits,
       lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),

@@ -29,7 +29,9 @@ it.skipIf(!hasPostgres)(
     const command = (...args: string[]) => runInProcess([...args, ...options], { cwd });
     const serve = async (name: string, role: string) => {
       const data = join(cwd, name);
-      const args = [BIN, "serve", "--role", role, "--port", "0", "--data", data, "--config", config];
+      // It takes requests for half of the grace, while a proxy may not have seen yet that it stops.
+      const about = ["--role", role, "--port", "0", "--grace", "2s"];
+      const args = [BIN, "serve", ...about, "--data", data, "--config", config];
       const running = startNode(args, { cwd, env });
       return { ...running, url: JSON.parse(await running.line()).url as string };
     };
@@ -51,7 +53,15 @@ it.skipIf(!hasPostgres)(
     ]);
     writeFileSync(join(cwd, "prompts.txt"), "a red fox\na blue fox\n");
     vi.stubEnv("IMGBATCH_API_KEY", key);
-    const submitted = await command("submit", "prompts.txt", "--json", "--base-url", api.url);
+    const submitted = await command(
+      "submit",
+      "prompts.txt",
+      "--json",
+      "--interval",
+      "50ms",
+      "--base-url",
+      api.url,
+    );
     expect(submitted.code).toBe(0);
     const providers = await command("providers", "--json");
     expect(JSON.parse(providers.stdout)).toMatchObject({ providers: [{ total: { images: 2 } }] });

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { finishItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
+import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { openBeside } from "../../support/service.ts";
@@ -31,12 +32,19 @@ it("[WORK-30] images that are made at the same time are recorded in one transact
       return stores.write(work);
     },
   };
+  const earlyReadBack = new EarlyReadBack(blobs);
   const ends = await Promise.all(
     items.map((item, at) => {
       const leased = { ...item, leaseToken: at === 1 ? "lost" : "t" };
       const images = [{ bytes: Buffer.from(`${item.id}`), facts }];
       const batch = batches[at < 3 ? 0 : 1] as (typeof batches)[0];
-      return finishItem({ stores: counting, blobs }, batch, leased, { images, modelVersion: null }, () => 3);
+      return finishItem(
+        { stores: counting, blobs, earlyReadBack },
+        batch,
+        leased,
+        { images, modelVersion: null },
+        () => 3,
+      );
     }),
   );
   expect(ends).toEqual(["success", null, "success", "success", "success"]);

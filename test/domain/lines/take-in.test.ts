@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { cancelBatch } from "../../../src/domain/batches/cancel-batch.ts";
 import { inputsPrefix } from "../../../src/domain/batches/create-batch.ts";
+import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import type { Line } from "../../../src/domain/lines/line.ts";
@@ -88,7 +89,12 @@ describe("the reading of a job's input", () => {
     const end = { nowMs: 5, outputsExpireAtMs: null };
     let looks = 0;
     const cancelling = () => {
-      if (++looks === 1) cancelled = cancelBatch({ stores, blobs }, batch.id, () => end);
+      if (++looks === 1)
+        cancelled = cancelBatch(
+          { stores, blobs, earlyReadBack: new EarlyReadBack(blobs) },
+          batch.id,
+          () => end,
+        );
       return false;
     };
     let cancelled: Promise<unknown> = Promise.resolve();

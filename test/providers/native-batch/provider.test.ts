@@ -1,12 +1,12 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
-import { type EntryOf, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../../src/providers/native-batch/provider.ts";
 import { asJobProvider } from "../../../src/providers/upstream/jobs/job-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
+import { closing, entryOf } from "../../support/upstream-adapter.ts";
 import { NATIVE_KEY } from "../../support/upstreams/native.ts";
 import { BATCH_MODEL, startNativeBatch } from "../../support/upstreams/native-batch.ts";
 import {
@@ -26,17 +26,13 @@ import {
 
 const KEY = "canary-native-batch-key-0123456789";
 
-function entryOf(baseUrl: string, changes: object = {}): EntryOf<"native-batch"> {
-  const entry = { type: "native-batch", name: "jobs", baseUrl, apiKeyEnv: "JOBS_KEY", ...changes };
-  return providerEntrySchema.parse(entry) as EntryOf<"native-batch">;
-}
+const entryAt = (baseUrl: string, changes: object = {}) =>
+  entryOf("native-batch", { name: "jobs", baseUrl, apiKeyEnv: "JOBS_KEY", ...changes });
 
 function connect(baseUrl: string, changes: object = {}, key = KEY, clock: Clock = systemClock) {
-  const entry = entryOf(baseUrl, changes);
+  const entry = entryAt(baseUrl, changes);
   const deps = depsWith({ JOBS_KEY: key }, clock);
-  const provider = asJobProvider(entry, createNativeBatchAdapter(entry, deps), deps);
-  onTestFinished(() => provider.close());
-  return provider;
+  return closing(asJobProvider(entry, createNativeBatchAdapter(entry, deps), deps));
 }
 
 async function collected<T>(all: AsyncIterable<T>): Promise<T[]> {
@@ -248,14 +244,14 @@ describe("answers of the vendor's batch jobs that never end", () => {
     const server = await scriptedServer(json({ ...operation("X"), more: "x".repeat(17 * 1024 * 1024) }));
     const provider = connect(server.url);
     expect(await providerError(provider.poll("batches/b1", never))).toMatchObject({ trouble: "ambiguous" });
-    const entry = entryOf(server.url);
+    const entry = entryAt(server.url);
     const deps = depsWith({ JOBS_KEY: KEY }, systemClock);
     const adapter = createNativeBatchAdapter(entry, deps);
     onTestFinished(() => adapter.close());
     const endless = { ...adapter, page: async () => ({ jobs: [], next: "more" }) };
     const list = collected(asJobProvider(entry, endless, deps).list(never));
     expect(await providerError(list)).toMatchObject({ trouble: "ambiguous" });
-    expect(() => entryOf(server.url, { jobImages: 10_001 })).toThrow();
+    expect(() => entryAt(server.url, { jobImages: 10_001 })).toThrow();
   });
 });
 

@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { type EntryOf, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
 import { createNativeAdapter } from "../../../src/providers/native/provider.ts";
 import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { closing, entryOf } from "../../support/upstream-adapter.ts";
 import {
   depsWith,
   imageRequest,
@@ -18,16 +18,11 @@ import {
 const KEY = "canary-native-key-0123456789";
 const deps = depsWith({ PAINTER_KEY: KEY });
 
-function entryOf(baseUrl: string, changes: object = {}): EntryOf<"native"> {
-  const entry = { type: "native", name: "painter", baseUrl, apiKeyEnv: "PAINTER_KEY", ...changes };
-  return providerEntrySchema.parse(entry) as EntryOf<"native">;
-}
+const entryAt = (baseUrl: string, changes: object = {}) =>
+  entryOf("native", { name: "painter", baseUrl, apiKeyEnv: "PAINTER_KEY", ...changes });
 
-function connect(baseUrl: string, changes: object = {}) {
-  const adapter = createNativeAdapter(entryOf(baseUrl, changes), deps);
-  onTestFinished(() => adapter.close());
-  return adapter;
-}
+const connect = (baseUrl: string, changes: object = {}) =>
+  closing(createNativeAdapter(entryAt(baseUrl, changes), deps));
 
 const image = (bytes: Buffer, more: object = {}) => ({
   inlineData: { mimeType: "image/png", data: bytes.toString("base64") },
@@ -199,8 +194,7 @@ describe("the native protocol", () => {
 
   it("[UPSTREAM-3] never shows the key that the upstream repeats", async () => {
     const server = await scriptedServer();
-    const provider = asItemProvider(entryOf(server.url), connect(server.url), deps);
-    onTestFinished(() => provider.close());
+    const provider = closing(asItemProvider(entryAt(server.url), connect(server.url), deps));
     const message = `x: ${KEY}. ${"y".repeat(470)}${KEY}`;
     const answers = [
       json({ error: { code: 400, message, status: "INVALID_ARGUMENT" } }, 400),
@@ -228,8 +222,8 @@ describe("the native protocol", () => {
       answer.write('{"candidates":');
     });
     const provider = asItemProvider(
-      entryOf(server.url),
-      createNativeAdapter(entryOf(server.url), slow),
+      entryAt(server.url),
+      createNativeAdapter(entryAt(server.url), slow),
       slow,
     );
     onTestFinished(() => provider.close());

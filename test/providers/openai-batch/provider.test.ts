@@ -1,11 +1,11 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
-import { type EntryOf, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { createOpenaiBatchAdapter } from "../../../src/providers/openai-batch/provider.ts";
 import { asJobProvider } from "../../../src/providers/upstream/jobs/job-provider.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
+import { closing, entryOf } from "../../support/upstream-adapter.ts";
 import { OPENAI_KEY } from "../../support/upstreams/openai.ts";
 import { startOpenaiBatch } from "../../support/upstreams/openai-batch.ts";
 import {
@@ -25,12 +25,10 @@ import {
 const KEY = "canary-openai-batch-key-0123456789";
 
 function connect(baseUrl: string, changes: object = {}, key = KEY) {
-  const written = { type: "openai-batch", name: "jobs", baseUrl: `${baseUrl}/v1`, apiKeyEnv: "JOBS_KEY" };
-  const entry = providerEntrySchema.parse({ ...written, ...changes }) as EntryOf<"openai-batch">;
+  const fields = { name: "jobs", baseUrl: `${baseUrl}/v1`, apiKeyEnv: "JOBS_KEY" };
+  const entry = entryOf("openai-batch", { ...fields, ...changes });
   const deps = depsWith({ JOBS_KEY: key }, impatient);
-  const provider = asJobProvider(entry, createOpenaiBatchAdapter(entry, deps), deps);
-  onTestFinished(() => provider.close());
-  return provider;
+  return closing(asJobProvider(entry, createOpenaiBatchAdapter(entry, deps), deps));
 }
 
 const batch = (status: string, more: object = {}) => ({

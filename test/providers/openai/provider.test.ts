@@ -1,8 +1,8 @@
-import { describe, expect, it, onTestFinished } from "vitest";
-import { type EntryOf, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
+import { describe, expect, it } from "vitest";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import { createOpenaiAdapter } from "../../../src/providers/openai/provider.ts";
 import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
+import { closing, entryOf } from "../../support/upstream-adapter.ts";
 import {
   bytes,
   depsWith,
@@ -21,16 +21,11 @@ import {
 const KEY = "canary-openai-key-0123456789";
 const deps = depsWith({ PAINTER_KEY: KEY });
 
-function entryOf(baseUrl: string, changes: object = {}): EntryOf<"openai"> {
-  const entry = { type: "openai", name: "painter", baseUrl, apiKeyEnv: "PAINTER_KEY", ...changes };
-  return providerEntrySchema.parse(entry) as EntryOf<"openai">;
-}
+const entryAt = (baseUrl: string, changes: object = {}) =>
+  entryOf("openai", { name: "painter", baseUrl, apiKeyEnv: "PAINTER_KEY", ...changes });
 
-function connect(server: ScriptedServer, changes: object = {}) {
-  const adapter = createOpenaiAdapter(entryOf(`${server.url}/v1`, changes), deps);
-  onTestFinished(() => adapter.close());
-  return adapter;
-}
+const connect = (server: ScriptedServer, changes: object = {}) =>
+  closing(createOpenaiAdapter(entryAt(`${server.url}/v1`, changes), deps));
 
 const base64 = (...images: Buffer[]) => ({
   created: 1,
@@ -243,8 +238,7 @@ describe("an answer in the form of OpenAI Images", () => {
       { url: "http://10.0.0.1/x.png", revised_prompt: "" },
     ];
     server.reply = json({ data });
-    const provider = asItemProvider(entryOf(server.url), connect(server), deps);
-    onTestFinished(() => provider.close());
+    const provider = closing(asItemProvider(entryAt(server.url), connect(server), deps));
     const made = await provider.generate(imageRequest(), never);
     expect(made.images).toEqual([PNG]);
     expect(made.notes).toEqual([
@@ -294,8 +288,7 @@ describe("an answer in the form of OpenAI Images", () => {
 
   it("[UPSTREAM-3] never shows the key that the upstream repeats", async () => {
     const server = await scriptedServer();
-    const provider = asItemProvider(entryOf(server.url), connect(server), deps);
-    onTestFinished(() => provider.close());
+    const provider = closing(asItemProvider(entryAt(server.url), connect(server), deps));
     const message = `${"y".repeat(490)}${KEY}`;
     for (const status of [400, 401, 403, 429, 500, 200]) {
       server.reply = json({ error: { message, code: KEY, type: message } }, status);
