@@ -195,27 +195,6 @@ export interface ItemRecord extends ItemTerms {
   jobId: string | null;
 }
 
-/** The fields of an item that lists show. To read all of them takes twice as long. */
-export type ListedItem = Pick<
-  ItemRecord,
-  | "id"
-  | "position"
-  | "sourceIndex"
-  | "customId"
-  | "prompt"
-  | "status"
-  | "mimeType"
-  | "imageCount"
-  | "error"
-  | "modelVersion"
-  | "provider"
-  | "maybePaid"
-  | "seed"
-  | "notes"
-  | "usage"
-  | "priceMicroUsd"
->;
-
 /** `once`: a sent request has no known outcome. `twice`: another one was sent after it. */
 export type MaybePaid = "no" | "once" | "twice";
 

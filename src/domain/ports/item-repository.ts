@@ -1,7 +1,7 @@
 import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ItemError } from "../../contract/item-errors.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { BatchRecord, ItemRecord, ListedItem, MaybePaid, PriceSnapshot } from "../records.ts";
+import type { BatchRecord, ItemRecord, MaybePaid, PriceSnapshot } from "../records.ts";
 import type { ItemTerms } from "./item-terms.ts";
 
 /**
@@ -30,6 +30,27 @@ export interface ItemPage {
   offset?: number;
   limit: number;
 }
+
+/** The fields of an item that lists show. To read all of them takes twice as long. */
+export type ListedItem = Pick<
+  ItemRecord,
+  | "id"
+  | "position"
+  | "sourceIndex"
+  | "customId"
+  | "prompt"
+  | "status"
+  | "mimeType"
+  | "imageCount"
+  | "error"
+  | "modelVersion"
+  | "provider"
+  | "maybePaid"
+  | "seed"
+  | "notes"
+  | "usage"
+  | "priceMicroUsd"
+>;
 
 export interface ItemClaim {
   /** Together with the item it proves who holds the lease. */
