@@ -1,4 +1,4 @@
-import { type Agent, type ClientRequest, type IncomingMessage, request as requestHttp } from "node:http";
+import { type ClientRequest, type IncomingMessage, request as requestHttp } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline, Readable, type Transform } from "node:stream";
 
@@ -24,8 +24,6 @@ export interface Answer {
   body: AsyncIterable<Uint8Array>;
   /** Ends the connection of a body that nobody reads. */
   cancel(): void;
-  /** After the body: whether the next request to the same address goes over the same connection. */
-  isKept(): boolean;
 }
 
 export interface Sending {
@@ -56,17 +54,12 @@ export async function send(
   });
   sent.once("socket", (socket) => limitConnecting(sent, socket));
   const response = await answerOf(sent, body);
-  const { socket } = response;
-  // The types leave the agent out.
-  const { agent } = sent as ClientRequest & { agent: Agent };
   return {
     status: response.statusCode ?? 0,
     ok: response.statusCode !== undefined && response.statusCode >= 200 && response.statusCode < 300,
     headers: headersOf(response),
     body: await decoded(response),
     cancel: () => response.destroy(),
-    // The agent takes the last one first.
-    isKept: () => Object.values(agent.freeSockets).some((kept) => kept?.at(-1) === socket),
   };
 }
 

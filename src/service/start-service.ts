@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import type { Role } from "../config/roles.ts";
 import type { Config } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
@@ -119,6 +120,8 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
   const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
   const teardown = new Teardown();
   const [failing, hurrying] = [new AbortController(), new AbortController()];
+  // Everything that waits for the database listens to it, and Node would warn of the eleventh.
+  setMaxListeners(0, hurrying.signal);
   const onBroken = (cause: Error) => {
     const error = storageFailure(dataDirectory, cause);
     log.error("the database cannot be used any more; stopping", { error: error.message });

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { bindToCore } from "./core.mjs";
 import { median, p99, timed } from "./measure.mjs";
+import { sameRows } from "./same-rows.mjs";
 import { startQuickService } from "./start-quick-service.mjs";
 
 const MODEL = "vendorx-3.1-flash-image";
@@ -17,13 +18,13 @@ const CONNECTIONS = 20;
 /** The first requests of each size, which the engine has not compiled yet, are not measured. */
 const WARM_UP = 40;
 const SUBMISSIONS = 120;
-const TABLES = ["batches", "batch_events", "items"];
 const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS });
 
 /**
  * Submissions against one transaction with the same rows, and reads against `node:http` with the same answer. Submissions
  * and transactions take turns: 40 of each size go before the 120 that are measured. The service has one core, and the
- * client with the transactions has the other. Reads are compared by the CPU time of the two processes, which decides how
+ * client with the transactions has the other. A fact of each row is what a bare `node:http` with the same transaction
+ * takes, in the place of the service. Reads are compared by the CPU time of the two processes, which decides how
  * many a second one thread can answer.
  */
 export async function measureRequests() {
@@ -67,21 +68,22 @@ async function submitAll(service, directory) {
     [10, 2.5],
     [1, 3],
   ]) {
-    const insert = sameRows(service, join(directory, `raw-${count}.db`), await submit(service, count));
-    const [own, raw] = [[], []];
-    for (let round = -WARM_UP; round < SUBMISSIONS; round++) {
-      const [ownMs, rawMs] = [
-        await timed(() => submit(service, count)),
-        await timed(async () => insert(round)),
-      ];
-      if (round < 0) continue;
-      own.push(ownMs);
-      raw.push(rawMs);
-    }
+    const first = await submit(service, count);
+    const { id } = JSON.parse(first);
+    const insert = sameRows(copyOf(service, join(directory, `raw-${count}.db`)), id);
+    const file = copyOf(service, join(directory, `floor-${count}.db`));
+    const floor = await startServer("submission-floor.mjs", file, id, first);
+    bindToCore(floor.pid, 0);
+    const transaction = async () => insert();
+    const [own, raw] = await inTurns(() => submit(service, count), transaction);
+    // Not among the others: the service would find its core in the state in which this server leaves it.
+    const [bare, beside] = await inTurns(() => submit({ ...service, ...floor }, count), transaction);
+    floor.stop();
     const name = `a submission of ${count} against one transaction with its rows`;
     const facts = (of) => ({
       submission: `${of(own).toFixed(2)} ms`,
       transaction: `${of(raw).toFixed(2)} ms`,
+      "bare node:http with the transaction": `${of(bare).toFixed(2)} ms, ${(of(bare) / of(beside)).toFixed(2)} of the transaction`,
     });
     results.push(
       { name, value: median(own) / median(raw), goal: { atMost: goal }, facts: facts(median) },
@@ -96,34 +98,37 @@ async function submitAll(service, directory) {
   return results;
 }
 
-/** Copies the database of a service. Returns what inserts the rows of a batch there again, under a new id. */
-function sameRows({ data }, file, id) {
+/** Measures works in turns. Returns the times of each, in milliseconds. */
+async function inTurns(...works) {
+  const times = works.map(() => []);
+  for (let round = -WARM_UP; round < SUBMISSIONS; round++) {
+    for (const [at, work] of works.entries()) {
+      const ms = await timed(work);
+      if (round >= 0) times[at].push(ms);
+    }
+  }
+  return times;
+}
+
+/** Copies the database of a service. */
+function copyOf({ data }, file) {
   const from = new Sqlite(join(data, "imgbatch.db"), { readonly: true });
   from.prepare("VACUUM INTO ?").run(file);
   from.close();
-  const to = new Sqlite(file);
-  for (const mode of ["journal_mode = WAL", "synchronous = FULL"]) to.pragma(mode);
-  const inserts = TABLES.map((table) => {
-    const own = table === "batches" ? "id" : "batch_id";
-    const rows = to.prepare(`SELECT * FROM ${table} WHERE ${own} = ?`).all(id);
-    const counter = table === "items" ? "id" : "seq";
-    const columns = Object.keys(rows[0]).filter((name) => name !== counter);
-    const places = columns.map(() => "?").join();
-    const insert = to.prepare(`INSERT INTO ${table} (${columns.join()}) VALUES (${places})`);
-    return (round) => {
-      for (const row of rows) {
-        insert.run(...columns.map((name) => (name === own ? `${id}-${round}` : row[name])));
-      }
-    };
+  return file;
+}
+
+/** Starts a server of this folder. */
+async function startServer(script, ...given) {
+  const child = spawn(process.execPath, [join(import.meta.dirname, script), ...given], {
+    stdio: ["ignore", "pipe", "inherit"],
   });
-  return to.transaction((round) => {
-    for (const insert of inserts) insert(round);
-  });
+  const [url] = await once(child.stdout, "data");
+  return { url: String(url).trim(), pid: child.pid, stop: () => child.kill() };
 }
 
 async function measureReads(service) {
-  const id = await submit(service, 100);
-  const batch = `/v1/images/batches/${id}`;
+  const batch = `/v1/images/batches/${JSON.parse(await submit(service, 100)).id}`;
   while (JSON.parse(await get(service, batch)).status !== "completed");
   return [
     ...(await measureRead(service, "the status of a batch", batch, 0.2)),
@@ -132,20 +137,12 @@ async function measureReads(service) {
 }
 
 async function measureRead(service, what, path, goal) {
-  const bare = spawn(
-    process.execPath,
-    [join(import.meta.dirname, "bare-server.mjs"), await get(service, path)],
-    {
-      stdio: ["ignore", "pipe", "inherit"],
-    },
-  );
+  const bare = await startServer("bare-server.mjs", await get(service, path));
   try {
-    const [url] = await once(bare.stdout, "data");
-    const other = { url: String(url).trim(), key: service.key, pid: bare.pid };
     const [own, raw] = [[], []];
     for (let round = 0; round < ROUNDS; round++) {
       own.push(await costOfReads(service, path));
-      raw.push(await costOfReads(other, path));
+      raw.push(await costOfReads({ ...bare, key: service.key }, path));
     }
     const best = (rounds, cost) => Math.min(...rounds.map(cost));
     const row = (name, cost, unit) => ({
@@ -169,7 +166,7 @@ async function measureRead(service, what, path, goal) {
       },
     ];
   } finally {
-    bare.kill();
+    bare.stop();
   }
 }
 
@@ -194,13 +191,12 @@ function cpuNs(pid) {
   }, 0);
 }
 
-async function submit(service, count) {
+/** Returns the text of the new batch. */
+function submit(service, count) {
   const items = Array.from({ length: count }, (_, i) => ({
     prompt: `picture ${i} of a red fox in the snow`,
   }));
-  return JSON.parse(
-    await send(service, "POST", "/v1/images/batches", JSON.stringify({ model: MODEL, items })),
-  ).id;
+  return send(service, "POST", "/v1/images/batches", JSON.stringify({ model: MODEL, items }));
 }
 
 const get = (server, path) => send(server, "GET", path);

@@ -283,6 +283,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.byCustomId("b1", "I1");
     await read.items.page("b1", { afterPosition: 4, offset: 1, limit: 3 });
     await read.items.page("b2", { afterPosition: -1, limit: 9, status: "failed" });
+    await read.items.listed("b1", { afterPosition: 4, offset: 1, limit: 3 });
+    await read.items.listed("b2", { afterPosition: -1, limit: 9, status: "failed" });
     const retried = { id: "b1", apiKeyId: "key1", parentBatchId: null, createdAtMs: 0 };
     await write((tx) => tx.batches.update("b2", { parentBatchId: "b1" }));
     await read.items.retriesOf(retried, ["i0", "i2", "i5"]);

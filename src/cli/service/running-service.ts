@@ -26,9 +26,8 @@ export interface RunningService {
   providers: readonly ProviderIdentity[] | null;
   apiKey: string;
   /**
-   * Checks the proof again: the process may have ended since, and another program may have taken its port. The first time,
-   * it is enough that the connection of the first proof is kept for the next request: no other program can take that.
-   * Throws `NETWORK` if the proof fails.
+   * Checks the proof again: the process may have ended since, and another program may have taken its port. Throws
+   * `NETWORK` if the proof fails.
    */
   confirm(signal: AbortSignal): Promise<void>;
 }
@@ -42,14 +41,15 @@ export async function findRunning(dataDirectory: string): Promise<RunningService
   const server = readServer(dataDirectory);
   if (server === null) return null;
   const { url, workers, providers = null } = server;
-  let first = await askProof(url).catch(() => null);
-  if (!isProof(first, server)) return null;
   const confirm = async (signal: AbortSignal) => {
-    const isKept = first?.isKept() === true;
-    first = null;
-    if (isKept || isProof(await askProof(url, signal), server)) return;
+    if (isProof(await askProof(url, signal), server)) return;
     throw new ImgbatchError("NETWORK", `${url} is no longer the service of ${dataDirectory}.`);
   };
+  try {
+    await confirm(AbortSignal.timeout(PROBE_TIMEOUT_MS));
+  } catch {
+    return null;
+  }
   return { url, workers, providers, apiKey: readCredentials(dataDirectory).api_key, confirm };
 }
 
@@ -58,8 +58,6 @@ export interface Proof {
   challenge: string;
   port: number;
   answer: string;
-  /** See `Answer`. */
-  isKept(): boolean;
 }
 
 /**
@@ -77,7 +75,7 @@ export async function askProof(
     const { proof } = JSON.parse((await boundedText(response, MAX_ANSWER_BYTES)) ?? "{}");
     // The default port of HTTP.
     const port = Number(new URL(baseUrl).port || 80);
-    return typeof proof === "string" ? { challenge, port, answer: proof, isKept: response.isKept } : null;
+    return typeof proof === "string" ? { challenge, port, answer: proof } : null;
   } catch {
     signal.throwIfAborted();
     return null;

@@ -50,9 +50,10 @@ export function requestHash(request: Omit<CheckedRequest, "hash" | "model"> & { 
   const hash = createHash("sha256");
   let piece = '{"items":[';
   for (const [index, { customId, prompt, outputCount, references }] of request.items.entries()) {
-    const facts = references.map(({ image: _, ...each }) => each);
+    const facts =
+      references.length === 0 ? "[]" : canonicalJson(references.map(({ image: _, ...each }) => each));
     if (index > 0) piece += ",";
-    piece += `{"customId":${JSON.stringify(customId)},"outputCount":${outputCount},"prompt":${JSON.stringify(prompt)},"references":${canonicalJson(facts)}}`;
+    piece += `{"customId":${JSON.stringify(customId)},"outputCount":${outputCount},"prompt":${JSON.stringify(prompt)},"references":${facts}}`;
     if (piece.length < PIECE_CHARS) continue;
     hash.update(piece);
     piece = "";

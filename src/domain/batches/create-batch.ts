@@ -159,15 +159,12 @@ export function inputsPrefix(batchId: string): string {
  * The items of a request, one per image: an item with several outputs becomes several, each with its own id.
  */
 export function expandItems(request: Pick<CheckedRequest, "items">): NewItem[] {
-  const expanded = request.items.flatMap((item, sourceIndex) =>
-    expandedCustomIds(item.customId, item.outputCount).map((customId, outputIndex) => ({
-      sourceIndex,
-      outputIndex,
-      customId,
-      prompt: item.prompt,
-    })),
-  );
-  return expanded.map((item, position) => ({ ...item, position }));
+  const expanded: NewItem[] = [];
+  for (const [sourceIndex, { customId: given, outputCount, prompt }] of request.items.entries()) {
+    for (const [outputIndex, customId] of expandedCustomIds(given, outputCount).entries())
+      expanded.push({ position: expanded.length, sourceIndex, outputIndex, customId, prompt });
+  }
+  return expanded;
 }
 
 /**

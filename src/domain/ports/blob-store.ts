@@ -78,8 +78,8 @@ export interface BlobStore {
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
   /**
-   * Returns at once a text that differs after every change of the blob. Null when there is no such blob, and always where
-   * that cannot be known at once.
+   * Returns at once a text that differs after a change of the blob, unless that keeps its size and comes within a tick of
+   * the clock of the disk. Null when there is no such blob, and always where that cannot be known at once.
    */
   versionOf(key: string): string | null;
   /** Returns the blobs below a prefix that ends with `/`, or all for an empty one, including files that a killed process left half written. */

@@ -31,6 +31,27 @@ export interface ItemPage {
   limit: number;
 }
 
+/** The fields of an item that lists show. To read all of them takes twice as long. */
+export type ListedItem = Pick<
+  ItemRecord,
+  | "id"
+  | "position"
+  | "sourceIndex"
+  | "customId"
+  | "prompt"
+  | "status"
+  | "mimeType"
+  | "imageCount"
+  | "error"
+  | "modelVersion"
+  | "provider"
+  | "maybePaid"
+  | "seed"
+  | "notes"
+  | "usage"
+  | "priceMicroUsd"
+>;
+
 export interface ItemClaim {
   /** Together with the item it proves who holds the lease. */
   token: string;
@@ -82,6 +103,8 @@ export interface ItemRepository {
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
   /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
   page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
+  /** The same, without the fields that no list shows. */
+  listed(batchId: string, filter: ItemPage): Promise<ListedItem[]>;
   /**
    * The newest batch that makes an item of a batch again, by custom id: one of the same key and origin that came later, where
    * the item has not failed. Items without such a batch are left out.

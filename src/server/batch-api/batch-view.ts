@@ -4,7 +4,8 @@ import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ShownJob } from "../../contract/upstream-jobs.ts";
 import type { Waiting } from "../../contract/waiting.ts";
-import type { BatchRecord, ItemRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
+import type { ListedItem } from "../../domain/ports/item-repository.ts";
+import type { BatchRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -80,7 +81,7 @@ export interface ItemDetails {
 /** An item of a batch as the item list shows it. */
 export function itemView(
   { price }: Pick<BatchRecord, "price">,
-  item: ItemRecord,
+  item: ListedItem,
   { prompt, references, outputs, retriedIn }: ItemDetails,
 ): ItemObject {
   return {

@@ -2,7 +2,8 @@ import type { Request, Response } from "express";
 import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api/items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
-import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import type { ListedItem } from "../../domain/ports/item-repository.ts";
+import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { pagingBy } from "../query/cursor.ts";
@@ -34,11 +35,11 @@ export async function readItems(
   request: Request,
   batch: BatchRecord,
   { fallback, max, ...filter }: { fallback: number; max: number; status?: ItemStatus },
-): Promise<{ items: ItemRecord[]; pageOf: <View>(view: (item: ItemRecord) => View) => ListEnvelope<View> }> {
+): Promise<{ items: ListedItem[]; pageOf: <View>(view: (item: ListedItem) => View) => ListEnvelope<View> }> {
   const limit = queryInteger(request, "limit", { fallback, min: 1, max });
   const { after, offset = 0 } = paging.start(request);
   const start = { afterPosition: after?.position ?? -1, offset };
-  const found = await stores.read.items.page(batch.id, { ...filter, ...start, limit: limit + 1 });
+  const found = await stores.read.items.listed(batch.id, { ...filter, ...start, limit: limit + 1 });
   return { items: found.slice(0, limit), pageOf: (view) => paging.page(found, limit, view) };
 }
 
@@ -57,9 +58,9 @@ function readExtras(request: Request): ReadonlySet<ItemExtra> {
 async function readDetails(
   { stores }: Pick<ApiDeps, "stores">,
   batch: BatchRecord,
-  items: readonly ItemRecord[],
+  items: readonly ListedItem[],
   wanted: ReadonlySet<ItemExtra>,
-): Promise<(item: ItemRecord) => ItemDetails> {
+): Promise<(item: ListedItem) => ItemDetails> {
   const sources = [...new Set(items.map(({ sourceIndex }) => sourceIndex))];
   const references = wanted.has("references")
     ? await stores.read.references.ofSources(batch.id, sources)

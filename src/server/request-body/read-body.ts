@@ -26,6 +26,7 @@ export function readBody(
 ): Promise<void> {
   if (request.readableEnded) return Promise.resolve();
   if (request.destroyed) return Promise.reject(new Error("the request ended early"));
+  if (request.complete) return takeWhole(request, options);
   return new Promise((resolve, reject) => {
     let size = 0;
     let isOver = false;
@@ -66,6 +67,17 @@ export function readBody(
     request.on("error", onBroken);
     request.on("close", onBroken);
   });
+}
+
+/** The body of a message that has come whole is in memory: nobody need wait for it or watch its sender. */
+async function takeWhole(
+  request: IncomingMessage,
+  { maxBytes, add }: { maxBytes: number; add(chunk: Buffer): Promise<void> | null },
+): Promise<void> {
+  const body: Buffer | null = request.read();
+  if (body === null) return;
+  if (body.length > maxBytes) throw tooLarge(maxBytes);
+  await add(body);
 }
 
 export function tooLarge(maxBytes: number): ImgbatchError {

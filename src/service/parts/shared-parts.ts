@@ -93,6 +93,8 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     await beats;
     await presence.leave().catch((error) => log.debug("a worker could not leave", { error: String(error) }));
   });
+  const earlyReadBack = new EarlyReadBack(blobs);
+  teardown.add(() => earlyReadBack.close());
   return {
     providers,
     decoding,
@@ -100,7 +102,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     workerDeps: {
       stores,
       blobs,
-      earlyReadBack: new EarlyReadBack(blobs),
+      earlyReadBack,
       inspector,
       limits: config.limits,
       lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),

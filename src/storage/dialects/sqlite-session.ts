@@ -223,7 +223,7 @@ class Prepared {
       this.#empty = Object.fromEntries(this.#columns.map((name) => [name, null]));
     }
     const row = { ...this.#empty };
-    for (const [at, name] of this.#columns.entries()) row[name] = values[at];
+    for (let at = 0; at < values.length; at++) row[this.#columns[at] as string] = values[at];
     return row;
   }
 }

@@ -2,14 +2,24 @@ import { type Insertable, type Selectable, sql } from "kysely";
 import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { ItemRepository, NewItem } from "../../domain/ports/item-repository.ts";
+import type { ItemPage, ItemRepository, ListedItem, NewItem } from "../../domain/ports/item-repository.ts";
 import { BATCH_TERMS } from "../../domain/ports/item-terms.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
 import { claimItems } from "./items/claim.ts";
 import { finishItems } from "./items/finish.ts";
-import { COUNTS, GIVE_BACK, NEXT_DUE, NO_LEASE, PAGE } from "./items/queries.ts";
+import {
+  COUNTS,
+  GIVE_BACK,
+  type LISTED,
+  LISTED_PAGE,
+  LISTED_PAGE_OF_STATUS,
+  NEXT_DUE,
+  NO_LEASE,
+  PAGE,
+  PAGE_OF_STATUS,
+} from "./items/queries.ts";
 import { insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
@@ -25,13 +35,16 @@ export function itemRepository(session: SqlSession): ItemRepository {
     },
     byCustomId: async (batchId, customId) =>
       toRecordOrNull(await first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
-    page: async (batchId, { status, afterPosition, offset = 0, limit }) => {
-      if (status === undefined) {
-        return (await all(PAGE(build, { batchId, after: afterPosition, limit, offset }))).map(toRecord);
-      }
-      const query = items().where("batch_id", "=", batchId).where("position", ">", afterPosition);
-      const some = query.where("status", "=", status).orderBy("position").limit(limit).offset(offset);
-      return (await all(some)).map(toRecord);
+    page: async (batchId, { status, ...page }) => {
+      const place = placeOf(batchId, page);
+      const rows = status === undefined ? PAGE(build, place) : PAGE_OF_STATUS(build, { ...place, status });
+      return (await all(rows)).map(toRecord);
+    },
+    listed: async (batchId, { status, ...page }) => {
+      const place = placeOf(batchId, page);
+      const rows =
+        status === undefined ? LISTED_PAGE(build, place) : LISTED_PAGE_OF_STATUS(build, { ...place, status });
+      return (await all(rows)).map(toListed);
     },
     retriesOf: async ({ id, apiKeyId, parentBatchId }, customIds) => {
       if (customIds.length === 0) return new Map();
@@ -199,6 +212,13 @@ export function itemRepository(session: SqlSession): ItemRepository {
   };
 }
 
+const placeOf = (batchId: string, { afterPosition, offset = 0, limit }: ItemPage) => ({
+  batchId,
+  after: afterPosition,
+  offset,
+  limit,
+});
+
 function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const { failed, terms = BATCH_TERMS } = item;
   return {
@@ -226,35 +246,41 @@ const toRecordOrNull = (row: Selectable<ItemsTable> | null) => row && toRecord(r
 
 function toRecord(row: Selectable<ItemsTable>): ItemRecord {
   return {
-    id: row.id,
+    ...toListed(row),
     batchId: row.batch_id,
-    position: row.position,
-    sourceIndex: row.source_index,
     outputIndex: row.output_index,
-    customId: row.custom_id,
-    prompt: row.prompt,
-    status: row.status as ItemStatus,
     attempts: row.attempts,
     leaseToken: row.lease_token,
-    mimeType: row.mime_type as ImageMimeType | null,
-    imageCount: row.image_count,
-    error: row.error === null ? null : JSON.parse(row.error),
     finishedAtMs: row.finished_at_ms,
-    modelVersion: row.model_version,
-    provider: row.provider,
     failedAt: row.failed_at,
     switches: row.switches,
-    maybePaid: row.maybe_paid as MaybePaid,
-    seed: row.seed,
-    notes: row.notes === null ? [] : JSON.parse(row.notes),
-    usage: row.usage === null ? null : JSON.parse(row.usage),
     jobId: row.job_id,
     tier: row.tier as SizeTier | null,
     ratio: row.ratio as AspectRatio | null,
     askedMimeType: row.asked_mime_type as ImageMimeType | null,
     earlier: row.earlier,
-    priceMicroUsd: row.price_micro_usd,
     holdMicroUsd: row.hold_micro_usd,
     clientKey: row.client_key,
+  };
+}
+
+function toListed(row: Pick<Selectable<ItemsTable>, (typeof LISTED)[number]>): ListedItem {
+  return {
+    id: row.id,
+    position: row.position,
+    sourceIndex: row.source_index,
+    customId: row.custom_id,
+    prompt: row.prompt,
+    status: row.status as ItemStatus,
+    mimeType: row.mime_type as ImageMimeType | null,
+    imageCount: row.image_count,
+    error: row.error === null ? null : JSON.parse(row.error),
+    modelVersion: row.model_version,
+    provider: row.provider,
+    maybePaid: row.maybe_paid as MaybePaid,
+    seed: row.seed,
+    notes: row.notes === null ? [] : JSON.parse(row.notes),
+    usage: row.usage === null ? null : JSON.parse(row.usage),
+    priceMicroUsd: row.price_micro_usd,
   };
 }

@@ -6,7 +6,6 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { askProof, findRunning, isProof, readServer } from "../../../src/cli/service/running-service.ts";
 import { listModels } from "../../../src/client/models.ts";
 import { createServiceHttp } from "../../../src/client/service-http.ts";
-import { ownershipProof } from "../../../src/contract/data-directory.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { startTestService } from "../../support/service.ts";
@@ -81,38 +80,4 @@ describe("the service that runs on a data directory", () => {
     });
     expect([stranger.paths.length > 0, stranger.keys]).toEqual([true, []]);
   });
-
-  it.each([
-    { connections: "kept", requestsEach: 0, asked: 2 },
-    { connections: "closed", requestsEach: 1, asked: 3 },
-  ])(
-    "[EMBED-4] proves itself again unless the connection of the proof is kept for the first request: $connections",
-    async ({ requestsEach, asked }) => {
-      const data = await tempDir();
-      const secret = "s".repeat(43);
-      const service = await startStranger(0, (path) => {
-        const { port, searchParams } = new URL(path, service.url);
-        const challenge = searchParams.get("challenge");
-        const proof = challenge === null ? undefined : ownershipProof(secret, challenge, Number(port));
-        return JSON.stringify({ data: [], proof });
-      });
-      service.stranger.maxRequestsPerSocket = requestsEach;
-      const server = { url: service.url, pid: 1, workers: false, secret, started_at: 0 };
-      writeFileSync(join(data, "server.json"), JSON.stringify(server), { mode: 0o600 });
-      const credentials = { base_url: service.url, api_key: "k".repeat(43) };
-      writeFileSync(join(data, "credentials.json"), JSON.stringify(credentials), { mode: 0o600 });
-      const running = await findRunning(data);
-      if (running === null) throw new Error("no service was found");
-      const http = createServiceHttp({
-        baseUrl: running.url,
-        ...running,
-        clock: new InstantClock(),
-        random: () => 0,
-      });
-      await listModels(http);
-      await listModels(http);
-      const challenges = service.paths.filter((path) => path.startsWith("/healthz?"));
-      expect([challenges.length, service.paths.length]).toEqual([asked, asked + 2]);
-    },
-  );
 });

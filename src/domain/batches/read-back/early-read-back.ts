@@ -18,6 +18,7 @@ export class EarlyReadBack {
   /** Blob key → the version that was intact, the oldest first. */
   readonly #intact = new Map<string, string>();
   #isReading = false;
+  #isClosed = false;
 
   constructor(blobs: BlobStore) {
     this.#blobs = blobs;
@@ -25,6 +26,7 @@ export class EarlyReadBack {
 
   /** Begins to read images that were just stored. */
   add(outputs: readonly OutputRecord[]): void {
+    if (this.#isClosed) return;
     for (const output of outputs) {
       const version = this.#blobs.versionOf(output.blobKey);
       if (version !== null && this.#waiting.size < MOST_WAITING)
@@ -39,6 +41,12 @@ export class EarlyReadBack {
     this.#intact.delete(blobKey);
     this.#waiting.delete(blobKey);
     return version !== undefined && this.#blobs.versionOf(blobKey) === version;
+  }
+
+  /** Reads no more images. What waits is read when its batch ends, perhaps by another process. */
+  close(): void {
+    this.#isClosed = true;
+    this.#waiting.clear();
   }
 
   async #readAll(): Promise<void> {

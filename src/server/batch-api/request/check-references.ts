@@ -4,7 +4,7 @@ import type { ImgbatchError } from "../../../contract/errors.ts";
 import { isImageMimeType } from "../../../contract/images/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { inWords } from "../../../contract/schema-words.ts";
-import type { CheckedReference } from "../../../domain/batches/checked-request.ts";
+import type { CheckedItem, CheckedReference } from "../../../domain/batches/checked-request.ts";
 import { receiveImage } from "../../../domain/images/base64-image.ts";
 import { InputImages } from "../../../domain/images/input-images.ts";
 import type { SentTexts } from "../../../domain/images/sent-image.ts";
@@ -15,6 +15,11 @@ import { createYield } from "../../../kernel/yield.ts";
 import { fieldError, schemaProblem } from "../../request-problems.ts";
 
 type ReferenceBody = z.infer<typeof referenceImageSchema>;
+
+/** An item of which all but the references is checked. */
+export interface ReadItem extends Omit<CheckedItem, "references"> {
+  referenceBodies: readonly unknown[];
+}
 
 interface Rules {
   /** Null for an unknown model: the request is refused later, its references are still checked. */
@@ -28,17 +33,14 @@ interface Rules {
  * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
  * code of the first failure.
  */
-export async function readReferences<T extends { outputCount: number; reference_images: unknown[] }>(
-  items: readonly T[],
-  rules: Rules,
-): Promise<(Omit<T, "reference_images"> & { references: CheckedReference[] })[]> {
+export async function readReferences(items: readonly ReadItem[], rules: Rules): Promise<CheckedItem[]> {
   refuseTooMany(items, rules);
   const yieldSometimes = createYield();
   let totalBytes = 0;
-  const checked = [];
-  for (const [i, item] of items.entries()) {
+  const checked: CheckedItem[] = [];
+  for (const [i, { customId, prompt, outputCount, referenceBodies }] of items.entries()) {
     const references: CheckedReference[] = [];
-    for (const [j, body] of item.reference_images.entries()) {
+    for (const [j, body] of referenceBodies.entries()) {
       const at = `items[${i}].reference_images[${j}]`;
       const reference = readReference(parseReference(body, at), at, rules);
       references.push(reference);
@@ -51,8 +53,7 @@ export async function readReferences<T extends { outputCount: number; reference_
         throw fieldError("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
     }
-    const { reference_images: _, ...rest } = item;
-    checked.push({ ...rest, references });
+    checked.push({ customId, prompt, outputCount, references });
   }
   return checked;
 }
@@ -79,16 +80,13 @@ export async function checkImages(
   }
 }
 
-function refuseTooMany(
-  items: readonly { outputCount: number; reference_images: readonly unknown[] }[],
-  { model, limits }: Rules,
-): void {
+function refuseTooMany(items: readonly ReadItem[], { model, limits }: Rules): void {
   const perItem = model ? referenceLimit(model) : Number.POSITIVE_INFINITY;
   let total = 0;
-  for (const [i, { outputCount, reference_images }] of items.entries()) {
-    total += outputCount * reference_images.length;
-    if (reference_images.length > perItem) {
-      const problem = `has ${reference_images.length} images; this model takes at most ${perItem}`;
+  for (const [i, { outputCount, referenceBodies }] of items.entries()) {
+    total += outputCount * referenceBodies.length;
+    if (referenceBodies.length > perItem) {
+      const problem = `has ${referenceBodies.length} images; this model takes at most ${perItem}`;
       throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
     }
   }

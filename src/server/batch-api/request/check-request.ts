@@ -16,7 +16,7 @@ import {
   truncateCodePoints,
 } from "../../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../../request-problems.ts";
-import { checkImages, readReferences } from "./check-references.ts";
+import { checkImages, type ReadItem, readReferences } from "./check-references.ts";
 
 export interface RequestRules {
   limits: Limits;
@@ -73,10 +73,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   }
   const metadata = checkMetadata(request.metadata);
   const taskName = checkTaskName(request.task_name ?? null);
-  const items = request.items.map((item, i) => ({
-    ...checkItem(item, i, limits),
-    reference_images: item.reference_images ?? [],
-  }));
+  const items = request.items.map((item, i) => checkItem(item, i, limits));
   refuseDuplicateIds(items);
   items.forEach((item, i) => {
     if (!isLongerThan(item.prompt, limits.promptChars)) return;
@@ -112,20 +109,23 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
 
 type ItemBody = z.infer<typeof bodySchema>["items"][number];
 
-function checkItem(item: ItemBody, index: number, limits: Limits) {
-  const at = `items[${index}]`;
+function checkItem(item: ItemBody, index: number, limits: Limits): ReadItem {
+  const refuse = (field: string, problem: string) => invalid(`items[${index}].${field}`, problem);
   const prompt = item.prompt.trim();
-  if (prompt === "") throw invalid(`${at}.prompt`, "must not be empty");
-  if (hasUnstorableText(prompt)) {
-    throw invalid(`${at}.prompt`, "must not hold NUL or half of a surrogate pair");
-  }
+  if (prompt === "") throw refuse("prompt", "must not be empty");
+  if (hasUnstorableText(prompt)) throw refuse("prompt", "must not hold NUL or half of a surrogate pair");
   const outputCount = item.output_count ?? 1;
   if (outputCount < 1 || outputCount > limits.outputCountPerItem) {
-    throw invalid(`${at}.output_count`, `must be 1 to ${limits.outputCountPerItem}`);
+    throw refuse("output_count", `must be 1 to ${limits.outputCountPerItem}`);
   }
   const problem = item.custom_id == null ? null : customIdProblem(item.custom_id);
-  if (problem) throw invalid(`${at}.custom_id`, problem);
-  return { customId: item.custom_id ?? generatedCustomId(index + 1), prompt, outputCount };
+  if (problem) throw refuse("custom_id", problem);
+  return {
+    customId: item.custom_id ?? generatedCustomId(index + 1),
+    prompt,
+    outputCount,
+    referenceBodies: item.reference_images ?? [],
+  };
 }
 
 function refuseDuplicateIds(items: readonly { customId: string; outputCount: number }[]): void {

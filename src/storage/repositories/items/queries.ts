@@ -1,6 +1,27 @@
+import type { ItemStatus } from "../../../contract/statuses.ts";
 import type { ItemRepository } from "../../../domain/ports/item-repository.ts";
 import { kept, type Values } from "../../dialects/kept-query.ts";
 import type { SqlSession } from "../../dialects/sql-session.ts";
+
+/** The columns of a `ListedItem`. */
+export const LISTED = [
+  "id",
+  "position",
+  "source_index",
+  "custom_id",
+  "prompt",
+  "status",
+  "mime_type",
+  "image_count",
+  "error",
+  "model_version",
+  "provider",
+  "maybe_paid",
+  "seed",
+  "notes",
+  "usage",
+  "price_micro_usd",
+] as const;
 
 export const NO_LEASE = { lease_token: null, lease_worker: null };
 
@@ -31,16 +52,30 @@ export const GIVE_BACK = kept((build, item: Values<Lease & Returned>) =>
   }),
 );
 
-export const PAGE = kept(
-  (build, page: Values<{ batchId: string; after: number; limit: number; offset: number }>) =>
-    build
-      .selectFrom("items")
-      .selectAll()
-      .where("batch_id", "=", page.batchId)
-      .where("position", ">", page.after)
-      .orderBy("position")
-      .limit(page.limit)
-      .offset(page.offset),
+type Page = Values<{ batchId: string; after: number; limit: number; offset: number }>;
+type PageOfStatus = Page & Values<{ status: ItemStatus }>;
+
+const pageOf = (build: SqlSession["build"], page: Page) =>
+  build
+    .selectFrom("items")
+    .where("batch_id", "=", page.batchId)
+    .where("position", ">", page.after)
+    .orderBy("position")
+    .limit(page.limit)
+    .offset(page.offset);
+
+export const PAGE = kept((build, page: Page) => pageOf(build, page).selectAll());
+
+export const PAGE_OF_STATUS = kept((build, page: PageOfStatus) =>
+  pageOf(build, page).where("status", "=", page.status).selectAll(),
+);
+
+export const LISTED_PAGE = kept((build, page: Page) => pageOf(build, page).select([...LISTED]));
+
+export const LISTED_PAGE_OF_STATUS = kept((build, page: PageOfStatus) =>
+  pageOf(build, page)
+    .where("status", "=", page.status)
+    .select([...LISTED]),
 );
 
 export const COUNTS = kept((build, { batchId }: Values<{ batchId: string }>) =>

@@ -59,3 +59,14 @@ it("[RESULT-4] tells nothing about an image for a second time, or about one that
   const { early } = await readEarly(["good"]);
   expect([early.take("good"), early.take("good"), early.take("unknown")]).toEqual([true, false, false]);
 });
+
+it("[RESULT-4] reads no further image early when it is closed", async () => {
+  const { blobs, outputs, reads } = await readEarly(["a", "b", "c"]);
+  const early = new EarlyReadBack(blobs);
+  early.add(outputs);
+  early.close();
+  early.add(outputs);
+  await setImmediate();
+  await setImmediate();
+  expect(reads).toEqual([]);
+});
