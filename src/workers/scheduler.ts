@@ -214,9 +214,8 @@ export class Scheduler {
 
   /** Begins with a batch in hand. One that is being advanced is advanced once more afterwards. */
   #beginToAdvance(batchId: string): void {
-    const current = this.#advancing.get(batchId);
-    if (current) {
-      current.again = true;
+    if (this.#advancing.has(batchId)) {
+      this.#advancing.set(batchId, { again: true });
       return;
     }
     this.#advancing.set(batchId, { again: false });

@@ -127,8 +127,7 @@ export class JobPool implements WorkerPool {
 
   /** Closes the jobs of a batch that ended without work here: a crash came after its last image, before the end of a job. */
   async closeIdle(batchId: string): Promise<void> {
-    if (this.#active.has(batchId)) return;
-    const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
+    const jobs = this.#active.has(batchId) ? [] : await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
     for (const { id, step } of jobs) if (step !== "closed") this.#closer.close(id);
   }
 
