@@ -1,6 +1,7 @@
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import type { LeasedItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
+import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import type { ItemProvider } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
@@ -40,7 +41,9 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
   const deps = {
     ...{ stores, blobs, clock, health, presence, outageMs: OUTAGE_MS, random: () => 0.5, log: silentLog },
     inspector: sharpInspector(new Decoding()),
+    earlyReadBack: new EarlyReadBack(blobs),
   } as unknown as WorkerDeps;
+  onTestFinished(() => deps.earlyReadBack.close());
   const own: BatchRecord = { ...batch, status: "running" };
   const offer = { provider: provider as ItemProvider, executedModel: "m", priceMicroUsd: null } as never;
   const claim = async () => {
