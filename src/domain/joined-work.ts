@@ -45,17 +45,19 @@ export class JoinedWork<Entry, Result> {
   }
 
   #begin(): void {
-    const group = this.#waiting.filter(({ key }) => !this.#keysAtWork.has(key)).slice(0, MOST_IN_A_GROUP);
-    if (group.length === 0) return;
-    const taken = new Set(group);
-    this.#waiting = this.#waiting.filter((each) => !taken.has(each));
-    for (const { key } of group) this.#keysAtWork.add(key);
-    this.#groups++;
-    void this.#run(group).then(() => {
-      for (const { key } of group) this.#keysAtWork.delete(key);
-      this.#groups--;
-      this.#beginSoon();
-    });
+    while (this.#groups < GROUPS_AT_ONCE) {
+      const group = this.#waiting.filter(({ key }) => !this.#keysAtWork.has(key)).slice(0, MOST_IN_A_GROUP);
+      if (group.length === 0) return;
+      const taken = new Set(group);
+      this.#waiting = this.#waiting.filter((each) => !taken.has(each));
+      for (const { key } of group) this.#keysAtWork.add(key);
+      this.#groups++;
+      void this.#run(group).then(() => {
+        for (const { key } of group) this.#keysAtWork.delete(key);
+        this.#groups--;
+        this.#beginSoon();
+      });
+    }
   }
 
   async #run(group: readonly Waiting<Entry, Result>[]): Promise<void> {

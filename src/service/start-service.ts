@@ -246,10 +246,13 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         // Each step of the end would wait for a database that is away, one after the other.
         const patience = setTimeout(() => hurrying.abort(), grace);
         const drainMs = drains && isShared && role !== "worker" ? Math.min(DRAIN_MS, grace / 2) : 0;
-        await systemClock.sleep(drainMs);
-        graceMs = grace - drainMs;
-        await teardown.run();
-        clearTimeout(patience);
+        try {
+          await systemClock.sleep(drainMs);
+          graceMs = grace - drainMs;
+          await teardown.run();
+        } finally {
+          clearTimeout(patience);
+        }
       },
     };
   } catch (error) {

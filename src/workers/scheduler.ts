@@ -34,7 +34,7 @@ export class Scheduler {
   readonly #inHand = new Map<string, BatchQueue>();
   readonly #admission: Admission;
   /** Batches being advanced now, and whether they must be advanced once more afterwards. */
-  readonly #advancing = new Map<string, { again: boolean }>();
+  readonly #advancing = new Map<string, boolean>();
   /** Batches that are about to be cancelled: no other step may end them meanwhile. */
   readonly #cancelling = new Set<string>();
   readonly #work = new Set<Promise<void>>();
@@ -215,12 +215,12 @@ export class Scheduler {
   /** Begins with a batch in hand. One that is being advanced is advanced once more afterwards. */
   #beginToAdvance(batchId: string): void {
     if (this.#advancing.has(batchId)) {
-      this.#advancing.set(batchId, { again: true });
+      this.#advancing.set(batchId, true);
       return;
     }
-    this.#advancing.set(batchId, { again: false });
+    this.#advancing.set(batchId, false);
     const work = this.#advance(batchId).finally(() => {
-      const { again } = this.#advancing.get(batchId) ?? { again: false };
+      const again = this.#advancing.get(batchId);
       this.#advancing.delete(batchId);
       if (again) this.wake(batchId);
     });
@@ -242,7 +242,7 @@ export class Scheduler {
       const facts = { batch: batchId, error: String(error) };
       this.#deps.log.error("batch could not be advanced; trying again", facts);
       await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
-      Object.assign(this.#advancing.get(batchId) ?? {}, { again: true });
+      this.#advancing.set(batchId, true);
     }
   }
 

@@ -65,7 +65,7 @@ function answerError(log: Log, styleOf: (path: string) => ErrorStyle): ErrorRequ
 
 // Some objects cannot be converted to a string.
 const stackOf = (thrown: unknown) =>
-  (thrown instanceof Error && thrown.stack) || inspect(thrown, { depth: 0 });
+  (thrown instanceof Error && thrown.stack) || inspect(thrown, { depth: -1 });
 
 /** The last handler of a path: 405 for a method that is not in `allow`. */
 export function methodNotAllowed(allow: readonly string[]): RequestHandler {

@@ -58,7 +58,7 @@ export class WalCheckpoints {
     this.#commits++;
     if (this.#commits < this.#commitsToNext || this.#isRunning || this.#isOver) return;
     if (this.#thread === null && this.#logBytes() < PAGES * PAGE_BYTES) {
-      this.#commitsToNext = 2 * this.#commits;
+      this.#commitsToNext = this.#commits + PAGES / PAGES_A_COMMIT;
       return;
     }
     this.#isRunning = true;

@@ -1,8 +1,9 @@
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { finishItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
@@ -24,14 +25,19 @@ it("[WORK-30] images that are made at the same time are recorded in one transact
     const which = { which: "any", mostSwitches: 2 } as const;
     items.push(...(await stores.write((tx) => tx.items.claim(id, { ...claim, ...which }))));
   }
-  let writes = 0;
+  let [writes, put] = [0, 0];
   const counting: Stores = {
     ...stores,
-    write: (work) => {
+    // A slow disk could let each image come alone.
+    write: async (work) => {
       writes++;
+      await vi.waitUntil(() => put === items.length);
       return stores.write(work);
     },
   };
+  const counted: BlobStore = Object.create(blobs, {
+    put: { value: (key: string, bytes: Buffer) => blobs.put(key, bytes).finally(() => put++) },
+  });
   const earlyReadBack = new EarlyReadBack(blobs);
   const ends = await Promise.all(
     items.map((item, at) => {
@@ -39,7 +45,7 @@ it("[WORK-30] images that are made at the same time are recorded in one transact
       const images = [{ bytes: Buffer.from(`${item.id}`), facts }];
       const batch = batches[at < 3 ? 0 : 1] as (typeof batches)[0];
       return finishItem(
-        { stores: counting, blobs, earlyReadBack },
+        { stores: counting, blobs: counted, earlyReadBack },
         batch,
         leased,
         { images, modelVersion: null },

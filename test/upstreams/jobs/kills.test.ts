@@ -136,8 +136,12 @@ it.each(JOB_UPSTREAMS)(
       const { requests } = story.fake;
       const hasEnded = async () => (await world.chain.batch(story.id)).pending_count === 0;
       // At a job that is minutes old a service looks once in many seconds, but at once when it starts.
+      let seen = 0;
       const awaitSome = (areThere: () => boolean) =>
-        vi.waitUntil(async () => areThere() || (await hasEnded()), BRIEFLY).catch(() => {});
+        vi
+          .waitUntil(async () => areThere() || (await hasEnded()), BRIEFLY)
+          .then(() => seen++)
+          .catch(() => {});
       for (const more of [1, 3, 2, 4, 5]) {
         const before = requests.length;
         await awaitSome(() => requests.length >= before + more);
@@ -150,6 +154,7 @@ it.each(JOB_UPSTREAMS)(
         await awaitSome(() => story.asked("list").length > lists + 2);
       }
       expect(await world.ended(story)).toMatchObject({ status: "completed" });
+      expect(seen).toBeGreaterThan(0);
       // Images whose creation was lost twice are not asked for a third time, and say so.
       const items = await world.checkBill(story);
       expect(items.filter((item) => item.status !== "success" && !isMarked(item))).toEqual([]);
