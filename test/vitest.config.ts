@@ -19,9 +19,9 @@ export default defineConfig({
       "--min-semi-space-size=16",
       "--max-semi-space-size=32",
     ],
-    // Many tests wait for processes and for the disk: three more than there are cores keep these busy. Each further one loads
+    // Many tests wait for processes and for the disk: four more than there are cores keep these busy. Each further one loads
     // and compiles everything again.
-    maxWorkers: availableParallelism() + 3,
+    maxWorkers: availableParallelism() + 4,
     // The next run finds the modules that have not changed as they were transformed.
     experimental: { fsModuleCache: true },
     // Patience costs nothing when all is well: only what never comes makes a test wait so long.

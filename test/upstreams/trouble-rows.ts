@@ -1,3 +1,4 @@
+import { isInTurn } from "../support/fuzz-runs.ts";
 import type { Answer, Behaviour, FakeUpstream, RequestKind } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
 import { nativeBlocks, nativeErrors } from "../support/upstreams/native.ts";
@@ -62,6 +63,8 @@ function common(service: Row["service"], envelope: (code: number, message: strin
   const ambiguous = (code: number) =>
     of(`${code} once`, once(hidden(code)), { fate: "marked", words: SECRET_WORDS });
   const mark = { fate: "marked", timeoutSeconds: 5 } as const;
+  // One client sends the requests to both services, so that each of these meets one of the two in turn.
+  const inTurn = (rows: Row[]) => rows.filter((_, at) => isInTurn(at, service === "native" ? 0 : 1, 2));
   return [
     of("413", always(envelope(413, "the body has 9 MB")), { fate: "final", codes: INVALID, words: "9 MB" }),
     of("422", always(envelope(422, "steps: too many")), {
@@ -86,25 +89,27 @@ function common(service: Row["service"], envelope: (code: number, message: strin
     of("429 with Retry-After", once({ ...hidden(429), headers: { "retry-after": "2" } }), {
       ...{ fate: "retried", asked: 2, afterMs: 1500 },
     }),
-    ...[408, 409, 502, 504, 520, 524].map(ambiguous),
+    ...inTurn([408, 409, 502, 504, 520, 524].map(ambiguous)),
     of("502 always", always(hidden(502)), { fate: "given up", words: SECRET_WORDS }),
     // The pause before the next try is random, from nothing to a second.
     ...[500, 529].map((code) => of(`${code} once`, once(hidden(code)), { fate: "retried", asked: 2 })),
     of("503 twice", hostile.first(2, hostile.answers(hidden(503))), { fate: "retried", asked: 3 }),
     of("500 always", always(hidden(500)), { fate: "exhausted", words: SECRET_WORDS }),
-    of("a hang", hostile.first(1, hostile.hang), mark),
-    of("a hang, always", hostile.hang, { fate: "given up", timeoutSeconds: 2 }),
-    of("an answer after the time limit", hostile.first(1, hostile.late(60_000, { made: true })), mark),
-    of("a byte a second", hostile.first(1, hostile.slow()), mark),
-    of("an endless answer", hostile.first(1, hostile.endless), { fate: "marked", timeoutSeconds: 5 }),
-    of("a reset after the work", hostile.first(1, hostile.resetAfter({ made: true })), { fate: "marked" }),
-    of("a reset before the work, always", hostile.resetAfter({ made: false }), { fate: "given up" }),
-    of("a reset in the answer", hostile.first(1, hostile.resetMidway), { fate: "marked" }),
-    of("half a document", hostile.first(1, hostile.halfJson), { fate: "marked" }),
-    of("half a document, always", hostile.halfJson, { fate: "given up" }),
-    of("a page with 200", hostile.first(1, hostile.html(200)), { fate: "marked", words: "Checking" }),
-    of("less than it promised", hostile.first(1, hostile.liesAboutLength(9)), { fate: "marked" }),
-    of("more than it promised", hostile.first(1, hostile.liesAboutLength(-9)), { fate: "marked" }),
+    ...inTurn([
+      of("a hang", hostile.first(1, hostile.hang), mark),
+      of("a hang, always", hostile.hang, { fate: "given up", timeoutSeconds: 2 }),
+      of("an answer after the time limit", hostile.first(1, hostile.late(60_000, { made: true })), mark),
+      of("a byte a second", hostile.first(1, hostile.slow()), mark),
+      of("an endless answer", hostile.first(1, hostile.endless), { fate: "marked", timeoutSeconds: 5 }),
+      of("a reset after the work", hostile.first(1, hostile.resetAfter({ made: true })), { fate: "marked" }),
+      of("a reset before the work, always", hostile.resetAfter({ made: false }), { fate: "given up" }),
+      of("a reset in the answer", hostile.first(1, hostile.resetMidway), { fate: "marked" }),
+      of("half a document", hostile.first(1, hostile.halfJson), { fate: "marked" }),
+      of("half a document, always", hostile.halfJson, { fate: "given up" }),
+      of("a page with 200", hostile.first(1, hostile.html(200)), { fate: "marked", words: "Checking" }),
+      of("less than it promised", hostile.first(1, hostile.liesAboutLength(9)), { fate: "marked" }),
+      of("more than it promised", hostile.first(1, hostile.liesAboutLength(-9)), { fate: "marked" }),
+    ]),
     of("bytes that are no image", hostile.answering({ bytes: Buffer.from("<svg/>") }), { fate: "given up" }),
     {
       ...{ service, name: "a redirect", fate: "elsewhere" },

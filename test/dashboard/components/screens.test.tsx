@@ -79,7 +79,7 @@ function troubled(state: DashboardState): DashboardState {
 
 const SIZES = [
   { columns: 80, rows: 24 },
-  { columns: 200, rows: 60 },
+  { columns: 160, rows: 40 },
   { columns: 40, rows: 12 },
   { columns: 60, rows: 10 },
 ];

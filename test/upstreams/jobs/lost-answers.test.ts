@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { isInTurn } from "../../support/fuzz-runs.ts";
 import { isMarked } from "../../support/upstreams/chain.ts";
 import type { Behaviour, RequestKind } from "../../support/upstreams/fake-upstream.ts";
 import * as hostile from "../../support/upstreams/hostile.ts";
@@ -50,11 +51,13 @@ const first = (count: number, behaviour: Behaviour, kind: RequestKind): JobCase[
   return ({ setBehaviour }) => setBehaviour(limited, kind);
 };
 
-for (const type of JOB_UPSTREAMS) {
+for (const [nth, type] of JOB_UPSTREAMS.entries()) {
   const isNative = type === "native-batch";
   describe(`answers of ${type}`, () => {
     // OpenAI takes a file in one request.
-    const troubles = TROUBLES.filter(([kind]) => kind !== "chunk" || isNative);
+    const troubles = TROUBLES.filter(([kind], at) =>
+      kind === "chunk" ? isNative : isInTurn(at, nth, JOB_UPSTREAMS.length),
+    );
     const limited = isNative
       ? nativeErrors.limited({ retryDelay: "1s" })
       : openaiErrors.limited({ "retry-after": "1" });
