@@ -66,7 +66,7 @@ export class JoinedWork<Entry, Result> {
       for (const [at, { resolve }] of group.entries()) resolve(results[at] as Result);
     } catch (error) {
       if (group.length > 1 && !(error instanceof StorageUnavailable)) {
-        // One of them may be the cause, and would take the others with it again and again.
+        // A single entry may be the cause, and would make each group fail that it is in.
         for (const each of group) await this.#run([each]);
       } else for (const { reject } of group) reject(error);
     }

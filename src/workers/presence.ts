@@ -125,7 +125,7 @@ export class Presence {
     this.#live = await stores.read.workers.list();
   }
 
-  /** Each try waits for some seconds by itself. */
+  /** Repeats work while others hold up the database, for a minute. Each try waits for some seconds by itself. */
   async #patiently(work: () => Promise<unknown>): Promise<void> {
     const { clock, log } = this.#deps;
     for (const startMs = clock.monotonicMs(); ; ) {

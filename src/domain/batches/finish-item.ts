@@ -64,7 +64,7 @@ interface Finish extends FinishedItem {
 type Finishes = JoinedWork<Finish, { isOurs: boolean }>;
 const FINISHES = new WeakMap<Stores, Finishes>();
 
-/** Those of a process come in crowds, and the items of a batch would wait for each other's commits. */
+/** Many items of a process finish at the same time, and those of a batch would wait for each other's commits. */
 function finishesOf(stores: Stores): Finishes {
   const finishes =
     FINISHES.get(stores) ?? new JoinedWork((entries) => stores.write((tx) => recordAll(tx, entries)));
