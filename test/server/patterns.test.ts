@@ -4,9 +4,9 @@ import { sniffImageType } from "../../src/contract/images/image-types.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/text-rules.ts";
 import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
 import { fileIdOf } from "../../src/domain/files/files.ts";
-import { hideApiKeys, hideUsedKeys, holdsApiKey, watchKey } from "../../src/kernel/api-keys.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
 import { safeFileName } from "../../src/kernel/files/file-names.ts";
+import { hideApiKeys, hideUsedKeys, holdsApiKey, watchKey } from "../../src/kernel/hide-keys.ts";
 import {
   escapeControls,
   foldFileName,

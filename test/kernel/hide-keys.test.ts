@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { hideUsedKeys, watchKey } from "../../src/kernel/api-keys.ts";
+import { hideUsedKeys, watchKey } from "../../src/kernel/hide-keys.ts";
 
 /** Their Base64 has characters that differ between its alphabets, in each of the three positions of a text. */
 const KEYS = ["key-for~~~tests???>>>", "canary-of-forms-0123456789", "~~~~~~~~????????>>>>>>>>"];
