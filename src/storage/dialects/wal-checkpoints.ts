@@ -1,9 +1,9 @@
 import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
 
-/** A checkpoint is due after about this many pages of the log, as SQLite itself has it. */
+/** A checkpoint is due when the log has about this many pages, as by SQLite's own default. */
 const PAGES = 1000;
-/** Each as SQLite makes it by default, with its header in the log. */
+/** A page of SQLite's default size, with its header in the log. */
 const PAGE_BYTES = 4096 + 24;
 /** The most pages that a small commit writes. */
 const PAGES_A_COMMIT = 20;
@@ -31,8 +31,8 @@ interface Failure {
 type Outcome = { pages: number } | { error: Failure };
 
 /**
- * Writes the log of a database back in a thread with a connection of its own: on a busy disk that takes hundreds of
- * milliseconds, in which SQLite would let the event loop stand still. Commits go on meanwhile. The thread starts with the first
+ * Writes the log of a database back in a thread with a connection of its own. On a busy disk that takes hundreds of
+ * milliseconds, which would stop the event loop. Commits go on meanwhile. The thread starts with the first
  * checkpoint, once the log is long enough for one. It costs some megabytes.
  */
 export class WalCheckpoints {
