@@ -92,7 +92,7 @@ export class WalSync {
   async #sync(): Promise<void> {
     if (this.#thread !== null && (await syncIn(this.#thread))) return;
     const startMs = performance.now();
-    // No second sync may overtake a slow one: a failure of the disk is told to one of them alone.
+    // The system reports a failure of the disk to one sync only, so no second one may overtake a slow one.
     await syncInPool(this.#descriptor);
     const tookMs = performance.now() - startMs;
     if (tookMs > LONG_MS) this.#longMs += tookMs;
