@@ -9,7 +9,7 @@ import type { Log } from "../kernel/log.ts";
 
 /** The pause between two beats. */
 export const BEAT_MS = 2000;
-/** A worker that was not seen for this long is dead to the others. Every work of its own begins before that, by its own clock. */
+/** A worker that was not seen for this long is dead to the others. It begins no work later than that, by its own clock. */
 export const TERM_MS = 7000;
 const FRESH_MS = 0.7 * TERM_MS;
 /**

@@ -73,7 +73,7 @@ async function silence(ping: () => Promise<unknown>, clock: Clock, signal: Abort
   while (!signal.aborted) {
     await clock.sleep(PING_MS, signal).catch(() => {});
     if (signal.aborted) return;
-    // Notices that were sent before may each wait for a silent server until their time is over.
+    // The ping stands behind earlier notices, and each of these may wait for a silent server until its own time is over.
     const isLate = clock.sleep(PING_MS, signal).then(() => false);
     const isAnswered = await Promise.race([ping().then(() => true), isLate]).catch(() => false);
     if (!isAnswered) return;

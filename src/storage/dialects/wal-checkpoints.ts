@@ -36,8 +36,8 @@ interface Failure {
 }
 
 /**
- * Writes the log of a database back in a thread with a connection of its own: on a busy disk that takes hundreds of
- * milliseconds, in which SQLite would let the event loop stand still. Commits go on meanwhile. The thread starts with the first
+ * Writes the log of a database back in a thread with a connection of its own. On a busy disk that takes hundreds of
+ * milliseconds, which would stop the event loop. Commits go on meanwhile. The thread starts with the first
  * checkpoint, once the log is long enough for one. It costs some megabytes.
  */
 export class WalCheckpoints {
