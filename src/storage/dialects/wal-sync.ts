@@ -1,4 +1,4 @@
-import { close, fdatasync, fstatSync, openSync, realpathSync } from "node:fs";
+import { close, fdatasync, openSync, realpathSync } from "node:fs";
 import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
 
@@ -46,11 +46,6 @@ export class WalSync {
     // read-only.
     this.#descriptor = openSync(`${realpathSync(database)}-wal`, "r+");
     this.#failure = failure;
-  }
-
-  /** The size of the log's file. It does not shrink before the log is written back. */
-  get logBytes(): number {
-    return fstatSync(this.#descriptor).size;
   }
 
   /** Resolves when all commits before the last call of `flush` are durable. Null when they are now. */
