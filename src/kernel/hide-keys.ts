@@ -61,12 +61,16 @@ function longestSign(form: string): string {
 
 /** Matches a key with some or all characters escaped as in addresses, JSON or HTML, even more than once. */
 function escapedForm(key: string): string {
-  const forms = [...key].map((character) => {
-    const hex = hexOf(character);
-    const escapes = `%(?:25)*${hex}|\\\\{1,4}(?:u00|x)${hex}|&#(?:x0{0,4}${hex}|0{0,4}${character.charCodeAt(0)});`;
-    return `(?:\\\\{0,4}\\u00${hex}|${escapes})`;
-  });
-  return forms.join("");
+  const parts = key.match(/\\+|[^\\]/gsu) ?? [];
+  return parts
+    .map((part) => {
+      const hex = hexOf(part);
+      const escapes = `%(?:25)*${hex}|&#(?:x0{0,4}${hex}|0{0,4}${part.charCodeAt(0)});`;
+      // Each backslash may be escaped by others: a pattern for each of a run would try all ways to share them out.
+      if (part.startsWith("\\")) return `(?:\\\\|(?:u00|x)${hex}|${escapes}){${part.length},${6 * part.length}}`;
+      return `(?:\\\\{0,4}\\u00${hex}|\\\\{1,4}(?:u00|x)${hex}|${escapes})`;
+    })
+    .join("");
 }
 
 function hexOf(character: string): string {

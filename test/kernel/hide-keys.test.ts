@@ -26,3 +26,13 @@ it.each(Object.entries(FORMS))("[HTTP-9] a key is hidden %s, in a long text, too
     expect(hidden).toMatch(/^x{100000} \S{0,4}\[API key\]\S{0,4} and more$/);
   }
 });
+
+it("[HTTP-9] a key with a row of backslashes is hidden, and a text of backslashes is searched at once", () => {
+  const key = `a${"\\".repeat(20)}bcdefgh`;
+  watchKey(key);
+  const asJson = JSON.stringify(key);
+  for (const form of [key, asJson, JSON.stringify(asJson), key.replaceAll("\\", "\\u005c")])
+    expect(hideUsedKeys(`${form} and more`)).toMatch(/^\W*\[API key\]\W* and more$/);
+  const backslashes = `a${"\\".repeat(10_000)}`;
+  expect(hideUsedKeys(backslashes)).toBe(backslashes);
+});
