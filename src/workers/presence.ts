@@ -178,7 +178,7 @@ export class Presence {
     const { stores, clock } = this.#deps;
     const before = this.#live;
     const startMs = clock.monotonicMs();
-    // The write waits for a database that is away: whoever reaches it first must not find all others silent.
+    // While the database is away, this write waits. The first process that reaches it again must not take the others for dead.
     const { isAlive, wasAway } = await stores.write(async (tx) => {
       await this.#endStandstill(tx);
       const seen = await tx.workers.beat(this.#id, TROUBLE_MS);

@@ -11,8 +11,8 @@ const PING_MS = 3000;
 const LAST_WORDS_MS = 500;
 
 /**
- * Short texts from process to process (PostgreSQL's LISTEN and NOTIFY). A text can get lost at any time: whoever gets one
- * only looks earlier than it would have looked anyway.
+ * Short texts from process to process (PostgreSQL's LISTEN and NOTIFY). A text can get lost at any time: a
+ * process that gets one only looks earlier than it would have anyway.
  */
 export interface Notices {
   /** Whether texts of others arrive now. */
