@@ -316,8 +316,11 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect(performance.now() - startMs).toBeGreaterThan(2990);
     await closed;
     const watched = await start("api");
+    const passedMs = stopwatch();
     const atOnce = watched.close(100_000, false);
     await expect.poll(() => watched.ask("/readyz").catch(() => null)).toBeNull();
+    // It would answer for five seconds.
+    expect(passedMs()).toBeLessThan(4000);
     await atOnce;
   });
 

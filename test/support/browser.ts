@@ -65,8 +65,13 @@ export async function openPage(url: string, look: Look = {}): Promise<Page> {
     await giveBack(page);
     expect(faults, "faults in the page").toEqual([]);
   });
+  // The page of an earlier service may have the same address up to its `#`: then only a reload loads it anew.
+  const isThere = await page.evaluate(`history.replaceState(null, "", ${JSON.stringify(url)})`).then(
+    () => true,
+    () => false,
+  );
   await page.context().setOffline(false);
-  await page.goto(url);
+  await (isThere ? page.reload() : page.goto(url));
   return page;
 }
 
