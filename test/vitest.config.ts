@@ -1,6 +1,7 @@
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { LongestFirst } from "./support/longest-first.ts";
 
 export default defineConfig({
   root: fileURLToPath(new URL("..", import.meta.url)),
@@ -22,6 +23,7 @@ export default defineConfig({
     // Many tests wait for processes and for the disk: four more than there are cores keep these busy. Each further one loads
     // and compiles everything again.
     maxWorkers: availableParallelism() + 4,
+    sequence: { sequencer: LongestFirst },
     // The next run finds the modules that have not changed as they were transformed.
     experimental: { fsModuleCache: true },
     // Patience costs nothing when all is well: only what never comes makes a test wait so long.

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
-import { safeLine, safeResultLine } from "../kernel/api-keys.ts";
 import { type Clock, wallClock } from "../kernel/clock.ts";
+import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/version.ts";
 import type { CommandResult, Output, Results } from "./command-line/command-context.ts";
 import { commandIn, type Invocation, readCommandLine } from "./command-line/parse.ts";

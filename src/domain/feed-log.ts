@@ -1,6 +1,6 @@
 import type { LogLevel } from "../contract/activity.ts";
-import { hideApiKeys } from "../kernel/api-keys.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { hideApiKeys } from "../kernel/hide-keys.ts";
 import type { Log } from "../kernel/log.ts";
 import type { Feed } from "./feed.ts";
 

@@ -11,9 +11,9 @@ interface Waiting<Entry, Result> {
 }
 
 /**
- * Does the work for entries that come at the same time together, since a transaction for each would take most of the
- * time. An entry that comes alone does not wait. The entries of a key are never in two groups at a time, which would wait
- * for each other's locks; so a lock that somebody else holds for long keeps no other keys from beginning.
+ * Joins entries that come at the same time into groups, and does the work once for each group: a transaction for each
+ * entry would take most of the time. An entry that comes alone does not wait. Two groups that are under way never share a
+ * key, or they would wait for each other's locks. While a group waits for a lock, groups of other keys begin.
  */
 export class JoinedWork<Entry, Result> {
   readonly #work: (entries: readonly Entry[]) => Promise<readonly Result[]>;

@@ -95,8 +95,8 @@ export class Offers<P extends ImageProvider = ImageProvider> {
   }
 
   /**
-   * Returns the providers that may make the items of a batch, in their order. None may, as long as neither the provider
-   * that it was priced with is configured nor one of the same type and address.
+   * Returns the providers that may make the items of a batch, in their order. Empty if the provider that it was priced with
+   * is not configured, nor one of the same type and address.
    */
   forBatch(batch: Pick<BatchRecord, "provider" | "upstream" | "model">, needs?: Needs): Offer<P>[] {
     const serving = this.#serving(batch.model, needs);

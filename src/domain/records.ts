@@ -282,7 +282,7 @@ export interface IdempotencyRecord {
 export interface RetentionTime {
   /** The wall clock at the last check. */
   seenMs: number;
-  /** How far the clock went in a jump that may be wrong. Retention goes by a time that is that much earlier. */
+  /** How far the clock has jumped, if the jump may be wrong. Retention uses a time that is this much earlier. */
   aheadMs: number;
   /** The wall clock after the last such jump; 0 when there was none. */
   jumpedAtMs: number;

@@ -1,8 +1,8 @@
 import { ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, REQUEST_ID_HEADER } from "../contract/routes.ts";
-import { hideUsedKeys, watchKey } from "../kernel/api-keys.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { hideUsedKeys, watchKey } from "../kernel/hide-keys.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
 import { progressWithin, type TransferWatch, watchTransfer } from "../kernel/transfer-rate.ts";
 import { boundedText } from "./bounded-body.ts";

@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { REQUEST_ID_HEADER } from "../contract/routes.ts";
-import { hideUsedKeys, hideUsedKeysIn } from "../kernel/api-keys.ts";
+import { hideUsedKeys, hideUsedKeysIn } from "../kernel/hide-keys.ts";
 import { type JsonBounds, jsonExcess } from "../kernel/json/json-shape.ts";
 import { boundedBytes } from "./bounded-body.ts";
 import { NotTheService } from "./network-errors.ts";

@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
-import { hideUsedKeys } from "../kernel/api-keys.ts";
+import { hideUsedKeys } from "../kernel/hide-keys.ts";
 import { NotTheService } from "./network-errors.ts";
 import { type Answer, type Sending, send } from "./send.ts";
 

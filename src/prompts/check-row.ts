@@ -3,7 +3,7 @@ import { customIdProblem } from "../contract/text-rules.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import type { FormatName } from "./format-names.ts";
-import type { Report } from "./problem.ts";
+import type { Report } from "./problems.ts";
 import { checkShape, type Shape } from "./shape.ts";
 
 /** The fields of a line. Any other one counts as metadata. */

@@ -4,8 +4,7 @@ import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.t
 import type { FormatName } from "./format-names.ts";
 import { formatOf } from "./formats.ts";
 import { readLines } from "./lines.ts";
-import type { FileLine, Report } from "./problem.ts";
-import { Problems } from "./problems.ts";
+import { type FileLine, Problems, type Report } from "./problems.ts";
 import { NO_SHAPES, unbatchableField } from "./shape.ts";
 
 /** A row of a prompt file, checked but for its reference images. */

@@ -1,5 +1,5 @@
 import { SIZE_TIERS, type SizeTier } from "../contract/images/image-sizes.ts";
-import type { Report } from "./problem.ts";
+import type { Report } from "./problems.ts";
 
 export const RATIO_ADVICE = "write width:height in whole numbers, such as 1:1, 3:2 or 16:9";
 export const SIZE_ADVICE = `use ${SIZE_TIERS.join(", ")}`;

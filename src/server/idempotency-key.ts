@@ -2,7 +2,7 @@ import type { Request } from "express";
 import { ImgbatchError, type ServiceErrorCode } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { IDEMPOTENCY_KEY_HEADER } from "../contract/routes.ts";
-import { holdsApiKey } from "../kernel/api-keys.ts";
+import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 
 /** Returns the idempotency key of a request as it is stored; null without one. Throws the given error for a malformed one. */

@@ -17,6 +17,6 @@ export async function loadNativeModule(part: NativeModule): Promise<void> {
 
 /** Whether a process owns the data directory. Loads the database library to find out. */
 export async function isDataDirectoryInUse(directory: string): Promise<boolean> {
-  const { isDataDirectoryLocked } = await import("../storage/probe-lock.ts");
+  const { isDataDirectoryLocked } = await import("../storage/data-lock.ts");
   return isDataDirectoryLocked(directory);
 }

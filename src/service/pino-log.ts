@@ -1,5 +1,5 @@
 import pino from "pino";
-import { hideApiKeys } from "../kernel/api-keys.ts";
+import { hideApiKeys } from "../kernel/hide-keys.ts";
 import type { Log } from "../kernel/log.ts";
 import { escapeControls, escapeJsonControls } from "../kernel/text.ts";
 

@@ -91,9 +91,8 @@ export interface Service {
   view: DashboardSourceDeps;
   /**
    * Stops in the reverse order of the start: requests, workers, files. After the grace, nothing waits any more for a shared
-   * database that is away. One of several that take requests answers them for
-   * some seconds before, as long as half of the grace at most, and says that it is not ready. `drains`: whether it does;
-   * true by default.
+   * database that is away. With `drains` (the default), one of several processes that take requests first says that it is
+   * not ready, and still answers for some seconds, at most for half of the grace.
    */
   close(graceMs: number, drains?: boolean): Promise<void>;
 }
@@ -120,7 +119,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
   const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
   const teardown = new Teardown();
   const [failing, hurrying] = [new AbortController(), new AbortController()];
-  // Everything that waits for the database listens to it, and Node would warn of the eleventh.
+  // Everything that waits for the database listens to it, and Node would warn of the eleventh listener.
   setMaxListeners(0, hurrying.signal);
   const onBroken = (cause: Error) => {
     const error = storageFailure(dataDirectory, cause);
@@ -243,7 +242,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       },
       close: async (grace, drains = true) => {
         isStopping = true;
-        // Each step of the end would wait for a database that is away, one after the other.
+        // Otherwise each step below would wait for a database that is away, one after the other.
         const patience = setTimeout(() => hurrying.abort(), grace);
         const drainMs = drains && isShared && role !== "worker" ? Math.min(DRAIN_MS, grace / 2) : 0;
         try {

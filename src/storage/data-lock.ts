@@ -38,10 +38,15 @@ function acquireDataLock(directory: string): () => void {
   return () => lock.close();
 }
 
+/** Whether a process owns the data directory now. Takes nothing and leaves nothing behind. */
+export function isDataDirectoryLocked(directory: string): boolean {
+  return isOpenElsewhere(join(directory, DATA_FILES.lock));
+}
+
 /** Whether any connection, of whichever process, has the database open. */
 function isOpenElsewhere(file: string): boolean {
   if (!existsSync(file)) return false;
-  const database = new Sqlite(file, { timeout: 0 });
+  const database = new Sqlite(file, { timeout: 0, fileMustExist: true });
   try {
     database.pragma("locking_mode = EXCLUSIVE");
     return !canBeOwned(database);

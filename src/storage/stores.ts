@@ -33,7 +33,7 @@ export function sqlStores(database: SqlDatabase): Stores {
   };
 }
 
-/** In the order of their ids: two transactions that locked several in another order would wait for each other. */
+/** In the order of their ids: two transactions that lock several in different orders could deadlock. */
 const locks = (table: "api_keys" | "batches" | "accounts") =>
   kept((build, { ids }: Values<{ ids: string[] }>) =>
     build

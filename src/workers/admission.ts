@@ -30,8 +30,8 @@ export class Admission {
   }
 
   /**
-   * Whether a look at the queue would find it full: the end of any batch that is in hand brings the next look. Beside other
-   * processes, which may have ended some, nobody knows; nor while a look is under way, which may have missed the newest batch.
+   * Whether a look at the queue would find it full for certain. The end of any batch in hand then brings the next look. It is
+   * not certain beside other processes, which may have ended some, nor during a look, which may have missed the newest batch.
    */
   isFull(queue: BatchQueue): boolean {
     const name = nameOf(queue);

@@ -1,3 +1,4 @@
+import type { Finishes } from "../domain/batches/finish-item.ts";
 import type { EarlyReadBack } from "../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { UploadStore } from "../domain/files/uploads.ts";
@@ -19,6 +20,7 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   stores: Stores;
   blobs: BlobStore;
   earlyReadBack: EarlyReadBack;
+  finishes: Finishes;
   inspector: ImageInspector;
   models: readonly ModelEntry[];
   /** Those that are used for batches, in order of preference. */

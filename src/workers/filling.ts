@@ -1,6 +1,6 @@
 /**
- * Runs a work that fills free slots, one run at a time. A call during a run makes it look once more, because what the call
- * is about may be missing in it.
+ * Runs work that fills free slots, one run at a time. A call during a run makes it look once more, because the run may have
+ * missed what the call is about.
  */
 export class Filling {
   readonly #work: () => Promise<void>;

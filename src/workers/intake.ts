@@ -68,7 +68,7 @@ export class Intake {
     const failures = (this.#failures.get(batchId) ?? 0) + 1;
     this.#failures.set(batchId, failures);
     const batch = await stores.read.batches.byId(batchId).catch(() => null);
-    // After a commit of which nobody knows, records may name the files.
+    // After a commit whose outcome is not known, records may name the files.
     const isUnread = reason !== "unknown-commit" && batch !== null && !hasItems(batch);
     // Beside others, one of them may be reading it by now.
     if (isUnread && presence.isAlone) await this.#dropRead(batch).catch(() => {});

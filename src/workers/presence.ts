@@ -9,7 +9,7 @@ import type { Log } from "../kernel/log.ts";
 
 /** The pause between two beats. */
 export const BEAT_MS = 2000;
-/** A worker that was not seen for this long is dead to the others. Every work of its own begins before that, by its own clock. */
+/** A worker that was not seen for this long is dead to the others. It begins no work later than that, by its own clock. */
 export const TERM_MS = 7000;
 const FRESH_MS = 0.7 * TERM_MS;
 /**
@@ -178,7 +178,7 @@ export class Presence {
     const { stores, clock } = this.#deps;
     const before = this.#live;
     const startMs = clock.monotonicMs();
-    // The write waits for a database that is away: whoever reaches it first must not find all others silent.
+    // While the database is away, this write waits. The first process that reaches it again must not take the others for dead.
     const { isAlive, wasAway } = await stores.write(async (tx) => {
       await this.#endStandstill(tx);
       const seen = await tx.workers.beat(this.#id, TROUBLE_MS);

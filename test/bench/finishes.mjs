@@ -1,4 +1,4 @@
-import { finishItem } from "../../build/domain/batches/finish-item.js";
+import { finishItem, joinFinishes } from "../../build/domain/batches/finish-item.js";
 import { EarlyReadBack } from "../../build/domain/batches/read-back/early-read-back.js";
 import { timed } from "./measure.mjs";
 import { makeBatches } from "./shared-stores.mjs";
@@ -32,6 +32,7 @@ export async function measureFinishes({ stores, sql }) {
 }
 
 async function bestRate(stores, sql, batches) {
+  const finishes = joinFinishes(stores);
   let best = { rate: 0, inATransaction: 0 };
   for (let round = 0; round < ROUNDS; round++) {
     const ids = await makeBatches(stores, batches, ITEMS / batches);
@@ -44,7 +45,7 @@ async function bestRate(stores, sql, batches) {
     const batch = await stores.read.batches.byId(ids[0]);
     const work = async () => {
       for (let item = queue.pop(); item !== undefined; item = queue.pop()) {
-        const end = await finishItem({ stores, blobs, earlyReadBack }, batch, item, MADE, Date.now);
+        const end = await finishItem({ stores, blobs, earlyReadBack, finishes }, batch, item, MADE, Date.now);
         if (end !== "success") throw new Error(`an item ended with ${end}`);
       }
     };

@@ -1,27 +1,36 @@
+import { randomBytes } from "node:crypto";
 import Sqlite from "better-sqlite3";
 
-const TABLES = ["batches", "batch_events", "items"];
+/** What a submission writes: each table, and the columns that hold what no two batches have in common. */
+const TABLES = {
+  batches: ["id"],
+  batch_events: ["batch_id"],
+  ledger_entries: ["batch_id", "request_id"],
+  items: ["batch_id"],
+};
 
-/** Opens a copy of the database of a service. Returns what inserts the rows of a batch there again, under a new id each time. */
+/**
+ * Opens a copy of the database of a service. Returns what inserts the rows of a batch there again, each time under a new id
+ * that is as random as that of a new batch.
+ */
 export function sameRows(file, id) {
   const to = new Sqlite(file);
   for (const mode of ["journal_mode = WAL", "synchronous = FULL"]) to.pragma(mode);
-  const inserts = TABLES.map((table) => {
-    const own = table === "batches" ? "id" : "batch_id";
-    const rows = to.prepare(`SELECT * FROM ${table} WHERE ${own} = ?`).all(id);
+  const inserts = Object.entries(TABLES).map(([table, own]) => {
+    const rows = to.prepare(`SELECT * FROM ${table} WHERE ${own[0]} = ?`).all(id);
+    if (rows.length === 0) throw new Error(`no row of ${table} belongs to ${id}`);
     const counter = table === "items" ? "id" : "seq";
     const columns = Object.keys(rows[0]).filter((name) => name !== counter);
     const places = columns.map(() => "?").join();
     const insert = to.prepare(`INSERT INTO ${table} (${columns.join()}) VALUES (${places})`);
-    return (round) => {
+    return (newId) => {
       for (const row of rows) {
-        insert.run(...columns.map((name) => (name === own ? `${id}-${round}` : row[name])));
+        insert.run(...columns.map((name) => (own.includes(name) ? row[name].replace(id, newId) : row[name])));
       }
     };
   });
-  let round = 0;
   return to.transaction(() => {
-    round++;
-    for (const insert of inserts) insert(round);
+    const newId = `imgbatch_${randomBytes(16).toString("hex")}`;
+    for (const insert of inserts) insert(newId);
   });
 }

@@ -32,6 +32,18 @@ function moody(isBad = () => true): FakeProvider {
   return provider;
 }
 
+let lastPort = 0;
+
+/** A service on the port of the one before it, for which the browser has compiled the scripts, unless that was taken. */
+async function startService(options: Parameters<typeof startTestService>[0]): Promise<TestService> {
+  const service = await startTestService({ ...options, port: lastPort }).catch((error) => {
+    if (error.code === "ADDRESS_IN_USE") return startTestService(options);
+    throw error;
+  });
+  lastPort = Number(new URL(service.url).port);
+  return service;
+}
+
 /** Opens a place of the console by its address. */
 async function goTo(page: Page, service: TestService, place: string): Promise<void> {
   await page.goto(`${service.url}/#/${place}`);
@@ -43,7 +55,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   closeBrowserAtEnd();
 
   it("[CONSOLE-11] a code leaves the address at once; signing out ends the session in the page and at the service", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     expect(page.url()).toBe(`${service.url}/`);
     const { token } = JSON.parse(await page.evaluate("sessionStorage['imgbatch.session']"));
@@ -68,7 +80,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   });
 
   it("[CONSOLE-11] when the service ends the session, the page asks to sign in again, and keeps the draft", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
     await page.getByRole("textbox", { name: "Prompts" }).fill("a fox");
@@ -87,7 +99,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   });
 
   it("[CONSOLE-12] a dropped file is told its problems by line, mended in the page, priced, sent, watched and seen", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
     const lines = [
@@ -139,7 +151,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
 
   it("[CONSOLE-13] the failed images are made again, and the ZIP that the browser saves has the images of the service", async () => {
     let isBad = true;
-    const service = await startTestService({ providers: [moody(() => isBad)] });
+    const service = await startService({ providers: [moody(() => isBad)] });
     const { id } = await service.submit({
       model: MODEL,
       items: [
@@ -194,7 +206,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
 
   it("[CONSOLE-23] of the selected images the finished ones are saved and deleted, and the failed ones made again", async () => {
     let isBad = true;
-    const service = await startTestService({ providers: [moody(() => isBad)] });
+    const service = await startService({ providers: [moody(() => isBad)] });
     const batch = ["a fox", "bad one", "good one", "bad two", "refused"];
     const { id } = await service.submit({ model: MODEL, items: batch.map((prompt) => ({ prompt })) });
     await service.until(id);
@@ -230,7 +242,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
 
   it("[CONSOLE-24] more than one batch, or one ZIP, may hold is split by the limits of the service", async () => {
     const config = { limits: { itemsPerBatch: 3, zipItems: 2 } };
-    const service = await startTestService({ providers: [moody()], config });
+    const service = await startService({ providers: [moody()], config });
     const page = await openConsole(service);
     await goTo(page, service, "new");
     await page.getByRole("textbox", { name: "Name" }).fill("birds");
@@ -253,7 +265,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
 
   it("[CONSOLE-25] reference images stay while the pages change; a reload loses them, and the page says so", async () => {
     const provider = new FakeProvider();
-    const service = await startTestService({ providers: [provider] });
+    const service = await startService({ providers: [provider] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
     await page.getByRole("textbox", { name: "Prompts" }).fill("in autumn");
@@ -281,7 +293,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       if (prompt !== "picture 1") await opened.promise;
       return made(await tinyPng());
     };
-    const service = await startTestService({ providers: [provider] });
+    const service = await startService({ providers: [provider] });
     const page = await openConsole(service);
     await page.getByRole("heading", { name: "No batches yet" }).waitFor();
     const { id } = await service.submit({ model: MODEL, task_name: "slow", items: items(3) });
@@ -316,7 +328,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
 
   it("[CONSOLE-15] names, prompts, ids and errors are shown as text, and nothing in them runs", async () => {
     const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     const id = `${hostile.replaceAll("/", "")}\u202e`;
     const { id: batchId } = await service.submit({
       model: MODEL,
@@ -338,7 +350,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   });
 
   it("[CONSOLE-16] by keys alone a person walks, opens, searches, selects and goes back", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     for (const name of ["first", "second"]) {
       const { id } = await service.submit({ model: MODEL, task_name: name, items: items(5) });
       await service.until(id);
@@ -384,7 +396,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
 
   it("[CONSOLE-17] one image is made, made again, and edited", async () => {
     const provider = new FakeProvider();
-    const service = await startTestService({ providers: [provider] });
+    const service = await startService({ providers: [provider] });
     const page = await openConsole(service);
     await goTo(page, service, "image");
     await page.getByLabel("Prompt").fill("a fox");
@@ -406,7 +418,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   });
 
   it("[CONSOLE-20] a draft whose answer was lost is sent again, and makes one batch", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
     await page.getByRole("textbox", { name: "Prompts" }).fill("a fox\nan owl");
@@ -425,7 +437,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   });
 
   it("[CONSOLE-22] images that cost real money are made after a consent to their sum, in a batch and at once", async () => {
-    const service = await startTestService({ providers: [new FakeUpstream("paid")] });
+    const service = await startService({ providers: [new FakeUpstream("paid")] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
     await page.getByRole("textbox", { name: "Prompts" }).fill("a fox\nan owl\na cat");
@@ -441,7 +453,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   });
 
   it("[CONSOLE-20] without events, the page asks again and again", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     const page = await openPage("about:blank");
     await page.route("**/v1/events", (route) => route.abort());
     await page.goto((await service.view.signInLink?.()) ?? "");
@@ -451,7 +463,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   });
 
   it("[CONSOLE-20] tabs of one session read one stream of events, and all of them see what changes", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     const first = await openConsole(service);
     await first.getByRole("heading", { name: "No batches yet" }).waitFor();
     const streams: string[] = [];
@@ -471,7 +483,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   ] as const)(
     "[CONSOLE-18] at $width pixels in $colorScheme colours no page hangs over, and nothing keeps anybody out",
     async ({ width, colorScheme }) => {
-      const service = await startTestService({ providers: [moody()] });
+      const service = await startService({ providers: [moody()] });
       const { id } = await service.submit({
         model: MODEL,
         items: [...items(8), { prompt: `bad ${"very-long-word".repeat(30)}` }],
@@ -500,7 +512,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   );
 
   it("[CONSOLE-19] a long list of batches is shown in parts, and searched at the service", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     for (let n = 1; n <= 52; n++)
       await service.submit({ model: MODEL, task_name: `batch ${n}`, items: items(1) });
     const page = await openConsole(service);
@@ -516,7 +528,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
   });
 
   it("[CONSOLE-19] of very many images those near the window are in the page, and each can be reached", async () => {
-    const service = await startTestService({ providers: [moody()] });
+    const service = await startService({ providers: [moody()] });
     const { id } = await service.submit({ model: MODEL, items: items(120) });
     await service.until(id);
     const page = await openConsole(service);

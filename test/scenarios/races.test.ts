@@ -7,7 +7,7 @@ import { cancelBatch } from "../../src/domain/batches/cancel-batch.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { dropOutputs } from "../../src/domain/batches/delete-outputs.ts";
-import { failItem, finishItem } from "../../src/domain/batches/finish-item.ts";
+import { failItem, finishItem, joinFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
 import { processResults, startProcessing } from "../../src/domain/batches/process-results.ts";
 import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
@@ -190,6 +190,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     const claim = { token, worker, nowMs: Date.now(), provider: "procedural", isPaid: false, ...which };
     const items = await one.write((tx) => tx.items.claim(id, claim));
     if (batch === null) return;
+    const finishes = joinFinishes(one);
     await Promise.all(
       items.map((item) => {
         const leased = { ...item, leaseToken: token };
@@ -201,7 +202,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
         if (dice < 0.3) return attempt(one.write((tx) => tx.items.giveBack(item.id, token, back)));
         return attempt(
           finishItem(
-            { stores: one, blobs, earlyReadBack },
+            { stores: one, blobs, earlyReadBack, finishes },
             batch,
             leased,
             { images, modelVersion: null },

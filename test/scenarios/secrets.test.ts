@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { authenticate } from "../../src/domain/keys.ts";
 import type { Repositories } from "../../src/domain/ports/stores.ts";
-import { holdsApiKey } from "../../src/kernel/api-keys.ts";
+import { holdsApiKey } from "../../src/kernel/hide-keys.ts";
 import { randomIds, sha256Hex } from "../../src/kernel/ids.ts";
 import { createCli } from "../support/cli.ts";
 import { runInProcess } from "../support/cli-in-process.ts";

@@ -4,9 +4,9 @@ import { sniffImageType } from "../../src/contract/images/image-types.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/text-rules.ts";
 import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
 import { fileIdOf } from "../../src/domain/files/files.ts";
-import { hideApiKeys, holdsApiKey } from "../../src/kernel/api-keys.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
 import { safeFileName } from "../../src/kernel/files/file-names.ts";
+import { hideApiKeys, hideUsedKeys, holdsApiKey, watchKey } from "../../src/kernel/hide-keys.ts";
 import {
   escapeControls,
   foldFileName,
@@ -96,6 +96,10 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "cut text": (text) => truncateCodePoints(text, LENGTH - 1, "…"),
   "key in a text": holdsApiKey,
   "text without keys": hideApiKeys,
+  "text without the keys that are sent": (text) => {
+    for (const run of ["a", "A=", "imgb_"]) watchKey(`${run.repeat(20)}+`);
+    return hideUsedKeys(text);
+  },
   duration: parseDuration,
   "first bytes of an image": (text) => sniffImageType(Buffer.from(text)),
   "host of a request": hostOf,

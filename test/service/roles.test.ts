@@ -70,6 +70,7 @@ async function shared({
 
 type Process = Awaited<ReturnType<Awaited<ReturnType<typeof shared>>["start"]>>;
 
+const TICK_MS = 50;
 const BATCHES = "/v1/images/batches";
 
 async function submit(api: Process, count: number): Promise<string> {
@@ -91,6 +92,16 @@ async function ended(api: Process, id: string): Promise<BatchObject> {
     batch = await api.json(`${BATCHES}/${id}`);
   } while (!isTerminal(batch.status));
   return batch;
+}
+
+/** The milliseconds since now, less those in which this process, and the services in it, stood still. */
+function stopwatch(): () => number {
+  let ms = 0;
+  const timer = setInterval(() => {
+    ms += TICK_MS;
+  }, TICK_MS);
+  onTestFinished(() => clearInterval(timer));
+  return () => ms;
 }
 
 const image = { contents: [{ role: "user", parts: [{ text: "a fox" }] }] };
@@ -136,7 +147,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
 
   it("[ROLE-2] a batch that one cancels stops in the other", async () => {
     const { provider, start, admin } = await shared();
-    const [api, _worker] = [await start("api"), await start("worker")];
+    const [_worker, api] = [await start("worker"), await start("api")];
     let aborted = 0;
     provider.answer = (_request, signal) =>
       new Promise((_resolve, reject) =>
@@ -148,13 +159,13 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     await ready(api);
     const id = await submit(api, 2);
     await expect.poll(() => provider.running).toBe(2);
-    const startMs = performance.now();
+    const passedMs = stopwatch();
     expect(await (await api.post(`${BATCHES}/${id}/cancel`, {})).json()).toMatchObject({
       status: "cancelled",
     });
     await expect.poll(() => aborted).toBe(2);
     // Two seconds, and what a busy machine adds.
-    expect(performance.now() - startMs).toBeLessThan(8000);
+    expect(passedMs()).toBeLessThan(8000);
     expect((await admin.check()).problems).toEqual([]);
   });
 
@@ -253,13 +264,11 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     };
     const { start, admin } = await shared({ provider });
     await admin.topUp("default", 1_000_000, { isReal: true });
-    const [api, _worker] = [await start("api"), await start("worker")];
+    const [_worker, api] = [await start("worker"), await start("api")];
     await ready(api);
     const id = await submit(api, 1);
     const waiting = async () => ((await api.json(`${BATCHES}/${id}`)) as BatchObject).waiting;
-    await expect
-      .poll(waiting, { timeout: 8000, interval: 100 })
-      .toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
+    await expect.poll(waiting, { interval: 100 }).toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
   });
 
   it.each([
@@ -267,7 +276,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     ["the repeat", 1, 0],
   ])("[ROLE-12] %s for a batch is overtaken at another one", async (_, slow, quick) => {
     const { start, fake, secret } = await shared();
-    const [one, two, _worker] = [await start("api"), await start("api"), await start("worker")];
+    const [_worker, one, two] = [await start("worker"), await start("api"), await start("api")];
     await ready(one);
     await ready(two);
     const form = new FormData();
@@ -308,13 +317,13 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     await closed;
     const watched = await start("api");
     const atOnce = watched.close(100_000, false);
-    await expect.poll(() => watched.ask("/readyz").catch(() => null), { timeout: 4000 }).toBeNull();
+    await expect.poll(() => watched.ask("/readyz").catch(() => null)).toBeNull();
     await atOnce;
   });
 
   it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {
     const { provider, start, admin } = await shared();
-    const [api, first] = [await start("api"), await start("worker")];
+    const [first, api] = [await start("worker"), await start("api")];
     await ready(api);
     provider.answer = (_request, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
@@ -322,11 +331,11 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     await expect.poll(() => provider.running).toBe(2);
     await start("worker");
     provider.answer = async () => made(await tinyPng());
-    const startMs = performance.now();
+    const passedMs = stopwatch();
     await first.close(0);
     expect(await ended(api, id)).toMatchObject({ status: "completed", success_count: 2 });
     // A process that has died is noticed after seven seconds.
-    expect(performance.now() - startMs).toBeLessThan(6500);
+    expect(passedMs()).toBeLessThan(6500);
     expect((await admin.check()).problems).toEqual([]);
   });
 });

@@ -1,6 +1,7 @@
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, it, vi } from "vitest";
+import Sqlite from "better-sqlite3";
+import { expect, it, onTestFinished, vi } from "vitest";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
 import { WalCheckpoints } from "../../src/storage/dialects/wal-checkpoints.ts";
 import { migrate } from "../../src/storage/migrate.ts";
@@ -11,8 +12,8 @@ import { tempDir } from "../support/temp-dir.ts";
 /** Some 25 pages. */
 const NAME = "n".repeat(100_000);
 const COMMITS = 60;
-/** In bytes. */
-const LONG = 5_000_000;
+/** In pages. */
+const LONG = 1000;
 
 it("[WAL-6] the log is written back while the event loop goes on, and is gone when the database is closed", async () => {
   const file = join(await tempDir(), "x.db");
@@ -42,14 +43,40 @@ it("[WAL-6] an error of the thread is told, and ends nothing else", async () => 
   await checkpoints.close();
 });
 
-it("[WAL-6] no thread is started for a short log, whose length is looked at every fifty commits", async () => {
-  const told = vi.fn();
-  const logBytes = vi.fn(() => LONG / 2);
-  const checkpoints = new WalCheckpoints(join(await tempDir(), "missing.db"), logBytes, told);
-  for (let i = 0; i < 399; i++) checkpoints.noteCommit();
-  expect(logBytes).toHaveBeenCalledTimes(7);
-  logBytes.mockReturnValue(LONG);
+it("[WAL-6] no thread is started for a short log", async () => {
+  const started = vi.fn();
+  process.on("worker", started);
+  onTestFinished(() => void process.off("worker", started));
+  let pages = LONG - 1;
+  const checkpoints = new WalCheckpoints(join(await tempDir(), "missing.db"), () => pages, vi.fn());
   checkpoints.noteCommit();
-  await vi.waitFor(() => expect(told).toHaveBeenCalled(), 10_000);
+  await new Promise(setImmediate);
+  expect(started).not.toHaveBeenCalled();
+  pages = LONG;
+  checkpoints.noteCommit();
+  await new Promise(setImmediate);
+  expect(started).toHaveBeenCalledTimes(1);
   await checkpoints.close();
+});
+
+it("[WAL-6] each thousand pages are written back, and the log begins anew instead of growing", async () => {
+  const file = join(await tempDir(), "x.db");
+  const database = openSqlite(file, new InstantClock());
+  await migrate(database);
+  const stores = sqlStores(database);
+  const other = new Sqlite(file);
+  const pagesLeft = () => {
+    const [{ log, checkpointed }] = other.pragma("wal_checkpoint(NOOP)") as [Record<string, number>];
+    return Number(log) - Number(checkpointed);
+  };
+  for (let round = 0; round < 5; round++) {
+    for (let i = 0; i < COMMITS; i++) {
+      const name = `${NAME} ${round} ${i}`;
+      await stores.write((tx) => tx.accounts.insert({ id: name.slice(-5), name, createdAtMs: 1 }));
+    }
+    await vi.waitFor(() => expect(pagesLeft()).toBeLessThan(LONG), 10_000);
+  }
+  expect(statSync(`${file}-wal`).size).toBeLessThan(3.5 * COMMITS * NAME.length);
+  other.close();
+  await database.close();
 });

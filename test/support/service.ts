@@ -43,20 +43,22 @@ interface TestServiceOptions {
   workers?: boolean;
   /** The address that it listens on; default 127.0.0.1. */
   host?: string;
+  /** Default: a free one. */
+  port?: number;
   /** Filled with what the service logs. */
   logLines?: string[];
 }
 
 export const MODEL = "vendorx-3.1-flash-image";
 
-/** The whole service on a free port, in a directory of its own; stopped after the test. */
+/** The whole service, in a directory of its own; stopped after the test. */
 export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
   const data = options.data ?? (await tempDir());
   await putDatabase(data);
   const service = await startServices({
     config: parseConfig(options.config ?? {}, "test"),
     dataDirectory: data,
-    address: { host: options.host ?? "127.0.0.1", port: 0 },
+    address: { host: options.host ?? "127.0.0.1", port: options.port ?? 0 },
     announceUrl: true,
     workers: options.workers ?? true,
     log: watchedLog(options.logLines),

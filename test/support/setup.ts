@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
-import { forgetKeys } from "../../src/kernel/api-keys.ts";
+import { forgetKeys } from "../../src/kernel/hide-keys.ts";
 import { skipLeftOut } from "./cluster/left-out.ts";
 import { seedRandomCases } from "./fuzz-runs.ts";
 import { forgetSecrets, takeFindings } from "./secrets.ts";

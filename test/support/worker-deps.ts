@@ -1,4 +1,5 @@
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { joinFinishes } from "../../src/domain/batches/finish-item.ts";
 import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
@@ -36,6 +37,7 @@ export async function workerDepsOf({
     stores,
     blobs,
     earlyReadBack: new EarlyReadBack(blobs),
+    finishes: joinFinishes(stores),
     clock,
     providers,
     presence,

@@ -7,6 +7,7 @@ import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
+import { joinFinishes } from "../../src/domain/batches/finish-item.ts";
 import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
@@ -277,6 +278,7 @@ export class World {
       presence,
       blobs: this.#filesOf(turn),
       earlyReadBack: new EarlyReadBack(this.#filesOf(turn)),
+      finishes: joinFinishes(stores),
       inspector: {
         inspect: async () => {
           await turn();

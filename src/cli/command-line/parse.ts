@@ -40,7 +40,7 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     .addHelpText("after", () => programHelp());
   for (const option of [JSON_OPTION, ...GLOBAL_OPTIONS])
     program.addOption(toOption(option, "Global options:"));
-  // A command at the beginning is the one to run, and nothing reads the list.
+  // A command at the beginning is the one to run, so the list of the others is not needed.
   const first = table.find(({ name }) => name === argv[0]);
   for (const spec of first === undefined ? table : [first]) {
     // A command that is not named is only listed: to add the options of all takes longer than to run a short one.

@@ -87,9 +87,7 @@ export const asking: readonly ExitName[] = [
   "interrupted",
   "terminated",
 ];
-/** The exits of a command about given batches. */
-export const askingOf: readonly ExitName[] = asking;
 /** The exits of a command that waits for batches to end. */
-export const waiting: readonly ExitName[] = [...askingOf, "someFailed", "noImages", "timeout"];
+export const waiting: readonly ExitName[] = [...asking, "someFailed", "noImages", "timeout"];
 /** The exits of a command that makes images. */
 export const running: readonly ExitName[] = [...waiting, "money", "saving"];

@@ -7,7 +7,7 @@ import { formatUsd } from "../../kernel/money.ts";
  * Describes a batch in one line: id, status, counts, cost, name, its API when that is not the batch API, the
  * reason why it waits, and error, separated by two spaces.
  */
-export function batchLine(batch: Batch, nowMs = Date.now()): string {
+export function batchLine(batch: Batch): string {
   const cost = batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
   const fields = [
     batch.id,
@@ -17,7 +17,7 @@ export function batchLine(batch: Batch, nowMs = Date.now()): string {
     cost === null ? "" : `${batch.actualCostMicroUsd === null ? "about " : ""}${formatUsd(cost)}`,
     batch.name ?? "",
     batch.source === null || batch.source === "batch" ? "" : `(${batch.source} job)`,
-    batch.waiting === null ? (jobsText(batch.jobs, nowMs) ?? "") : waitingText(batch.waiting),
+    batch.waiting === null ? (jobsText(batch.jobs, Date.now()) ?? "") : waitingText(batch.waiting),
     batch.error === null ? "" : `${batch.error.code}: ${batch.error.message}`,
   ];
   return fields.filter((field) => field !== "").join("  ");

@@ -1,6 +1,6 @@
 import { errorEntry, ImgbatchError, isDatabaseDamage, SERVICE_ERRORS } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import { hideApiKeys, safeLine } from "../../kernel/api-keys.ts";
+import { hideApiKeys, safeLine } from "../../kernel/hide-keys.ts";
 import type { CommandResult } from "../command-line/command-context.ts";
 import { adviceFor, type Typed } from "./advice.ts";
 

@@ -23,8 +23,8 @@ export interface EndedRun {
   earlier?: ReadonlySet<string>;
   shownDir: string;
   allowance?: Allowance;
-  /** The command that makes the images of edited prompts. Default: none, where the options of the run are not known. */
-  updateCommand?: string | undefined;
+  /** The step that makes the images of edited prompts. Default: none, where the prompt files are not known. */
+  updateStep?: string | undefined;
   /** Whether `imgbatch retry` knows the prompts. Default: true. */
   canRetry?: boolean;
 }
@@ -161,8 +161,8 @@ function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | n
   if (!hasRetry) return null;
   if (kind === "edit") {
     const places = placesOfPrompts(outcome);
-    if (run.updateCommand !== undefined && places !== null)
-      return `change what was refused in ${places}, then ${run.updateCommand}`;
+    if (run.updateStep !== undefined && places !== null)
+      return `change what was refused in ${places}, then ${run.updateStep}`;
     const output: Flag = { flag: "--output" };
     const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, output, `${shownDir}-retry`);
     return `change the prompts that were refused in ${shellWord(`${shownDir}/${RETRY_FILE}`)}, then ${submit}`;

@@ -16,7 +16,7 @@ export interface RunToFinish extends StartedRun {
   allowance: Allowance;
   intervalMs: number | undefined;
   /** See `EndedRun`. */
-  updateCommand?: string | undefined;
+  updateStep?: string | undefined;
   /** See `CollectOptions`. */
   isForgiving?: boolean;
 }
@@ -54,6 +54,6 @@ export async function finishRun(
   const { model = null, task_name: name = null } = runState.request ?? {};
   const flags = readReportFlags(context);
   await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
-  const { earlier, updateCommand } = run;
-  return describeRun(context, { outcome, replayed, earlier, shownDir, allowance, updateCommand });
+  const { earlier, updateStep } = run;
+  return describeRun(context, { outcome, replayed, earlier, shownDir, allowance, updateStep });
 }

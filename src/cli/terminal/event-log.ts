@@ -2,9 +2,9 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { EventLine, RunEvent } from "../../contract/events.ts";
-import { safeJson } from "../../kernel/api-keys.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { safeJson } from "../../kernel/hide-keys.ts";
 import type { Terminal } from "./terminal.ts";
 
 const SCHEMA_VERSION: EventLine["schema_version"] = 1;

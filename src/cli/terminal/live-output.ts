@@ -1,6 +1,6 @@
 import ora from "ora";
-import { safeLine } from "../../kernel/api-keys.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { safeLine } from "../../kernel/hide-keys.ts";
 import type { Lines } from "../command-line/command-context.ts";
 import { withElapsed } from "./elapsed.ts";
 

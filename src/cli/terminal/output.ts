@@ -1,6 +1,6 @@
 import { isDumbTerminal } from "../../environment.ts";
-import { safeLine } from "../../kernel/api-keys.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { safeLine } from "../../kernel/hide-keys.ts";
 import type { Lines } from "../command-line/command-context.ts";
 import type { GlobalOptions } from "../command-line/global-options.ts";
 import { withElapsed } from "./elapsed.ts";

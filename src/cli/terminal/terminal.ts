@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { safeLine } from "../../kernel/api-keys.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { safeLine } from "../../kernel/hide-keys.ts";
 
 /** The surroundings of the command line: streams, directory, signals. Normally those of the process. */
 export interface Terminal {

@@ -10,7 +10,7 @@ import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
 import type { ErrorAnswer, SentRequest } from "../../http/http.ts";
 import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
 import type { Answer } from "../../http/send.ts";
-import { hideUsedKeys, hideUsedKeysIn } from "../../kernel/api-keys.ts";
+import { hideUsedKeys, hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 
 const MAX_MESSAGE_CHARS = 2000;

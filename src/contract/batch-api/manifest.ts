@@ -11,7 +11,7 @@ const manifestFileSchema = z.object({
 });
 
 /** `manifest.json` of a batch's ZIP. */
-export const manifestSchema = z.object({
+const manifestSchema = z.object({
   batch_id: z.string(),
   model: z.string(),
   task_name: z.string(),

@@ -53,7 +53,7 @@ export async function endEarly(
  * Fails every item of a batch that has no outcome, leased or not, and counts them. The transaction has locked the batch.
  * Returns the custom ids of the items.
  */
-export async function failPending(
+async function failPending(
   tx: Transaction,
   batch: Pick<BatchRecord, "id" | "itemCount">,
   error: ItemError,

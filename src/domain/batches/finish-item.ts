@@ -23,7 +23,7 @@ type Priced = Pick<BatchRecord, "model" | "price">;
  * when the lease was lost (the item was cancelled, or leased again): then the files are removed.
  */
 export async function finishItem(
-  deps: ReadBackDeps,
+  deps: ReadBackDeps & { finishes: Finishes },
   batch: Priced,
   item: LeasedItem,
   made: MadeItem,
@@ -42,7 +42,7 @@ export async function finishItem(
   const { id, batchId, leaseToken } = item;
   const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
   const call = lastCallFor(batch, item, outputs.length, usage);
-  const { isOurs } = await finishesOf(deps.stores).add(batchId, { ...outcome, batchId, outputs, call });
+  const { isOurs } = await deps.finishes.add(batchId, { ...outcome, batchId, outputs, call });
   if (isOurs) {
     deps.earlyReadBack.add(outputs);
     return "success";
@@ -61,15 +61,11 @@ interface Finish extends FinishedItem {
   finishedAtMs: number;
 }
 
-type Finishes = JoinedWork<Finish, { isOurs: boolean }>;
-const FINISHES = new WeakMap<Stores, Finishes>();
+export type Finishes = JoinedWork<Finish, { isOurs: boolean }>;
 
 /** Many items of a process finish at the same time, and those of a batch would wait for each other's commits. */
-function finishesOf(stores: Stores): Finishes {
-  const finishes =
-    FINISHES.get(stores) ?? new JoinedWork((entries) => stores.write((tx) => recordAll(tx, entries)));
-  FINISHES.set(stores, finishes);
-  return finishes;
+export function joinFinishes(stores: Stores): Finishes {
+  return new JoinedWork((entries) => stores.write((tx) => recordAll(tx, entries)));
 }
 
 async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<{ isOurs: boolean }[]> {

@@ -44,7 +44,10 @@ export interface ZipEntries {
 }
 
 /** The images of a batch with their names; a batch that never reached the naming of results is named here. */
-export function nameImages(items: readonly ItemRecord[], outputs: readonly OutputRecord[]): ZipImage[] {
+export function nameImages(
+  items: readonly Pick<ItemRecord, "id" | "customId">[],
+  outputs: readonly OutputRecord[],
+): ZipImage[] {
   const customIds = new Map(items.map((item) => [item.id, item.customId]));
   const images = outputs.map((output) => ({ output, customId: customIds.get(output.itemId) ?? "" }));
   const names = assignEntryNames(

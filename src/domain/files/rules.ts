@@ -3,6 +3,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
+import type { UploadRecord } from "../ports/shared-records.ts";
 import type { Stores } from "../ports/stores.ts";
 import { purgeFile } from "./files.ts";
 
@@ -53,9 +54,30 @@ export function quotaExceeded(maxBytes: number): ImgbatchError {
   return new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
 }
 
-export function tooManyOpen(most: number): ImgbatchError {
-  const message = `This key has ${most} open uploads; finish or cancel one of them.`;
-  return new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
+type UnfinishedUpload = Pick<UploadRecord, "receivedBytes" | "announcedBytes">;
+
+/** The bytes that unfinished uploads have, or will have as far as they were announced. */
+export function bytesOfUploads(uploads: readonly UnfinishedUpload[]): number {
+  return uploads.reduce(
+    (sum, { receivedBytes, announcedBytes }) => sum + Math.max(receivedBytes, announcedBytes ?? 0),
+    0,
+  );
+}
+
+/**
+ * Throws `FILE_QUOTA_EXCEEDED` when a key with these `open` uploads may not begin another one. `otherBytes`: what the key has
+ * stored, and what the new upload announces.
+ */
+export function refuseBeyondQuota(
+  { openUploadsPerKey: most, fileBytesPerKey }: UploadLimits,
+  open: readonly UnfinishedUpload[],
+  otherBytes: number,
+): void {
+  if (open.length >= most) {
+    const message = `This key has ${most} open uploads; finish or cancel one of them.`;
+    throw new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
+  }
+  if (bytesOfUploads(open) + otherBytes > fileBytesPerKey) throw quotaExceeded(fileBytesPerKey);
 }
 
 /** An error about one field or header of an upload. */

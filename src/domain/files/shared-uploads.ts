@@ -5,11 +5,11 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import type { FileFacts } from "../ports/files.ts";
 import type { UploadRecord } from "../ports/shared-records.ts";
 import {
+  bytesOfUploads,
   fileTooLarge,
-  quotaExceeded,
+  refuseBeyondQuota,
   refuseTakenName,
   storedBytes,
-  tooManyOpen,
   type UploadLimits,
 } from "./rules.ts";
 import { newUploadId, Upload, type UploadDeps } from "./upload.ts";
@@ -34,7 +34,7 @@ export class SharedUploads implements UploadStore {
   }
 
   async begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload> {
-    const { fileBytes, fileBytesPerKey, openUploadsPerKey } = this.#limits;
+    const { fileBytes } = this.#limits;
     const { stores, clock } = this.#deps;
     if ((announcedBytes ?? 0) > fileBytes) throw fileTooLarge(fileBytes);
     if (facts.id !== null) await refuseTakenName(this.#deps, apiKeyId, facts.id);
@@ -55,13 +55,11 @@ export class SharedUploads implements UploadStore {
       await tx.lock("key", apiKeyId);
       const all = await tx.uploads.openOfKey(apiKeyId);
       const open = all.filter((each) => touchedAtMs - each.touchedAtMs < IDLE_MS);
-      if (open.length >= openUploadsPerKey) throw tooManyOpen(openUploadsPerKey);
-      if (stored + bytesOf(open) + (announcedBytes ?? 0) > fileBytesPerKey)
-        throw quotaExceeded(fileBytesPerKey);
+      refuseBeyondQuota(this.#limits, open, stored + (announcedBytes ?? 0));
       await tx.uploads.insert(record);
       return open;
     });
-    return this.#uploadOf(id, record, bytesOf(open));
+    return this.#uploadOf(id, record, bytesOfUploads(open));
   }
 
   async find(id: string): Promise<Upload> {
@@ -70,7 +68,7 @@ export class SharedUploads implements UploadStore {
     if (record === null || clock.nowMs() - record.touchedAtMs >= IDLE_MS)
       throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
     const open = await stores.read.uploads.openOfKey(record.apiKeyId);
-    return this.#uploadOf(id, record, bytesOf(open.filter((each) => each.id !== record.id)));
+    return this.#uploadOf(id, record, bytesOfUploads(open.filter((each) => each.id !== record.id)));
   }
 
   async endIdle(): Promise<void> {
@@ -156,9 +154,3 @@ export class SharedUploads implements UploadStore {
 const prefixOf = (id: string) => `${PARTS_PREFIX}${id}/`;
 
 const takenOver = () => new ImgbatchError("FILE_UPLOAD_TAKEN_OVER");
-
-const bytesOf = (uploads: readonly UploadRecord[]) =>
-  uploads.reduce(
-    (sum, { receivedBytes, announcedBytes }) => sum + Math.max(receivedBytes, announcedBytes ?? 0),
-    0,
-  );

@@ -2,11 +2,11 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { FileFacts } from "../ports/files.ts";
 import {
+  bytesOfUploads,
   fileTooLarge,
-  quotaExceeded,
+  refuseBeyondQuota,
   refuseTakenName,
   storedBytes,
-  tooManyOpen,
   type UploadLimits,
 } from "./rules.ts";
 import { Upload, type UploadDeps } from "./upload.ts";
@@ -44,22 +44,20 @@ export class Uploads implements UploadStore {
   }
 
   async begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload> {
-    const { fileBytes, fileBytesPerKey, openUploadsPerKey } = this.#limits;
+    const { fileBytes } = this.#limits;
     if ((announcedBytes ?? 0) > fileBytes) throw fileTooLarge(fileBytes);
     await this.endIdle();
     if (facts.id !== null) await refuseTakenName(this.#deps, apiKeyId, facts.id);
     const stored = await storedBytes(this.#deps, apiKeyId);
     // From here on nothing is awaited: no other upload can come in between.
-    if (this.#ofKey(apiKeyId).length >= openUploadsPerKey) {
-      throw tooManyOpen(openUploadsPerKey);
-    }
-    if (stored + this.#openBytes(apiKeyId) + (announcedBytes ?? 0) > fileBytesPerKey) {
-      throw quotaExceeded(fileBytesPerKey);
-    }
+    refuseBeyondQuota(this.#limits, this.#openOf(apiKeyId), stored + (announcedBytes ?? 0));
     const caller = { apiKeyId, facts, announcedBytes };
-    const upload = new Upload(this.#deps, caller, {
+    const upload: Upload = new Upload(this.#deps, caller, {
       limits: this.#limits,
-      openBytes: () => this.#openBytes(apiKeyId),
+      openBytes: () => {
+        const others = this.#openOf(apiKeyId).filter((other) => other !== upload);
+        return bytesOfUploads(others) + upload.receivedBytes;
+      },
       onEnd: () => this.#ended(upload),
       parts: null,
     });
@@ -89,11 +87,7 @@ export class Uploads implements UploadStore {
     if (upload.state === "final") this.#finished.set(upload.id, upload);
   }
 
-  #ofKey(apiKeyId: string): Upload[] {
+  #openOf(apiKeyId: string): Upload[] {
     return [...this.#open.values()].filter((upload) => upload.apiKeyId === apiKeyId);
-  }
-
-  #openBytes(apiKeyId: string): number {
-    return this.#ofKey(apiKeyId).reduce((sum, { receivedBytes }) => sum + receivedBytes, 0);
   }
 }

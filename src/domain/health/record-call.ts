@@ -32,7 +32,7 @@ export async function recordCalls(tx: Transaction, calls: readonly Call[], nowMs
     const sum = sums.get(key);
     sums.set(key, sum === undefined ? more : added(sum, more));
   }
-  // Always in the same order: two transactions that locked the rows in another one would wait for each other.
+  // Always in the same order: two transactions that lock the rows in different orders could deadlock.
   for (const [, sum] of [...sums].sort(([a], [b]) => (a < b ? -1 : 1)))
     await tx.providerCalls.add(nowMs - (nowMs % CALLS_EVERY_MS), sum);
 }

@@ -78,8 +78,8 @@ export interface BlobStore {
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
   /**
-   * Returns at once a text that differs after a change of the blob, unless that keeps its size and comes within a tick of
-   * the clock of the disk. Null when there is no such blob, and always where that cannot be known at once.
+   * Returns at once a text that is another one after each change of the blob. Only a change that keeps the size, within one
+   * tick of the disk's clock, can go unseen. Null when there is no such blob, and always for a store that takes time to know.
    */
   versionOf(key: string): string | null;
   /** Returns the blobs below a prefix that ends with `/`, or all for an empty one, including files that a killed process left half written. */

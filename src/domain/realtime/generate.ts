@@ -74,7 +74,7 @@ export class Realtime {
    * for dead, it asks no upstream for further images.
    *
    * Rejects with an `ImgbatchError` when the first image failed and no other was made, with `StorageUnavailable`, or with the
-   * reason of `gone` when the caller has left. With null, no caller's leaving ends the request.
+   * reason of `gone` when the caller has left. `gone` is null for a request that goes on when its caller leaves.
    */
   generateMany(
     caller: Caller,

@@ -28,7 +28,7 @@ export interface KeyedWork<T> {
   render: Render<T>;
 }
 
-/** `isReplay`: another request with the same key was answered so. */
+/** `isReplay`: it is the answer to another request with the same key. */
 export type KeyedAnswer = { isReplay: boolean } & RunOutcome;
 
 interface Deps {

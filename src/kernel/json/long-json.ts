@@ -19,9 +19,9 @@ export interface LongJson {
 }
 
 /**
- * Parses JSON whose images stay outside the parser, which would copy each of them twice. `memory` is called for each
- * long text with the most bytes that it can have as an image, and returns room for it. Throws `SyntaxError` for anything
- * else than JSON.
+ * Parses JSON whose images stay outside the parser, which would copy each of them twice. For each long
+ * text, `memory` gets the most bytes that its image can have, and returns a buffer for them. Throws `SyntaxError` for
+ * anything else than JSON.
  */
 export function parseLongJson(
   bytes: Buffer,

@@ -9,9 +9,9 @@ let isKept = false;
 
 /**
  * Makes the engine collect garbage instead of growing its heap by tens of megabytes, which costs a little time. The
- * space of new objects keeps its present size, and that of old ones grows in small steps. Each call is the begin of some
- * work, whose garbage of the first second is collected. Does nothing where the command line of Node has a size of that
- * space (`node --max-semi-space-size=…`): then the heap is as somebody wants it. `NODE_OPTIONS` does not count.
+ * space of new objects keeps its present size, and that of old ones grows in small steps. Call it when
+ * work begins: the garbage of its first second is collected. Does nothing if the command line of Node sets the size of that
+ * space (`node --max-semi-space-size=…`), because then somebody has chosen it. `NODE_OPTIONS` does not count.
  */
 export function keepHeapSmall(): void {
   if (process.execArgv.some((option) => /semi[-_]space/.test(option))) return;

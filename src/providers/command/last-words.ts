@@ -1,4 +1,4 @@
-import { hideUsedKeys } from "../../kernel/api-keys.ts";
+import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { oneLine } from "../upstream/words.ts";
 import type { Tail } from "./tail.ts";
 

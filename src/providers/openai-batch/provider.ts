@@ -18,7 +18,7 @@ const GENERATIONS = "/v1/images/generations";
 const EDITS = "/v1/images/edits";
 const FIELDS = { sizeAs: "size", responseFormat: "omit" } as const;
 const PAGE = 100;
-/** When an input could not be deleted, the upstream deletes it after this time, when no job can be made of it any more. */
+/** The upstream deletes an input that could not be deleted after this time: by then no job can be made of it any more. */
 const EXPIRY = { "expires_after[anchor]": "created_at", "expires_after[seconds]": String(3 * 86_400) };
 
 /** Talks to OpenAI's files and batch jobs for images, at half the price. */

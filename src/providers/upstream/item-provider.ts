@@ -7,7 +7,7 @@ import {
   ProviderError,
   type UpstreamFacts,
 } from "../../domain/ports/image-provider.ts";
-import { hideUsedKeys, watchKey } from "../../kernel/api-keys.ts";
+import { hideUsedKeys, watchKey } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";

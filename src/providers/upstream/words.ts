@@ -1,4 +1,4 @@
-import { hideApiKeys } from "../../kernel/api-keys.ts";
+import { hideApiKeys } from "../../kernel/hide-keys.ts";
 import { escapeControls, truncateCodePoints } from "../../kernel/text.ts";
 
 const MAX_CHARS = 500;

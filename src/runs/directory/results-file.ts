@@ -5,7 +5,7 @@ import { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
 import type { ItemFacts } from "../../client/wire/read-items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { hideUsedKeysIn } from "../../kernel/api-keys.ts";
+import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
 import type { InputLine, RunInput } from "./input-file.ts";

@@ -85,9 +85,9 @@ async function fetchOne(
       `The bytes received for ${customId} are not a PNG, JPEG or WebP image.`,
     );
   const path = pathFor(job, customId, index, type);
-  const told = job.told?.get(customId)?.[index];
-  const said = sha256 ?? told?.sha256 ?? null;
-  const bytes = known === undefined && sha256 === null ? (told?.bytes ?? null) : null;
+  const stated = job.stated?.get(customId)?.[index];
+  const said = sha256 ?? stated?.sha256 ?? null;
+  const bytes = known === undefined && sha256 === null ? (stated?.bytes ?? null) : null;
   const expected = { sha256: known?.sha256 ?? said, bytes, crc32: null };
   const { file } = await writeVerified([data], join(job.dir, path), expected, path);
   // Matching the earlier hash proves nothing new: keep the earlier `verified`.

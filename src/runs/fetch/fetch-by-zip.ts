@@ -64,8 +64,8 @@ async function takeAll(job: FetchJob, zip: string, wanted: readonly BatchItem[])
     const found = job.keepZip ? await checkInPlace(zip, image) : await unpack(job, image);
     return { ...found, index: image.index };
   };
-  const { taken, wrong, told } = await takeImages(join(job.dir, zip), job.items, take, job.signal);
-  const fetches = { byItem: new Map<string, Fetched>(), problems: new Map<string, ImgbatchError>(), told };
+  const { taken, wrong, stated } = await takeImages(join(job.dir, zip), job.items, take, job.signal);
+  const fetches = { byItem: new Map<string, Fetched>(), problems: new Map<string, ImgbatchError>(), stated };
   for (const { customId, imageCount } of wanted) {
     const found = (taken.get(customId) ?? []).filter((image) => image !== null);
     const problem = wrong.get(customId) ?? (found.length < imageCount ? absent(customId) : undefined);

@@ -115,7 +115,7 @@ async function zipFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<F
   const rest = missing.filter((item) => zipped.problems.has(item.customId));
   if (rest.length === 0) return zipped;
   job.reporter.detail(`${zipped.problems.get(rest[0]?.customId ?? "")?.message} Trying it alone.`);
-  const known = { ...job, earlier: withFetched(job, zipped.byItem), told: zipped.told };
+  const known = { ...job, earlier: withFetched(job, zipped.byItem), stated: zipped.stated };
   const single = await fetchByContent(known, rest);
   return { byItem: new Map([...zipped.byItem, ...single.byItem]), problems: single.problems };
 }

@@ -23,7 +23,7 @@ export interface FetchJob {
   /** The results of an earlier run of this batch in this directory, by item. */
   earlier: ReadonlyMap<string, ResultLine>;
   /** The manifest's facts about the images of each item, in their order. Bytes from elsewhere must match them. */
-  told?: ZipContents["told"] | undefined;
+  stated?: ZipContents["stated"] | undefined;
   names: DiskNames;
   /** Returns the name of an image of the run, without number and extension. Default: its id. */
   stemOf?: (id: string) => string;
@@ -44,7 +44,7 @@ export interface Fetches {
   byItem: Map<string, Fetched>;
   problems: Map<string, ImgbatchError>;
   /** The manifest's facts, where there was one. */
-  told?: ZipContents["told"] | undefined;
+  stated?: ZipContents["stated"] | undefined;
 }
 
 /** Returns the weakest check among the files of an item. */

@@ -53,19 +53,19 @@ export type TakeImage<T> = (image: ZippedImage) => Promise<T>;
 
 /**
  * Takes the images of a ZIP one by one, in the order of each item's images. A wrong image (`VERIFY_FAILED`) does not stop
- * the others: `wrong` has the first error of each such item. `told` holds the facts of the manifest.
+ * the others: `wrong` has the first error of each such item. `stated` holds the facts of the manifest.
  */
 export async function takeImages<T>(
   path: string,
   items: readonly BatchItem[],
   take: TakeImage<T>,
   signal?: AbortSignal,
-): Promise<{ taken: Map<string, T[]>; wrong: Map<string, ImgbatchError>; told: ZipContents["told"] }> {
+): Promise<{ taken: Map<string, T[]>; wrong: Map<string, ImgbatchError>; stated: ZipContents["stated"] }> {
   const zip = await openZip(path, signal);
   try {
     const taken = new Map<string, T[]>();
     const wrong = new Map<string, ImgbatchError>();
-    const { images, told } = await readContents(zip, items);
+    const { images, stated } = await readContents(zip, items);
     for (const image of images) {
       signal?.throwIfAborted();
       const { customId } = image;
@@ -80,7 +80,7 @@ export async function takeImages<T>(
         if (!wrong.has(customId)) wrong.set(customId, error);
       }
     }
-    return { taken, wrong, told };
+    return { taken, wrong, stated };
   } catch (error) {
     // An abort also cuts off an image; the abort is the reason to report.
     signal?.throwIfAborted();

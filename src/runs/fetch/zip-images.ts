@@ -29,14 +29,14 @@ const manifestSchema = z.looseObject({
 });
 
 /** The facts that a manifest states about an image. */
-export interface Told {
+export interface Stated {
   /** Lower case. Null when the manifest has none. */
   sha256: string | null;
   bytes: number | null;
 }
 
 /** An image of the ZIP and the item that it belongs to. */
-export interface ZippedImage extends Told {
+export interface ZippedImage extends Stated {
   customId: string;
   /** The index of the image within its item, from 0. */
   index: number;
@@ -47,7 +47,7 @@ export interface ZipContents {
   /** In the order of each item's images. */
   images: ZippedImage[];
   /** The manifest's facts about each item's images, in their order, including images that are not in the ZIP. */
-  told: ReadonlyMap<string, readonly Told[]>;
+  stated: ReadonlyMap<string, readonly Stated[]>;
 }
 
 /**
@@ -56,7 +56,7 @@ export interface ZipContents {
  */
 export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZipContents> {
   const manifest = await readManifest(zip, items);
-  if (manifest === null) return { images: matchByName(zip, items), told: new Map() };
+  if (manifest === null) return { images: matchByName(zip, items), stated: new Map() };
   return matchByManifest(zip, manifest, items);
 }
 
@@ -85,21 +85,21 @@ function matchByManifest(
 ): ZipContents {
   const entries = new Map(zip.entries.map((entry) => [entry.name, entry]));
   const counts = new Map(items.map((item) => [item.customId, item.imageCount]));
-  const told = new Map<string, Told[]>();
+  const stated = new Map<string, Stated[]>();
   const named = new Map<ZipEntry, ZippedImage[]>();
   for (const file of manifest.files.toSorted((a, b) => (a.image_index ?? 0) - (b.image_index ?? 0))) {
     const { custom_id: customId, filename } = file;
-    const before = told.get(customId) ?? [];
+    const before = stated.get(customId) ?? [];
     const index = before.length;
     if (index >= (counts.get(customId) ?? 0)) continue;
     const said = { sha256: file.sha256?.toLowerCase() ?? null, bytes: file.size ?? null };
     before.push(said);
-    told.set(customId, before);
+    stated.set(customId, before);
     const entry = entries.get(filename) ?? entries.get(`images/${filename}`);
     if (entry !== undefined) append(named, entry, { customId, index, entry, ...said });
   }
   // An entry that several images claim belongs to none of them for certain.
-  return { images: [...named.values()].filter((claims) => claims.length === 1).flat(), told };
+  return { images: [...named.values()].filter((claims) => claims.length === 1).flat(), stated };
 }
 
 function append<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { holdsApiKey } from "../../kernel/api-keys.ts";
+import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { isLacking, submittedBatches } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
 import type { Plan } from "./plan.ts";

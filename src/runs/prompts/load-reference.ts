@@ -7,7 +7,7 @@ import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ReferenceSpec } from "../../prompts/check-row.ts";
-import type { Report } from "../../prompts/problem.ts";
+import type { Report } from "../../prompts/problems.ts";
 import { NOT_AN_IMAGE, NOT_BASE64, OTHER_TYPE, tooLarge, urlProblem } from "../../prompts/reference-words.ts";
 import { readFacts } from "../files/hash-file.ts";
 import type { PromptReference } from "./prompt-item.ts";

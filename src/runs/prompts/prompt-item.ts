@@ -1,6 +1,6 @@
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
-import type { FileLine } from "../../prompts/problem.ts";
+import type { FileLine } from "../../prompts/problems.ts";
 import type { Shape } from "../../prompts/shape.ts";
 import type { Kept, PromptText } from "./spool.ts";
 

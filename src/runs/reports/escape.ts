@@ -1,4 +1,4 @@
-import { hideUsedKeys } from "../../kernel/api-keys.ts";
+import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 
 /**
  * Characters that no XML document may hold, and that no page can show; and those that would reverse the order of the

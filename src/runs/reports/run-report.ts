@@ -1,7 +1,7 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
-import type { FileLine } from "../../prompts/problem.ts";
+import type { FileLine } from "../../prompts/problems.ts";
 import type { InputLine } from "../directory/input-file.ts";
 import type { ResultFile, ResultLine } from "../directory/results-file.ts";
 import type { RunState } from "../directory/run-state-schema.ts";

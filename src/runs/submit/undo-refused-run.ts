@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { formatProblem } from "../../prompts/problem.ts";
+import { formatProblem } from "../../prompts/problems.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "../directory/names.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";

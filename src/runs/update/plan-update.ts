@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { counted } from "../../kernel/text.ts";
-import { formatProblem } from "../../prompts/problem.ts";
+import { formatProblem } from "../../prompts/problems.ts";
 import { mapRunInput } from "../directory/input-file.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { Plan, PlannedItem } from "../plan/plan.ts";

@@ -19,7 +19,7 @@ const microsOrNull = (micros: number | null) => (micros === null ? null : micros
  * A batch as the API shows it. `waiting`: why its items cannot be made now. `jobs`: those at work upstream. `queuedBehind`:
  * how many batches come first, where that was counted.
  */
-export function batchView(
+function batchView(
   batch: BatchRecord,
   waiting: Waiting | null,
   jobs: readonly ShownJob[],

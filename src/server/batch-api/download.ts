@@ -3,7 +3,8 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { nameImages } from "../../domain/downloads/entry-names.ts";
 import { planBatchZip } from "../../domain/downloads/zip.ts";
-import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import type { ListedItem } from "../../domain/ports/item-repository.ts";
+import type { BatchRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendDownload } from "../downloads/send-download.ts";
@@ -21,7 +22,7 @@ export function download(deps: ApiDeps) {
     const { zipItems } = deps.limits;
     const maxItems = queryInteger(request, "max_items", { fallback: zipItems, min: 1, max: zipItems });
     refuseUnready(batch);
-    const all = await deps.stores.read.items.page(batch.id, { afterPosition: -1, limit: batch.itemCount });
+    const all = await deps.stores.read.items.listed(batch.id, { afterPosition: -1, limit: batch.itemCount });
     const outputs = await deps.stores.read.outputs.ofBatch(batch.id);
     refuseTooMany(all, filter, maxItems);
     const bytes = outputs.reduce((sum, output) => sum + output.sizeBytes, 0);
@@ -54,7 +55,7 @@ function refuseUnready(batch: BatchRecord): void {
   if (!isTerminal(batch.status) || hasNothing) throw new ImgbatchError("BATCH_IMAGE_NOT_READY");
 }
 
-function refuseTooMany(all: readonly ItemRecord[], filter: string, maxItems: number): void {
+function refuseTooMany(all: readonly ListedItem[], filter: string, maxItems: number): void {
   const count = all.filter((item) => filter === "all" || item.status === filter).length;
   if (count <= maxItems) return;
   const message = `The ZIP would hold ${count} items, max_items is ${maxItems}.`;

@@ -24,6 +24,6 @@ export function buildManifest(batch: BatchRecord, images: readonly ZipImage[]): 
 }
 
 /** `errors.json`: one entry per failed item, in request order. */
-export function buildErrors(items: readonly ItemRecord[]): ManifestError[] {
+export function buildErrors(items: readonly Pick<ItemRecord, "customId" | "error">[]): ManifestError[] {
   return items.flatMap(({ customId, error }) => (error ? [{ custom_id: customId, ...error }] : []));
 }

@@ -6,11 +6,11 @@ import { connectionOf } from "./exchange.ts";
 /** The slowest rate at which a reader may take a response, checked in steps. */
 export interface ReaderRate {
   stepMs: number;
-  /** In each step this many bytes must leave … */
+  /** This many bytes must leave in each step. Bytes beyond these are saved for later steps. */
   bytesPerStep: number;
-  /** … or have left before, beyond what was needed: a reader begins with this many … */
+  /** A reader begins as if it had saved this many bytes. */
   firstBytes: number;
-  /** … and saves at most this many. */
+  /** The most bytes that a reader can have saved. */
   savedBytes: number;
 }
 

@@ -27,7 +27,7 @@ export interface EventReader {
   isAllowed(): Promise<boolean>;
 }
 
-/** The news that each reader is told now. */
+/** What each reader gets now. */
 type Texts = Map<EventReader, string>;
 
 function add(texts: Texts, reader: EventReader, text: string): void {
@@ -123,14 +123,14 @@ export class EventHub {
     for (let tells = 1; ; tells++) {
       await this.#deps.clock.sleep(TELL_EVERY_MS, signal);
       const texts: Texts = new Map();
-      // The database may be busy for a while: what has changed is told later.
+      // The database may be busy for a while: what has changed is sent later.
       await this.#tell(texts).catch(() => {});
       if (tells % TELLS_PER_BEAT === 0) await this.#beat(texts);
       for (const [reader, text] of texts) if (this.#readers.has(reader)) reader.write(text);
     }
   }
 
-  /** News that were not told, because a read has failed, stay for the next time. */
+  /** A change that was not sent, because a read has failed, stays for the next time. */
   async #tell(texts: Texts): Promise<void> {
     for (const id of [...this.#changed.keys()]) {
       const owner = await this.#ownerOf(id);

@@ -1,6 +1,6 @@
 import type { RequestHandler } from "express";
 import { PATHS } from "../../contract/routes.ts";
-import { hideApiKeys } from "../../kernel/api-keys.ts";
+import { hideApiKeys } from "../../kernel/hide-keys.ts";
 import { onEnded } from "../connections/exchange.ts";
 import type { ApiDeps } from "../deps.ts";
 

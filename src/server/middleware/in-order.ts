@@ -2,8 +2,8 @@ import type { RequestHandler } from "express";
 
 /**
  * Returns one handler that runs others in order, as Express does. Each passes the request on by `next`. An error stops
- * them, whether it is thrown, rejected or given to `next`. A rejection without a reason is an error, too. The router of Express is not used: it compares the path
- * before each handler, which takes longer than reading a batch.
+ * them, whether it is thrown, rejected or given to `next`; a rejection without a reason counts as one. The router of
+ * Express is not used: it compares the path before each handler, which takes longer than reading a batch.
  */
 export function inOrder(handlers: readonly RequestHandler[]): RequestHandler {
   return (request, response, next) => {

@@ -1,6 +1,6 @@
 import type { RequestHandler } from "express";
 import { REQUEST_ID_HEADER } from "../../contract/routes.ts";
-import { holdsApiKey } from "../../kernel/api-keys.ts";
+import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import type { Ids } from "../../kernel/ids.ts";
 
 const WELL_FORMED = /^[A-Za-z0-9._-]{1,128}$/;

@@ -100,7 +100,7 @@ export function modelNotFound(name: string): ImgbatchError {
 }
 
 /** The models that the caller may use and that a provider serves now. */
-export function listed(deps: ApiDeps, response: Response): ModelEntry[] {
+function listed(deps: ApiDeps, response: Response): ModelEntry[] {
   const models = realtimeModelsOf(callerOf(response).group, deps.models);
   return models.filter((model) => deps.realtimeOffers.first(model.id) !== null);
 }

@@ -4,8 +4,8 @@ import { JsonLines } from "../jobs/json-lines.ts";
 import { LINE_IMAGES } from "./read-lines.ts";
 
 /**
- * Returns the model that the first readable line of an input names, as it writes it; null when it names none. Lines behind
- * the size of a largest one are not looked at.
+ * Returns the model that the first readable line of an input names, as it writes it; null when it names none. Reads no
+ * more than the most bytes that one line can have.
  */
 export async function firstModelName(
   { blobs, limits }: Pick<ApiDeps, "blobs" | "limits">,

@@ -69,7 +69,7 @@ export function readBody(
   });
 }
 
-/** The body of a message that has come whole is in memory: nobody need wait for it or watch its sender. */
+/** A body that has come whole is in memory: there is nothing to wait for, and no sender to watch. */
 async function takeWhole(
   request: IncomingMessage,
   { maxBytes, add }: { maxBytes: number; add(chunk: Buffer): Promise<void> | null },

@@ -25,7 +25,7 @@ export class StringFinder {
   readonly #minBytes: number;
   /** Lists and objects that are open here. */
   #depth = 0;
-  /** The number of them that are on the path, from the outside. */
+  /** How many of these, from the outermost on, lie on the path. */
   #onWay = 0;
   /** Whether the next value in the innermost of these is a step of the path. */
   #isNext = false;

@@ -8,7 +8,7 @@ import type { Notices } from "../../storage/dialects/postgres-notices.ts";
 
 /** How long changes are gathered: a notice of each commit would hold up all of them, one behind the other. */
 const GATHER_MS = 200;
-/** How often the database is read while no notices arrive, and while they do: a process that is killed has told not all. */
+/** How often the database is read while no notices arrive, and while they do: a killed process has not sent them all. */
 const POLL_MS = 2000;
 const LISTENING_POLL_MS = 15_000;
 /** PostgreSQL takes a notice of less than 8000 bytes. The rest is for the name of the process. */

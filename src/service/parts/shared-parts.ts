@@ -1,4 +1,5 @@
 import type { Config } from "../../config/schema.ts";
+import { joinFinishes } from "../../domain/batches/finish-item.ts";
 import { EarlyReadBack } from "../../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { SharedUploads } from "../../domain/files/shared-uploads.ts";
@@ -103,6 +104,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
       stores,
       blobs,
       earlyReadBack,
+      finishes: joinFinishes(stores),
       inspector,
       limits: config.limits,
       lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),

@@ -46,7 +46,7 @@ interface Sides {
 
 /**
  * Copies the data of a directory to another place, compares both, and marks the directory as moved; the old data stays as
- * it is. A move that was ended in between goes on where it was. Throws `DATA_DIRECTORY_IN_USE` while a service runs on
+ * it is. An interrupted move goes on where it stopped. Throws `DATA_DIRECTORY_IN_USE` while a service runs on
  * either side, `FILE_EXISTS` when there is something else at the new place, and `VERIFY_FAILED` when the copy differs.
  */
 export async function moveStorage(options: MoveOptions): Promise<MoveReport> {

@@ -170,7 +170,7 @@ async function factsOf(path: string): Promise<Stats | null> {
   return facts?.isFile() ? facts : null;
 }
 
-/** A thread would take ten times as long: the system has the facts of a file that it has written. */
+/** Not in a thread, which would take ten times as long: the system still knows the facts of a file that it has just written. */
 function versionOf(path: string): string | null {
   try {
     const { ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });

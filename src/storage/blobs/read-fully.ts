@@ -27,7 +27,7 @@ export async function readSized(path: string, sizeBytes: number): Promise<Buffer
     }
     return null;
   } finally {
-    // Nothing is left to do then that a thread would have to do.
+    // Closing a file that was only read takes no time, so it needs no thread.
     fs.closeSync(file);
   }
 }

@@ -11,8 +11,8 @@ const PING_MS = 3000;
 const LAST_WORDS_MS = 500;
 
 /**
- * Short texts from process to process (PostgreSQL's LISTEN and NOTIFY). A text can get lost at any time: whoever gets one
- * only looks earlier than it would have looked anyway.
+ * Short texts from process to process (PostgreSQL's LISTEN and NOTIFY). A text can get lost at any time: a
+ * process that gets one only looks earlier than it would have anyway.
  */
 export interface Notices {
   /** Whether texts of others arrive now. */
@@ -73,7 +73,7 @@ async function silence(ping: () => Promise<unknown>, clock: Clock, signal: Abort
   while (!signal.aborted) {
     await clock.sleep(PING_MS, signal).catch(() => {});
     if (signal.aborted) return;
-    // Notices that were sent before may each wait for a silent server until their time is over.
+    // The ping stands behind earlier notices, and each of these may wait for a silent server until its own time is over.
     const isLate = clock.sleep(PING_MS, signal).then(() => false);
     const isAnswered = await Promise.race([ping().then(() => true), isLate]).catch(() => false);
     if (!isAnswered) return;

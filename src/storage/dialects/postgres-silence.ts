@@ -7,12 +7,12 @@ import type { Client, ClientConfig, PoolClient, QueryConfig, QueryResult } from 
  * work on a statement that it has not answered.
  */
 
-/** How long a statement may take before somebody asks, and the pause before somebody asks again. */
+/** How long a statement may take before the server is asked about it, and the pause before it is asked again. */
 const ASK_AFTER_MS = 2000;
 const ASK_AGAIN_MS = 1000;
-/** How long the server may take to say it. */
+/** How long the server may take to answer. */
 const PATIENCE_MS = 2000;
-/** How often the server has to know nothing of a statement: it may be on its way. */
+/** A statement is lost if the server does not know it this many times in a row: the first time it may be on its way. */
 const MISSES = 2;
 /** The server itself ends a statement of a transaction after a minute. */
 const LONGEST_MS = 65_000;
@@ -87,7 +87,7 @@ async function endIfUnknown(client: Client, ask: AskForWork, answered: AbortSign
   client.connection.stream.destroy();
 }
 
-/** Closes connections that have said farewell, even when nobody hears it. */
+/** Closes connections that have said farewell, also when the server does not hear it. */
 export function destroySoon(clients: Iterable<Client>): void {
   const destroy = () => {
     for (const client of clients) client.connection.stream.destroy();

@@ -36,7 +36,7 @@ const DEADLOCK = "40P01";
 const UNIQUE_VIOLATION = "23505";
 
 /**
- * Returns how often a work may be repeated after an error; 0 when another try ends as this one did. A row that exists
+ * Returns how often work may be repeated after an error; 0 when another try would end like this one. A row that exists
  * already may come from another transaction, which the next try sees.
  */
 export function repeatsAfter(error: unknown): number {

@@ -54,12 +54,12 @@ interface Waiting {
 }
 
 /**
- * Runs works on a connection one after the other. Those that wait at the same time share one transaction, which begins
- * with the statement `begin`, because each commit waits for the disk. A work that throws is undone alone. A promise
- * resolves when the changes are durable. `watch` sees each error. `mayBegin` can throw before a work begins. The database
- * returns at once, so a work that yields to the event loop waits for something else while all others wait for it: it is
- * undone, and rejects. A query after the end of its work rejects, because it would be part of another one.
- * Works go on while `settled` makes a commit durable. It is told whether the transaction has only read.
+ * Runs pieces of work on a connection, one after the other. Those that wait at the same time share one transaction,
+ * because each commit waits for the disk. It begins with the statement `begin`. Work that throws is undone alone. A promise
+ * resolves when the changes are durable. `watch` sees each error. `mayBegin` can throw before work begins. The database
+ * returns at once, so work that yields to the event loop waits for something else, and all other work waits for it: it is
+ * undone, and rejects. A query after the end of its work rejects, because it would be part of other work.
+ * Other work goes on while `settled` makes a commit durable. `settled` gets whether the transaction has only read.
  */
 export function inTransactions(
   connection: Sqlite.Database,

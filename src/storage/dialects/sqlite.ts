@@ -97,7 +97,12 @@ export function openSqlite(
   const onError = ({ message, code = "" }: { message: string; code?: string }) => {
     watch(new Sqlite.SqliteError(message, code));
   };
-  const checkpoints = new WalCheckpoints(file, () => wal.logBytes, onError);
+  const log = writing.prepare("PRAGMA wal_checkpoint(NOOP)");
+  const pagesLeft = () => {
+    const { log: pages, checkpointed } = log.get() as { log: number; checkpointed: number };
+    return pages - checkpointed;
+  };
+  const checkpoints = new WalCheckpoints(file, pagesLeft, onError);
   const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, (isRead) => {
     if (isRead) return wal.pending;
     checkpoints.noteCommit();

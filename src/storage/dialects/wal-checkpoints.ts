@@ -1,24 +1,31 @@
 import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
 
-/** A checkpoint is due after about this many pages of the log, as SQLite itself has it. */
+/** A checkpoint is due when this many pages of the log are not written back, as SQLite itself has it. */
 const PAGES = 1000;
-/** Each as SQLite makes it by default, with its header in the log. */
-const PAGE_BYTES = 4096 + 24;
-/** The most pages that a small commit writes. */
-const PAGES_A_COMMIT = 20;
 
-/** Writes the log back for each message. Sends the pages that are in the log, or an error. */
+/**
+ * SQLite begins the log anew, instead of making it longer, when all of it is written back. Commits add to it during a
+ * checkpoint, so further ones follow, each much shorter than the one before.
+ */
+const MOST_IN_A_ROW = 5;
+
+/** Writes the log back for each message. Sends null, or an error. */
 const THREAD = `
 const { parentPort, workerData: { library, file } } = require("node:worker_threads");
 const connection = new (require(library))(file, { fileMustExist: true });
 connection.pragma("synchronous = NORMAL");
 parentPort.on("message", () => {
   try {
-    const [{ log }] = connection.pragma("wal_checkpoint(PASSIVE)");
-    parentPort.postMessage({ pages: log });
+    let pages;
+    for (let count = 0; count < ${MOST_IN_A_ROW}; count++) {
+      const [{ log }] = connection.pragma("wal_checkpoint(PASSIVE)");
+      if (log === pages) break;
+      pages = log;
+    }
+    parentPort.postMessage(null);
   } catch ({ message, code }) {
-    parentPort.postMessage({ error: { message, code } });
+    parentPort.postMessage({ message, code });
   }
 });`;
 
@@ -28,39 +35,32 @@ interface Failure {
   code?: string;
 }
 
-type Outcome = { pages: number } | { error: Failure };
-
 /**
- * Writes the log of a database back in a thread with a connection of its own: on a busy disk that takes hundreds of
- * milliseconds, in which SQLite would let the event loop stand still. Commits go on meanwhile. The thread starts with the first
+ * Writes the log of a database back in a thread with a connection of its own. On a busy disk that takes hundreds of
+ * milliseconds, which would stop the event loop. Commits go on meanwhile. The thread starts with the first
  * checkpoint, once the log is long enough for one. It costs some megabytes.
  */
 export class WalCheckpoints {
   readonly #file: string;
-  readonly #logBytes: () => number;
+  readonly #pagesLeft: () => number;
   readonly #onError: (error: Failure) => void;
   #thread: Worker | null = null;
   #isOver = false;
   #isRunning = false;
-  #commits = 0;
-  #commitsToNext = PAGES / PAGES_A_COMMIT;
-  #pagesBefore = 0;
 
-  /** `logBytes` returns the size of the log. `onError` gets the errors of checkpoints, which are tried again later. */
-  constructor(file: string, logBytes: () => number, onError: (error: Failure) => void) {
+  /**
+   * `pagesLeft` returns how many pages of the log are not written back. `onError` gets the errors of checkpoints, which
+   * are tried again after later commits.
+   */
+  constructor(file: string, pagesLeft: () => number, onError: (error: Failure) => void) {
     this.#file = file;
-    this.#logBytes = logBytes;
+    this.#pagesLeft = pagesLeft;
     this.#onError = onError;
   }
 
   /** Notes a commit that has written to the log. */
   noteCommit(): void {
-    this.#commits++;
-    if (this.#commits < this.#commitsToNext || this.#isRunning || this.#isOver) return;
-    if (this.#thread === null && this.#logBytes() < PAGES * PAGE_BYTES) {
-      this.#commitsToNext = this.#commits + PAGES / PAGES_A_COMMIT;
-      return;
-    }
+    if (this.#isRunning || this.#isOver || this.#pagesLeft() < PAGES) return;
     this.#isRunning = true;
     this.#thread ??= this.#start();
     this.#thread.postMessage(null);
@@ -76,7 +76,10 @@ export class WalCheckpoints {
     const library = createRequire(import.meta.url).resolve("better-sqlite3");
     const workerData = { library, file: this.#file };
     const thread = new Worker(THREAD, { eval: true, execArgv: [], workerData });
-    thread.on("message", (outcome: Outcome) => this.#end(outcome));
+    thread.on("message", (failure: Failure | null) => {
+      this.#isRunning = false;
+      if (failure !== null) this.#onError(failure);
+    });
     // Without the thread, SQLite writes the log back itself when it is some times as long.
     thread.on("error", (error: Failure) => {
       this.#isOver = true;
@@ -84,19 +87,5 @@ export class WalCheckpoints {
     });
     thread.unref();
     return thread;
-  }
-
-  #end(outcome: Outcome): void {
-    this.#isRunning = false;
-    if ("error" in outcome) this.#onError(outcome.error);
-    else if (outcome.pages > 0) this.#pace(outcome.pages);
-    this.#commits = 0;
-  }
-
-  /** Decides after how many commits the next checkpoint is due. A log whose pages all were written back begins anew. */
-  #pace(pages: number): void {
-    const written = pages > this.#pagesBefore ? pages - this.#pagesBefore : pages;
-    this.#pagesBefore = pages;
-    this.#commitsToNext = Math.max(1, Math.round((PAGES * this.#commits) / written));
   }
 }

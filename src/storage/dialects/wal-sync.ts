@@ -1,4 +1,4 @@
-import { close, fdatasync, fstatSync, openSync, realpathSync } from "node:fs";
+import { close, fdatasync, openSync, realpathSync } from "node:fs";
 import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
 
@@ -48,11 +48,6 @@ export class WalSync {
     this.#failure = failure;
   }
 
-  /** The size of the log's file. It does not shrink before the log is written back. */
-  get logBytes(): number {
-    return fstatSync(this.#descriptor).size;
-  }
-
   /** Resolves when all commits before the last call of `flush` are durable. Null when they are now. */
   get pending(): Promise<void> | null {
     return this.#next ?? this.#running;
@@ -92,7 +87,7 @@ export class WalSync {
   async #sync(): Promise<void> {
     if (this.#thread !== null && (await syncIn(this.#thread))) return;
     const startMs = performance.now();
-    // No second sync may overtake a slow one: a failure of the disk is told to one of them alone.
+    // The system reports a failure of the disk to one sync only, so no second one may overtake a slow one.
     await syncInPool(this.#descriptor);
     const tookMs = performance.now() - startMs;
     if (tookMs > LONG_MS) this.#longMs += tookMs;

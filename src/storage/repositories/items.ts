@@ -245,8 +245,8 @@ function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
 const toRecordOrNull = (row: Selectable<ItemsTable> | null) => row && toRecord(row);
 
 function toRecord(row: Selectable<ItemsTable>): ItemRecord {
-  return {
-    ...toListed(row),
+  // With a spread, each record would have a shape of its own, which takes a hundred times as long and much memory.
+  return Object.assign(toListed(row), {
     batchId: row.batch_id,
     outputIndex: row.output_index,
     attempts: row.attempts,
@@ -261,7 +261,7 @@ function toRecord(row: Selectable<ItemsTable>): ItemRecord {
     earlier: row.earlier,
     holdMicroUsd: row.hold_micro_usd,
     clientKey: row.client_key,
-  };
+  });
 }
 
 function toListed(row: Pick<Selectable<ItemsTable>, (typeof LISTED)[number]>): ListedItem {

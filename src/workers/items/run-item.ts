@@ -9,7 +9,7 @@ import {
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
 import { askedOf } from "../../domain/batches/item-terms.ts";
-import { noteOutage } from "../../domain/health/outage.ts";
+import { noteOutage } from "../../domain/health/batch-outage.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
 import { waitingFor } from "../../domain/health/waiting.ts";

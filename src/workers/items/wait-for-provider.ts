@@ -1,5 +1,5 @@
 import { needsOf } from "../../domain/batches/item-terms.ts";
-import { noteOutage } from "../../domain/health/outage.ts";
+import { noteOutage } from "../../domain/health/batch-outage.ts";
 import { waitingFor } from "../../domain/health/waiting.ts";
 import type { Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";

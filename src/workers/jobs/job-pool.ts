@@ -125,7 +125,7 @@ export class JobPool implements WorkerPool {
     active.controller.abort();
   }
 
-  /** Closes the jobs of a batch that ended without work here: a crash came after its last image, before the end of a job. */
+  /** Closes the jobs of a batch that ended without work here: after a crash between its last image and the end of a job. */
   async closeIdle(batchId: string): Promise<void> {
     const jobs = this.#active.has(batchId) ? [] : await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
     for (const { id, step } of jobs) if (step !== "closed") this.#closer.close(id);

@@ -10,7 +10,7 @@ import { findJobInTime } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { waitAfter } from "./wait-for-upstream.ts";
 
-/** The try from which on a refusal counts: after about ten minutes, because gateways err, too. */
+/** A refusal counts from this try on, after about ten minutes: gateways err, too. */
 const MOST_REFUSED = 8;
 /** So often are results fetched that end early, each time after twice the pause: for a quarter of an hour. */
 const MOST_SHORT = 6;

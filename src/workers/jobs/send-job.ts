@@ -15,7 +15,7 @@ const BEING_CREATED: readonly JobStep[] = ["uploaded", "sent"];
 
 /** How long the request may take that stops a job which was created too late. */
 const STOP_MS = 30_000;
-/** Why the items of a job fail of which nobody knows whether it exists. */
+/** Why the items of a job fail if nobody knows whether the job exists. */
 const LOST =
   "The answer of the upstream to the creation of the job was lost, and its list does not have the job. The images may have been billed.";
 

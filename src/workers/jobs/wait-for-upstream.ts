@@ -1,4 +1,4 @@
-import { noteOutage } from "../../domain/health/outage.ts";
+import { noteOutage } from "../../domain/health/batch-outage.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { waitingFor } from "../../domain/health/waiting.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";

@@ -178,7 +178,7 @@ it("[UPDATE-13] items of an updated run come in the order of its prompts, and ot
   expect(stdout.split("\n").map((each) => each.split("\t")[0])).toEqual(["hen", "cat", "dog", "cow", ""]);
 });
 
-it("[UPDATE-14] after refused prompts, submit says where they stand and how to make them", async () => {
+it("[UPDATE-14] after refused prompts, submit and retry say where they stand and how to make them", async () => {
   const cli = await createCli({ failing: /dog/ });
   cli.fake.always(/^GET .*\/items\?/, {
     lie: (answer) => ({
@@ -192,9 +192,15 @@ it("[UPDATE-14] after refused prompts, submit says where they stand and how to m
   expect(stderr).toMatch(
     /next: change what was refused in pets\.jsonl \(line 2\), then imgbatch submit .*--update/,
   );
+  for (const flags of [[], ["--include-refused"]]) {
+    const retried = await cli.here(["retry", "pets-images", ...flags]);
+    expect(retried.stderr).toContain(
+      "next: change what was refused in pets.jsonl (line 2), then run the submit command of pets-images again with --update",
+    );
+  }
   await write(cli, PETS.with(1, line("dog", "a puppy")));
   expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
-  expect(cli.fake.batches[1]?.items).toHaveLength(1);
+  expect(cli.fake.batches.at(-1)?.items).toHaveLength(1);
   const elsewhere = await cli.here(["submit", "-", "-o", "piped"], { stdin: '{"prompt": "a dog"}' });
   expect(elsewhere.stderr).toContain("next: change the prompts that were refused in piped/retry.jsonl, then");
 });

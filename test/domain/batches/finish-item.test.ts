@@ -1,5 +1,5 @@
 import { expect, it, vi } from "vitest";
-import { finishItem } from "../../../src/domain/batches/finish-item.ts";
+import { finishItem, joinFinishes } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
@@ -38,19 +38,18 @@ it("[WORK-30] images that are made at the same time are recorded in one transact
   const counted: BlobStore = Object.create(blobs, {
     put: { value: (key: string, bytes: Buffer) => blobs.put(key, bytes).finally(() => put++) },
   });
-  const earlyReadBack = new EarlyReadBack(blobs);
+  const deps = {
+    stores: counting,
+    blobs: counted,
+    earlyReadBack: new EarlyReadBack(blobs),
+    finishes: joinFinishes(counting),
+  };
   const ends = await Promise.all(
     items.map((item, at) => {
       const leased = { ...item, leaseToken: at === 1 ? "lost" : "t" };
       const images = [{ bytes: Buffer.from(`${item.id}`), facts }];
       const batch = batches[at < 3 ? 0 : 1] as (typeof batches)[0];
-      return finishItem(
-        { stores: counting, blobs: counted, earlyReadBack },
-        batch,
-        leased,
-        { images, modelVersion: null },
-        () => 3,
-      );
+      return finishItem(deps, batch, leased, { images, modelVersion: null }, () => 3);
     }),
   );
   expect(ends).toEqual(["success", null, "success", "success", "success"]);

@@ -43,6 +43,12 @@ describe("uploads", () => {
     const announced = await begin();
     await expect(announced.open(0, 11)).rejects.toMatchObject({ code: "REQUEST_TOO_LARGE" });
 
+    const announcing = await begin(8);
+    await expect(begin(8)).rejects.toMatchObject({ code: "FILE_QUOTA_EXCEEDED" });
+    const own = await announcing.open(0, 8);
+    await own.add(bytes(8));
+    await announcing.cancel();
+
     const [first, second] = [await begin(), await begin()];
     await expect(begin()).rejects.toMatchObject({ code: "FILE_QUOTA_EXCEEDED" });
     const ofFirst = await first.open(0, 0);

@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import { describe, expect, it } from "vitest";
-import { watchKey } from "../../../src/kernel/api-keys.ts";
+import { watchKey } from "../../../src/kernel/hide-keys.ts";
 import { failureOf, PNG } from "../../support/upstream-adapter.ts";
 import { inShell, programmed } from "./programs.ts";
 

@@ -1,8 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { expect, it } from "vitest";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
-import { watchKey } from "../../../src/kernel/api-keys.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
+import { watchKey } from "../../../src/kernel/hide-keys.ts";
 import { createSdapiAdapter } from "../../../src/providers/sdapi/provider.ts";
 import { listening } from "../../support/listening.ts";
 import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { watchKey } from "../../../src/kernel/api-keys.ts";
+import { watchKey } from "../../../src/kernel/hide-keys.ts";
 import { upstreamWords } from "../../../src/providers/upstream/words.ts";
 
 describe("an upstream's words", () => {

@@ -124,8 +124,8 @@ it("[RUN-18] a manifest that names one image again and again takes no longer for
   const zip = await openZip(path);
   onTestFinished(() => zip.close());
   const cat = readItem({ custom_id: "cat", status: "success", image_count: 100 });
-  const { told } = await readContents(zip, cat === null ? [] : [cat]);
-  expect(told.get("cat")).toHaveLength(100);
+  const { stated } = await readContents(zip, cat === null ? [] : [cat]);
+  expect(stated.get("cat")).toHaveLength(100);
 });
 
 it("[RUN-18] a manifest that is larger than its images warrant is not read", async () => {

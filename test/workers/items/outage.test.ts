@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from "vitest";
-import type { LeasedItem } from "../../../src/domain/batches/finish-item.ts";
+import { joinFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
@@ -42,6 +42,7 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     ...{ stores, blobs, clock, health, presence, outageMs: OUTAGE_MS, random: () => 0.5, log: silentLog },
     inspector: sharpInspector(new Decoding()),
     earlyReadBack: new EarlyReadBack(blobs),
+    finishes: joinFinishes(stores),
   } as unknown as WorkerDeps;
   onTestFinished(() => deps.earlyReadBack.close());
   const own: BatchRecord = { ...batch, status: "running" };

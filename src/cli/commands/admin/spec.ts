@@ -157,7 +157,7 @@ export const admin: CommandSpec = withStorage({
         "imgbatch admin move --blobs s3://pictures/main",
       ],
       exits: ["conflict", "temporary", "saving"],
-      notes: ["A move that was ended goes on where it was: run the same command again."],
+      notes: ["An interrupted move goes on where it stopped: run the same command again."],
       load: () => import("./move.ts"),
     },
   ],

@@ -1,5 +1,5 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { askingOf, target } from "../shared-options.ts";
+import { asking, target } from "../shared-options.ts";
 
 export const remove: CommandSpec = {
   name: "delete",
@@ -10,6 +10,6 @@ export const remove: CommandSpec = {
     { flags: "--record", description: "delete the entry in your list; with --outputs, both" },
   ],
   examples: ["imgbatch delete prompts-images --outputs"],
-  exits: askingOf,
+  exits: asking,
   load: () => import("./run.ts"),
 };

@@ -1,7 +1,7 @@
 import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
 import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { asking, formatOption, maxCostOption, reportOptions, upstreamOption } from "../shared-options.ts";
+import { formatOption, maxCostOption, reportOptions, running, upstreamOption } from "../shared-options.ts";
 
 export const generate: CommandSpec = {
   name: "generate",
@@ -74,7 +74,7 @@ export const generate: CommandSpec = {
     "The file gets the extension of the image's real type: if the service returns a JPEG for fox.png, the image is saved as fox.jpg, and that path is printed. Without --force an existing file is never replaced: the command sends nothing and fails.",
     "Running the command again makes and bills another image. With --file, running the same command again makes only the missing images. Each request has an idempotency key: an imgbatch service bills an image once, however often its response was lost; another service may bill each attempt. For many images use `imgbatch submit`, which costs less and never pays twice.",
   ],
-  exits: [...asking, "someFailed", "noImages", "timeout", "money", "saving"],
+  exits: running,
   paysAgain: true,
   load: () => import("./run.ts"),
 };

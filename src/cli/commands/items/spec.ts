@@ -1,6 +1,6 @@
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { askingOf, target } from "../shared-options.ts";
+import { asking, target } from "../shared-options.ts";
 
 export const items: CommandSpec = {
   name: "items",
@@ -15,6 +15,6 @@ export const items: CommandSpec = {
     { flags: "--all", description: "list every item, not only the first 100" },
   ],
   examples: ["imgbatch items prompts-images --status failed"],
-  exits: askingOf,
+  exits: asking,
   load: () => import("./run.ts"),
 };

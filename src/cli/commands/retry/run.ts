@@ -8,6 +8,7 @@ import { readResults } from "../../../runs/directory/results-file.ts";
 import type { RunState } from "../../../runs/directory/run-state-schema.ts";
 import { collectRun, type RunOutcome } from "../../../runs/outcome/collect-run.ts";
 import { type ChosenModel, chooseModel } from "../../../runs/plan/choose-model.ts";
+import { shellWord } from "../../../runs/reports/run-report.ts";
 import { planRetry, type RetryPlan } from "../../../runs/retry/plan-retry.ts";
 import { isRetryOpen, resumeRetry, startRetry, unsentImages } from "../../../runs/retry/retry-run.ts";
 import type { RetryOptions } from "../../../runs/retry/send-batches.ts";
@@ -75,7 +76,8 @@ async function retry(
   const keepZip = (await readResults(dir)).some((line) =>
     line.files.some((file) => file.entry !== undefined),
   );
-  const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true };
+  const updateStep = updateStepOf(shownDir);
+  const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
   const images = unsentImages(runState);
   const budget = createBudget(options, model, service, context);
   if (isRetryOpen(runState)) {
@@ -152,7 +154,13 @@ function describeNothing(
   if (unknown > 0) output.note(`the prompts of ${unknown} failed images are not in this directory`);
   if (missing > 0) output.note(missingNote(missing));
   output.note("nothing to retry");
-  return describeRun(context, { outcome, replayed: null, shownDir, allowance });
+  const updateStep = updateStepOf(shownDir);
+  return describeRun(context, { outcome, replayed: null, shownDir, allowance, updateStep });
+}
+
+/** The run does not record the options that it was submitted with. */
+function updateStepOf(shownDir: string): string {
+  return `run the submit command of ${shellWord(shownDir)} again with --update`;
 }
 
 function describeDry(

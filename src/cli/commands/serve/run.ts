@@ -77,8 +77,8 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       if (note !== null) output.note(note);
       log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
     } finally {
-      // After an error above, the service must not keep running. Only a supervisor sends SIGTERM: its proxy must see the
-      // end before it comes, while a person who presses Ctrl-C waits for it.
+      // After an error above, too, the service must stop. SIGTERM comes from a supervisor, whose proxy must see that the
+      // service stops before it does. A person who presses Ctrl-C waits for it.
       const { reason } = context.signal;
       const isTerminated = reason instanceof ImgbatchError && reason.code === "TERMINATED";
       await service.close(service.failed.aborted ? 0 : graceMs, isTerminated);

@@ -1,11 +1,11 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { askingOf, targets } from "../shared-options.ts";
+import { asking, targets } from "../shared-options.ts";
 
 export const status: CommandSpec = {
   name: "status",
   summary: "show how batches stand now; never waits",
   arguments: [targets],
   examples: ["imgbatch status prompts-images", "imgbatch status imgbatch_… --json"],
-  exits: askingOf,
+  exits: asking,
   load: () => import("./run.ts"),
 };

@@ -2,7 +2,7 @@ import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
-import { holdsApiKey } from "../../../kernel/api-keys.ts";
+import { holdsApiKey } from "../../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
 import { NAMINGS, type Naming } from "../../../runs/files/word-names.ts";

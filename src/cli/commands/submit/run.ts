@@ -125,8 +125,8 @@ async function submit(
       return describeDetached(context, options, started);
     }
     const isPlain = !options.isNew && options.explicitKey === null;
-    const updateCommand = isPlain ? commandAgain(context.typed, "--update") : undefined;
-    const ended = { ...started, dir, shownDir, keepZip, allowance, intervalMs, updateCommand };
+    const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
+    const ended = { ...started, dir, shownDir, keepZip, allowance, intervalMs, updateStep };
     return finishRun(context, service, ended);
   });
 }

@@ -3,7 +3,7 @@ import type { ImageMimeType } from "../../../contract/images/image-types.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { ReferenceSpec } from "../../../prompts/check-row.ts";
-import type { Problem, Report } from "../../../prompts/problem.ts";
+import type { Problem, Report } from "../../../prompts/problems.ts";
 import { PromptReader } from "../../../prompts/prompt-reader.ts";
 import { NOT_AN_IMAGE, NOT_BASE64, urlProblem } from "../../../prompts/reference-words.ts";
 import { bytesOf } from "../../api/base64.ts";

@@ -13,14 +13,14 @@ const RESULT_MISSING: ItemError = {
   source: "service",
 };
 
-/** To end a batch or an item takes these. */
+/** What it takes to end a batch or an item. */
 export interface ReadBackDeps {
   stores: Stores;
   blobs: BlobStore;
   earlyReadBack: EarlyReadBack;
 }
 
-/** To look at so many files takes some milliseconds. */
+/** Looking at this many files takes some milliseconds. */
 const FILES_BETWEEN_PAUSES = 200;
 
 /** Reads each stored image of a batch once before money moves: a missing or damaged one is not paid for. */
@@ -30,7 +30,7 @@ export class ReadBack {
   /** Blob key → whether its bytes are those that the row describes. */
   readonly #isIntact = new Map<string, boolean>();
 
-  /** What was read `early` is not read again, as long as nobody has changed it. */
+  /** An image that was read `early` is not read again, unless its file has changed since. */
   constructor(blobs: BlobStore, early: EarlyReadBack) {
     this.#blobs = blobs;
     this.#early = early;

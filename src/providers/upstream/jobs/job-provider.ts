@@ -6,7 +6,7 @@ import {
   ProviderError,
   type UpstreamJob,
 } from "../../../domain/ports/image-provider.ts";
-import { hideUsedKeys } from "../../../kernel/api-keys.ts";
+import { hideUsedKeys } from "../../../kernel/hide-keys.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../adapter.ts";
 import { ambiguous } from "../classify.ts";
 import { modelFor, upstreamFacts, withoutSecrets } from "../item-provider.ts";

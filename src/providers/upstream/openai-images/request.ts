@@ -10,7 +10,7 @@ export type FieldRules = Pick<Entry, "sizeAs" | "responseFormat" | "extra">;
 type Fields = Record<string, unknown>;
 
 /** OpenAI's own models take `output_format`, and refuse `response_format`: they always return Base64. */
-export function takesOutputFormat(upstreamModel: string): boolean {
+function takesOutputFormat(upstreamModel: string): boolean {
   return /^(?:gpt-image|chatgpt-image)-/.test(upstreamModel);
 }
 

@@ -77,7 +77,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   refuseDuplicateIds(items);
   items.forEach((item, i) => {
     if (!isLongerThan(item.prompt, limits.promptChars)) return;
-    // Counting takes long where the text is: a caller who sends this much does not need the number.
+    // Counting the characters of such a text takes long, and its sender does not need the exact number.
     const length = item.prompt.length > 1_000_000 ? "over a million" : codePointLength(item.prompt);
     const problem = `has ${length} characters; at most ${limits.promptChars} are allowed`;
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);

@@ -114,7 +114,7 @@ async function putFile(bucket: S3Bucket, key: string, path: string): Promise<voi
   await bucket.put(key, { sizeBytes: size, sha256: hash.digest("hex"), bytes: () => readFile(path) });
 }
 
-/** Opens the file when it is read: nobody hears the error of a stream that is not. */
+/** Opens the file only when it is read: the error of a stream that is never read would have no listener. */
 async function* readFile(path: string): AsyncGenerator<Buffer> {
   yield* createReadStream(path);
 }

@@ -65,7 +65,7 @@ const FINISH = kept((build, item: Values<Row>) =>
 
 type Lists = Record<Name, unknown[]>;
 
-/** The same for any number of items. Returns the places of those that were still held, from 1 on. */
+/** The same for any number of items. Returns the numbers of those that were still held, from 1. */
 const FINISH_ALL = kept((build, lists: Values<Lists>) => {
   const columns = NAMES.map((name) => sql`${lists[name]}::${sql.raw(TYPES[name])}[]`);
   const names = sql.join([...NAMES, "at"].map((name) => sql.ref(name)));

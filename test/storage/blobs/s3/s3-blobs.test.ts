@@ -160,13 +160,13 @@ describe("a server or a network that fails", () => {
   });
 
   it("[S3-2] a slow answer is waited for while bytes come, and a reader may be slow", async () => {
-    const { fake, blobs } = await open({ silenceMs: 400 });
+    const { fake, blobs } = await open({ silenceMs: 1000 });
     await blobs.put(KEY, BYTES);
-    fake.fail({ slowMs: 50 });
+    fake.fail({ slowMs: 100 });
     expect(told(await blobs.read(KEY))).toBe(SAME);
     expect(fake.requests).toHaveLength(2);
     const stream = await blobs.open(KEY);
-    await new Promise((resolve) => setTimeout(resolve, 900));
+    await new Promise((resolve) => setTimeout(resolve, 1500));
     expect(told(Buffer.concat((await stream?.toArray()) ?? []))).toBe(SAME);
   });
 

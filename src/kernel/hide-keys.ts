@@ -10,12 +10,18 @@ const API_KEY =
 const HIDDEN = "[API key]";
 /** A shorter key would be found in ordinary words. */
 const SHORTEST_HIDDEN_KEY = 8;
+interface UsedKey {
+  /** Text that has the key unescaped contains one of these. Looking for them is quicker than matching. */
+  signs: readonly string[];
+  whole: RegExp;
+  escaped: RegExp;
+}
 /**
  * The keys that this process sends, each with the patterns that find it: as a whole, and with characters escaped. One
  * registry for the whole process, on purpose: logs and errors are written by code that does not know whose key it may
  * print, so a key of any service must be hidden everywhere.
  */
-const used = new Map<string, { whole: RegExp; escaped: RegExp }>();
+const used = new Map<string, UsedKey>();
 /** Text without one of these has no escapes. Looking for them is quick, even in the megabytes of an image. */
 const ESCAPES = /[%\\&]/;
 
@@ -25,7 +31,9 @@ const ESCAPES = /[%\\&]/;
  */
 export function watchKey(key: string): void {
   if (key.length < SHORTEST_HIDDEN_KEY || used.has(key)) return;
-  used.set(key, { whole: new RegExp(wholeForms(key), "g"), escaped: new RegExp(escapedForm(key), "gi") });
+  const forms = wholeForms(key);
+  const whole = new RegExp(forms.map(eitherAlphabet).join("|"), "g");
+  used.set(key, { signs: forms.map(longestSign), whole, escaped: new RegExp(escapedForm(key), "gi") });
 }
 
 /** Forgets all of these keys. For tests: many services share their process, and each key is searched for in every line. */
@@ -33,25 +41,37 @@ export function forgetKeys(): void {
   used.clear();
 }
 
-/** Matches a key as it is, as Base64 of either alphabet, and as hexadecimal digits. */
-function wholeForms(key: string): string {
+/** Returns a key as it is, as Base64 and as hexadecimal digits. */
+function wholeForms(key: string): string[] {
   const bytes = Buffer.from(key);
   const hex = bytes.toString("hex");
-  const base64 = [0, 1, 2].map((shift) =>
-    base64Core(bytes, shift).replace(/[+/]/g, (c) => (c === "+" ? "[+-]" : "[/_]")),
-  );
-  const plain = [...key].map((character) => `\\u${hexOf(character).padStart(4, "0")}`).join("");
-  return [plain, ...base64, hex, hex.toUpperCase()].join("|");
+  return [key, ...[0, 1, 2].map((shift) => base64Core(bytes, shift)), hex, hex.toUpperCase()];
+}
+
+/** Matches a form of a key, also in the Base64 alphabet of addresses. */
+function eitherAlphabet(form: string): string {
+  const alike: Record<string, string> = { "+": "[+-]", "/": "[/_]" };
+  return [...form].map((each) => alike[each] ?? `\\u${hexOf(each).padStart(4, "0")}`).join("");
+}
+
+/** Returns the longest part of a form that is the same in both alphabets of Base64. */
+function longestSign(form: string): string {
+  return form.split(/[+/]/).reduce((longest, part) => (part.length > longest.length ? part : longest));
 }
 
 /** Matches a key with some or all characters escaped as in addresses, JSON or HTML, even more than once. */
 function escapedForm(key: string): string {
-  const forms = [...key].map((character) => {
-    const hex = hexOf(character);
-    const escapes = `%(?:25)*${hex}|\\\\{1,4}(?:u00|x)${hex}|&#(?:x0{0,4}${hex}|0{0,4}${character.charCodeAt(0)});`;
-    return `(?:\\\\{0,4}\\u00${hex}|${escapes})`;
-  });
-  return forms.join("");
+  const parts = key.match(/\\+|[^\\]/gsu) ?? [];
+  return parts
+    .map((part) => {
+      const hex = hexOf(part);
+      const escapes = `%(?:25)*${hex}|&#(?:x0{0,4}${hex}|0{0,4}${part.charCodeAt(0)});`;
+      // Each backslash may be escaped by others: a pattern for each of a run would try all ways to share them out.
+      if (part.startsWith("\\"))
+        return `(?:\\\\|(?:u00|x)${hex}|${escapes}){${part.length},${6 * part.length}}`;
+      return `(?:\\\\{0,4}\\u00${hex}|\\\\{1,4}(?:u00|x)${hex}|${escapes})`;
+    })
+    .join("");
 }
 
 function hexOf(character: string): string {
@@ -67,8 +87,8 @@ function base64Core(bytes: Buffer, shift: number): string {
 /** Replaces every key that this process sends with `[API key]`, in any form that is easily read back. */
 export function hideUsedKeys(text: string): string {
   let safe = text;
-  for (const { whole, escaped } of used.values()) {
-    safe = safe.replace(whole, HIDDEN);
+  for (const { signs, whole, escaped } of used.values()) {
+    if (signs.some((sign) => text.includes(sign))) safe = safe.replace(whole, HIDDEN);
     if (ESCAPES.test(safe)) safe = safe.replace(escaped, HIDDEN);
   }
   return safe;

@@ -1,0 +1,43 @@
+import { statSync } from "node:fs";
+import { relative } from "node:path";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** Seconds that files take which wait, or start programs, for longer than their size says. Roughly, in a whole run. */
+const SECONDS: Record<string, number> = {
+  "console/console": 40,
+  "service/roles": 35,
+  "storage/postgres": 28,
+  "scenarios/disk-errors": 15,
+  "scenarios/cluster-kills": 13,
+  "upstreams/two-upstreams": 11,
+  "providers/command/run-program": 10,
+  "scenarios/job-results": 10,
+  "scenarios/live-view-terminal": 10,
+  "scenarios/kill": 8,
+  "server/events/events": 8,
+  "scenarios/never-pay-twice": 7,
+  "sdk/openai-batches-kills": 7,
+  "storage/dialects/postgres-notices": 7,
+  "upstreams/outages": 7,
+  "repo/package": 6,
+  "scenarios/kill-soak": 6,
+  "scenarios/three-processes": 6,
+  "storage/data-lock": 6,
+  "cli/commands/serve-roles": 5,
+  "service/storage/s3-outage": 4,
+};
+/** Of the other files. */
+const BYTES_A_SECOND = 2400;
+
+/** Begins with the files that take longest: one that begins last would leave a core without work. */
+export class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const all = files.map((file) => ({ file, seconds: secondsOf(file.moduleId) }));
+    return all.sort((a, b) => b.seconds - a.seconds).map(({ file }) => file);
+  }
+}
+
+function secondsOf(path: string): number {
+  const name = relative(`${import.meta.dirname}/..`, path).replace(/\.test\.tsx?$/, "");
+  return SECONDS[name] ?? statSync(path).size / BYTES_A_SECOND;
+}
