@@ -74,7 +74,6 @@ export class UpstreamHttp {
   readonly baseUrl: string;
   readonly connections: Connections;
   readonly lookup: typeof systemLookup;
-  readonly #origin: string;
   readonly #clock: AdapterDeps["clock"];
   readonly #maxAnswerBytes: number;
 
@@ -83,7 +82,6 @@ export class UpstreamHttp {
     this.name = name;
     this.#maxAnswerBytes = options.maxAnswerBytes ?? MAX_ANSWER_BYTES;
     this.baseUrl = baseUrl.replace(/\/+$/, "");
-    this.#origin = new URL(this.baseUrl).origin;
     this.connections = openConnections(this.baseUrl, concurrency, deps, lookup);
     this.lookup = lookup;
     this.#clock = deps.clock;
@@ -166,7 +164,7 @@ export class UpstreamHttp {
   #urlOf(path: string): URL {
     const address = this.baseUrl + path;
     const url = URL.canParse(address) ? new URL(address) : null;
-    if (url?.origin === this.#origin) return url;
+    if (url?.origin === new URL(this.baseUrl).origin) return url;
     throw ambiguous(this.name, "an address at another host");
   }
 
