@@ -43,7 +43,7 @@ const builtins = {
   },
 };
 
-/** Removes parts of libraries that would slow down every start. */
+/** Changes parts of libraries that would slow down every start, or the view. */
 const edits = {
   name: "edits",
   transform(code, id) {
@@ -146,6 +146,30 @@ const EDITS = [
   {
     file: "ink/build/reconciler.js",
     change: (code) => code.replaceAll("isDev()", "false").replaceAll("await ", ""),
+  },
+  // Ink keeps every text that it has shown, and its size.
+  {
+    file: "ink/build/measure-text.js",
+    change: (code) => code.replace("cache.set(", "if (cache.size === 10_000) cache.clear();\n    cache.set("),
+  },
+  { file: "ink/build/wrap-text.js", change: (code) => code.replace("cache[cacheKey] = wrappedText;", "") },
+  // It compares the styles of each two neighbours on the screen. Those of most are the same: then they are now one list.
+  {
+    file: "ink/build/output.js",
+    change: (code) =>
+      code
+        .replace(/row\.push\((\{[^}]*\})\)/, "row.push(EMPTY)")
+        .replace(
+          "class Output",
+          'const EMPTY = { type: "char", value: " ", fullWidth: false, styles: [] };\n$&',
+        ),
+  },
+  {
+    file: "@alcalzone/ansi-tokenize/build/styledChars.js",
+    change: (code) =>
+      code
+        .replace("styles: [...codes]", "styles: codes")
+        .replace("else {", "else if (char.styles !== chars[i - 1].styles) {"),
   },
   {
     file: "yoga-layout/dist/binaries/yoga-wasm-base64-esm.js",

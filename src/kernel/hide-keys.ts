@@ -67,7 +67,8 @@ function escapedForm(key: string): string {
       const hex = hexOf(part);
       const escapes = `%(?:25)*${hex}|&#(?:x0{0,4}${hex}|0{0,4}${part.charCodeAt(0)});`;
       // Each backslash may be escaped by others: a pattern for each of a run would try all ways to share them out.
-      if (part.startsWith("\\")) return `(?:\\\\|(?:u00|x)${hex}|${escapes}){${part.length},${6 * part.length}}`;
+      if (part.startsWith("\\"))
+        return `(?:\\\\|(?:u00|x)${hex}|${escapes}){${part.length},${6 * part.length}}`;
       return `(?:\\\\{0,4}\\u00${hex}|\\\\{1,4}(?:u00|x)${hex}|${escapes})`;
     })
     .join("");

@@ -102,7 +102,13 @@ async function openStreams(url, keys, signal, told = { count: 0 }) {
   const streams = [];
   for (let n = 0; n < STREAMS; n++) {
     const headers = { authorization: `Bearer ${keys[Math.floor(n / STREAMS_PER_KEY)]}` };
-    const answer = await fetch(`${url}/v1/events`, { headers, signal });
+    let answer = await fetch(`${url}/v1/events`, { headers, signal });
+    // The service hears a little later that the streams of the round before are closed.
+    while (answer.status === 429) {
+      await answer.text();
+      await setTimeout(10);
+      answer = await fetch(`${url}/v1/events`, { headers, signal });
+    }
     if (!answer.ok) throw new Error(await answer.text());
     streams.push(readAll(answer.body, told));
   }

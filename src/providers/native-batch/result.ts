@@ -1,6 +1,7 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { LongJson } from "../../kernel/json/long-json.ts";
 import { answerError } from "../upstream/classify.ts";
+import { headersOf } from "../upstream/connections.ts";
 import { readContent } from "../upstream/generate-content/response.ts";
 import { textAt, valueAt } from "../upstream/read-json.ts";
 
@@ -38,7 +39,7 @@ function lineError(name: string, error: unknown, nowMs: number): ProviderError {
   const status = isHttp ? code : (HTTP_STATUSES[Number(code)] ?? (code === undefined ? 200 : 500));
   return answerError(
     name,
-    { status, headers: new Headers(), body: { error }, isHtml: false, asked: "" },
+    { status, headers: headersOf({}), body: { error }, isHtml: false, asked: "" },
     nowMs,
   );
 }

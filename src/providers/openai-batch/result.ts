@@ -1,6 +1,7 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { LongJson } from "../../kernel/json/long-json.ts";
 import { answerError } from "../upstream/classify.ts";
+import { headersOf } from "../upstream/connections.ts";
 import type { UpstreamHttp } from "../upstream/http.ts";
 import { readImages } from "../upstream/openai-images/response.ts";
 import { countAt, textAt, valueAt } from "../upstream/read-json.ts";
@@ -20,7 +21,7 @@ export async function readResult(
   try {
     if (status === null) throw jobError(http.name, line);
     if (status < 200 || status >= 300 || valueAt(body, "error") !== undefined)
-      throw answerError(http.name, { status, headers: new Headers(), body, isHtml: false, asked: "" }, nowMs);
+      throw answerError(http.name, { status, headers: headersOf({}), body, isHtml: false, asked: "" }, nowMs);
     // An address in a result needs no key of ours.
     return { key, output: await readImages(http, body, {}, signal, decode) };
   } catch (failure) {

@@ -1,5 +1,6 @@
 import { type ItemErrorCode, isRefusalCode } from "../../contract/item-errors.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
+import type { UpstreamHeaders } from "./connections.ts";
 import { type ErrorFacts, readErrorFacts } from "./error-facts.ts";
 import { announcedMs } from "./retry-times.ts";
 import { ownMatches, upstreamWords } from "./words.ts";
@@ -8,7 +9,7 @@ import { ownMatches, upstreamWords } from "./words.ts";
 export interface ErrorAnswer {
   /** As in the answer, even when its body is the error of a success. */
   status: number;
-  headers: Headers;
+  headers: UpstreamHeaders;
   /** The parsed body; undefined when it is not JSON. */
   body: unknown;
   isHtml: boolean;

@@ -1,6 +1,7 @@
 import type { lookup as systemLookup } from "node:dns";
 import type { LookupFunction } from "node:net";
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
+import type { AnswerHeaders } from "../../http/send.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import { isPrivateAddress, isPrivateHost } from "./private-addresses.ts";
 
@@ -96,10 +97,15 @@ export async function readUpTo(
   return Buffer.concat(chunks, length);
 }
 
-/** The headers of a response. */
-export function headersOf(headers: Dispatcher.ResponseData["headers"]): Headers {
-  const entries = Object.entries(headers).flatMap(([name, value]): [string, string][] =>
-    value === undefined ? [] : [value].flat().map((each) => [name, each]),
-  );
-  return new Headers(entries);
+/** The headers of an answer, by their names in lower case. */
+export type UpstreamHeaders = Pick<AnswerHeaders, "get">;
+
+/** Returns those of a response. Node takes tens of milliseconds to load its `Headers`, while answers wait. */
+export function headersOf(headers: Dispatcher.ResponseData["headers"]): UpstreamHeaders {
+  return {
+    get: (name) => {
+      const value = headers[name];
+      return value === undefined ? null : [value].flat().join(", ");
+    },
+  };
 }

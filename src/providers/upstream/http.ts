@@ -12,6 +12,7 @@ import {
   openConnections,
   PRIVATE_ADDRESS,
   readUpTo,
+  type UpstreamHeaders,
 } from "./connections.ts";
 import { errorOf } from "./error-facts.ts";
 import { readJson, textAt } from "./read-json.ts";
@@ -35,14 +36,14 @@ export interface UpstreamRequest {
 /** A success whose body comes piece by piece. */
 export interface OpenAnswer {
   status: number;
-  headers: Headers;
+  headers: UpstreamHeaders;
   body: AsyncIterable<Buffer>;
 }
 
 /** An answer of any status. */
 export interface UpstreamAnswer {
   status: number;
-  headers: Headers;
+  headers: UpstreamHeaders;
   bytes: Buffer;
 }
 
@@ -99,7 +100,7 @@ export class UpstreamHttp {
     request: UpstreamRequest,
     signal: AbortSignal,
     onSent?: () => void,
-  ): Promise<{ headers: Headers; body: unknown }> {
+  ): Promise<{ headers: UpstreamHeaders; body: unknown }> {
     const answer = await this.#ask(request, signal, onSent);
     const { headers, bytes } = answer;
     const body = readJson(bytes);
@@ -162,10 +163,8 @@ export class UpstreamHttp {
   /** A path may come from an upstream. Throws `ProviderError` for one that leads to another host, such as "@host". */
   #urlOf(path: string): URL {
     const address = this.baseUrl + path;
-    if (URL.canParse(address)) {
-      const url = new URL(address);
-      if (url.origin === new URL(this.baseUrl).origin) return url;
-    }
+    const url = URL.canParse(address) ? new URL(address) : null;
+    if (url?.origin === new URL(this.baseUrl).origin) return url;
     throw ambiguous(this.name, "an address at another host");
   }
 

@@ -1,10 +1,11 @@
 import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
 import { parseDuration } from "../../kernel/durations.ts";
+import type { UpstreamHeaders } from "./connections.ts";
 import { ownMatches } from "./words.ts";
 
 /** Where an upstream may announce when to come back. */
 export interface Announced {
-  headers: Headers;
+  headers: UpstreamHeaders;
   /** `RetryInfo.retryDelay`, such as `37s` or `3.957525076s`. */
   delays: readonly string[];
   message: string;
