@@ -59,13 +59,16 @@ export class ProviderSlots {
 
   /**
    * How many more items may be claimed. While too many images wait to be stored, it is 0. Some may be claimed before there
-   * is a slot for them, but not for a provider that is paid: a lease there says that its request may have been sent.
+   * is a slot for them: then it is 0 until half of these have a slot. None may for a provider that is paid: a lease there
+   * says that its request may have been sent.
    */
   get free(): number {
     const { concurrency } = this.provider;
     const mostStoring = isPaid(this.provider) ? concurrency : Math.max(concurrency, FEW_STORING);
     if (this.#recording.size > mostStoring || this.#recordingBytes > MOST_STORING_BYTES) return 0;
-    return Math.max(0, this.#most - this.#requests.size);
+    const ahead = this.#requests.size - concurrency;
+    if (ahead > (this.#most - concurrency) / 2) return 0;
+    return this.#most - this.#requests.size;
   }
 
   /** How many claimed items exceed the number that may be claimed now, which shrinks while no slot becomes free. */

@@ -44,6 +44,23 @@ it("[SLOT-4] no more paid images wait to be stored than the provider has slots",
   await slots.idle();
 });
 
+it("[SLOT-7] items ahead are claimed again when half of them have a slot", async () => {
+  const clock = new FakeClock();
+  const slots = new ProviderSlots(new FakeProvider({ concurrency: 4 }), clock);
+  await slots.claim(async () => clock.advance(10));
+  await slots.takePlace().run(new AbortController().signal, async () => clock.advance(8));
+  const requests = Array.from({ length: 8 }, () => gate());
+  const free = requests.map(({ promise }) => {
+    slots.begin(promise, () => {});
+    return slots.free;
+  });
+  expect(free).toEqual([7, 6, 5, 4, 3, 2, 0, 0]);
+  for (const { open } of requests.slice(0, 3)) open();
+  await expect.poll(() => slots.free).toBe(3);
+  for (const { open } of requests) open();
+  await slots.idle();
+});
+
 it("[SLOT-10] slots are given in the order of the places, also to those that ask earlier", async () => {
   const slots = new ProviderSlots(new FakeProvider({ concurrency: 1 }), new FakeClock());
   const { signal } = new AbortController();
