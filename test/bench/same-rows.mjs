@@ -19,6 +19,8 @@ export function sameRows(file, id) {
   const inserts = Object.entries(TABLES).map(([table, own]) => {
     const rows = to.prepare(`SELECT * FROM ${table} WHERE ${own[0]} = ?`).all(id);
     if (rows.length === 0) throw new Error(`no row of ${table} belongs to ${id}`);
+    // A second event was written when the batch was started.
+    if (table === "batch_events") rows.length = 1;
     const counter = table === "items" ? "id" : "seq";
     const columns = Object.keys(rows[0]).filter((name) => name !== counter);
     const places = columns.map(() => "?").join();
