@@ -130,12 +130,19 @@ function knownError({ log }: MakeImageDeps, error: unknown, { upstream }: ItemPr
   });
 }
 
+/** For a pause that has ended while a request found no provider. */
+const PAUSE_HAS_ENDED = {
+  message: "The pause of the provider has just ended; send the request again.",
+  untilMs: null,
+};
+
 function allPause({ health, clock }: MakeImageDeps, offers: readonly Offer<ItemProvider>[]): ImgbatchError {
-  const waiting = waitingFor(
-    offers.flatMap(({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? []),
+  const blocks = offers.flatMap(
+    ({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? [],
   );
-  const retryAfterMs = Math.max(SHORTEST_PAUSE_MS, (waiting.untilMs ?? 0) - clock.nowMs());
-  return new ImgbatchError("REALTIME_PROVIDER_PAUSES", waiting.message, { retryAfterMs });
+  const { message, untilMs } = blocks.length > 0 ? waitingFor(blocks) : PAUSE_HAS_ENDED;
+  const retryAfterMs = Math.max(SHORTEST_PAUSE_MS, (untilMs ?? 0) - clock.nowMs());
+  return new ImgbatchError("REALTIME_PROVIDER_PAUSES", message, { retryAfterMs });
 }
 
 /** Returns a refusal or an empty result; throws the API error of every other failure. */

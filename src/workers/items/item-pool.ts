@@ -164,6 +164,7 @@ export class ItemPool implements WorkerPool {
       }
       this.#dequeue(active);
       const againMs = await waitForProvider(this.#deps, active);
+      if (againMs === "well") return this.#enqueue(active);
       if (againMs === null) return this.#rest(active);
       if (active.waiting !== null) {
         // The end of a first request after a pause is reported. Until then a look now and then is enough.

@@ -26,17 +26,21 @@ export function wellOffers({ health }: WorkerDeps, { offers }: ActiveBatch): Off
 }
 
 /**
- * Records that a batch waits because none of its providers may be asked. Returns when to look again, in ms since 1970.
- * After too long a wait the pending items fail, and null is returned.
+ * Records that a batch waits because none of its providers may be asked. Returns when to look again, in ms since 1970, or
+ * "well" when one may be asked after all. After too long a wait the pending items fail, and null is returned.
  */
 export async function waitForProvider(
   { stores, health, clock, outageMs, presence }: WorkerDeps,
   active: ActiveBatch,
-): Promise<number | null> {
-  const { batch, offers } = active;
-  const waiting = waitingFor(
-    (offers ?? []).flatMap(({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? []),
+): Promise<number | "well" | null> {
+  const { batch } = active;
+  const offers = active.offers ?? [];
+  const blocks = offers.flatMap(
+    ({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? [],
   );
+  // A pause may have ended since the last look.
+  if (blocks.length < offers.length) return "well";
+  const waiting = waitingFor(blocks);
   const isNew = active.waiting === null;
   active.waiting = waiting;
   const nowMs = clock.nowMs();

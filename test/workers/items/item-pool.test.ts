@@ -77,12 +77,12 @@ async function poolOf(
   const clock = new FakeClock();
   const idle = gate<string>();
   const deps = await workerDepsOf({ stores, blobs, clock, providers, isAlone });
-  const { presence } = deps;
+  const { presence, health } = deps;
   const pool = new ItemPool(deps, providers, idle.open);
   const countOf = (status: "success" | "pending") => async () =>
     (await real.read.items.countByStatus(batch.id))[status];
   const leased = async () => (await real.read.items.leasesOf(presence.id)).length;
-  return { pool, batch, provider, presence, gates, clock, counts, idle, counted: countOf, leased };
+  return { pool, batch, provider, presence, health, gates, clock, counts, idle, counted: countOf, leased };
 }
 
 /** A pool that makes two images, where a request takes as long as a claim. Two more items may be claimed ahead. */
@@ -146,6 +146,23 @@ it("[SLOT-3] an item that is given back is claimed again", async () => {
   gates[2]?.open();
   expect(await idle.promise).toBe(batch.id);
   expect(await counted("pending")()).toBe(0);
+});
+
+it("[HEALTH-4] a batch whose provider ends its pause between two looks goes on at once", async () => {
+  const { pool, batch, health, clock, gates, idle } = await poolOf(1, 1, { providers: [new FakeUpstream("one")] });
+  const blockOf = health.blockOf.bind(health);
+  const trouble = { provider: "one", trouble: "limited", message: "later", untilMs: clock.nowMs() } as const;
+  let looks = 0;
+  health.blockOf = (...of) => {
+    looks++;
+    // The pause ends after the first look.
+    return looks === 1 ? trouble : blockOf(...of);
+  };
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => gates.length).toBe(1);
+  expect(pool.waitingOf(batch.id)).toBeNull();
+  gates[0]?.open();
+  expect(await idle.promise).toBe(batch.id);
 });
 
 it("[SLOT-6] an item that is just being claimed for one provider stays leased when another one finds no item", async () => {
