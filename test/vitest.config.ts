@@ -28,7 +28,7 @@ export default defineConfig({
     experimental: { fsModuleCache: true },
     // Patience costs nothing when all is well: only what never comes makes a test wait so long.
     expect: { poll: { timeout: 30_000, interval: 20 } },
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
   },
 });

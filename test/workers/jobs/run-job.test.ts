@@ -846,6 +846,8 @@ describe("jobs at an upstream", () => {
     const [polls, lists] = [upstream.polls, upstream.lists];
     for (let i = 1; i <= 3; i++) {
       clock.advance(10_000);
+      // Each of them is due again only when its look is stored.
+      await expect.poll(lastPolls).toEqual(Array(6).fill(clock.nowMs()));
       await expect
         .poll(() => [upstream.polls, upstream.lists, clock.nextWakeInMs])
         .toEqual([polls, lists + i, 10_000]);
