@@ -149,7 +149,9 @@ it("[SLOT-3] an item that is given back is claimed again", async () => {
 });
 
 it("[HEALTH-4] a batch whose provider ends its pause between two looks goes on at once", async () => {
-  const { pool, batch, health, clock, gates, idle } = await poolOf(1, 1, { providers: [new FakeUpstream("one")] });
+  const { pool, batch, health, clock, gates, idle } = await poolOf(1, 1, {
+    providers: [new FakeUpstream("one")],
+  });
   const blockOf = health.blockOf.bind(health);
   const trouble = { provider: "one", trouble: "limited", message: "later", untilMs: clock.nowMs() } as const;
   let looks = 0;
