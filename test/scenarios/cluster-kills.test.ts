@@ -1,4 +1,4 @@
-import { expect, inject, it, onTestFinished } from "vitest";
+import { expect, inject, it, onTestFinished, vi } from "vitest";
 import { seeded } from "../soak/random.mjs";
 import { randomStory } from "../soak/stories.mjs";
 import { Cluster } from "../support/cluster/cluster.ts";
@@ -48,12 +48,13 @@ it.skipIf(postgresBin() === null)(
     try {
       const plan = { random, count: KILLS, everyMs: EVERY_MS, takenUpMs: TAKEN_UP_MS };
       const harmed = await Promise.race([harm(cluster, plan), broken]);
+      const enough = () => expect(client.memory.batches.size).toBeGreaterThan(KILLS / 2);
+      await Promise.race([vi.waitFor(enough, 30_000), broken]);
       client.isOver = true;
       await Promise.all(stories);
       await client.drain();
       await judge(cluster, client);
       expect(harmed.longestIdleMs).toBeLessThan(TAKEN_UP_MS);
-      expect(client.memory.batches.size).toBeGreaterThan(KILLS / 2);
       const summary = {
         seed: SEED,
         ...harmed,
