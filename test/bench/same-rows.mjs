@@ -17,9 +17,9 @@ export function sameRows(file, id) {
   const to = new Sqlite(file);
   for (const mode of ["journal_mode = WAL", "synchronous = FULL"]) to.pragma(mode);
   const inserts = Object.entries(TABLES).map(([table, own]) => {
-    const rows = to.prepare(`SELECT * FROM ${table} WHERE ${own[0]} = ?`).all(id);
+    const rows = to.prepare(`SELECT * FROM ${table} WHERE ${own[0]} = ? ORDER BY rowid`).all(id);
     if (rows.length === 0) throw new Error(`no row of ${table} belongs to ${id}`);
-    // A second event was written when the batch was started.
+    // Further events were written after the submission.
     if (table === "batch_events") rows.length = 1;
     const counter = table === "items" ? "id" : "seq";
     const columns = Object.keys(rows[0]).filter((name) => name !== counter);

@@ -49,7 +49,7 @@ it.skipIf(postgresBin() === null)(
       const plan = { random, count: KILLS, everyMs: EVERY_MS, takenUpMs: TAKEN_UP_MS };
       const harmed = await Promise.race([harm(cluster, plan), broken]);
       const enough = () => expect(client.memory.batches.size).toBeGreaterThan(KILLS / 2);
-      await Promise.race([vi.waitFor(enough, 30_000), broken]);
+      await Promise.race([vi.waitFor(enough, 100_000), broken]);
       client.isOver = true;
       await Promise.all(stories);
       await client.drain();
@@ -64,6 +64,7 @@ it.skipIf(postgresBin() === null)(
       if (inject("kills"))
         process.stdout.write(`${JSON.stringify({ ...summary, repeats: client.repeats })}\n`);
     } catch (error) {
+      client.isOver = true;
       process.stderr.write(`${cluster.output}\n${JSON.stringify(client.repeats)}\n`);
       throw error;
     }

@@ -130,9 +130,9 @@ function knownError({ log }: MakeImageDeps, error: unknown, { upstream }: ItemPr
   });
 }
 
-/** For a pause that has ended while a request found no provider. */
-const PAUSE_HAS_ENDED = {
-  message: "The pause of the provider has just ended; send the request again.",
+/** What a request is told that found no provider because one is tried again, or has ended its pause since. */
+const BACK_SOON = {
+  message: "A provider is just being tried again after a pause. Send the request again.",
   untilMs: null,
 };
 
@@ -140,7 +140,7 @@ function allPause({ health, clock }: MakeImageDeps, offers: readonly Offer<ItemP
   const blocks = offers.flatMap(
     ({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? [],
   );
-  const { message, untilMs } = blocks.length > 0 ? waitingFor(blocks) : PAUSE_HAS_ENDED;
+  const { message, untilMs } = blocks.length < offers.length ? BACK_SOON : waitingFor(blocks);
   const retryAfterMs = Math.max(SHORTEST_PAUSE_MS, (untilMs ?? 0) - clock.nowMs());
   return new ImgbatchError("REALTIME_PROVIDER_PAUSES", message, { retryAfterMs });
 }

@@ -1,15 +1,15 @@
 /** How much the newest duration counts against the earlier ones. */
 const NEWEST = 0.2;
 /**
- * A claim waits for the one before it, and a slow one takes twice as long as others: four would do. With more, several items
- * are claimed together, which takes hardly longer than claiming one.
+ * A claim waits for the one before it, and a slow one takes twice as long as others: four claims ahead would be enough. Sixteen
+ * let one claim take several items, which takes hardly longer than taking one.
  */
 const CLAIMS = 16;
 
 /**
  * Decides how many items to claim before there is a slot for them. Without such items, each free slot would wait until the
- * next claim is durable. The number is that of the items that begin during sixteen claims. It is 0 for a provider that takes
- * much longer than a claim.
+ * next claim is durable. The number is that of the items that begin during sixteen claims. It is 0 for a provider with
+ * few slots that takes much longer than a claim.
  */
 export class ClaimsAhead {
   #claimMs = 0;

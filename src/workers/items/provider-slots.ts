@@ -58,9 +58,9 @@ export class ProviderSlots {
   }
 
   /**
-   * How many more items may be claimed. While too many images wait to be stored, it is 0. Some may be claimed before there
-   * is a slot for them: then it is 0 until half of these have a slot. None may for a provider that is paid: a lease there
-   * says that its request may have been sent.
+   * How many more items may be claimed. While too many images wait to be stored, it is 0. Some items may be
+   * claimed before there is a slot for them, and the next ones when only half of these are left. At a provider that is paid
+   * no item is claimed ahead: a lease there says that its request may have been sent.
    */
   get free(): number {
     const { concurrency } = this.provider;
