@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { named, unnamed, waitingText } from "../../src/contract/waiting.ts";
-import { waitingFor } from "../../src/domain/health/waiting.ts";
+import { waitingOn } from "../../src/domain/health/waiting.ts";
 
 describe("the message about a provider", () => {
   it.each([
@@ -11,7 +11,7 @@ describe("the message about a provider", () => {
     expect(named("local", message)).toBe("local: could not be reached (ECONNREFUSED).");
     expect(unnamed("local", message)).toBe("could not be reached (ECONNREFUSED).");
     const block = { provider: "local", trouble: "unreachable", message, untilMs: null } as const;
-    expect(waitingText(waitingFor([block]))).toBe("waiting for local: could not be reached (ECONNREFUSED)");
+    expect(waitingText(waitingOn(block))).toBe("waiting for local: could not be reached (ECONNREFUSED)");
   });
 
   it("[PROVIDERS-8] keeps a word that only begins like the name", () => {

@@ -13,14 +13,21 @@ const CODES: Readonly<Record<Trouble, WaitingCode>> = {
   ambiguous: "PROVIDER_FAILING",
 };
 
-/** Returns the waiting of a batch whose providers are all blocked: that of the provider that may be asked first. */
-export function waitingFor(blocks: readonly Block[]): Waiting {
+/** Returns the waiting of a batch for the end of a block. */
+export function waitingOn({ provider, trouble, message, untilMs }: Block): Waiting {
+  return { code: CODES[trouble], message: named(provider, message), untilMs };
+}
+
+/**
+ * Returns the waiting of a batch by the blocks of its providers: that of the provider that may be asked first. Null when one
+ * of them has no block.
+ */
+export function waitingFor(blocks: readonly (Block | null)[]): Waiting | null {
+  const known = blocks.filter((block) => block !== null);
+  if (known.length < blocks.length) return null;
   const atMs = ({ untilMs }: Block) => untilMs ?? Number.POSITIVE_INFINITY;
-  const [first] = [...blocks].sort((a, b) => atMs(a) - atMs(b));
-  if (first) {
-    const { provider, trouble, message, untilMs } = first;
-    return { code: CODES[trouble], message: named(provider, message), untilMs };
-  }
+  const [first] = known.sort((a, b) => atMs(a) - atMs(b));
+  if (first) return waitingOn(first);
   const message =
     "The provider of this batch is not configured, nor another one of the same type and address.";
   return { code: "PROVIDER_NOT_CONFIGURED", message, untilMs: null };

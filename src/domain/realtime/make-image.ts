@@ -137,10 +137,8 @@ const BACK_SOON = {
 };
 
 function allPause({ health, clock }: MakeImageDeps, offers: readonly Offer<ItemProvider>[]): ImgbatchError {
-  const blocks = offers.flatMap(
-    ({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? [],
-  );
-  const { message, untilMs } = blocks.length < offers.length ? BACK_SOON : waitingFor(blocks);
+  const blocks = offers.map(({ provider, executedModel }) => health.blockOf(provider, executedModel));
+  const { message, untilMs } = waitingFor(blocks) ?? BACK_SOON;
   const retryAfterMs = Math.max(SHORTEST_PAUSE_MS, (untilMs ?? 0) - clock.nowMs());
   return new ImgbatchError("REALTIME_PROVIDER_PAUSES", message, { retryAfterMs });
 }

@@ -25,10 +25,8 @@ export function workOfAll({
       const mayWait = waitingSinceMs !== null || (status === "running" && hasJobs.has(batch.provider));
       if (isTerminal(status) || !mayWait) return null;
       const able = offers.forBatch(batch);
-      const blocks = able.flatMap(
-        ({ provider, executedModel }) => health.knownBlockOf(provider, executedModel) ?? [],
-      );
-      if (blocks.length === able.length) return waitingFor(blocks);
+      const known = waitingFor(able.map((each) => health.knownBlockOf(each.provider, each.executedModel)));
+      if (known !== null) return known;
       const isOver =
         waitingSinceMs === null || (waiting?.untilMs ?? Number.POSITIVE_INFINITY) <= clock.nowMs();
       return isOver ? null : waiting;

@@ -12,7 +12,7 @@ import { askedOf } from "../../domain/batches/item-terms.ts";
 import { noteOutage } from "../../domain/health/batch-outage.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
-import { waitingFor } from "../../domain/health/waiting.ts";
+import { waitingOn } from "../../domain/health/waiting.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { isPaid, type Offer } from "../../domain/offers.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
@@ -240,7 +240,7 @@ async function giveBack(
         message,
         untilMs: notBeforeMs,
       };
-      const waiting = waitingFor([block]);
+      const waiting = waitingOn(block);
       const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
       const { sinceMs, isOver } = await noteOutage(tx, facts);
       waitingSinceMs = sinceMs;

@@ -34,13 +34,10 @@ export async function waitForProvider(
   active: ActiveBatch,
 ): Promise<number | "well" | null> {
   const { batch } = active;
-  const offers = active.offers ?? [];
-  const blocks = offers.flatMap(
-    ({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? [],
-  );
-  // A pause may have ended since the last look.
-  if (blocks.length < offers.length) return "well";
+  const blocks = (active.offers ?? []).map((each) => health.blockOf(each.provider, each.executedModel));
   const waiting = waitingFor(blocks);
+  // A pause may have ended since the last look.
+  if (waiting === null) return "well";
   const isNew = active.waiting === null;
   active.waiting = waiting;
   const nowMs = clock.nowMs();

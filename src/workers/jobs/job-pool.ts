@@ -4,7 +4,7 @@ import type { ShownJob } from "../../contract/upstream-jobs.ts";
 import type { Waiting } from "../../contract/waiting.ts";
 import { failBatch } from "../../domain/batches/fail-batch.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
-import { waitingFor } from "../../domain/health/waiting.ts";
+import { waitingOn } from "../../domain/health/waiting.ts";
 import { failureOf } from "../../domain/jobs/end-job.ts";
 import { isAtWork } from "../../domain/jobs/job-rules.ts";
 import { providerModel } from "../../domain/offers.ts";
@@ -145,7 +145,7 @@ export class JobPool implements WorkerPool {
   waitingOf(batchId: string): Waiting | null {
     const works = [...(this.#active.get(batchId)?.works.values() ?? [])];
     const block = this.#deps.health.blockOf(this.provider, EVERY_MODEL);
-    if (works.length > 0 && block) return waitingFor([block]);
+    if (works.length > 0 && block) return waitingOn(block);
     const [first] = works;
     return first && works.every(({ waiting }) => waiting !== null) ? first.waiting : null;
   }

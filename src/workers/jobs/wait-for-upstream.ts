@@ -1,6 +1,6 @@
 import { noteOutage } from "../../domain/health/batch-outage.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
-import { waitingFor } from "../../domain/health/waiting.ts";
+import { waitingOn } from "../../domain/health/waiting.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
@@ -51,7 +51,7 @@ export function waitAfter(
 async function waitOut(work: JobWork, block: Block, mayGiveUp = true): Promise<void> {
   const { deps, batch, signal } = work;
   const { stores, clock, health, outageMs, presence } = deps;
-  work.waiting = waitingFor([block]);
+  work.waiting = waitingOn(block);
   const nowMs = clock.nowMs();
   const giveUpMs = () =>
     mayGiveUp && batch.waitingSinceMs !== null ? batch.waitingSinceMs + outageMs : Number.POSITIVE_INFINITY;
