@@ -6,7 +6,7 @@ const PAGES = 1000;
 
 /**
  * SQLite begins the log anew, instead of making it longer, when all of it is written back. Commits add to it during a
- * checkpoint, so further ones follow, each much shorter than the one before.
+ * checkpoint, so further checkpoints follow, each much shorter than the one before.
  */
 const MOST_IN_A_ROW = 5;
 
