@@ -26,7 +26,7 @@ export async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<v
       await stores.write((tx) => tx.upstreamJobs.update(jobId, { stopAskedAtMs: nowMs }));
     }
     if (isStuck && !isTold) isTold = await tell(work, name);
-    const dueMs = polledAtMs === null ? nowMs : nowMs + pauseMs;
+    const dueMs = polledAtMs === null ? nowMs : polledAtMs + pauseMs;
     const seen = await work.watch.look({ name, sentAtMs, dueMs }, signal).catch((error) => {
       if (!(error instanceof ProviderError)) throw error;
       return error;
