@@ -43,6 +43,18 @@ it("[WAL-6] an error of the thread is told, and ends nothing else", async () => 
   await checkpoints.close();
 });
 
+it("[WAL-6] a look at the log that fails is told, and does not make the commit fail", () => {
+  const told = vi.fn();
+  const failure = new Sqlite.SqliteError("disk I/O error", "SQLITE_IOERR");
+  const pagesLeft = () => {
+    throw failure;
+  };
+  const checkpoints = new WalCheckpoints("missing.db", pagesLeft, told);
+  checkpoints.noteCommit();
+  checkpoints.noteCommit();
+  expect(told.mock.calls).toEqual([[failure], [failure]]);
+});
+
 it("[WAL-6] no thread is started for a short log", async () => {
   const started = vi.fn();
   process.on("worker", started);

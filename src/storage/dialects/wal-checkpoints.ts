@@ -58,9 +58,9 @@ export class WalCheckpoints {
     this.#onError = onError;
   }
 
-  /** Notes a commit that has written to the log. */
+  /** Notes a commit that has written to the log. It never throws: the commit has happened. */
   noteCommit(): void {
-    if (this.#isRunning || this.#isOver || this.#pagesLeft() < PAGES) return;
+    if (this.#isRunning || this.#isOver || !this.#isLong()) return;
     this.#isRunning = true;
     this.#thread ??= this.#start();
     this.#thread.postMessage(null);
@@ -70,6 +70,15 @@ export class WalCheckpoints {
   async close(): Promise<void> {
     this.#isOver = true;
     if (this.#thread !== null) await this.#thread.terminate();
+  }
+
+  #isLong(): boolean {
+    try {
+      return this.#pagesLeft() >= PAGES;
+    } catch (error) {
+      this.#onError(error as Failure);
+      return false;
+    }
   }
 
   #start(): Worker {

@@ -184,6 +184,8 @@ export class ItemPool implements WorkerPool {
   #pause(active: ActiveBatch, untilMs: number, dueMs = 0): void {
     const delayMs = Math.min(LONGEST_PAUSE_MS, Math.max(1, untilMs - this.#deps.clock.nowMs()));
     active.pause?.abort();
+    // A look that was under way when the service stopped: its timer would hold up the end of the process.
+    if (this.#stopping.signal.aborted) return;
     const pause = new AbortController();
     active.pause = pause;
     this.#deps.clock.sleep(delayMs, pause.signal).then(

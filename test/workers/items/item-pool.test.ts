@@ -167,6 +167,28 @@ it("[HEALTH-4] a batch whose provider ends its pause between two looks goes on a
   expect(await idle.promise).toBe(batch.id);
 });
 
+it("[WORK-5] a batch that would begin a pause during a stop sets no timer, which would hold up the end of the process", async () => {
+  const provider = new FakeUpstream("one");
+  const written = gate<void>();
+  let isHeld = false;
+  const { pool, batch, health, clock } = await poolOf(1, 1, {
+    providers: [provider],
+    write: (write) => async (work) => {
+      if (isHeld) await written.promise;
+      return write(work);
+    },
+  });
+  await health.begin(provider, batch.model)?.failed(troubled("forbidden"), "1");
+  expect(clock.sleeperCount).toBe(0);
+  isHeld = true;
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => pool.waitingOf(batch.id)?.code).toBe("PROVIDER_FORBIDDEN");
+  const stopped = pool.stop(0);
+  written.open();
+  await stopped;
+  expect(clock.sleeperCount).toBe(0);
+});
+
 it("[SLOT-6] an item that is just being claimed for one provider stays leased when another one finds no item", async () => {
   const answer = gate<void>();
   let isHeld = false;
