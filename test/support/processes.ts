@@ -58,7 +58,7 @@ export function startNode(args: string[], options: { cwd?: string; env?: NodeJS.
     exited,
     line: async () => {
       const { value, done } = await lines.next();
-      if (done) throw new Error(`the program ended: ${(await exited).stderr}`);
+      if (done) throw new Error(`the program ended: ${JSON.stringify(await exited)}`);
       return value;
     },
   };

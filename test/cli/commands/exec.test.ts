@@ -141,7 +141,7 @@ describe("imgbatch exec", () => {
     const running = waiting("process.on('SIGTERM', () => process.exit(9))", temp);
     await running.line();
     running.child.kill("SIGTERM");
-    expect((await running.exited).code).toBe(9);
+    expect(await running.exited).toMatchObject({ code: 9, signal: null, stderr: "" });
     expect(readdirSync(temp)).toEqual([]);
   });
 
@@ -159,7 +159,7 @@ describe("imgbatch exec", () => {
         running.child.kill(signal);
         expect(await running.line()).toBe(signal);
       }
-      expect((await running.exited).code).toBe(5);
+      expect(await running.exited).toMatchObject({ code: 5, signal: null, stderr: "" });
       expect(readdirSync(temp)).toEqual([]);
     },
   );
