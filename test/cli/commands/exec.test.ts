@@ -145,6 +145,12 @@ describe("imgbatch exec", () => {
     expect(readdirSync(temp)).toEqual([]);
   });
 
+  it("[EXEC-4] passes a signal on that comes as soon as the command has started", async () => {
+    const script = "trap 'exit 9' TERM; kill -TERM $PPID; while :; do sleep 0.05; done";
+    const { code, left } = await exec("--", "sh", "-c", script);
+    expect({ code, left }).toEqual({ code: 9, left: [] });
+  });
+
   it.each(["SIGTERM", "SIGINT"] as const)(
     "[EXEC-4] passes on every %s and waits: as long as the command lives, it decides",
     async (signal) => {

@@ -37,16 +37,21 @@ export function runChild(
   },
 ): Child {
   const { env, cwd, mark, clock, isOnTerminal, onProblem } = options;
+  let receiver: ChildProcess | null = null;
+  // The command may send a signal before this process goes on: it must be handled by then.
+  const stopForwarding = forwardSignals((name) => receiver?.kill(name), isOnTerminal);
   const started = start(command, { cwd, env, stdio: "inherit", detached: !isOnTerminal });
   const failed = (failure: StartFailure): number => {
     onProblem(failure.message);
     return failure.exitCode;
   };
-  if ("message" in started)
+  if ("message" in started) {
+    stopForwarding();
     return { pid: null, group: null, ended: Promise.resolve(failed(started)), kill: () => {} };
+  }
+  receiver = started;
   const { pid = null } = started;
   const descendants: Descendants = { group: isOnTerminal ? null : pid, mark };
-  const stopForwarding = forwardSignals(started, isOnTerminal);
   const ended = new Promise<number>((resolve) => {
     started.once("error", (error) => {
       if (pid === null) resolve(failed(startFailure(command[0] ?? "", cwd, error)));
@@ -81,9 +86,9 @@ function start([file = "", ...args]: readonly string[], options: SpawnOptions): 
 }
 
 /** Handles every signal, also those not forwarded: the command has received them already, and may continue. */
-function forwardSignals(child: ChildProcess, isOnTerminal: boolean): () => void {
+function forwardSignals(send: (name: NodeJS.Signals) => void, isOnTerminal: boolean): () => void {
   const pass = (name: NodeJS.Signals) => {
-    if (!isOnTerminal || !FROM_TERMINALS.includes(name)) child.kill(name);
+    if (!isOnTerminal || !FROM_TERMINALS.includes(name)) send(name);
   };
   for (const name of FORWARDED) process.on(name, pass);
   return () => {

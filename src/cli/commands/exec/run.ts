@@ -61,7 +61,6 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     const inherited = environmentWith({});
     const variables = serviceVariables(service, inherited.NO_PROXY ?? inherited.no_proxy);
     output.detail(`${service.url} (data: ${service.dataDirectory})`);
-    takeSignals();
     child = runChild(context.arguments, {
       cwd,
       env: environmentWith({ ...variables, [MARK]: mark }),
@@ -70,6 +69,8 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       isOnTerminal: [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY),
       onProblem: output.note,
     });
+    // Only now: without any handler, a signal would end this process.
+    takeSignals();
     const { pid, group } = child;
     if (pid !== null) guard.update([{ ...leftovers, child: { pid, group } }]);
     return { exitCode: await child.ended, json: null };
