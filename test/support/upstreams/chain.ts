@@ -157,7 +157,6 @@ export class Chain {
     await this.#here?.close(0);
     this.#here = null;
     const child = this.#child;
-    this.#child = null;
     if (!child || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null;
     const closed = once(child, "close");
     child.kill(signal);
