@@ -115,9 +115,9 @@ export class Scheduler {
       await yieldSometimes();
     }
     for (const batchId of ended) await this.#lookAtEnded(batchId);
-    await this.#admission.takeAll();
+    if (this.#isRunning) await this.#admission.takeAll();
     for (const pool of this.#pools) await pool.look();
-    if (!areSomeGone) return;
+    if (!areSomeGone || !this.#isRunning) return;
     await handOver(this.#deps);
     for (const pool of this.#pools) await pool.start();
     if (presence.isFirst) await removeLateOrphans(this.#deps);
@@ -201,6 +201,7 @@ export class Scheduler {
   }
 
   #take({ id, provider, apiKeyId }: BatchQueue & { id: string }): void {
+    if (!this.#isRunning) return;
     this.#inHand.set(id, { provider, apiKeyId });
     this.#beginToAdvance(id);
   }

@@ -51,6 +51,30 @@ it("[WORK-23] a process beside others starts while these hold up the database, a
   await scheduler.stop(0);
 });
 
+it("[WORK-5] a look for work that is under way when the process stops begins nothing", async () => {
+  const [asked, answer] = [gate(), gate()];
+  const { scheduler, statusOf } = await schedulerBesideOthers(new FakeJobProvider(), (stores) => {
+    const { batches } = stores.read;
+    const begun: typeof batches.begun = async () => {
+      asked.open();
+      await answer.promise;
+      return batches.begun();
+    };
+    const unmadeByOthers = () =>
+      Promise.reject(new StorageUnavailable("busy", "The database is busy.", null));
+    return { ...stores, read: { ...stores.read, batches: { ...batches, begun, unmadeByOthers } } };
+  });
+  // The start itself finds no work.
+  await scheduler.start();
+  const looking = scheduler.look();
+  await asked.promise;
+  await scheduler.stop(0);
+  answer.open();
+  await looking;
+  await scheduler.stop(0);
+  expect(await statusOf()).toBe("queued");
+});
+
 it("[CANCEL-12] all processes are told of a cancellation before its upstream has answered", async () => {
   const upstream = new FakeJobProvider();
   upstream.status = () => ({ state: "running" });

@@ -6,7 +6,16 @@ export class Teardown {
     this.#steps.push(step);
   }
 
+  /** Runs all steps, also those after one that fails. Then throws the first error. */
   async run(): Promise<void> {
-    for (const step of this.#steps.splice(0).reverse()) await step();
+    const errors: unknown[] = [];
+    for (const step of this.#steps.splice(0).reverse()) {
+      try {
+        await step();
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw errors[0];
   }
 }

@@ -58,27 +58,23 @@ export class WalCheckpoints {
     this.#onError = onError;
   }
 
-  /** Notes a commit that has written to the log. It never throws: the commit has happened. */
+  /** Notes a commit that has written to the log. No error of the log makes that commit fail. */
   noteCommit(): void {
-    if (this.#isRunning || this.#isOver || !this.#isLong()) return;
-    this.#isRunning = true;
-    this.#thread ??= this.#start();
-    this.#thread.postMessage(null);
+    if (this.#isRunning || this.#isOver) return;
+    try {
+      if (this.#pagesLeft() < PAGES) return;
+      this.#thread ??= this.#start();
+      this.#thread.postMessage(null);
+      this.#isRunning = true;
+    } catch (error) {
+      this.#onError(error as Failure);
+    }
   }
 
   /** Ends the thread, and closes its connection. */
   async close(): Promise<void> {
     this.#isOver = true;
     if (this.#thread !== null) await this.#thread.terminate();
-  }
-
-  #isLong(): boolean {
-    try {
-      return this.#pagesLeft() >= PAGES;
-    } catch (error) {
-      this.#onError(error as Failure);
-      return false;
-    }
   }
 
   #start(): Worker {

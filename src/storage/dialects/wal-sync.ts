@@ -91,11 +91,18 @@ export class WalSync {
     await syncInPool(this.#descriptor);
     const tookMs = performance.now() - startMs;
     if (tookMs > LONG_MS) this.#longMs += tookMs;
-    if (this.#longMs > MOST_LONG_MS && !this.#hasHadThread) this.#startThread();
+    if (this.#longMs > MOST_LONG_MS && !this.#hasHadThread) this.#tryThread();
+  }
+
+  /** Without a thread the pool goes on: a process may have as many as it is allowed. */
+  #tryThread(): void {
+    this.#hasHadThread = true;
+    try {
+      this.#startThread();
+    } catch {}
   }
 
   #startThread(): void {
-    this.#hasHadThread = true;
     // Options of the process, such as the one for the kind of a text that is run, are not for this text.
     const thread = new Worker(THREAD, { eval: true, execArgv: [], workerData: this.#descriptor });
     const lose = () => {

@@ -184,7 +184,7 @@ export class ItemPool implements WorkerPool {
   #pause(active: ActiveBatch, untilMs: number, dueMs = 0): void {
     const delayMs = Math.min(LONGEST_PAUSE_MS, Math.max(1, untilMs - this.#deps.clock.nowMs()));
     active.pause?.abort();
-    // A look that was under way when the service stopped: its timer would hold up the end of the process.
+    // A look may end after the stop has begun. Its timer would keep the process alive.
     if (this.#stopping.signal.aborted) return;
     const pause = new AbortController();
     active.pause = pause;

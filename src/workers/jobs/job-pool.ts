@@ -98,6 +98,7 @@ export class JobPool implements WorkerPool {
   }
 
   add(batch: BatchRecord): void {
+    if (this.#stopping.signal.aborted) return;
     const active = this.#active.get(batch.id);
     if (active) {
       active.isHeld = false;

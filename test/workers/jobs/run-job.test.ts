@@ -850,6 +850,22 @@ describe("jobs at an upstream", () => {
     await expect.poll(looks).toEqual([5, 5 * MINUTE_MS]);
   });
 
+  it("[JOB-8] are polled a pause after the last look, however long its result takes to be stored", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider();
+    upstream.status = () => ({ state: "running" });
+    const poll = upstream.poll.bind(upstream);
+    upstream.poll = async (...asked) => {
+      const seen = await poll(...asked);
+      // Comes after the look and before the end of the transaction.
+      if (upstream.polls === 1) setImmediate(() => clock.advance(3000));
+      return seen;
+    };
+    const service = await startTestService({ providers: [upstream], clock });
+    await service.submit({ model: MODEL, items: items(1) });
+    await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([1, 7000]);
+  });
+
   it("[JOB-9] leave no uploaded input behind: it is deleted after the end, tried again later and at the next start", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });

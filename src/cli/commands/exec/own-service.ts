@@ -61,10 +61,18 @@ export async function startOwnService(options: {
       const note = paidRequestsNote(service.view.queue().paid, "Ctrl-C");
       if (note !== null) options.note(note);
       await service.close(graceMs);
-      if (isOwn) await rm(dataDirectory, { recursive: true, force: true, maxRetries: 3 });
+      if (!isOwn) return;
+      const removed = rm(dataDirectory, { recursive: true, force: true, maxRetries: 3 });
+      await removed.catch((error: Error) =>
+        options.note(`${dataDirectory} cannot be removed: ${error.message}`),
+      );
     },
     remove: () => {
-      if (isOwn) rmSync(dataDirectory, { recursive: true, force: true });
+      try {
+        if (isOwn) rmSync(dataDirectory, { recursive: true, force: true });
+      } catch {
+        // The process ends; nobody can be told any more.
+      }
     },
   };
 }

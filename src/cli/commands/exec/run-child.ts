@@ -38,7 +38,7 @@ export function runChild(
 ): Child {
   const { env, cwd, mark, clock, isOnTerminal, onProblem } = options;
   let receiver: ChildProcess | null = null;
-  // The command may send a signal before this process goes on: it must be handled by then.
+  // The command may send a signal before `spawn` returns. The handlers must be there by then.
   const stopForwarding = forwardSignals((name) => receiver?.kill(name), isOnTerminal);
   const started = start(command, { cwd, env, stdio: "inherit", detached: !isOnTerminal });
   const failed = (failure: StartFailure): number => {

@@ -69,14 +69,17 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       isOnTerminal: [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY),
       onProblem: output.note,
     });
-    // Only now: without any handler, a signal would end this process.
+    // `runChild` handles signals by now. Without any handler, a signal would end this process.
     takeSignals();
     const { pid, group } = child;
     if (pid !== null) guard.update([{ ...leftovers, child: { pid, group } }]);
     return { exitCode: await child.ended, json: null };
   } finally {
-    await service.close();
-    process.off("exit", onExit);
-    await guard.dismiss();
+    try {
+      await service.close();
+    } finally {
+      process.off("exit", onExit);
+      await guard.dismiss();
+    }
   }
 }
