@@ -45,7 +45,7 @@ export class Scheduler {
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
     this.#admission = new Admission(deps, {
-      onTaken: (batch) => this.#take(batch),
+      onTaken: (batch) => this.#isRunning && this.#take(batch),
       isInHand: (batchId) => this.#inHand.has(batchId),
     });
     this.#intake = new Intake(deps);
@@ -111,7 +111,7 @@ export class Scheduler {
     for (const batch of await stores.read.batches.begun()) {
       ended.delete(batch.id);
       if (!this.#isForUs(batch)) this.#drop(batch.id);
-      else if (!this.#inHand.has(batch.id)) this.#take(batch);
+      else if (this.#isRunning && !this.#inHand.has(batch.id)) this.#take(batch);
       await yieldSometimes();
     }
     for (const batchId of ended) await this.#lookAtEnded(batchId);
@@ -201,7 +201,6 @@ export class Scheduler {
   }
 
   #take({ id, provider, apiKeyId }: BatchQueue & { id: string }): void {
-    if (!this.#isRunning) return;
     this.#inHand.set(id, { provider, apiKeyId });
     this.#beginToAdvance(id);
   }

@@ -102,8 +102,7 @@ export class JobPool implements WorkerPool {
     const active = this.#active.get(batch.id);
     if (active) {
       active.isHeld = false;
-      this.#line(active);
-      return;
+      return this.#line(active);
     }
     const deps = asTender(this.#deps, batch.id);
     const added = { batch, deps, controller: new AbortController(), works: new Map(), isHeld: false };
