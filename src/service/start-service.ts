@@ -90,9 +90,10 @@ export interface Service {
   /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
   /**
-   * Stops in the reverse order of the start: requests, workers, files. After the grace, only paid images that are not
-   * stored wait for a shared database that is away. With `drains` (the default), one of several processes that take requests first says that it is
-   * not ready, and still answers for some seconds, at most for half of the grace.
+   * Stops in the reverse order of the start: requests, workers, files. After the grace, nothing waits any more for a shared
+   * database that is away, except paid images that are not stored yet. With `drains` (the default), one of several
+   * processes that take requests first says that it is not ready, and still answers for some seconds, at most for half of
+   * the grace.
    */
   close(graceMs: number, drains?: boolean): Promise<void>;
 }

@@ -68,11 +68,12 @@ export class Admission {
     }
   }
 
-  /** Does the same for all queues of providers that are configured here. */
-  async takeAll(): Promise<void> {
+  /** Does the same for all queues of providers that are configured here, as long as `mayTake` returns true. */
+  async takeAll(mayTake: () => boolean): Promise<void> {
     const { stores, presence } = this.#deps;
     const yieldSometimes = createYield(QUEUES_AT_ONCE);
     for (const queue of await stores.read.batches.waitingQueues()) {
+      if (!mayTake()) return;
       if (presence.isOurs(queue.provider)) await this.takeNext(queue);
       await yieldSometimes();
     }

@@ -115,7 +115,7 @@ export class Scheduler {
       await yieldSometimes();
     }
     for (const batchId of ended) await this.#lookAtEnded(batchId);
-    if (this.#isRunning) await this.#admission.takeAll();
+    await this.#admission.takeAll(() => this.#isRunning);
     for (const pool of this.#pools) await pool.look();
     if (!areSomeGone || !this.#isRunning) return;
     await handOver(this.#deps);

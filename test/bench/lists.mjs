@@ -20,7 +20,7 @@ const REQUESTS = {
   "/metrics": { path: () => "/metrics" },
 };
 
-/** How much longer a list takes among a million batches of one key than among a thousand, in turns. */
+/** How much longer a list takes among a million batches of one key than among a thousand. The two services are asked in turns. */
 export async function measureLists() {
   const services = [];
   try {

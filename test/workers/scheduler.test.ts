@@ -51,7 +51,7 @@ it("[WORK-23] a process beside others starts while these hold up the database, a
   await scheduler.stop(0);
 });
 
-it("[WORK-5] a look for work that is under way when the process stops begins nothing", async () => {
+it("[WORK-31] a look for work that is under way when the process stops begins nothing", async () => {
   const [asked, answer] = [gate(), gate()];
   const { scheduler, statusOf } = await schedulerBesideOthers(new FakeJobProvider(), (stores) => {
     const { batches } = stores.read;

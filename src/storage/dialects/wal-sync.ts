@@ -94,7 +94,7 @@ export class WalSync {
     if (this.#longMs > MOST_LONG_MS && !this.#hasHadThread) this.#tryThread();
   }
 
-  /** Without a thread the pool goes on: a process may have as many as it is allowed. */
+  /** The system may refuse another thread. Then the pool goes on with the syncs. */
   #tryThread(): void {
     this.#hasHadThread = true;
     try {

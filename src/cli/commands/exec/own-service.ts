@@ -52,6 +52,11 @@ export async function startOwnService(options: {
     if (isOwn) await rm(dataDirectory, { recursive: true, force: true });
     throw error;
   }
+  const removeOwn = async () => {
+    if (!isOwn) return;
+    const removed = rm(dataDirectory, { recursive: true, force: true, maxRetries: 3 });
+    await removed.catch(({ message }) => options.note(`${dataDirectory} cannot be removed: ${message}`));
+  };
   return {
     url: service.url,
     apiKey: service.credentials.api_key,
@@ -60,12 +65,7 @@ export async function startOwnService(options: {
     close: async () => {
       const note = paidRequestsNote(service.view.queue().paid, "Ctrl-C");
       if (note !== null) options.note(note);
-      await service.close(graceMs);
-      if (!isOwn) return;
-      const removed = rm(dataDirectory, { recursive: true, force: true, maxRetries: 3 });
-      await removed.catch((error: Error) =>
-        options.note(`${dataDirectory} cannot be removed: ${error.message}`),
-      );
+      await service.close(graceMs).finally(removeOwn);
     },
     remove: () => {
       try {
