@@ -55,6 +55,18 @@ it("[WAL-6] a look at the log that fails is told, and does not make the commit f
   expect(told.mock.calls).toEqual([[failure], [failure]]);
 });
 
+it("[WAL-6] a commit during a checkpoint is looked at after it", async () => {
+  const file = join(await tempDir(), "x.db");
+  new Sqlite(file).exec("PRAGMA journal_mode = WAL; CREATE TABLE t (x)").close();
+  const pagesLeft = vi.fn(() => 0).mockReturnValueOnce(LONG);
+  const checkpoints = new WalCheckpoints(file, pagesLeft, vi.fn());
+  checkpoints.noteCommit();
+  checkpoints.noteCommit();
+  expect(pagesLeft).toHaveBeenCalledTimes(1);
+  await expect.poll(() => pagesLeft.mock.calls.length).toBe(2);
+  await checkpoints.close();
+});
+
 it("[WAL-6] no thread is started for a short log", async () => {
   const started = vi.fn();
   process.on("worker", started);

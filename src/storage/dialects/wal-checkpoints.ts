@@ -47,6 +47,8 @@ export class WalCheckpoints {
   #thread: Worker | null = null;
   #isOver = false;
   #isRunning = false;
+  /** Whether a commit came while a checkpoint ran, which may have missed it. */
+  #again = false;
 
   /**
    * `pagesLeft` returns how many pages of the log are not written back. `onError` gets the errors of checkpoints, which
@@ -60,6 +62,7 @@ export class WalCheckpoints {
 
   /** Notes a commit that has written to the log. No error of the log makes that commit fail. */
   noteCommit(): void {
+    this.#again = this.#isRunning;
     if (this.#isRunning || this.#isOver) return;
     try {
       if (this.#pagesLeft() < PAGES) return;
@@ -84,6 +87,7 @@ export class WalCheckpoints {
     thread.on("message", (failure: Failure | null) => {
       this.#isRunning = false;
       if (failure !== null) this.#onError(failure);
+      else if (this.#again) this.noteCommit();
     });
     // Without the thread, SQLite writes the log back itself when it is some times as long.
     thread.on("error", (error: Failure) => {
