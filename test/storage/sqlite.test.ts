@@ -83,8 +83,12 @@ describe("the write-ahead log", () => {
     }
     expect(walBytes()).toBeGreaterThan(40_000_000);
     reader.exec("COMMIT");
-    for (let i = 0; i < 2; i++) await stores.write((tx) => tx.touch());
-    expect(walBytes()).toBeLessThanOrEqual(16 * 1024 * 1024);
+    // A checkpoint of the thread may be at work: then one of the next writes shrinks the log.
+    const bytesLater = async () => {
+      await stores.write((tx) => tx.touch());
+      return walBytes();
+    };
+    await expect.poll(bytesLater).toBeLessThanOrEqual(16 * 1024 * 1024);
   });
 
   it("[OPS-7] a touch is a real write that changes nothing", async () => {
