@@ -13,7 +13,7 @@ const CODES: Readonly<Record<Trouble, WaitingCode>> = {
   ambiguous: "PROVIDER_FAILING",
 };
 
-/** Returns the waiting of a batch for the end of a block. */
+/** Returns what a batch reports while it waits for a block to end. */
 export function waitingOn({ provider, trouble, message, untilMs }: Block): Waiting {
   return { code: CODES[trouble], message: named(provider, message), untilMs };
 }

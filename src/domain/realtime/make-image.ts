@@ -130,7 +130,7 @@ function knownError({ log }: MakeImageDeps, error: unknown, { upstream }: ItemPr
   });
 }
 
-/** What a request is told that found no provider because one is tried again, or has ended its pause since. */
+/** The refusal of a request that found no provider, although the pause of one is over or just ending. */
 const BACK_SOON = {
   message: "A provider is just being tried again after a pause. Send the request again.",
   untilMs: null,
