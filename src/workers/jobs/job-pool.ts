@@ -102,7 +102,8 @@ export class JobPool implements WorkerPool {
     const active = this.#active.get(batch.id);
     if (active) {
       active.isHeld = false;
-      return this.#line(active);
+      this.#line(active);
+      return;
     }
     const deps = asTender(this.#deps, batch.id);
     const added = { batch, deps, controller: new AbortController(), works: new Map(), isHeld: false };
@@ -207,8 +208,7 @@ export class JobPool implements WorkerPool {
     const { log, clock } = this.#deps;
     const facts = { batch: active.batch.id, error: String(error) };
     log.error("the jobs of a batch could not be looked up; trying again", facts);
-    const wait = clock.sleep(TROUBLE_DELAY_MS, active.controller.signal).then(again, () => {});
-    this.#track(wait);
+    this.#track(clock.sleep(TROUBLE_DELAY_MS, active.controller.signal).then(again, () => {}));
   }
 
   /** Makes jobs while slots are free. */

@@ -65,7 +65,11 @@ export async function startOwnService(options: {
     close: async () => {
       const note = paidRequestsNote(service.view.queue().paid, "Ctrl-C");
       if (note !== null) options.note(note);
-      await service.close(graceMs).finally(removeOwn);
+      try {
+        await service.close(graceMs);
+      } finally {
+        await removeOwn();
+      }
     },
     remove: () => {
       try {
