@@ -39,7 +39,7 @@ export interface StorageOptions {
   clock?: Clock;
   /** See `openSqlite`. */
   onBroken?: ((cause: Error) => void) | undefined;
-  /** See `openPostgres`. */
+  /** When it aborts, nothing waits for a database or a bucket that is away, except what stores in the bucket. */
   hurry?: AbortSignal;
 }
 
@@ -57,7 +57,8 @@ export async function openStorage(
   const database = await openDatabase(places.database, directory, clock, options);
   try {
     const { database: place } = places;
-    const [stores, blobs] = [sqlStores(database), await openBlobs(places.blobs, directory)];
+    const stores = sqlStores(database);
+    const blobs = await openBlobs(places.blobs, directory, options.hurry);
     return {
       listen: place.kind === "postgres" ? (onNotice) => openNotices(place.url, clock, onNotice) : null,
       stores,
@@ -72,11 +73,15 @@ export async function openStorage(
   }
 }
 
-/** Opens the images of one place. */
-export async function openBlobs(place: BlobsPlace, directory: string): Promise<BlobStore> {
+/** Opens the images of one place. For `hurry`, see `StorageOptions`. */
+export async function openBlobs(
+  place: BlobsPlace,
+  directory: string,
+  hurry?: AbortSignal,
+): Promise<BlobStore> {
   if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
   const { s3Blobs } = await import("../../storage/blobs/s3/s3-blobs.ts");
-  return s3Blobs({ ...place, scratchDirectory: join(directory, DATA_FILES.scratch) });
+  return s3Blobs({ ...place, scratchDirectory: join(directory, DATA_FILES.scratch), hurry });
 }
 
 /** Opens one database, with all tables. Throws as `openStorage` does. */

@@ -16,6 +16,8 @@ export interface S3Credentials {
   silenceMs?: number | undefined;
   /** For the pauses between attempts. Default: the system's. */
   clock?: Clock | undefined;
+  /** When it aborts, nothing is read, listed or deleted any more, and all of that rejects at once. What stores goes on. */
+  hurry?: AbortSignal | undefined;
 }
 
 export interface S3Request {
@@ -61,6 +63,7 @@ export class S3Connection {
   readonly #signing: Omit<ConstructorParameters<typeof AwsV4Signer>[0], "url">;
   readonly #silenceMs: number;
   readonly #clock: Clock;
+  readonly #hurry: AbortSignal | undefined;
 
   constructor(settings: S3Credentials) {
     const { region, accessKeyId, secretAccessKey, sessionToken } = settings;
@@ -68,11 +71,12 @@ export class S3Connection {
     this.#signing = { service: "s3", region, accessKeyId, secretAccessKey, ...token, cache: new Map() };
     this.#silenceMs = settings.silenceMs ?? 10_000;
     this.#clock = settings.clock ?? systemClock;
+    this.#hurry = settings.hurry;
   }
 
-  /** Resolves before attempt number `attempt + 1`. */
+  /** Resolves before attempt number `attempt + 1` to read. */
   pauseAfter(attempt: number): Promise<void> {
-    return this.#clock.sleep(backoffMs(attempt, BACKOFF, Math.random));
+    return this.#pauseAfter(attempt, this.#hurry);
   }
 
   /**
@@ -85,26 +89,31 @@ export class S3Connection {
     expected: readonly number[] = [],
   ): Promise<T> {
     const begunAtMs = this.#clock.monotonicMs();
+    const hurry = sent.method === "PUT" ? undefined : this.#hurry;
     for (let attempt = 1; ; attempt++) {
       try {
-        return await use(await this.#once(sent));
+        return await use(await this.#once(sent, hurry));
       } catch (error) {
         if (error instanceof S3Error && expected.includes(error.status)) throw error;
-        const isLate = this.#clock.monotonicMs() - begunAtMs > GIVE_UP_MS;
+        const isLate = hurry?.aborted || this.#clock.monotonicMs() - begunAtMs > GIVE_UP_MS;
         const last = lastError(error, isLate ? ATTEMPTS : attempt);
         if (last !== null) throw last;
-        await this.pauseAfter(attempt);
+        await this.#pauseAfter(attempt, hurry);
       }
     }
   }
 
-  async #once(sent: S3Request): Promise<S3Answer> {
+  #pauseAfter(attempt: number, hurry: AbortSignal | undefined): Promise<void> {
+    return this.#clock.sleep(backoffMs(attempt, BACKOFF, Math.random), hurry).catch(() => {});
+  }
+
+  async #once(sent: S3Request, hurry: AbortSignal | undefined): Promise<S3Answer> {
     const { method, url, body } = sent;
     const headers = { "x-amz-content-sha256": NO_BYTES_SHA256, ...sent.headers };
     const signed = await new AwsV4Signer({ ...this.#signing, method, url, headers }).sign();
     const ending = new AbortController();
     const silence = Object.assign(new Error("no answer, or a very slow one"), { code: "SILENCE" });
-    const watch = watchTransfer(progressWithin(this.#silenceMs), () => ending.abort(silence));
+    const watch = watchUntil(hurry, this.#silenceMs, () => ending.abort(silence));
     try {
       const answer = await request(signed.url, {
         dispatcher: this.#agent,
@@ -130,6 +139,18 @@ export class S3Connection {
       throw ending.signal.aborted ? silence : error;
     }
   }
+}
+
+/** Calls `end` when `hurry` aborts, or when the transfer is silent for this time, in ms. */
+function watchUntil(hurry: AbortSignal | undefined, silenceMs: number, end: () => void): TransferWatch {
+  const watch = watchTransfer(progressWithin(silenceMs), end);
+  hurry?.addEventListener("abort", end);
+  if (hurry?.aborted) end();
+  const stop = () => {
+    watch.stop();
+    hurry?.removeEventListener("abort", end);
+  };
+  return { ...watch, stop };
 }
 
 async function errorOf(
