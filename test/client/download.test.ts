@@ -43,7 +43,7 @@ async function fileServer(
     apiKey: "k",
     clock: new InstantClock(),
     random: () => 0,
-    timeoutMs: options.timeoutMs ?? 2_000,
+    timeoutMs: options.timeoutMs ?? 60_000,
   });
   const dir = await tempDir();
   const target = join(dir, "batch.zip");
@@ -74,6 +74,7 @@ it("[HTTP-19] a later process resumes the part of an earlier one", async () => {
 /** An answer that begins at once and sends a piece now and then, at last an empty list. */
 function dribble(piece: string, everyMs: number, count: number): RequestListener {
   return (_request, response) => {
+    response.flushHeaders();
     let left = count;
     const timer = setInterval(() => {
       if (left-- > 0) response.write(piece);
@@ -84,7 +85,7 @@ function dribble(piece: string, everyMs: number, count: number): RequestListener
 }
 
 it("[HTTP-39] a download that makes no progress ends, although bytes come", async () => {
-  const { get } = await fileServer([], { listener: dribble(" ", 20, 1e6), timeoutMs: 150 });
+  const { get } = await fileServer([], { listener: dribble(" ", 20, 1e6), timeoutMs: 500 });
   await expect(get()).rejects.toMatchObject({
     code: "NETWORK",
     message: expect.stringContaining("less than 8 KiB/s"),

@@ -15,7 +15,6 @@ async function bench(options: FakeOptions = {}) {
     apiKey: FAKE_KEY,
     clock,
     random: () => 0,
-    timeoutMs: 5_000,
   });
   const body = JSON.stringify({ model: "m", items: [{ custom_id: "a", prompt: "a" }] });
   const { batch } = await createBatch(http, body, "k");

@@ -196,7 +196,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("button", { name: "Make again" }).click();
     await page.getByText("an earlier batch").waitFor();
     await page.locator(".batch-line").getByText("completed").waitFor();
-    expect(await shownText(page, ".tile-prompt")).toEqual(["bad one"]);
+    await expect.poll(() => shownText(page, ".tile-prompt")).toEqual(["bad one"]);
     await page.getByRole("link", { name: "an earlier batch" }).click();
     await page.getByRole("link", { name: "a later batch" }).waitFor();
     expect(await page.getByRole("button", { name: "Retry" }).count()).toBe(0);
@@ -299,7 +299,8 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     const { id } = await service.submit({ model: MODEL, task_name: "slow", items: items(3) });
     await page.locator("a.batch-row").click();
     await page.locator(".tile img").waitFor();
-    expect(await page.locator(".batch-line .counts").innerText()).toBe("1 of 3");
+    // The page reads the batch and its items each by itself.
+    await expect.poll(() => page.locator(".batch-line .counts").innerText()).toBe("1 of 3");
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByRole("button", { name: "Cancel the batch" }).click();
     await page.locator(".batch-line").getByText("cancelled").waitFor();

@@ -16,6 +16,8 @@ async function endedBatch(config: object = { retention }) {
   const item = { custom_id: "a", prompt: "a", reference_images: [reference] };
   const { id } = await service.submit({ model: MODEL, items: [item] }, { "idempotency-key": "k" });
   const ended = await service.until(id);
+  // The first sweep, of the start, is over.
+  await expect.poll(() => clock.sleeperCount).toBe(1);
   const { stores, blobs } = await openBeside(service.data);
   const files = async () => [await blobs.list("inputs/"), await blobs.list("outputs/")].map((l) => l.length);
   return { clock, service, id, ended, stores, blobs, files };

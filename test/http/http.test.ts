@@ -22,11 +22,11 @@ interface Wire {
   clock: InstantClock;
 }
 
-async function wire(options: FakeOptions = {}, apiKey = FAKE_KEY): Promise<Wire> {
+async function wire(options: FakeOptions = {}, apiKey = FAKE_KEY, timeoutMs = 60_000): Promise<Wire> {
   const fake = await startFakeService(options);
   onTestFinished(() => fake.close());
   const clock = new InstantClock();
-  const http = createServiceHttp({ baseUrl: fake.url, apiKey, clock, random: () => 0.5, timeoutMs: 500 });
+  const http = createServiceHttp({ baseUrl: fake.url, apiKey, clock, random: () => 0.5, timeoutMs });
   return { fake, http, clock };
 }
 
@@ -86,7 +86,7 @@ it("[HTTP-3] a message that all tokens are out of use stops the retries", async 
 });
 
 it("[HTTP-4] a broken connection and silence are tried again", async () => {
-  const { fake, http } = await wire();
+  const { fake, http } = await wire({}, FAKE_KEY, 2000);
   fake.fault(/^GET/, { reset: "before" }, { silent: true }, { cutAt: 5 });
   expect(await listModels(http)).toHaveLength(2);
   expect(fake.requests).toHaveLength(4);

@@ -12,6 +12,9 @@ async function desktop(script: string | null, display = ":0"): Promise<string> {
   vi.stubEnv("DISPLAY", display);
   vi.stubEnv("WAYLAND_DISPLAY", "");
   onTestFinished(() => void vi.unstubAllEnvs());
+  // Only the end of the opener counts: on a busy machine it comes after the patience with one that still runs.
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
   if (script !== null) {
     await writeFile(join(dir, "xdg-open"), `#!/bin/sh\n${script}\n`);
     await chmod(join(dir, "xdg-open"), 0o755);

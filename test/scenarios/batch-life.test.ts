@@ -137,14 +137,17 @@ describe("items", () => {
 
   it("[WORK-3] lets a small batch finish while a large one that came first is still running", async () => {
     const provider = new FakeProvider({ concurrency: 1 });
-    const last = gate();
+    const [first, last] = [gate(), gate()];
     provider.answer = async ({ prompt }) => {
+      if (prompt === "picture 1") await first.promise;
       if (prompt === "picture 60") await last.promise;
       return made(await tinyPng());
     };
     const service = await startTestService({ providers: [provider] });
     const large = await service.submit({ model: MODEL, items: items(60) });
     const small = await service.submit({ model: MODEL, items: [{ prompt: "the small one" }] });
+    await service.until(small.id, "running");
+    first.open();
     await service.until(small.id);
     expect((await service.batch(large.id)).status).toBe("running");
     last.open();

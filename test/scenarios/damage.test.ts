@@ -3,6 +3,7 @@ import { chmod, cp, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it } from "vitest";
+import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
 import type { ErrorBody } from "../../src/contract/errors.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { OutputRecord } from "../../src/domain/records.ts";
@@ -386,14 +387,17 @@ describe("the database", () => {
     const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
     const { url } = JSON.parse(await serve.line());
     const { api_key: key } = JSON.parse(readFileSync(join(data, "credentials.json"), "utf8"));
-    const create = () =>
-      fetch(`${url}/v1/images/batches`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-        body: JSON.stringify({ model: MODEL, items: items(1) }),
-      });
-    expect((await create()).status).toBe(200);
-    expect((await fetch(`${url}/readyz`)).status).toBe(200);
+    const batches = `${url}/v1/images/batches`;
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const body = JSON.stringify({ model: MODEL, items: items(1) });
+    const create = () => fetch(batches, { method: "POST", headers, body });
+    const created = await create();
+    expect(created.status).toBe(200);
+    const { id } = (await created.json()) as BatchObject;
+    // What is written during the damage would be whole, in the WAL.
+    const status = async () => (await (await fetch(`${batches}/${id}`, { headers })).json()).status;
+    await expect.poll(status).toBe("completed");
+    await expect.poll(async () => (await fetch(`${url}/readyz`)).status).toBe(200);
     const file = join(data, "imgbatch.db");
     damagePages(file);
     const answer = await create().catch(() => null);
@@ -414,7 +418,7 @@ describe("the database", () => {
       503,
       { status: "not_ready", problems: ["the database cannot be written"] },
     ]);
-    expect(service.failed.reason).toMatchObject({ code: "STORAGE_FAILED" });
+    await expect.poll(() => service.failed.reason).toMatchObject({ code: "STORAGE_FAILED" });
   });
 
   /** Every page but the first becomes noise, and nobody has an older one in the WAL. */

@@ -29,7 +29,9 @@ describe("a disk that fails", () => {
   it("[DISK-3] under the database ends the service at once: one clear line, exit 9, and the next start goes on", async (context) => {
     needStrace(context);
     const data = await tempDir();
-    const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
+    // The batch is still at work when the disk begins to fail: nothing is written for one that has ended.
+    const slow = ["--simulate", "latency=60s"];
+    const serve = startNode([BIN, "serve", "--port", "0", "--data", data, ...slow]);
     const { url } = JSON.parse(await serve.line());
     const { api_key: key } = JSON.parse(await readFile(join(data, "credentials.json"), "utf8"));
     const earlier = (await (await post(url, key, 1)).json()) as BatchObject;
@@ -58,14 +60,18 @@ describe("a disk that fails", () => {
     const directory = await tempDir();
     const [data, output] = [join(directory, "data"), join(directory, "out")];
     const prompts = join(directory, "prompts.jsonl");
-    await writeFile(prompts, '{"prompt": "a red fox [[delay:3s]]"}');
-    const args = [BIN, "submit", "--data", data, "--output", output, "--json", prompts];
+    await writeFile(prompts, '{"prompt": "a red fox"}');
+    const config = join(directory, "config.json");
+    // Its image is not made before the disk begins to fail.
+    await writeFile(config, '{"simulate": {"latencyMs": 8000}}');
+    const args = [BIN, "submit", "--config", config, "--data", data, "--output", output, "--json", prompts];
     const command = startNode(args, { env: cleanEnvironment() });
     await expect.poll(() => readFile(join(data, "server.json"), "utf8").catch(() => "")).not.toBe("");
     await watchCalls(command.child.pid ?? 0, ["-f", ...failing("fdatasync", "1+")]);
     const { code, stdout } = await command.exited;
     expect(JSON.parse(stdout)).toMatchObject({ ok: false, error: { code: "STORAGE_FAILED" }, exit_code: 9 });
     expect(code).toBe(9);
+    await writeFile(config, "{}");
     const again = await startNode(args, { env: cleanEnvironment() }).exited;
     expect(again.code, again.stderr).toBe(0);
   });

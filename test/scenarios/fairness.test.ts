@@ -124,6 +124,7 @@ describe("the order of work", () => {
     const headers = await anotherKey(service);
     const other = await service.submit({ model: MODEL, items: named("other", 1) }, headers);
     expect(await service.batch(late.id)).toMatchObject({ status: "queued", queued_behind: waiting.length });
+    await expect.poll(async () => (await stores.read.batches.byId(other.id))?.status).toBe("running");
 
     mayGo.open();
     let most = 0;
@@ -140,7 +141,7 @@ describe("the order of work", () => {
     expect(own).toEqual([...waiting.map((_, i) => `waiting ${i + 1}`), "late 1"]);
     expect(most).toBeLessThanOrEqual(BATCHES_IN_HAND + 1);
     expect(unexpected).toEqual([]);
-    expect((await stores.read.batches.byId(other.id))?.status).toBe("completed");
+    await expect.poll(async () => (await stores.read.batches.byId(other.id))?.status).toBe("completed");
     await expect.poll(async () => (await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 

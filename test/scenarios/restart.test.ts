@@ -31,13 +31,12 @@ describe("a restart", () => {
   });
 
   it("[DATA-4] removes half-written files and images that no row names", async () => {
-    const held = gate();
     const provider = new FakeProvider();
-    provider.answer = () => held.promise.then(() => made());
+    provider.answer = (_request, signal) =>
+      new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     const first = await startTestService({ providers: [provider] });
     const { id } = await first.submit({ model: MODEL, items: items(1) });
     await expect.poll(() => provider.running).toBe(1);
-    held.fail(new Error("stopped"));
     await first.close(0);
     const outputs = join(first.data, "blobs", "outputs", id);
     await rm(outputs, { recursive: true, force: true });

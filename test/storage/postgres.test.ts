@@ -100,7 +100,8 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     proxy.silence();
     const startMs = performance.now();
     await Promise.all(ids.flatMap((id) => [insert(id), stores.read.accounts.byId(id)]));
-    expect(performance.now() - startMs).toBeLessThan(9000);
+    // Without another connection that asks, it would be a minute.
+    expect(performance.now() - startMs).toBeLessThan(30_000);
     expect(await stores.read.accounts.list()).toHaveLength(24);
   });
 
@@ -126,7 +127,10 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     const { stores, proxy } = await behindProxy(fast, url);
     const other = await beside(url);
     const third = await beside(url);
-    const isWaiting = async () => (await third.query("select 1 from pg_locks where not granted")).rowCount;
+    // Other test files use the same server.
+    const waiting =
+      "select 1 from pg_locks join pg_database on oid = database where not granted and datname = current_database()";
+    const isWaiting = async () => (await third.query(waiting)).rowCount;
     let locking: Promise<unknown> = Promise.resolve();
     proxy.cut("before");
     const writing = stores.write(async (tx) => {
@@ -293,7 +297,8 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
       { reason: "broken" },
       { reason: "broken" },
     ]);
-    expect(performance.now() - startMs).toBeLessThan(5000);
+    // Else each would try for ten seconds.
+    expect(performance.now() - startMs).toBeLessThan(9000);
   });
 
   it("[PG-8] the clock of the database is the same for all who ask it", async () => {

@@ -23,7 +23,7 @@ it("[WAL-6] the log is written back while the event loop goes on, and is gone wh
   for (let i = 0; i < COMMITS; i++) {
     await stores.write((tx) => tx.accounts.insert({ id: `a${i}`, name: NAME + i, createdAtMs: 1 }));
   }
-  await vi.waitFor(() => expect(statSync(file).size).toBeGreaterThan(NAME.length * 40), 10_000);
+  await vi.waitFor(() => expect(statSync(file).size).toBeGreaterThan(NAME.length * 40), 30_000);
   await stores.write((tx) => tx.accounts.insert({ id: "last", name: "last", createdAtMs: 1 }));
   await database.close();
   expect(existsSync(`${file}-wal`)).toBe(false);
@@ -38,7 +38,7 @@ it("[WAL-6] an error of the thread is told, and ends nothing else", async () => 
   const told = vi.fn();
   const checkpoints = new WalCheckpoints(file, () => LONG, told);
   for (let i = 0; i < COMMITS; i++) checkpoints.noteCommit();
-  await vi.waitFor(() => expect(told).toHaveBeenCalled(), 10_000);
+  await vi.waitFor(() => expect(told).toHaveBeenCalled(), 30_000);
   expect(told.mock.calls[0]?.[0].code).toBe("SQLITE_NOTADB");
   await checkpoints.close();
 });

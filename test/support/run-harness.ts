@@ -58,7 +58,6 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
     apiKey: FAKE_KEY,
     clock,
     random: () => 0.5,
-    timeoutMs: 5_000,
   });
   const service = {
     http,

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
+import { gate } from "../support/gate.ts";
 import { Chain, type ChainBatch, isMarked, model } from "../support/upstreams/chain.ts";
-import type { Behaviour, FakeUpstream } from "../support/upstreams/fake-upstream.ts";
+import type { Behaviour, Exchange, FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
 import { SMALL } from "../support/upstreams/images.ts";
 import { NATIVE_KEY, nativeErrors, startNative } from "../support/upstreams/native.ts";
@@ -9,6 +10,7 @@ const PROMPTS = Array.from({ length: 8 }, (_, at) => `picture ${at + 1}`);
 const CONCURRENCY = 4;
 const PATIENCE = { timeout: 30_000, interval: 20 };
 const OTHER_KEY = "another-key-of-the-same-upstream";
+const GRACE = ["--grace", "100ms"];
 
 /** A paid upstream that behaves this way at first, and a provider and a model of its name. */
 async function paid(name: string, behaviour: Behaviour) {
@@ -40,6 +42,8 @@ describe("a service that is killed twice while its upstreams work, and later tol
   let sent: Set<string | null>;
   /** The requests to `billing` after each kill, and what its batch waited for before it. */
   const billing: { asked: number; waiting: ChainBatch["waiting"] }[] = [];
+  /** Lets `stop` answer. */
+  const mayAnswer = gate();
 
   const fakeOf = (name: string) => worlds.get(name)?.fake as FakeUpstream;
   const idOf = (name: string) => ids.get(name) ?? "";
@@ -57,13 +61,17 @@ describe("a service that is killed twice while its upstreams work, and later tol
       once: hostile.late(60_000, { made: true }),
       twice: hostile.late(60_000, { made: true }),
       billing: hostile.answers(nativeErrors.billing()),
-      stop: hostile.late(2500),
+      stop: async ({ make, send }: Exchange) => {
+        const answer = await make();
+        await mayAnswer.promise;
+        send(answer);
+      },
     };
     for (const [name, behaviour] of Object.entries(behaviours)) worlds.set(name, await paid(name, behaviour));
     const all = [...worlds.values()];
     const config = { models: all.map((one) => one.model), providers: all.map(({ provider }) => provider) };
     const keys = Object.assign({}, ...all.map(({ key }) => key));
-    chain = await Chain.start(config, keys, ["--grace", "100ms"]);
+    chain = await Chain.start(config, keys);
 
     await submit("once", PROMPTS.length);
     await submit("twice", CONCURRENCY);
@@ -82,7 +90,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
     fakeOf("twice").setBehaviour(null);
     chain.env[keyName("billing")] = OTHER_KEY;
     fakeOf("billing").setBehaviour(hostile.answering({}));
-    await chain.serve();
+    await chain.serve(GRACE);
   });
 
   afterAll(async () => {
@@ -128,7 +136,11 @@ describe("a service that is killed twice while its upstreams work, and later tol
     const fake = fakeOf("stop");
     await submit("stop", PROMPTS.length);
     await arrived(fake, CONCURRENCY);
-    expect(await chain.end("SIGTERM")).toBe(0);
+    const ended = chain.end("SIGTERM");
+    // It says so when its grace is over.
+    await expect.poll(() => chain.output).toContain("waiting for requests that are paid");
+    mayAnswer.open();
+    expect(await ended).toBe(0);
     expect(fake.billed()).toBe(CONCURRENCY);
     fake.setBehaviour(null);
     await chain.serve();

@@ -141,6 +141,7 @@ it("[LINES-15] large inputs of one key do not hold up those of another; keys tak
   const large = await job();
   const first = large.apiKeyId;
   const ofFirst = [large, await job(first), await job(first)].map(take);
+  await expect.poll(() => begun).toEqual([first]);
   const other = await job();
   const third = await job();
   const [ofOther, ofThird] = [take(other), take(third)];

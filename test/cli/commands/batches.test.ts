@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../../support/cli.ts";
 import type { FakeOptions } from "../../support/fake-service.ts";
+import { endLimitWhen, LIMIT } from "../time-limit.ts";
 
 /** A run of some images in `pets-images`, not waited for. */
 async function bench(options: FakeOptions = {}, flags: string[] = []): Promise<Cli> {
@@ -220,7 +221,11 @@ it("[WAIT-1] status, watch and download say that a batch waits, and a waiting th
   expect(lines(status.stdout)[0]).toMatch(/ {2}waiting for google: No credit$/);
   const download = await cli.here(["download", "pets-images"]);
   expect(download.stderr).toContain("has not ended yet (running, waiting for google: No credit)");
-  const watch = await cli.here(["watch", "pets-images", "--timeout", "1s"]);
+  const looks = () => cli.fake.count(/^GET .*imgbatch_\w+$/);
+  const before = looks();
+  // The line is written before the second look.
+  endLimitWhen(() => looks() > before + 1);
+  const watch = await cli.here(["watch", "pets-images", "--timeout", LIMIT]);
   expect([watch.code, watch.stdout]).toEqual([
     124,
     expect.stringContaining("waiting for google: No credit\n"),

@@ -1,12 +1,14 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
 import { eventLineSchema } from "../../../src/contract/events.ts";
+import { wallClock } from "../../../src/kernel/clock.ts";
 import { createInProcessCli, type InProcessCli, runInProcess } from "../../support/cli-in-process.ts";
 import { type NativeAnswer, withImages } from "../../support/fake-native.ts";
 import { png } from "../../support/fake-service.ts";
 import { gate } from "../../support/gate.ts";
 import { BIN, cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { endLimitWhen, LIMIT } from "../time-limit.ts";
 
 const JPEG = Buffer.from("ffd8ffc0001108000400030301110002110103110100ffd9", "hex");
 const FOX = ["generate", "a red fox", "-o", "fox.png"];
@@ -261,7 +263,8 @@ for (const [what, answers, code, requests, said, advised] of OUTCOMES) {
 it("[GEN-4] --timeout ends everything with 124, and says that the request may be billed", async () => {
   const cli = await createInProcessCli();
   cli.fake.always(/./, { silent: true });
-  const { code, stderr } = await cli.run([...FOX, "--timeout", "1s"]);
+  endLimitWhen(() => cli.fake.requests.length > 0);
+  const { code, stderr } = await cli.run([...FOX, "--timeout", LIMIT]);
   expect(code).toBe(124);
   expect(stderr).toContain(
     "Timed out after 1 s: no image was saved; the request was sent and may be billed.",
@@ -498,7 +501,16 @@ it("[GEN-11] the commands for batches say of such a directory that it has none",
 
 it("[GEN-10] [RUN-21] two that make the same run at once pay for each image once", async () => {
   const cli = await many(["cat", "dog"]);
-  const both = await Promise.all([cli.run([...RUN, "--json"]), cli.run([...RUN, "--json"])]);
+  // The second one has patience for 2 s. Here it looks again when the first one has ended, however slow the disk is.
+  const ended = gate();
+  const { sleep } = wallClock;
+  const waiting = vi
+    .spyOn(wallClock, "sleep")
+    .mockImplementation((ms, signal) => (ms === 50 ? ended.promise : sleep(ms, signal)));
+  onTestFinished(() => waiting.mockRestore());
+  const runs = [cli.run([...RUN, "--json"]), cli.run([...RUN, "--json"])];
+  void Promise.race(runs).then(() => ended.open());
+  const both = await Promise.all(runs);
   expect(both.map(({ code }) => code)).toEqual([0, 0]);
   expect(both.map(({ json }) => json().made_count).sort()).toEqual([0, 2]);
   expect(cli.fake.requests).toHaveLength(2);

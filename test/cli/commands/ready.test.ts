@@ -3,6 +3,7 @@ import { createCli } from "../../support/cli.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { BIN, cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { endLimitWhen, LIMIT } from "../time-limit.ts";
 
 describe("imgbatch ready", () => {
   it("[READY-1] prints the address of a service that works and takes the key", async () => {
@@ -57,7 +58,9 @@ describe("imgbatch ready", () => {
     expect((await cli.here(["ready", "--wait"])).code).toBe(0);
     expect(cli.fake.count(/readyz/)).toBe(3);
     cli.fake.fault(/readyz/, ...Array.from({ length: 50 }, () => down));
-    const late = await cli.here(["ready", "--wait", "--timeout", "1s", "--json"]);
+    // The second look begins when the first one is over.
+    endLimitWhen(() => cli.fake.count(/readyz/) > 4);
+    const late = await cli.here(["ready", "--wait", "--timeout", LIMIT, "--json"]);
     expect(late.code).toBe(124);
     expect(late.json().error?.message).toContain("HTTP 503");
     const silent = await createCli();

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../../support/cli.ts";
 import type { Answer, FakeOptions } from "../../support/fake-service.ts";
+import { endLimitWhen, LIMIT } from "../time-limit.ts";
 
 /** A run whose dogs have failed. */
 async function bench(
@@ -261,12 +262,17 @@ it("[CLI-10] [RUN-29] while only a retry runs, an image counts once, and no ende
   const cli = await bench();
   cli.fake.options.statuses = ["running"];
   const [made] = cli.fake.batches;
+  const looks = () => cli.fake.count(new RegExp(`^GET .*${cli.fake.batches[1]?.id}$`));
+  let before = 0;
+  // Then the answer to a look has been told, also when the last look of the command before comes late.
+  endLimitWhen(() => looks() > before + 3);
   for (const args of [
     ["retry", "pets-images"],
     ["submit", "pets.jsonl"],
     ["wait", "pets-images"],
   ]) {
-    const { code, stderr } = await cli.here([...args, "--timeout", "1s"]);
+    before = looks();
+    const { code, stderr } = await cli.here([...args, "--timeout", LIMIT]);
     expect(code).toBe(124);
     expect(stderr).toContain(`Timed out after 1 s; ${cli.fake.batches[1]?.id} goes on.`);
     expect(stderr).not.toContain(`${made?.id} goes on`);

@@ -4,6 +4,7 @@ import { expect, it } from "vitest";
 import { resultSchema } from "../../../src/runs/directory/result-schema.ts";
 import { type Cli, createCli } from "../../support/cli.ts";
 import { FAKE_KEY, type FakeOptions, png } from "../../support/fake-service.ts";
+import { endLimitWhen, LIMIT } from "../time-limit.ts";
 
 const PROMPTS = '{"custom_id":"cat","prompt":"a cat"}\n{"custom_id":"dog","prompt":"a dog"}\n';
 
@@ -281,7 +282,8 @@ it("[CLI-9] the same command after a lost answer makes no second batch", async (
 
 it("[CLI-10] the time limit is exit 124 and says what becomes of the batch", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { code, json, stderr } = await cli.here(["submit", "pets.jsonl", "--timeout", "1s", "--json"]);
+  endLimitWhen(() => cli.fake.count(/^GET .*imgbatch_\w+$/) > 0);
+  const { code, json, stderr } = await cli.here(["submit", "pets.jsonl", "--timeout", LIMIT, "--json"]);
   expect(code).toBe(124);
   expect(json().error).toMatchObject({ code: "TIMEOUT" });
   expect(stderr).toMatch(/Timed out after \S+ m?s; imgbatch_\w+ goes on/);

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { createCli } from "../../support/cli.ts";
 import type { Answer } from "../../support/fake-service.ts";
+import { endLimitWhen, LIMIT } from "../time-limit.ts";
 
 const LOOK = /^GET .*\/imgbatch_\w+$/;
 
@@ -73,11 +74,15 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   const { wire, statuses } = cli.fake.batches[0] ?? expect.fail();
   statuses.splice(0, statuses.length, "running");
   expect(await after("status", dir)).toBe("next: imgbatch wait 'my pets'");
-  expect(await after("wait", dir, "--timeout", "1s")).toBe(
+  let before = cli.fake.count(LOOK);
+  // Then the batch is known, also when the last look of the command before comes late.
+  endLimitWhen(() => cli.fake.count(LOOK) > before + 2);
+  expect(await after("wait", dir, "--timeout", LIMIT)).toBe(
     "next: imgbatch wait 'my pets' (or the same command again)",
   );
   expect(await after("download", dir)).toBe("next: imgbatch wait 'my pets'");
-  expect(await after("submit", "pets.jsonl", "-o", dir, "--timeout", "1s")).toBe(
+  before = cli.fake.count(LOOK);
+  expect(await after("submit", "pets.jsonl", "-o", dir, "--timeout", LIMIT)).toBe(
     "next: imgbatch wait 'my pets' (or the same command again)",
   );
   statuses.splice(0, statuses.length, "completed");

@@ -31,7 +31,7 @@ it("[WORK-30] images that are made at the same time are recorded in one transact
     // A slow disk could let each image come alone.
     write: async (work) => {
       writes++;
-      await vi.waitUntil(() => put === items.length);
+      await vi.waitUntil(() => put === items.length, 30_000);
       return stores.write(work);
     },
   };

@@ -8,6 +8,7 @@ import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import type { Line } from "../../../src/domain/lines/line.ts";
 import { type TakeInDeps, takeIn } from "../../../src/domain/lines/take-in.ts";
 import { Offers } from "../../../src/domain/offers.ts";
+import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { modelEntry } from "../../support/entries.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, tinyPng } from "../../support/fake-provider.ts";
@@ -87,19 +88,17 @@ describe("the reading of a job's input", () => {
   it("[LINES-12] drops everything for a job that is cancelled meanwhile", async () => {
     const { deps, batch, stores, blobs } = await queuedJob(["a", "b"]);
     const end = { nowMs: 5, outputsExpireAtMs: null };
-    let looks = 0;
+    let cancelled: Promise<unknown> | null = null;
     const cancelling = () => {
-      if (++looks === 1)
-        cancelled = cancelBatch(
-          { stores, blobs, earlyReadBack: new EarlyReadBack(blobs) },
-          batch.id,
-          () => end,
-        );
+      const cancelDeps = { stores, blobs, earlyReadBack: new EarlyReadBack(blobs) };
+      cancelled ??= cancelBatch(cancelDeps, batch.id, () => end);
       return false;
     };
-    let cancelled: Promise<unknown> = Promise.resolve();
-    expect(await takeIn(deps, batch, cancelling)).toBeNull();
-    await cancelled;
+    const write: Stores["write"] = async (work) => {
+      await cancelled;
+      return stores.write(work);
+    };
+    expect(await takeIn({ ...deps, stores: { ...stores, write } }, batch, cancelling)).toBeNull();
     expect(await stores.read.batches.byId(batch.id)).toMatchObject({ status: "cancelled", itemCount: 0 });
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });

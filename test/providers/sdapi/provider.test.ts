@@ -1,9 +1,9 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { expect, it } from "vitest";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
-import { systemClock } from "../../../src/kernel/clock.ts";
 import { watchKey } from "../../../src/kernel/hide-keys.ts";
 import { createSdapiAdapter } from "../../../src/providers/sdapi/provider.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { listening } from "../../support/listening.ts";
 import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";
 import { request } from "../procedural/requests.ts";
@@ -44,7 +44,7 @@ async function sdapi(answer: Answer, fields: object = {}, secrets: Record<string
     answer(response, call);
   });
   const baseUrl = await listening(server);
-  const deps = { clock: systemClock, secret: (name: string) => secrets[name] ?? null };
+  const deps = { clock: new FakeClock(), secret: (name: string) => secrets[name] ?? null };
   const adapter = closing(createSdapiAdapter(entryOf("sdapi", { baseUrl, ...fields }), deps));
   const generate = (changes: Partial<ImageRequest> = {}, signal: AbortSignal = NEVER, onSent = () => {}) =>
     adapter.generate(request("a red fox", changes), signal, onSent);

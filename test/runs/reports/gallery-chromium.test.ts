@@ -46,7 +46,10 @@ const PROBE = `
       says.byError = [await find("safety_BLOCKED"), await find("REFUSED")];
       says.byId = await find("i0");
       says.found = await find("RED fox");
-      says.small = document.querySelector(".pic img").naturalWidth;
+      const small = pics[0].querySelector("img");
+      // It is loaded when the browser has drawn a frame.
+      while (small.naturalWidth === 0) await new Promise((done) => setTimeout(done, 10));
+      says.small = small.naturalWidth;
       says.broken = [...document.images].filter((each) => each.complete && each.naturalWidth === 0).length;
       document.title = JSON.stringify(says);
     })();

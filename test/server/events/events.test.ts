@@ -53,7 +53,7 @@ describe("the stream of events", () => {
     await expect.poll(() => stream.text).toContain("ready");
     const startedAt = performance.now();
     await service.close(60_000);
-    expect(performance.now() - startedAt).toBeLessThan(10_000);
+    expect(performance.now() - startedAt).toBeLessThan(30_000);
     await expect.poll(() => stream.isEnded).toBe(true);
   });
 
@@ -74,7 +74,7 @@ describe("the stream of events", () => {
     expect(stream.isEnded).toBe(false);
   });
 
-  it("[EVENTS-3] cuts a reader who does not take what it is sent", { timeout: 20_000 }, async () => {
+  it("[EVENTS-3] cuts a reader who does not take what it is sent", { timeout: 50_000 }, async () => {
     const service = await startTestService();
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await service.until(id);

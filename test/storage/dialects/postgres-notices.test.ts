@@ -23,10 +23,11 @@ it.skipIf(!hasPostgres)(
 
     const client = new pg.Client({ connectionString: url });
     await client.connect();
+    onTestFinished(() => client.end());
+    // Other test files use the same server.
     const others =
-      "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'imgbatch notices'";
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'imgbatch notices'";
     await client.query(others);
-    await client.end();
     await expect.poll(areListening).toBe(false);
     both[1]?.send("lost, and nothing fails");
     await expect.poll(areListening).toBe(true);

@@ -29,7 +29,7 @@ async function itemsOf(service: TestService, id: string): Promise<ItemObject[]> 
   return ((await (await service.ask(`/${id}/items?limit=200`)).json()) as { data: ItemObject[] }).data;
 }
 
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 /** How long a job is looked for where a test needs no more than the end of the search. */
 const SOON_LOST_MS = 2 * MINUTE_MS;
 /** Real time for the work that each step of the clock sets going. */
@@ -121,7 +121,7 @@ describe("a provider that takes many images as a job", () => {
     const { id } = await service.submit({ model: MODEL, items: [large, ...items(3)] });
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
     const keys = [...upstream.jobs.values()].map((job) => job.items.map(({ key }) => key));
-    expect(keys).toEqual([["large"], ["i1"], ["i2"], ["i3"]].map((each) => expect.arrayContaining(each)));
+    expect(keys.map((each) => each.join()).sort()).toEqual(["i1", "i2", "i3", "large"]);
   });
 
   it("[JOB-1] gets items with and without references in jobs of their own where it needs that", async () => {
@@ -436,6 +436,8 @@ describe("a job whose creation has no answer", () => {
     const service = await startTestService({ providers: [upstream], clock, config: FREE });
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     const startMs = clock.nowMs();
+    // Two days must not pass before the job is looked for: then it would not be looked for any more.
+    await passUntil(clock, 10_000, () => upstream.lists > 2);
     await passUntil(clock, 5 * MINUTE_MS, () => clock.nowMs() - startMs > 2 * HOUR_MS && upstream.lists > 5);
     expect(upstream.jobs.size).toBe(1);
     upstream.list = list.bind(upstream);
@@ -583,10 +585,9 @@ describe("an upstream of jobs with a trouble", () => {
     };
     const service = await startTestService({ providers: [upstream], clock, config: FREE });
     const { id } = await service.submit({ model: MODEL, items: items(1) });
-    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
     expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
-    // The first list was read for jobs of others.
+    // The first list was read for jobs of others. Time stands still: the next one of that kind is due in an hour.
     expect([upstream.jobs.size, upstream.lists]).toEqual([1, 2]);
   });
 
@@ -878,7 +879,7 @@ describe("jobs at an upstream", () => {
     const first = await startTestService({ providers: [upstream], clock, config: FREE });
     const { id } = await first.submit({ model: MODEL, items: items(1) });
     await first.until(id);
-    await passUntil(clock, 10_000, () => asked.length === 2);
+    await passUntil(clock, 10_000, () => asked.length >= 2);
     await first.close(0);
     upstream.discard = discard.bind(upstream);
     const second = await startTestService({ data: first.data, providers: [upstream], config: FREE });
