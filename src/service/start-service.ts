@@ -91,9 +91,9 @@ export interface Service {
   view: DashboardSourceDeps;
   /**
    * Stops in the reverse order of the start: requests, workers, files. After the grace, nothing waits any more for a shared
-   * database or a bucket that is away, except images that are made and not stored yet: a paid one without a limit, any
-   * other one for 30 seconds at most. With `drains` (the default), one of several processes that take requests first says
-   * that it is not ready, and still answers for some seconds, at most for half of the grace.
+   * database that is away, except paid images that are not stored yet. With `drains` (the default), one of several
+   * processes that take requests first says that it is not ready, and still answers for some seconds, at most for half of
+   * the grace.
    */
   close(graceMs: number, drains?: boolean): Promise<void>;
 }
@@ -243,8 +243,12 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       },
       close: async (grace, drains = true) => {
         isStopping = true;
-        // Otherwise each step below would wait for a database or a bucket that is away, one after the other.
-        const patience = setTimeout(() => hurrying.abort(), grace);
+        // Otherwise each step below would wait for a database that is away, one after the other.
+        const stopped = new AbortController();
+        systemClock.sleep(grace, stopped.signal).then(
+          () => hurrying.abort(),
+          () => {},
+        );
         const drainMs = drains && isShared && role !== "worker" ? Math.min(DRAIN_MS, grace / 2) : 0;
         try {
           await systemClock.sleep(drainMs);
@@ -253,8 +257,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         } catch (error) {
           throw withApiCode(storageFailure(dataDirectory, error));
         } finally {
-          clearTimeout(patience);
-          hurrying.abort();
+          stopped.abort();
         }
       },
     };

@@ -24,7 +24,7 @@ export async function measureZip() {
   try {
     const path = await prepare(data);
     const rows = await withService(data, (service) => measureRates(service, path, data));
-    // In a process of its own: the memory of this one also has what the baseline took.
+    // In a new process: the first one has also served the baseline, which would count as memory of the readers.
     return [...rows, await withService(data, (service) => measureSlowReaders(service, path))];
   } finally {
     await rm(data, { recursive: true, force: true });

@@ -1,7 +1,7 @@
 import { onTestFinished, vi } from "vitest";
 import { wallClock } from "../../src/kernel/clock.ts";
 
-/** For `--timeout`: no other sleep of a command is as long as this one. It is told as `1 s`. */
+/** For `--timeout`: no other sleep of a command has exactly this length. It is told as `1 s`. */
 export const LIMIT = "1001ms";
 const LIMIT_MS = 1001;
 

@@ -178,8 +178,11 @@ describe("the fake of S3", () => {
     s3.fail({ slowMs: 1 });
     expect(Buffer.from(await (await ask("GET", "k")).arrayBuffer()).equals(CONTENT)).toBe(true);
     s3.fail({ hang: true });
-    const gone = fetch(`${s3.url}/images/k`, { signal: AbortSignal.timeout(50) });
-    await expect(gone).rejects.toThrow("aborted");
+    const leaving = new AbortController();
+    const gone = expect(fetch(`${s3.url}/images/k`, { signal: leaving.signal })).rejects.toThrow("aborted");
+    await expect.poll(() => s3.requests).toHaveLength(9);
+    leaving.abort();
+    await gone;
     s3.fail({ hang: true }, { times: 1000 });
     s3.heal();
     expect(await statusOf(ask("GET", "k"))).toBe(200);

@@ -39,7 +39,7 @@ export interface StorageOptions {
   clock?: Clock;
   /** See `openSqlite`. */
   onBroken?: ((cause: Error) => void) | undefined;
-  /** When it aborts, nothing waits for a database or a bucket that is away, except what stores in the bucket. */
+  /** See `openPostgres`. */
   hurry?: AbortSignal;
 }
 
@@ -58,14 +58,18 @@ export async function openStorage(
   try {
     const { database: place } = places;
     const stores = sqlStores(database);
-    const blobs = await openBlobs(places.blobs, directory, options.hurry);
+    const closing = new AbortController();
+    const blobs = await openBlobs(places.blobs, directory, closing.signal);
     return {
       listen: place.kind === "postgres" ? (onNotice) => openNotices(place.url, clock, onNotice) : null,
       stores,
       blobs,
       refuseForeignBucket: () => refuseForeignBucket(places, { stores, blobs }),
       integrityProblems: async () => database.integrityProblems(),
-      close: async () => database.close(),
+      close: async () => {
+        closing.abort();
+        await database.close();
+      },
     };
   } catch (error) {
     await database.close();
@@ -73,15 +77,15 @@ export async function openStorage(
   }
 }
 
-/** Opens the images of one place. For `hurry`, see `StorageOptions`. */
+/** Opens the images of one place. When `closed` aborts, all requests to a bucket end. */
 export async function openBlobs(
   place: BlobsPlace,
   directory: string,
-  hurry?: AbortSignal,
+  closed?: AbortSignal,
 ): Promise<BlobStore> {
   if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
   const { s3Blobs } = await import("../../storage/blobs/s3/s3-blobs.ts");
-  return s3Blobs({ ...place, scratchDirectory: join(directory, DATA_FILES.scratch), hurry });
+  return s3Blobs({ ...place, scratchDirectory: join(directory, DATA_FILES.scratch), closed });
 }
 
 /** Opens one database, with all tables. Throws as `openStorage` does. */

@@ -128,11 +128,7 @@ export class Requests {
       else controller.abort();
     };
     // Its claim may have been on its way when the batch was held.
-    if (active.isHeld || !this.#maySend(work)) {
-      // Nobody need wait until the item can be given back: a later look, or the next start, drops its claim.
-      controller.abort();
-      return { aborted: true, isSent: false };
-    }
+    if (active.isHeld || !this.#maySend(work)) return { aborted: true, isSent: false };
     // Some requests are built faster than others.
     const place = slots.takePlace();
     return makeItem(this.#deps, work, controller.signal, {

@@ -83,7 +83,12 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: Nam
     tests: [
       "[JOB-2] is found after a stop",
       "jobs/run-job.test.ts > [JOB-5]",
-      "jobs/run-job.test.ts > [JOB-6]",
+      "[JOB-6] does not end a job",
+      "[JOB-6] and lists such a job late",
+      "[JOB-6] lets a batch wait",
+      "[JOB-6] is looked through once",
+      "[JOB-6] that takes none for a whole day",
+      "[JOB-6] fails the batch after too long",
       "[JOB-7] and does not stop",
       "[JOB-8] are polled more seldom",
     ],

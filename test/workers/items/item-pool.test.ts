@@ -3,7 +3,6 @@ import { expect, it } from "vitest";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { identityOf } from "../../../src/domain/offers.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
-import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { ItemPool } from "../../../src/workers/items/item-pool.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -188,23 +187,6 @@ it("[WORK-5] a batch that would begin a pause during a stop sets no timer, which
   written.open();
   await stopped;
   expect(clock.sleeperCount).toBe(0);
-});
-
-it("[SLOT-1] a stop does not wait for a paid item that was claimed and not sent when the database has gone", async () => {
-  let stopped: Promise<void> | undefined;
-  const { pool, batch, gates } = await poolOf(1, 1, {
-    providers: [new FakeUpstream("paid")],
-    write: (write) => async (work) => {
-      if (stopped !== undefined) throw new StorageUnavailable("broken", "the database is away", null);
-      const result = await write(work);
-      if (hasItems(result)) stopped = pool.stop(0);
-      return result;
-    },
-  });
-  pool.add({ ...batch, status: "running" });
-  await expect.poll(() => stopped !== undefined).toBe(true);
-  await stopped;
-  expect(gates).toEqual([]);
 });
 
 it("[SLOT-6] an item that is just being claimed for one provider stays leased when another one finds no item", async () => {

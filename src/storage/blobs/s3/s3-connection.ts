@@ -16,8 +16,8 @@ export interface S3Credentials {
   silenceMs?: number | undefined;
   /** For the pauses between attempts. Default: the system's. */
   clock?: Clock | undefined;
-  /** When it aborts, nothing is read, listed or deleted any more, and all of that rejects at once. What stores goes on. */
-  hurry?: AbortSignal | undefined;
+  /** When it aborts, all requests end, and later ones reject at once. Default: never. */
+  closed?: AbortSignal | undefined;
 }
 
 export interface S3Request {
@@ -63,7 +63,7 @@ export class S3Connection {
   readonly #signing: Omit<ConstructorParameters<typeof AwsV4Signer>[0], "url">;
   readonly #silenceMs: number;
   readonly #clock: Clock;
-  readonly #hurry: AbortSignal | undefined;
+  readonly #closed: AbortSignal | undefined;
 
   constructor(settings: S3Credentials) {
     const { region, accessKeyId, secretAccessKey, sessionToken } = settings;
@@ -71,12 +71,13 @@ export class S3Connection {
     this.#signing = { service: "s3", region, accessKeyId, secretAccessKey, ...token, cache: new Map() };
     this.#silenceMs = settings.silenceMs ?? 10_000;
     this.#clock = settings.clock ?? systemClock;
-    this.#hurry = settings.hurry;
+    this.#closed = settings.closed;
+    this.#closed?.addEventListener("abort", () => void this.#agent.destroy(), { once: true });
   }
 
-  /** Resolves before attempt number `attempt + 1` to read. */
+  /** Resolves before attempt number `attempt + 1`. */
   pauseAfter(attempt: number): Promise<void> {
-    return this.#pauseAfter(attempt, this.#hurry);
+    return this.#clock.sleep(backoffMs(attempt, BACKOFF, Math.random), this.#closed).catch(() => {});
   }
 
   /**
@@ -89,31 +90,26 @@ export class S3Connection {
     expected: readonly number[] = [],
   ): Promise<T> {
     const begunAtMs = this.#clock.monotonicMs();
-    const hurry = sent.method === "PUT" ? undefined : this.#hurry;
     for (let attempt = 1; ; attempt++) {
       try {
-        return await use(await this.#once(sent, hurry));
+        return await use(await this.#once(sent));
       } catch (error) {
         if (error instanceof S3Error && expected.includes(error.status)) throw error;
-        const isLate = hurry?.aborted || this.#clock.monotonicMs() - begunAtMs > GIVE_UP_MS;
+        const isLate = this.#closed?.aborted || this.#clock.monotonicMs() - begunAtMs > GIVE_UP_MS;
         const last = lastError(error, isLate ? ATTEMPTS : attempt);
         if (last !== null) throw last;
-        await this.#pauseAfter(attempt, hurry);
+        await this.pauseAfter(attempt);
       }
     }
   }
 
-  #pauseAfter(attempt: number, hurry: AbortSignal | undefined): Promise<void> {
-    return this.#clock.sleep(backoffMs(attempt, BACKOFF, Math.random), hurry).catch(() => {});
-  }
-
-  async #once(sent: S3Request, hurry: AbortSignal | undefined): Promise<S3Answer> {
+  async #once(sent: S3Request): Promise<S3Answer> {
     const { method, url, body } = sent;
     const headers = { "x-amz-content-sha256": NO_BYTES_SHA256, ...sent.headers };
     const signed = await new AwsV4Signer({ ...this.#signing, method, url, headers }).sign();
     const ending = new AbortController();
     const silence = Object.assign(new Error("no answer, or a very slow one"), { code: "SILENCE" });
-    const watch = watchUntil(hurry, this.#silenceMs, () => ending.abort(silence));
+    const watch = watchTransfer(progressWithin(this.#silenceMs), () => ending.abort(silence));
     try {
       const answer = await request(signed.url, {
         dispatcher: this.#agent,
@@ -139,18 +135,6 @@ export class S3Connection {
       throw ending.signal.aborted ? silence : error;
     }
   }
-}
-
-/** Calls `end` when `hurry` aborts, or when the transfer is silent for this time, in ms. */
-function watchUntil(hurry: AbortSignal | undefined, silenceMs: number, end: () => void): TransferWatch {
-  const watch = watchTransfer(progressWithin(silenceMs), end);
-  hurry?.addEventListener("abort", end);
-  if (hurry?.aborted) end();
-  const stop = () => {
-    watch.stop();
-    hurry?.removeEventListener("abort", end);
-  };
-  return { ...watch, stop };
 }
 
 async function errorOf(
