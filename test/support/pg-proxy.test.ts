@@ -55,9 +55,12 @@ describe.skipIf(!hasPostgres)("the proxy in front of PostgreSQL", () => {
     expect(await insert(proxy, 4, prepared)).toBe(false);
     expect(await rows()).toBe("1 3 4");
     proxy.cut("late");
+    const startedMs = performance.now();
     expect(await insert(proxy, 5)).toBe(false);
-    expect(await rows()).toBe("1 3 4");
-    await expect.poll(rows, { timeout: LATE_MS * 20 }).toBe("1 3 4 5");
+    const stored = await rows();
+    // A look that comes late itself proves nothing.
+    if (performance.now() - startedMs < LATE_MS) expect(stored).toBe("1 3 4");
+    await expect.poll(rows).toBe("1 3 4 5");
     expect(await insert(proxy, 6)).toBe(true);
     expect(proxy.cuts).toBe(5);
   });

@@ -105,10 +105,8 @@ export function openSqlite(
   const checkpoints = new WalCheckpoints(file, pagesLeft, onError);
   const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, (isRead) => {
     if (isRead) return wal.pending;
-    const flushed = wal.flush();
-    // While the disk works.
     checkpoints.noteCommit();
-    return flushed;
+    return wal.flush();
   });
   // A connection of their own: the other reads must not fall into a snapshot, which does not see what is new.
   let snapshots: { connection: Sqlite.Database; read: ReturnType<typeof inTransactions> } | null = null;
