@@ -18,16 +18,17 @@ export interface SweepReport {
 /**
  * Deletes expired outputs, the files of batches that are `output_deleted`, the reference images of batches that ended
  * `inputRetentionMs` ago (0 keeps them), and old idempotency keys. Records stay. Everything that is due at `dueMs` is
- * deleted, and the deletion is dated `nowMs`. One failure does not stop the others.
+ * deleted, and the deletion is dated `nowMs`. One failure does not stop the others. When `ending` aborts, the rest is left
+ * to the next sweep.
  */
 export async function sweep(
-  deps: { stores: Stores; blobs: BlobStore },
+  deps: { stores: Stores; blobs: BlobStore; ending?: AbortSignal },
   options: { nowMs: number; dueMs: number; inputRetentionMs: number },
 ): Promise<SweepReport> {
-  const { stores, blobs } = deps;
+  const { stores, blobs, ending } = deps;
   const { nowMs, dueMs, inputRetentionMs } = options;
   const report: SweepReport = { outputsDeleted: [], inputsDeleted: 0, failures: [] };
-  for await (const { id } of eachDue((page) => stores.read.batches.outputsDue(dueMs, page))) {
+  for await (const { id } of eachDue((page) => stores.read.batches.outputsDue(dueMs, page), ending)) {
     try {
       if (await deleteOutputs(stores, id, nowMs)) report.outputsDeleted.push(id);
       await purgeOutputs(deps, id, nowMs);
@@ -36,7 +37,7 @@ export async function sweep(
     }
   }
   const endedBefore = dueMs - inputRetentionMs;
-  const inputsDue = eachDue((page) => stores.read.batches.inputsDue(endedBefore, page));
+  const inputsDue = eachDue((page) => stores.read.batches.inputsDue(endedBefore, page), ending);
   for await (const { id } of inputRetentionMs === 0 ? [] : inputsDue) {
     try {
       await blobs.deleteAll(inputsPrefix(id));

@@ -20,8 +20,9 @@ export const systemClock: Clock = {
   nowMs: () => Date.now(),
   monotonicMs,
   sleep: async (ms, signal) => {
-    for (let leftMs = ms; leftMs > MAX_TIMER_MS; leftMs -= MAX_TIMER_MS) await oneTimer(MAX_TIMER_MS, signal);
-    await oneTimer(ms % MAX_TIMER_MS, signal);
+    let leftMs = ms;
+    for (; leftMs > MAX_TIMER_MS; leftMs -= MAX_TIMER_MS) await oneTimer(MAX_TIMER_MS, signal);
+    await oneTimer(leftMs, signal);
   },
 };
 

@@ -90,10 +90,10 @@ export interface Service {
   /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
   /**
-   * Stops in the reverse order of the start: requests, workers, files. After the grace, nothing waits any more for a shared
-   * database that is away, except paid images that are not stored yet. With `drains` (the default), one of several
-   * processes that take requests first says that it is not ready, and still answers for some seconds, at most for half of
-   * the grace.
+   * Begins no work any more, and stops in the reverse order of the start: requests, workers, files. After the grace, nothing
+   * waits any more for a shared database that is away, except the outcome of an item that was claimed for a paid upstream.
+   * With `drains` (the default), one of several processes that take requests first says that it is not ready, and still
+   * answers for some seconds, at most for half of the grace.
    */
   close(graceMs: number, drains?: boolean): Promise<void>;
 }
@@ -119,7 +119,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
   const feed = options.feed ?? new Feed();
   const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
   const teardown = new Teardown();
-  const [failing, hurrying] = [new AbortController(), new AbortController()];
+  const [failing, ending, hurrying] = [new AbortController(), new AbortController(), new AbortController()];
   // Everything that waits for the database listens to it, and Node would warn of the eleventh listener.
   setMaxListeners(0, hurrying.signal);
   const onBroken = (cause: Error) => {
@@ -145,7 +145,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     const random = options.random ?? Math.random;
     const withWorkers = role !== "api" && options.workers && config.features.workers;
     const presence = { role: withWorkers ? role : "api", isAlone: !isShared } as const;
-    const sources = { config, stores, blobs, clock, ids, random, feed, log, presence };
+    const sources = { config, stores, blobs, clock, ids, random, feed, log, presence, ending: ending.signal };
     const parts = await sharedParts({ ...sources, providers: options.providers }, teardown);
     const { workerDeps, providers, decoding } = parts;
     const scheduler = new Scheduler(workerDeps);
@@ -167,7 +167,6 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     };
     const cancel = (batchId: string) => scheduler.cancel(batchId, callWorkers);
     let access: LocalAccess | null = null;
-    let isStopping = false;
     const own: Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> = {
       waitingOf: ({ id }) => scheduler.waitingOf(id),
       jobsOf: async ({ id }) => scheduler.jobsOf(id),
@@ -187,7 +186,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       workersExpected: withWorkers || (isShared && config.features.workers),
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
-      isStopping: () => isStopping,
+      isStopping: () => ending.signal.aborted,
       secret,
       cancel,
       onBatchCreated,
@@ -242,7 +241,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, clock.nowMs()),
       },
       close: async (grace, drains = true) => {
-        isStopping = true;
+        ending.abort();
         // Otherwise each step below would wait for a database that is away, one after the other.
         const stopped = new AbortController();
         systemClock.sleep(grace, stopped.signal).then(

@@ -40,6 +40,8 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   outputRetentionMs: number;
   /** This process, as others see it. */
   presence: Presence;
+  /** Aborted when the process is about to stop: then no work is begun, and what runs goes on until the stop. */
+  ending: AbortSignal;
   /** Files on their way into the service. */
   uploads: UploadStore;
 }

@@ -96,7 +96,7 @@ async function lookAndSweep(
   for (const error of await sweepLinkedImages(deps, certainMs(LINK_RETENTION_MS))) {
     log.warn("an image that had a link could not be deleted; trying again later", { error: String(error) });
   }
-  if (!deps.presence.isAlone) await removeUnknown(deps, ABANDONED_MS);
+  if (!deps.presence.isAlone && !deps.ending.aborted) await removeUnknown(deps, ABANDONED_MS);
 }
 
 const FAR_AHEAD =

@@ -66,6 +66,22 @@ describe("retention", () => {
     expect(await files()).toEqual([0, 0]);
   });
 
+  it("[KEEP-5] ends early when the process is about to stop; the next sweep goes on", async () => {
+    const { clock, service, stores, blobs, files } = await endedBatch();
+    const other = await service.submit({ model: MODEL, items: items(1) });
+    await service.until(other.id);
+    const ending = new AbortController();
+    const slow = {
+      ...blobs,
+      deleteAll: (prefix: string) => blobs.deleteAll(prefix).finally(() => ending.abort()),
+    };
+    const due = { ...at(clock.nowMs() + 3 * HOUR_MS), inputRetentionMs: HOUR_MS };
+    const report = await sweep({ stores, blobs: slow, ending: ending.signal }, due);
+    expect([report.outputsDeleted.length, report.inputsDeleted]).toEqual([1, 0]);
+    expect((await sweep({ stores, blobs }, due)).outputsDeleted).toHaveLength(1);
+    expect(await files()).toEqual([0, 0]);
+  });
+
   it("[KEEP-4] an idempotency key lives a year longer than the record of its batch", async () => {
     const { clock, service, id, stores, blobs } = await endedBatch();
     await service.ask(`/${id}`, { method: "DELETE" });

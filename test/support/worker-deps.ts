@@ -41,6 +41,7 @@ export async function workerDepsOf({
     clock,
     providers,
     presence,
+    ending: new AbortController().signal,
     inspector: sharpInspector(new Decoding()),
     models: [],
     offers: new Offers(providers, []),

@@ -276,6 +276,7 @@ export class World {
     const deps: WorkerDeps = {
       stores,
       presence,
+      ending: new AbortController().signal,
       blobs: this.#filesOf(turn),
       earlyReadBack: new EarlyReadBack(this.#filesOf(turn)),
       finishes: joinFinishes(stores),

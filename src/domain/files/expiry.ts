@@ -10,6 +10,8 @@ export const FILE_RETENTION_MS = FIXED_LIMITS.fileHours * 3_600_000;
 interface Deps {
   stores: Stores;
   blobs: BlobStore;
+  /** Ends a sweep early. */
+  ending?: AbortSignal;
 }
 
 /**
@@ -18,7 +20,7 @@ interface Deps {
  */
 export async function sweepFiles(deps: Deps, dueMs: number): Promise<unknown[]> {
   const failures: unknown[] = [];
-  for await (const { blobKey } of eachDue((page) => deps.stores.read.files.due(dueMs, page))) {
+  for await (const { blobKey } of eachDue((page) => deps.stores.read.files.due(dueMs, page), deps.ending)) {
     await purgeFile(deps, blobKey).catch((error) => failures.push(error));
   }
   return failures;

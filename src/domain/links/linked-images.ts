@@ -14,6 +14,8 @@ export const LINK_RETENTION_MS = FIXED_LIMITS.imageLinkHours * 3_600_000;
 interface Deps {
   stores: Stores;
   blobs: BlobStore;
+  /** Ends a sweep early. */
+  ending?: AbortSignal;
 }
 
 /**
@@ -44,9 +46,9 @@ export async function findLinkedImage(
 }
 
 /** Removes the images that expire by `dueMs`. Returns the errors; what they left, the next sweep removes. */
-export async function sweepLinkedImages({ stores, blobs }: Deps, dueMs: number): Promise<unknown[]> {
+export async function sweepLinkedImages({ stores, blobs, ending }: Deps, dueMs: number): Promise<unknown[]> {
   const failures: unknown[] = [];
-  for await (const { id } of eachDue((page) => stores.read.linkedImages.due(dueMs, page))) {
+  for await (const { id } of eachDue((page) => stores.read.linkedImages.due(dueMs, page), ending)) {
     try {
       await blobs.delete(PREFIX + id);
       await stores.write((tx) => tx.linkedImages.remove(id));

@@ -9,21 +9,24 @@ const PAGE = 200;
 interface Deps {
   stores: Stores;
   blobs: BlobStore;
+  /** Ends a sweep early. */
+  ending?: AbortSignal;
 }
 
 /**
  * Removes the requests with an idempotency key that expire by `dueMs`, then their answers. One failure does not stop the
  * others: the errors are returned, and the next start removes what is left.
  */
-export async function sweepAnswers({ stores, blobs }: Deps, dueMs: number): Promise<unknown[]> {
+export async function sweepAnswers({ stores, blobs, ending }: Deps, dueMs: number): Promise<unknown[]> {
   const failures: unknown[] = [];
   for (;;) {
-    const due = await stores.read.keyedRequests.due(dueMs, PAGE);
+    const due = ending?.aborted ? [] : await stores.read.keyedRequests.due(dueMs, PAGE);
     if (due.length === 0) return failures;
     await stores.write(async (tx) => {
       for (const record of due) await tx.keyedRequests.remove(record);
     });
     for (const { realtimeId } of due) {
+      if (ending?.aborted) return failures;
       await blobs.delete(answerKey(realtimeId)).catch((error) => failures.push(error));
     }
   }

@@ -51,11 +51,13 @@ export interface PartsOptions {
   providers?: readonly ImageProvider[] | undefined;
   /** The row by which other processes see this one. */
   presence: Pick<PresenceFacts, "role" | "isAlone">;
+  /** See `WorkerDeps`. */
+  ending: AbortSignal;
 }
 
 /** Makes what the API and the workers share: providers with their health, and the processing of images. */
 export async function sharedParts(options: PartsOptions, teardown: Teardown): Promise<SharedParts> {
-  const { config, stores, blobs, clock, ids, random, feed, log } = options;
+  const { config, stores, blobs, clock, ids, random, feed, log, ending } = options;
   const decoding = new Decoding(poolThreads());
   const providers =
     options.providers ??
@@ -113,6 +115,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
       offers: new Offers(shared.forBatches, config.models, rates, health, hasUpstreams),
       health,
       presence,
+      ending,
       outageMs: config.limits.outageHours * HOUR_MS,
       uploads: presence.isAlone
         ? new Uploads({ stores, blobs, clock })

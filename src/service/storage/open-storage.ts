@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { existsSync, statSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -59,6 +60,8 @@ export async function openStorage(
     const { database: place } = places;
     const stores = sqlStores(database);
     const closing = new AbortController();
+    // Every pause between two attempts listens to it, and Node would warn of the eleventh listener.
+    setMaxListeners(0, closing.signal);
     const blobs = await openBlobs(places.blobs, directory, closing.signal);
     return {
       listen: place.kind === "postgres" ? (onNotice) => openNotices(place.url, clock, onNotice) : null,

@@ -20,7 +20,8 @@ export class Requests {
 
   /** Whether work may begin now: not while paused, while the service stops, or when its leases may be lost. */
   get mayBegin(): boolean {
-    return !this.#isPaused && !this.#stopping.aborted && this.#deps.presence.isFresh;
+    const { ending, presence } = this.#deps;
+    return !this.#isPaused && !this.#stopping.aborted && !ending.aborted && presence.isFresh;
   }
 
   /** While paused, nothing is sent. */

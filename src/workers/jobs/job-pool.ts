@@ -231,19 +231,19 @@ export class JobPool implements WorkerPool {
   }
 
   get #mayBegin(): boolean {
-    return !this.#isPaused && !this.#stopping.signal.aborted && this.#deps.presence.isFresh;
+    const isEnding = this.#stopping.signal.aborted || this.#deps.ending.aborted;
+    return !this.#isPaused && !isEnding && this.#deps.presence.isFresh;
   }
 
   #start(active: ActiveBatch, jobId: string): void {
     if (!this.#isActive(active) || active.works.has(jobId)) return;
     const { batch, deps } = active;
-    const { provider } = this;
     const work: JobWork = {
       deps,
-      provider,
+      provider: this.provider,
       batch,
       jobId,
-      model: providerModel(provider, deps.models, batch.model) ?? batch.model,
+      model: providerModel(this.provider, deps.models, batch.model) ?? batch.model,
       watch: this.#watch,
       uploads: this.#uploads,
       downloads: this.#downloads,

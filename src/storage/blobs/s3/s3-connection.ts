@@ -16,7 +16,10 @@ export interface S3Credentials {
   silenceMs?: number | undefined;
   /** For the pauses between attempts. Default: the system's. */
   clock?: Clock | undefined;
-  /** When it aborts, all requests end, and later ones reject at once. Default: never. */
+  /**
+   * When it aborts, all requests end, and later ones reject at once; only a connection that is still being made may take
+   * seconds. Default: never.
+   */
   closed?: AbortSignal | undefined;
 }
 
