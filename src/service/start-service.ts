@@ -90,8 +90,8 @@ export interface Service {
   /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
   /**
-   * Begins no work any more, and stops in the reverse order of the start: requests, workers, files. After the grace, nothing
-   * waits any more for a shared database that is away, except the outcome of an item that was claimed for a paid upstream.
+   * Begins no more work for batches, and stops in the reverse order of the start: requests, workers, files. After the
+   * grace, nothing waits any more for a shared database that is away, except the outcome of an item that was claimed for a paid upstream.
    * With `drains` (the default), one of several processes that take requests first says that it is not ready, and still
    * answers for some seconds, at most for half of the grace.
    */

@@ -71,12 +71,12 @@ describe("retention", () => {
     const other = await service.submit({ model: MODEL, items: items(1) });
     await service.until(other.id);
     const ending = new AbortController();
-    const slow = {
+    const stopping = {
       ...blobs,
       deleteAll: (prefix: string) => blobs.deleteAll(prefix).finally(() => ending.abort()),
     };
     const due = { ...at(clock.nowMs() + 3 * HOUR_MS), inputRetentionMs: HOUR_MS };
-    const report = await sweep({ stores, blobs: slow, ending: ending.signal }, due);
+    const report = await sweep({ stores, blobs: stopping, ending: ending.signal }, due);
     expect([report.outputsDeleted.length, report.inputsDeleted]).toEqual([1, 0]);
     expect((await sweep({ stores, blobs }, due)).outputsDeleted).toHaveLength(1);
     expect(await files()).toEqual([0, 0]);

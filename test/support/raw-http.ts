@@ -1,4 +1,7 @@
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { onTestFinished } from "vitest";
+import type { LocalService } from "../../src/service/start-service.ts";
 
 /** The bytes that came back over a connection, read to its end. */
 export interface RawAnswer {
@@ -52,4 +55,19 @@ export function requestText(
   );
   const head = Buffer.from(`${method} ${target} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n`, "latin1");
   return Buffer.concat([head, Buffer.from(body)]);
+}
+
+/** A request whose body the service waits for, which never comes. It holds up a stop of the server for its grace. */
+export async function openConnection({ url, credentials }: LocalService): Promise<Socket> {
+  const socket = connect(Number(new URL(url).port), "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  const headers = [
+    ["Authorization", `Bearer ${credentials.api_key}`],
+    ["Content-Type", "application/json"],
+    ["Content-Length", "10"],
+    ["Expect", "100-continue"],
+  ] as const;
+  socket.write(requestText("POST", "/v1/images/batches", headers));
+  await once(socket, "data");
+  return socket;
 }

@@ -16,6 +16,7 @@ export class Requests {
   constructor(deps: WorkerDeps, stopping: AbortSignal) {
     this.#deps = deps;
     this.#stopping = stopping;
+    deps.ending.addEventListener("abort", () => this.takeBackUnsent(), { once: true });
   }
 
   /** Whether work may begin now: not while paused, while the service stops, or when its leases may be lost. */

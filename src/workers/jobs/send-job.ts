@@ -5,6 +5,7 @@ import { type JobItem, ProviderError } from "../../domain/ports/image-provider.t
 import type { Transaction } from "../../domain/ports/stores.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
+import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { TenderLost } from "../tender.ts";
 import { findJob, findJobInTime } from "./find-job.ts";
@@ -196,8 +197,10 @@ function warnOfLostAnswer({ deps, jobId }: JobWork, error: unknown): void {
  */
 async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean> {
   const { deps, batch, provider, jobId, signal } = work;
-  const { stores, clock } = deps;
+  const { stores, clock, ending } = deps;
   await provider.waitForRate(signal);
+  // Whoever goes on with the job after the stop sends it.
+  if (ending.aborted) await unlessAborted(new Promise<never>(() => {}), signal);
   return stores.write(async (tx) => {
     if ((await tx.batches.locked(batch.id))?.status !== "running") return false;
     const creates = job.creates + 1;

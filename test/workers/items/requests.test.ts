@@ -1,13 +1,11 @@
-import { once } from "node:events";
-import { connect } from "node:net";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import type { GeneratedImages, ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import { RequestRate } from "../../../src/providers/upstream/request-rate.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { made, tinyPng } from "../../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
 import { type Gate, gate } from "../../support/gate.ts";
-import { requestText } from "../../support/raw-http.ts";
+import { openConnection } from "../../support/raw-http.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
 
 const MINUTE_MS = 60_000;
@@ -69,31 +67,24 @@ it.each([false, true])(
   },
 );
 
-it("[SLOT-1] a stop begins nothing more, also while it gives an open connection its time", async () => {
-  const upstream = new FakeUpstream("vendor", { concurrency: 1 });
+it("[SLOT-1] a stop begins nothing more and takes back what is unsent, also while it gives an open connection its time", async () => {
+  const clock = new FakeClock();
+  const upstream = new SlowGate("vendor", clock);
   const answer = gate<GeneratedImages>();
   upstream.answer = () => answer.promise;
-  const service = await startTestService({ providers: [upstream], config });
-  const { id } = await service.submit({ model: MODEL, items: items(2) });
-  await expect.poll(() => upstream.running).toBe(1);
-  const socket = connect(Number(new URL(service.url).port), "127.0.0.1");
-  onTestFinished(() => void socket.destroy());
-  const headers = [
-    ["Authorization", `Bearer ${service.credentials.api_key}`],
-    ["Content-Type", "application/json"],
-    ["Content-Length", "10"],
-    ["Expect", "100-continue"],
-  ] as const;
-  socket.write(requestText("POST", "/v1/images/batches", headers));
-  // The body is asked for, and never comes.
-  await once(socket, "data");
+  const service = await startTestService({ providers: [upstream], config, clock });
+  const { id } = await service.submit({ model: MODEL, items: items(4) });
+  await expect.poll(() => [upstream.waiting, upstream.running]).toEqual([3, 1]);
+  const connection = await openConnection(service);
   const closing = service.close(60_000);
+  await expect.poll(() => service.view.queue().running).toBe(1);
   answer.open(made(await tinyPng()));
   const { items: stored } = service.view.stores.read;
   await expect.poll(async () => (await stored.countByStatus(id)).success).toBe(1);
-  socket.destroy();
+  clock.advance(MINUTE_MS);
+  connection.destroy();
   await closing;
-  expect(upstream.requests).toHaveLength(1);
+  expect([upstream.requests.length, upstream.waiting]).toEqual([1, 3]);
 });
 
 it.each([false, true])(

@@ -13,6 +13,8 @@ import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts";
 import { made, tinyPng } from "../../support/fake-provider.ts";
 import { troubled } from "../../support/fake-upstream.ts";
+import { gate } from "../../support/gate.ts";
+import { openConnection } from "../../support/raw-http.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 
 const MINUTE_MS = 60_000;
@@ -122,6 +124,26 @@ describe("a provider that takes many images as a job", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
     const keys = [...upstream.jobs.values()].map((job) => job.items.map(({ key }) => key));
     expect(keys.map((each) => each.join()).sort()).toEqual(["i1", "i2", "i3", "large"]);
+  });
+
+  it("[SLOT-1] gets none once a stop has begun, also while that gives an open connection its time", async () => {
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const [asked, rate] = [gate(), gate()];
+    upstream.waitForRate = () => {
+      asked.open();
+      return rate.promise;
+    };
+    const service = await startTestService({ providers: [upstream], config: FREE });
+    await service.submit({ model: MODEL, items: items(1) });
+    await asked.promise;
+    const connection = await openConnection(service);
+    const closing = service.close(60_000);
+    rate.open();
+    // As many transactions as would record that the job is sent, and more.
+    for (let i = 0; i < 5; i++) await service.view.stores.write((tx) => tx.touch());
+    connection.destroy();
+    await closing;
+    expect(upstream.jobs.size).toBe(0);
   });
 
   it("[JOB-1] gets items with and without references in jobs of their own where it needs that", async () => {
