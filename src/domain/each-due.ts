@@ -1,3 +1,13 @@
+import type { BlobStore } from "./ports/blob-store.ts";
+import type { Stores } from "./ports/stores.ts";
+
+/** The dependencies of a sweep of expired files. When `ending` aborts, the rest is left to the next sweep. Default: never. */
+export interface SweepDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  ending?: AbortSignal;
+}
+
 /** How many rows are looked up at a time. */
 const PAGE = 200;
 

@@ -1,8 +1,6 @@
 import { inputsPrefix } from "./batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "./batches/delete-outputs.ts";
-import { eachDue } from "./each-due.ts";
-import type { BlobStore } from "./ports/blob-store.ts";
-import type { Stores } from "./ports/stores.ts";
+import { eachDue, type SweepDeps } from "./each-due.ts";
 
 /** Idempotency keys are kept this long after the record of their batch was deleted: a year. */
 const KEY_RETENTION_MS = 365 * 24 * 3_600_000;
@@ -22,7 +20,7 @@ export interface SweepReport {
  * to the next sweep.
  */
 export async function sweep(
-  deps: { stores: Stores; blobs: BlobStore; ending?: AbortSignal },
+  deps: SweepDeps,
   options: { nowMs: number; dueMs: number; inputRetentionMs: number },
 ): Promise<SweepReport> {
   const { stores, blobs, ending } = deps;

@@ -1,5 +1,5 @@
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { eachDue } from "../each-due.ts";
+import { eachDue, type SweepDeps } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { FILES_PREFIX, purgeFile } from "./files.ts";
@@ -10,15 +10,13 @@ export const FILE_RETENTION_MS = FIXED_LIMITS.fileHours * 3_600_000;
 interface Deps {
   stores: Stores;
   blobs: BlobStore;
-  /** Ends a sweep early. */
-  ending?: AbortSignal;
 }
 
 /**
  * Removes the files that expire by `dueMs`, and those that were deleted, with their bytes. One failure does not stop the
  * others: the errors are returned, and the next sweep tries again.
  */
-export async function sweepFiles(deps: Deps, dueMs: number): Promise<unknown[]> {
+export async function sweepFiles(deps: SweepDeps, dueMs: number): Promise<unknown[]> {
   const failures: unknown[] = [];
   for await (const { blobKey } of eachDue((page) => deps.stores.read.files.due(dueMs, page), deps.ending)) {
     await purgeFile(deps, blobKey).catch((error) => failures.push(error));

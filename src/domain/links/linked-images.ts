@@ -3,7 +3,7 @@ import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/imag
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { eachDue } from "../each-due.ts";
+import { eachDue, type SweepDeps } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { LinkedImageRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
@@ -14,8 +14,6 @@ export const LINK_RETENTION_MS = FIXED_LIMITS.imageLinkHours * 3_600_000;
 interface Deps {
   stores: Stores;
   blobs: BlobStore;
-  /** Ends a sweep early. */
-  ending?: AbortSignal;
 }
 
 /**
@@ -46,7 +44,10 @@ export async function findLinkedImage(
 }
 
 /** Removes the images that expire by `dueMs`. Returns the errors; what they left, the next sweep removes. */
-export async function sweepLinkedImages({ stores, blobs, ending }: Deps, dueMs: number): Promise<unknown[]> {
+export async function sweepLinkedImages(
+  { stores, blobs, ending }: SweepDeps,
+  dueMs: number,
+): Promise<unknown[]> {
   const failures: unknown[] = [];
   for await (const { id } of eachDue((page) => stores.read.linkedImages.due(dueMs, page), ending)) {
     try {

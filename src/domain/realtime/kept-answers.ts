@@ -1,4 +1,5 @@
 import { sha256Hex } from "../../kernel/ids.ts";
+import type { SweepDeps } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { ANSWERS_PREFIX, answerKey } from "./keyed-run.ts";
@@ -9,15 +10,13 @@ const PAGE = 200;
 interface Deps {
   stores: Stores;
   blobs: BlobStore;
-  /** Ends a sweep early. */
-  ending?: AbortSignal;
 }
 
 /**
  * Removes the requests with an idempotency key that expire by `dueMs`, then their answers. One failure does not stop the
  * others: the errors are returned, and the next start removes what is left.
  */
-export async function sweepAnswers({ stores, blobs, ending }: Deps, dueMs: number): Promise<unknown[]> {
+export async function sweepAnswers({ stores, blobs, ending }: SweepDeps, dueMs: number): Promise<unknown[]> {
   const failures: unknown[] = [];
   for (;;) {
     const due = ending?.aborted ? [] : await stores.read.keyedRequests.due(dueMs, PAGE);

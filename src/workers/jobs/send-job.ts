@@ -199,7 +199,7 @@ async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean>
   const { deps, batch, provider, jobId, signal } = work;
   const { stores, clock, ending } = deps;
   await provider.waitForRate(signal);
-  // Whoever goes on with the job after the stop sends it.
+  // It is not sent any more: the job waits for the stop, and whoever goes on with it then sends it.
   if (ending.aborted) await unlessAborted(new Promise<never>(() => {}), signal);
   return stores.write(async (tx) => {
     if ((await tx.batches.locked(batch.id))?.status !== "running") return false;
