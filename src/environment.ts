@@ -59,14 +59,6 @@ export function hasDisplay(): boolean {
   return Boolean(process.env.DISPLAY || process.env.WAYLAND_DISPLAY);
 }
 
-/**
- * Sets `NODE_ENV` to `production` unless it is set. Some libraries read it once, while they are loaded, and otherwise
- * check themselves at every step, which costs most of their speed.
- */
-export function preferProductionBuilds(): void {
-  process.env.NODE_ENV ??= "production";
-}
-
 /** Returns the value of a variable that holds a secret; null when it is not set or empty. */
 export function secretOf(name: string): string | null {
   return process.env[name] || null;

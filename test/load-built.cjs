@@ -1,4 +1,4 @@
-// Loads the modules in `build` as the program loads its own (`bin/imgbatch.cjs`): with the code that the engine made of
+// Loads the modules in `build` with the code that the engine made of
 // them before, which stands beside each file. The one run that is told to (`test/modules.mjs`) keeps that code.
 const { readFileSync, writeFileSync } = require("node:fs");
 const { wrap } = require("node:module");

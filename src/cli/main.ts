@@ -1,8 +1,13 @@
 import { readActionsEnvironment } from "../environment.ts";
 import { readVersion } from "../kernel/version.ts";
+import type { LoadView } from "./terminal/terminal.ts";
 
-/** The start of the program. It imports almost nothing, so that `--version` takes no longer than Node itself. */
-async function main(args: readonly string[]): Promise<void> {
+/** Runs the command line of this process. It loads almost nothing first, so that `--version` takes no longer than Node itself. */
+export async function main(loadView: LoadView): Promise<void> {
+  const args = process.argv.slice(2);
+  // Node also ends a process whose work can never finish, as nothing is left to wait for. So success is set only at the end of
+  // the work.
+  process.exitCode = 1;
   if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
     process.stdout.write(`${readVersion()}\n`);
     process.exitCode = 0;
@@ -26,10 +31,6 @@ async function main(args: readonly string[]): Promise<void> {
     cwd: process.cwd(),
     signals: process,
     exit: (code) => process.exit(code),
+    loadView,
   });
 }
-
-// Node also ends a process whose work can never finish, as nothing is left to wait for. So success is set only at the end of
-// the work.
-process.exitCode = 1;
-void main(process.argv.slice(2));

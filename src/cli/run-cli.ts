@@ -162,6 +162,7 @@ async function work(
     stdin: (signal = watch.signal) => chunksOf(terminal.stdin, signal),
     readStdin: (signal = watch.signal) => readAll(terminal.stdin, signal),
     ask: askOn(terminal),
+    loadView: terminal.loadView,
     connect: async (needs, signal = watch.signal) => {
       const { connect } = await import("./service/connect.ts");
       const connection = await connect(global, needs, {

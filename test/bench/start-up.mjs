@@ -1,153 +1,100 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { rmSync } from "node:fs";
-import { cp, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { timed } from "./measure.mjs";
 
-const PACKAGE = fileURLToPath(new URL("../..", import.meta.url));
-const BIN = join(PACKAGE, "bin/imgbatch.cjs");
-const TERMINAL = fileURLToPath(new URL("../support/real-terminal.py", import.meta.url));
+const fromHere = (path) => fileURLToPath(new URL(path, import.meta.url));
+const BIN = fromHere("../../bin/imgbatch.cjs");
+const TERMINAL = fromHere("../support/real-terminal.py");
 const ROUNDS = 15;
 
-/** The barest program that finds a service by its directory and asks about a batch, with the modules that its proof needs. */
-const ASKING = `
-  const { readFileSync } = require("node:fs");
-  const { get } = require("node:http");
-  const [directory, id] = process.argv.slice(1);
-  const read = (name) => JSON.parse(readFileSync(directory + "/" + name, "utf8"));
-  const ask = (path, headers, done) => get(read("server.json").url + path, { headers }, (response) => {
-    let text = "";
-    response.on("data", (piece) => (text += piece)).on("end", () => done(text));
-  });
-  const challenge = require("node:crypto").randomBytes(32).toString("base64url");
-  const authorization = "Bearer " + read("credentials.json").api_key;
-  const show = (text) => console.log(JSON.parse(text).status);
-  ask("/healthz?challenge=" + challenge, {}, () => ask("/v1/images/batches/" + id, { authorization }, show));
-`;
+/** Node 22 keeps compiled code between two starts. It comes with the client libraries of `test/sdk`. */
+const NODE_22 = fromHere("../sdk/node_modules/node/bin/node");
 
-/** These steer imgbatch, lead it to the files of whoever runs this, or are keys. */
-const LEFT_OUT = /^(IMGBATCH_|XDG_|GITHUB_|CI$)|_API_KEY$/;
+/** Makes a process write the processor time that it took, in microseconds, to a fourth stream. */
+const REPORT = `process.on("exit", () => {
+  const { user, system } = process.cpuUsage();
+  require("node:fs").writeSync(3, String(user + system));
+});`;
 
 /**
- * How much longer commands take than Node alone: short ones, and those that ask a service about a batch that has ended.
- * All processes have the environment of whoever runs this, as from a shell: Node itself starts more slowly with some
- * variables, such as `NODE_EXTRA_CA_CERTS`, whose certificates each process reads. The first row also shows the time of
- * Node in an empty environment.
+ * How much more processor time commands take than Node alone, in an empty environment: variables of a shell, such as
+ * `NODE_EXTRA_CA_CERTS`, make every start of Node slower, the baseline too. The last row is the time until the first frame.
  */
 export async function measureStartUp() {
   const root = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
+  const report = join(root, "report.cjs");
   const [served, embedded] = [join(root, "served"), join(root, "embedded")];
-  const inherited = Object.entries(process.env).filter(([name]) => !LEFT_OUT.test(name));
-  const environment = (data) => ({ ...Object.fromEntries(inherited), HOME: root, IMGBATCH_DATA: data });
-  const imgbatch = (args, data) => runNode([BIN, ...args], { cwd: root, env: environment(data) });
+  const run = (node, args, data) => {
+    const settings = { cwd: root, env: { HOME: root, IMGBATCH_DATA: data }, encoding: "utf8" };
+    const { status, stdout, stderr, output } = spawnSync(node, ["--require", report, ...args], {
+      ...settings,
+      stdio: ["ignore", "pipe", "pipe", "pipe"],
+    });
+    if (status !== 0) throw new Error(`${args.join(" ")}: exit ${status}: ${stderr}`);
+    return { stdout, cpuMs: Number(output[3]) / 1000 };
+  };
   let service;
   try {
-    const ids = {};
+    await writeFile(report, REPORT);
     await writeFile(join(root, "prompts.txt"), "a fox in the snow\n");
-    for (const data of [served, embedded]) {
-      imgbatch(["submit", "prompts.txt", "--output", `${data}-out`], data);
-      ids[data] = JSON.parse(imgbatch(["list", "--json"], data).stdout).batches[0].id;
-    }
+    const ids = [served, embedded].map((data) => {
+      run(process.execPath, [BIN, "submit", "prompts.txt", "--output", `${data}-out`], data);
+      return JSON.parse(run(process.execPath, [BIN, "list", "--json"], data).stdout).batches[0].id;
+    });
     service = spawn(process.execPath, [BIN, "serve", "--no-ui", "--port", "0", "--log-level", "warn"], {
       cwd: root,
-      env: environment(served),
+      env: { HOME: root, IMGBATCH_DATA: served },
       stdio: ["ignore", "pipe", "inherit"],
     });
     await once(createInterface({ input: service.stdout }), "line");
 
-    const id = ids[served];
+    const [id] = ids;
+    const here = process.execPath;
     const commands = [
-      { name: "--version", goal: 1.25, args: ["--version"] },
-      { name: "--help", goal: 1.4, args: ["--help"] },
-      { name: "a mistyped command", goal: 1.4, args: ["stauts"], exit: 2 },
-      { name: "status", goal: 1.6, args: ["status", id] },
-      { name: "list", goal: 1.6, args: ["list"] },
-      { name: "items", goal: 1.6, args: ["items", id] },
-      { name: "wait", goal: 1.6, args: ["wait", id] },
-      { name: "status, embedded", goal: 4, args: ["status", ids[embedded]], data: embedded },
-    ];
-    const runs = commands.map(({ name, goal, args, exit = 0, data = served }) => ({
-      name,
-      goal,
-      times: [],
-      run: () => expectExit(imgbatch(args, data), exit, name),
-    }));
-    const installed = await install(join(root, "installed"));
-    const first = {
-      times: [],
-      before: () => rmSync(join(installed, "dist/cache"), { recursive: true, force: true }),
-      run: () => {
-        const list = [join(installed, "bin/imgbatch.cjs"), "list"];
-        expectExit(runNode(list, { cwd: root, env: environment(served) }), 0, "list");
-      },
-    };
-    const asking = {
-      times: [],
-      run: () =>
-        expectExit(runNode(["-e", ASKING, served, id], { cwd: root, env: environment(served) }), 0, "asking"),
-    };
-    const onTerminal = (args, text) => untilWritten(args, text, { cwd: root, env: environment(served) });
-    const watch = { times: [], measure: () => onTerminal([BIN, "watch", id], id.slice(0, 16)) };
-    const bare = { times: [], measure: () => onTerminal(["-e", "console.log('x')"], "x") };
-    const node = { times: [], run: () => runNode(["-e", "0"], { cwd: root, env: environment(served) }) };
-    const nodeAlone = { times: [], run: () => runNode(["-e", "0"], { cwd: root, env: {} }) };
+      { name: "--help", goal: 3, args: ["--help"], node: here },
+      { name: "status of a service", goal: 4.8, args: ["status", id], node: here },
+      { name: "list, embedded", goal: 13, args: ["list"], data: embedded, node: here },
+      ...(existsSync(NODE_22)
+        ? [
+            { name: "--help, Node 22", goal: 2, args: ["--help"], node: NODE_22 },
+            { name: "status of a service, Node 22", goal: 3.1, args: ["status", id], node: NODE_22 },
+          ]
+        : []),
+    ].map((command) => ({ data: served, times: [], bare: [], ...command }));
+    const frames = { watch: [], bare: [], node: [] };
     for (let round = 0; round < ROUNDS; round++) {
-      for (const each of [nodeAlone, node, asking, ...runs, first, bare, watch]) {
-        each.before?.();
-        each.times.push(await (each.measure?.() ?? timed(each.run)));
+      for (const { node, args, data, times, bare } of commands) {
+        bare.push(run(node, ["-e", "0"], data).cpuMs);
+        times.push(run(node, [BIN, ...args], data).cpuMs);
       }
+      const env = { HOME: root, IMGBATCH_DATA: served, PATH: process.env.PATH };
+      frames.node.push(await timed(() => run(here, ["-e", "0"], served)));
+      frames.bare.push(await untilWritten(["-e", "console.log('x')"], "x", { cwd: root, env }));
+      frames.watch.push(await untilWritten([BIN, "watch", id], id.slice(0, 16), { cwd: root, env }));
     }
-    const baseMs = fastest(node.times);
-    const results = runs.map(({ name, goal, times }) => ({
+    const row = (name, goal, ms, baseMs) => ({
       name: `start-up against node: ${name}`,
-      value: fastest(times) / baseMs,
+      value: ms / baseMs,
       goal: { atMost: goal },
-      facts: { [name]: `${fastest(times).toFixed(0)} ms` },
-    }));
-    // Without the program that makes the terminal.
-    const frameMs = fastest(watch.times) - fastest(bare.times) + baseMs;
-    results.push({
-      name: "start-up against node: watch, until its first frame",
-      value: frameMs / baseMs,
-      goal: { atMost: 3 },
-      facts: { "watch, until its first frame": `${frameMs.toFixed(0)} ms` },
+      facts: { [name]: `${ms.toFixed(0)} ms`, "node alone": `${baseMs.toFixed(0)} ms` },
     });
-    results[0].facts["node -e 0"] = `${baseMs.toFixed(0)} ms`;
-    results[0].facts["node -e 0, with an empty environment"] = `${fastest(nodeAlone.times).toFixed(0)} ms`;
-    results.find(({ facts }) => facts.status).facts["the barest program that asks a service by node:http"] =
-      `${fastest(asking.times).toFixed(0)} ms, ${(fastest(asking.times) / baseMs).toFixed(2)} of node`;
-    const list = results.find(({ facts }) => facts.list);
-    list.facts["list, the first start of an installation, which keeps the compiled code"] =
-      `${fastest(first.times).toFixed(0)} ms`;
-    return results;
+    const nodeMs = least(frames.node);
+    return [
+      ...commands.map(({ name, goal, times, bare }) => row(name, goal, least(times), least(bare))),
+      // Without the program that makes the terminal.
+      row("watch, until its first frame", 6, least(frames.watch) - least(frames.bare) + nodeMs, nodeMs),
+    ];
   } finally {
     service?.kill();
     if (service) await once(service, "exit");
     await rm(root, { recursive: true, force: true });
   }
-}
-
-/** Copies the program as a package has it: without compiled code. */
-async function install(directory) {
-  const dist = join(PACKAGE, "dist");
-  await cp(join(PACKAGE, "bin"), join(directory, "bin"), { recursive: true });
-  const filter = (file) => file !== join(dist, "cache");
-  await cp(dist, join(directory, "dist"), { recursive: true, filter });
-  await cp(join(PACKAGE, "package.json"), join(directory, "package.json"));
-  await symlink(join(PACKAGE, "node_modules"), join(directory, "node_modules"));
-  return directory;
-}
-
-function runNode(args, { cwd, env }) {
-  return spawnSync(process.execPath, args, { cwd, env, encoding: "utf8" });
-}
-
-function expectExit({ status, stderr }, exit, name) {
-  if (status !== exit) throw new Error(`${name}: exit ${status}: ${stderr}`);
 }
 
 /** Runs Node on a terminal until it has written a text, and ends it. Returns how long the text took, in ms. */
@@ -170,5 +117,5 @@ async function untilWritten(args, text, { cwd, env }) {
   return tookMs;
 }
 
-/** A process takes a whole number of steps; what else the machine does only adds to them. */
-const fastest = (times) => Math.min(...times);
+/** What else the machine does only adds to the time of a process. */
+const least = (times) => Math.min(...times);

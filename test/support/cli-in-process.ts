@@ -82,6 +82,7 @@ export async function runInProcess(
     exit: (exitCode) => {
       throw new Error(`exit ${exitCode}`);
     },
+    loadView: () => import("../../src/dashboard/show.tsx"),
   });
   return { code, stdout: stdout.text(), stderr: stderr.text(), json: () => JSON.parse(stdout.text()) };
 }

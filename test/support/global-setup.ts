@@ -33,7 +33,7 @@ const built = () => ({
 /** Builds what is missing or older than its sources. */
 function buildWhenStale(): void {
   const sources = readdirSync(join(REPOSITORY, "src"), { recursive: true, encoding: "utf8" });
-  const settings = ["tsconfig.json", "bundle.mjs", "package.json", "src"];
+  const settings = ["tsconfig.json", "package.json", "src"];
   const paths = [...settings, ...sources.map((name) => join("src", name))];
   const newest = Math.max(...paths.map((path) => modifiedAt(join(REPOSITORY, path))));
   for (const [script, files] of Object.entries(built())) {

@@ -1,6 +1,7 @@
 import type { Clock } from "../../kernel/clock.ts";
 import type { RunReporter } from "../../runs/reporter.ts";
 import type { ServiceConnection, ServiceNeeds } from "../service/connection.ts";
+import type { LoadView } from "../terminal/terminal.ts";
 import type { GlobalOptions } from "./global-options.ts";
 
 /** Everything that a command works with. Tests pass their own. */
@@ -30,6 +31,7 @@ export interface CommandContext {
    * standard input or stderr is no terminal.
    */
   ask: ((question: string, signal: AbortSignal) => Promise<string>) | null;
+  loadView: LoadView;
   /** Finds or starts the service; the signal (default: the command's) stops that. Call `close` at the end. */
   connect(needs: ServiceNeeds, signal?: AbortSignal): Promise<ServiceConnection>;
 }

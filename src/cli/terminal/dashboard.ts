@@ -1,4 +1,4 @@
-import { isDumbTerminal, preferProductionBuilds } from "../../environment.ts";
+import { isDumbTerminal } from "../../environment.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 
 /** Whether the live view fits: a person at a terminal that can redraw, who did not ask for plain output. */
@@ -6,10 +6,4 @@ export function mayShowDashboard({ global, results }: CommandContext): boolean {
   if (global.quiet || global.progress !== "auto" || !results.isForPeople) return false;
   if (!process.stdin.isTTY || !process.stdout.isTTY || !process.stdout.columns) return false;
   return !isDumbTerminal();
-}
-
-/** Loads the code of the live view, which only a terminal needs. */
-export async function loadDashboard(): Promise<typeof import("../../dashboard/show.tsx")> {
-  preferProductionBuilds();
-  return import("../../dashboard/show.tsx");
 }

@@ -2,6 +2,9 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { safeLine } from "../../kernel/hide-keys.ts";
 
+/** Loads the code of the live view, which only a terminal needs. */
+export type LoadView = () => Promise<typeof import("../../dashboard/show.tsx")>;
+
 /** The surroundings of the command line: streams, directory, signals. Normally those of the process. */
 export interface Terminal {
   stdin: AsyncIterable<Uint8Array> & { isTTY?: boolean };
@@ -16,6 +19,8 @@ export interface Terminal {
   signals: Pick<NodeJS.Process, "on" | "off">;
   /** Ends the process at once. */
   exit(code: number): void;
+  /** Loads the live view. */
+  loadView: LoadView;
 }
 
 /**

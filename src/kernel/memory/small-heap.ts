@@ -1,4 +1,3 @@
-import type { EventEmitter } from "node:events";
 import { setFlagsFromString } from "node:v8";
 import { collectGarbage } from "./garbage.ts";
 
@@ -22,10 +21,6 @@ export function keepHeapSmall(): void {
   keep();
   // The engine puts the factor back to 2, its default, for the heap of each thread.
   process.on("worker", (worker) => worker.once("online", keep));
-  // The engine accepts compiled code only under the flags that it was made with (`bin/imgbatch.cjs`).
-  const loader: EventEmitter = process;
-  loader.on("compile", () => setFlags(2, 0));
-  loader.on("compiled", keep);
 }
 
 function keep(): void {

@@ -76,6 +76,7 @@ async function runOnTerminal(answer: string, ...args: string[]) {
     exit: (exitCode) => {
       throw new Error(`exit ${exitCode}`);
     },
+    loadView: () => import("../../../src/dashboard/show.tsx"),
   });
   return { code, stderr };
 }

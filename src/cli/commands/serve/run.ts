@@ -66,7 +66,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       await announce(service, { cwd, dataDirectory, readyFile });
       const stop = AbortSignal.any([context.signal, service.failed]);
       const command = nextCommand(whereabouts(dataDirectory, cwd), "submit", "prompts.jsonl");
-      if (isLive) await showService(service, stop, command, mayColor(process.stdout, global.color));
+      if (isLive) await showService(context, service, stop, command);
       else await aborted(stop);
       if (isLive) sayStopping(service, graceMs);
       const { paid } = service.view.queue();
@@ -98,17 +98,17 @@ function whereabouts(data: string, cwd: string): Whereabouts {
 }
 
 async function showService(
+  { loadView, global }: Pick<CommandContext, "loadView" | "global">,
   { view }: Service,
   signal: AbortSignal,
   submitCommand: string,
-  hasColor: boolean,
 ): Promise<void> {
-  const [{ loadDashboard }, { createDashboardSource }] = await Promise.all([
-    import("../../terminal/dashboard.ts"),
+  const [{ showDashboard }, { createDashboardSource }] = await Promise.all([
+    loadView(),
     import("../../../service/dashboard-source.ts"),
   ]);
-  const { showDashboard } = await loadDashboard();
   const { stdin, stdout } = process;
+  const hasColor = mayColor(stdout, global.color);
   const source = createDashboardSource({ ...view, facts: { ...view.facts, submitCommand } });
   await showDashboard(source, { stdin, stdout, signal, hasColor });
 }

@@ -17,12 +17,11 @@ export async function watchLive(
   targets: readonly Target[],
   options: Omit<WatchOptions, "signal" | "view"> & { service: ConnectedService },
 ): Promise<Batch[] | null> {
-  const [{ createHttpDashboardSource }, { loadDashboard }] = await Promise.all([
-    import("./http-dashboard-source.ts"),
-    import("../../terminal/dashboard.ts"),
-  ]);
-  const { showDashboard } = await loadDashboard();
   const { results, global, signal } = context;
+  const [{ createHttpDashboardSource }, { showDashboard }] = await Promise.all([
+    import("./http-dashboard-source.ts"),
+    context.loadView(),
+  ]);
   const quit = new AbortController();
   const ended = new AbortController();
   const both = AbortSignal.any([signal, quit.signal]);
