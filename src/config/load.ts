@@ -3,33 +3,54 @@ import { resolve } from "node:path";
 import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
 import { ImgbatchError } from "../contract/errors.ts";
 import { inWords } from "../contract/schema-words.ts";
+import { type FoundFile, fieldsToAgree, requireAgreed } from "./consent.ts";
 import { CONFIG_FILE, type ConfigChoice } from "./paths.ts";
 import { isObject, upstreamConfig, withVendorPreset } from "./presets.ts";
 import { type Config, configSchema } from "./schema.ts";
 
 /**
  * Reads the configuration from its file. Without a file it returns the defaults. Comments are allowed. Throws
- * `INVALID_CONFIG`, naming the file and every unknown key or wrong value.
+ * `INVALID_CONFIG`, naming the file and every unknown key or wrong value, and `CONSENT_REQUIRED` for a file that the
+ * working directory alone names and that the user has not agreed to.
  */
-export function loadConfig({ upstream = null, vendor = null, ...where }: ConfigChoice): Config {
-  const { value, source } = readConfigFile(where);
-  if (!isObject(value)) return parseConfig(value, source);
+export function loadConfig(choice: ConfigChoice): Config {
+  const { config, found } = readConfig(choice);
+  if (found !== null) requireAgreed(found);
+  return config;
+}
+
+/**
+ * Reads the configuration like `loadConfig`, without asking for consent: use it to report, never to act. Returns the file
+ * with it if consent is needed.
+ */
+export function readConfig(choice: ConfigChoice): { config: Config; found: FoundFile | null } {
+  const { upstream = null, vendor = null, file, replaced = [] } = choice;
+  const { value, text, source } = readConfigFile(choice);
+  if (!isObject(value)) return { config: parseConfig(value, source), found: null };
   const { vendor: ofFile = {} } = value;
   const chosen = {
     ...(upstream === null ? {} : upstreamConfig(upstream)),
     ...(vendor === null || !isObject(ofFile) ? {} : { vendor: { ...ofFile, preset: vendor } }),
   };
-  return parseConfig({ ...value, ...chosen }, source);
+  const config = parseConfig({ ...value, ...chosen }, source);
+  if (file !== undefined || text === null) return { config, found: null };
+  const named = fieldsToAgree(upstream === null ? config : { ...config, providers: [] });
+  const fields = replaced === "all" ? [] : named.filter((field) => !replaced.includes(field));
+  return { config, found: fields.length === 0 ? null : { path: source, text, fields } };
 }
 
-function readConfigFile(options: Pick<ConfigChoice, "file" | "cwd">): { value: unknown; source: string } {
-  const path = resolve(options.cwd, options.file ?? CONFIG_FILE);
+function readConfigFile({ file, cwd }: ConfigChoice): {
+  value: unknown;
+  text: string | null;
+  source: string;
+} {
+  const path = resolve(cwd, file ?? CONFIG_FILE);
   let text: string;
   try {
     text = readFileSync(path, "utf8");
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
-    if (isMissing && options.file === undefined) return { value: {}, source: "built-in defaults" };
+    if (isMissing && file === undefined) return { value: {}, text: null, source: "built-in defaults" };
     throw new ImgbatchError("INVALID_CONFIG", `${path}: cannot be read`, { cause: error });
   }
   const errors: ParseError[] = [];
@@ -39,7 +60,7 @@ function readConfigFile(options: Pick<ConfigChoice, "file" | "cwd">): { value: u
     const line = text.slice(0, first.offset).split("\n").length;
     throw new ImgbatchError("INVALID_CONFIG", `${path}:${line}: ${words(printParseErrorCode(first.error))}`);
   }
-  return { value, source: path };
+  return { value, text, source: path };
 }
 
 /** `ValueExpected` as plain words. */

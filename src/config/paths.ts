@@ -15,6 +15,8 @@ export interface ConfigChoice {
   upstream?: UpstreamName | null;
   /** The vendor whose client libraries are served, as `vendor.preset`. */
   vendor?: VendorName | null;
+  /** The fields that a flag or the environment replaces, such as `storage.database`: they are not used, and need no consent. */
+  replaced?: readonly string[] | "all";
 }
 
 /** Returns the data directory: from the flag, else from the environment, else the user's default on this platform. */
@@ -23,7 +25,7 @@ export function dataDirectoryOf(flag: string | undefined, environment: Environme
   return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
 }
 
-/** Returns the path of the file with the addresses that this user has agreed to. */
+/** Returns the path of the file with the configurations that this user has agreed to. */
 export function agreementsFile(): string {
-  return join(envPaths("imgbatch", { suffix: "" }).config, "agreed-addresses.json");
+  return join(envPaths("imgbatch", { suffix: "" }).config, "agreed-configurations.json");
 }

@@ -260,7 +260,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
   command: {
     title: "a program of your own",
     keyVariable: null,
-    preparation: "write ./make-image (or name another program in argv)",
+    preparation: "write ./make-image (or name another program in argv), then: imgbatch doctor --agree",
     priceSource: "Put here the price of one image of your program; add free: true if it costs nothing",
     models: [own("my-model", 14)],
     provider: { name: "command", type: "command", argv: ["./make-image"] },

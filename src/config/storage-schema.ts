@@ -64,7 +64,10 @@ const s3Schema = z.strictObject({
     .nullable()
     .default(null)
     .describe("the URL of the S3 server; null: Amazon's, in the region"),
-  region: z.string().min(1).default("us-east-1"),
+  region: z
+    .string()
+    .regex(/^[\w-]+$/, "must be the name of a region")
+    .default("us-east-1"),
 });
 
 /** Where the service keeps its data. */

@@ -129,6 +129,7 @@ const LOCAL_ERRORS = {
   USAGE: e(0, "usage", "The command line is not right."),
   INVALID_INPUT: e(0, "usage", "The input is not right; nothing was sent."),
   INVALID_CONFIG: e(0, "usage", "The configuration is not right."),
+  CONSENT_REQUIRED: e(0, "auth", "The configuration file of this directory needs your consent."),
   COST_LIMIT: e(0, "money", "The run would cost more than --max-cost."),
   DATA_DIRECTORY_IN_USE: e(0, "conflict", "Another process uses this data directory."),
   DIRECTORY_CONFLICT: e(0, "conflict", "This directory belongs to another run."),

@@ -128,30 +128,9 @@ describe("the places of the data", () => {
       code: 2,
       stderr: expect.stringContaining("add --blobs s3://bucket/prefix"),
     });
-    writeFileSync(join(cwd, "imgbatch.config.json"), '{"storage": {"database": "postgres://db.example/d"}}');
-    const embedded = await run("list");
+    writeFileSync(join(cwd, "shared.json"), '{"storage": {"database": "postgres://db.example/d"}}');
+    const embedded = await run("list", "--config", "shared.json");
     expect(embedded).toMatchObject({ code: 2, stderr: expect.stringContaining("set IMGBATCH_BASE_URL") });
-  });
-
-  it("[CONF-6] an address that only the working directory's file names gets no password and no keys", async () => {
-    const cwd = await tempDir();
-    const file = join(cwd, "imgbatch.config.json");
-    const env = { PGPASSWORD: "password-of-the-test", ...AWS };
-    for (const secret of Object.values(env)) watchSecret(secret);
-    for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
-    const list = () => runInProcess(["admin", "keys", "list"], { cwd });
-    writeFileSync(file, '{"storage": {"database": "postgres://db.invalid/d"}}');
-    const ofDatabase = await list();
-    expect(ofDatabase).toMatchObject({
-      code: 3,
-      stderr: expect.stringContaining("No secret is sent to postgres://db.invalid/d"),
-    });
-    writeFileSync(file, '{"storage": {"blobs": "s3://bucket", "s3": {"endpoint": "https://s3.invalid"}}}');
-    const ofBucket = await list();
-    expect(ofBucket).toMatchObject({
-      code: 3,
-      stderr: expect.stringContaining("No secret is sent to https://s3.invalid"),
-    });
   });
 
   it.skipIf(!hasPostgres)("[CONF-7] a database that refuses is named without its secret", async () => {

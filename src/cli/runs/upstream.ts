@@ -9,7 +9,8 @@ import type { Target } from "./targets.ts";
 
 /**
  * Returns the upstream of `--upstream`, else the one that the run in the directory remembers, else null. Without a
- * directory (null) nothing is remembered. Throws `DIRECTORY_CONFLICT` if the run has another one.
+ * directory (null) nothing is remembered. Throws `DIRECTORY_CONFLICT` if the run has another one, and `CONSENT_REQUIRED`
+ * if only the directory names a program.
  */
 export async function chooseUpstream(
   { options }: Pick<CommandContext, "options">,
@@ -18,12 +19,22 @@ export async function chooseUpstream(
   const typed = choiceOption(options, "upstream", UPSTREAM_NAMES);
   const state = dir === null ? null : await readRunState(dir);
   const remembered = dir === null || state === null ? null : upstreamOf(dir, state);
-  if (typed === undefined) return remembered;
+  if (typed === undefined) {
+    // A stranger may have made the directory, and the program beside it.
+    if (remembered?.name === "command") throw namelessProgram(dir ?? "");
+    return remembered;
+  }
   if (remembered !== null && remembered.name !== typed) {
     const message = `${dir} belongs to a run with the upstream ${remembered.name}, not ${typed}. Choose another directory with --output.`;
     throw new ImgbatchError("DIRECTORY_CONFLICT", message);
   }
   return { name: typed, isTyped: true };
+}
+
+function namelessProgram(dir: string): ImgbatchError {
+  const message = `${dir} belongs to a run whose images a program of the working directory makes. Nothing was run.`;
+  const advice = "if you trust that program, run the same command with --upstream command";
+  return new ImgbatchError("CONSENT_REQUIRED", message, { advice });
 }
 
 /**

@@ -8,11 +8,9 @@ import { isLoopback } from "../../kernel/loopback.ts";
 import type { Output } from "../command-line/command-context.ts";
 import type { GlobalOptions } from "../command-line/global-options.ts";
 import { readAll, type Terminal } from "../terminal/terminal.ts";
-import { requireAgreed } from "./agreed-addresses.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
-import { requireNamedAddresses } from "./upstream-keys.ts";
 
 /** The parts of the context that connecting needs. The signal stops it. */
 interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
@@ -22,9 +20,8 @@ interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
 
 /**
  * Connects to the service: the base URL of the flag, the environment or the configuration file; else the embedded one.
- * Throws `API_KEY_REQUIRED` without a key for a named service, or if only the configuration file of the working directory
- * names the service and the user has not agreed to it. Throws `USAGE` if `--upstream` is typed for a named service, which
- * has its own.
+ * Throws `API_KEY_REQUIRED` without a key for a named service, the errors of `loadConfig`, and `USAGE` if `--upstream` is
+ * typed for a named service, which has its own.
  */
 export async function connect(
   global: GlobalOptions,
@@ -34,21 +31,21 @@ export async function connect(
   const { output, signal, cwd } = surroundings;
   const environment = readEnvironment();
   const upstream = needs.upstream ?? null;
-  const config = await loadUnlessDefault({ file: global.config, cwd, upstream: upstream?.name ?? null });
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
   const chosen = global.baseUrl ?? environment.baseUrl;
+  const config = await loadUnlessDefault({
+    file: global.config,
+    cwd,
+    upstream: upstream?.name ?? null,
+    replaced: chosen === undefined ? [] : "all",
+  });
   const named = chosen ?? config?.baseUrl ?? null;
-  if (named === null) {
-    const asksUpstreams = needs.workers || needs.images === true;
-    if (config !== null && global.config === undefined && asksUpstreams) await requireNamedAddresses(config);
-    return connectEmbedded({ config, dataDirectory, needs, output, signal });
-  }
+  if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
 
   const baseUrl = checkedUrl(named);
   if (upstream?.isTyped) throw upstreamElsewhere(baseUrl);
   const running = await findRunning(dataDirectory);
   const own = running?.url === baseUrl ? running : null;
-  if (own === null && chosen === undefined && global.config === undefined) await requireAgreed(baseUrl);
   return {
     baseUrl,
     apiKey: own?.apiKey ?? (await readApiKey(global, environment, surroundings)),

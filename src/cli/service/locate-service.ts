@@ -3,6 +3,7 @@ import { dataDirectoryOf } from "../../config/paths.ts";
 import { readEnvironment } from "../../environment.ts";
 import type { Attempt } from "../../http/http.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
+import { configChoice } from "./config-choice.ts";
 import { describeRequest } from "./describe-request.ts";
 import { findRunning } from "./running-service.ts";
 
@@ -23,13 +24,13 @@ export interface FoundService {
  * null while none runs. Starts nothing. Throws `API_KEY_REQUIRED` for a named service without a key.
  */
 export async function createServiceLocator(
-  context: Pick<CommandContext, "global" | "cwd" | "connect" | "signal" | "output">,
+  context: Pick<CommandContext, "global" | "options" | "cwd" | "connect" | "signal" | "output">,
 ): Promise<(signal: AbortSignal) => Promise<FoundService | null>> {
   const { global, cwd, output } = context;
   const onAttempt = (attempt: Attempt) => output.detail(describeRequest(attempt));
   const environment = readEnvironment();
   const typed = global.baseUrl ?? environment.baseUrl;
-  const named = typed ?? (await loadUnlessDefault({ file: global.config, cwd }))?.baseUrl ?? null;
+  const named = typed ?? (await loadUnlessDefault(configChoice(context)))?.baseUrl ?? null;
   if (named === null) {
     const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
     output.detail(`data directory: ${dataDirectory}`);

@@ -47,11 +47,13 @@ const REQUEST = { model: "vendorx-3.1-flash-image", items: [{ custom_id: "fox", 
 describe("imgbatch admin accounts", () => {
   it("[CONSENT-12] with an upstream, tops up the real account of an account with play money", async () => {
     await ask("keys", "create");
-    const config = join(data, "imgbatch.config.json");
+    const config = join(data, "mine.json");
     const provider = { name: "mine", type: "command", argv: ["true"] };
     const models = [{ id: "m", prices: { "1K": 1 } }];
     await writeFile(config, JSON.stringify({ models, providers: [provider] }));
-    const { code, stdout, stderr } = await admin("accounts", "top-up", "default", "5", "--json");
+    const { code, stdout, stderr } = await admin(
+      ...["accounts", "top-up", "default", "5", "--json", "--config", config],
+    );
     expect({ code, account: JSON.parse(stdout) }).toMatchObject({
       code: 0,
       account: { name: "default (real)", balance: 5 },
@@ -59,7 +61,7 @@ describe("imgbatch admin accounts", () => {
     expect(stderr).toContain(
       "default has play money, which buys drawings only: default (real) pays for upstreams",
     );
-    await ask("accounts", "top-up", "default", "1");
+    await ask("accounts", "top-up", "default", "1", "--config", config);
     expect(await ask("accounts", "list")).toMatchObject([
       { name: "default", balance: 1000, play: true },
       { name: "default (real)", balance: 6 },

@@ -22,6 +22,8 @@ cp "$1/picture" "$3"
 /** The price of one image: in a batch, with its hold, and in real time. */
 const [PRICE, HOLD] = [100_000, 120_000];
 const PLAY = 1_000_000_000;
+/** Naming the file is the consent to its program. */
+const CONFIG = ["--config", "imgbatch.config.json"];
 const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
 
 let cwd: string;
@@ -47,7 +49,7 @@ function useProgram(free = false): void {
   writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(config));
 }
 
-const run = (...args: string[]) => runInProcess([...args, "--data", data], { cwd });
+const run = (...args: string[]) => runInProcess([...CONFIG, ...args, "--data", data], { cwd });
 
 /** Runs a command on a terminal whose person answers so. */
 async function runOnTerminal(answer: string, ...args: string[]) {
@@ -65,7 +67,7 @@ async function runOnTerminal(answer: string, ...args: string[]) {
   const stdin = (async function* () {
     yield Buffer.from(answer);
   })();
-  const code = await runCli([...args, "--data", data, "--progress", "none"], {
+  const code = await runCli([...CONFIG, ...args, "--data", data, "--progress", "none"], {
     stdin: Object.assign(stdin, { isTTY: true }),
     stdout: stream(false, () => {}),
     stderr: stream(true, (text) => {
@@ -106,7 +108,7 @@ describe("consent to real money", () => {
     ] as const) {
       const { code, stderr } = await run(...args);
       expect([args, code, stderr]).toEqual([args, 8, expect.stringMatching(/costs? real money/)]);
-      const again = [...args, "--data", data, "--max-cost", usd].map((word) =>
+      const again = [...CONFIG, ...args, "--data", data, "--max-cost", usd].map((word) =>
         word.replace(/^(.* .*)$/, "'$1'"),
       );
       expect(stderr).toContain(`next: to agree: imgbatch ${again.join(" ")}\n`);
@@ -190,7 +192,7 @@ describe("consent, in processes of its own", () => {
     expect([none.code, none.stderr]).toEqual([8, expect.stringContaining("--max-cost 0.24")]);
     expect((await books()).batches).toBe(1);
     expect((await run(...SUBMIT, "--max-cost", "0.23")).code).toBe(8);
-    const paying = [...SUBMIT, "--max-cost", "0.24", "--data", data];
+    const paying = [...CONFIG, ...SUBMIT, "--max-cost", "0.24", "--data", data];
     expect((await imgbatch(paying, { cwd, env })).code).toBe(0);
     const paid = await books();
     expect(paid.moved.slice(before.moved.length)).toEqual([
@@ -214,11 +216,13 @@ describe("consent, in processes of its own", () => {
       console.log(JSON.stringify(codes));`;
     writeFileSync(join(cwd, "children.mjs"), script);
     const children = ["--", process.execPath, "children.mjs"];
-    const exec = (...args: string[]) => imgbatch(["exec", ...args], { cwd, env });
+    const exec = (...args: string[]) => imgbatch([...CONFIG, "exec", ...args], { cwd, env });
     expect(JSON.parse((await exec("--max-cost", "0.35", ...children, "a", "b")).stdout)).toEqual([0, 8]);
     expect(JSON.parse((await exec(...children, "a")).stdout)).toEqual([8]);
     expect(bill()).toEqual(["a"]);
-    const both = await runInProcess(["exec", "--max-cost", "1", "--data", data, ...children], { cwd });
+    const both = await runInProcess([...CONFIG, "exec", "--max-cost", "1", "--data", data, ...children], {
+      cwd,
+    });
     expect([both.code, both.stderr]).toEqual([2, expect.stringContaining("leave out --data")]);
   });
 });

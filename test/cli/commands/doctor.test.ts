@@ -27,6 +27,8 @@ import { entryOf } from "../../support/upstream-adapter.ts";
 
 const never = new AbortController().signal;
 const MIB = 1024 * 1024;
+/** Naming the file is the consent to its addresses. */
+const DOCTOR = ["doctor", "--config", "imgbatch.config.json"];
 
 describe("imgbatch doctor", () => {
   it("[DOCTOR-1] finds nothing on a sound machine, in lines and as one document", async () => {
@@ -154,7 +156,7 @@ describe("imgbatch doctor", () => {
       writeFile(join(dir, "imgbatch.config.json"), JSON.stringify({ providers }));
     const doctor = async (key: string) => {
       vi.stubEnv("OWN_KEY", key);
-      const here = runInProcess(["doctor", "--data", join(dir, "data")], { cwd: dir });
+      const here = runInProcess([...DOCTOR, "--data", join(dir, "data")], { cwd: dir });
       const { code, stdout } = await here.finally(() => vi.unstubAllEnvs());
       const at = stdout.indexOf("\n", stdout.indexOf("data  ")) + 1;
       return { code, text: stdout.slice(at).replaceAll(/ +/g, " ") };
@@ -222,7 +224,7 @@ describe("imgbatch doctor", () => {
       join(dir, "imgbatch.db"),
       "this is no database, and long enough for a header of one".repeat(99),
     );
-    const { code, stdout } = await runInProcess(["doctor", "--data", dir], { cwd: dir });
+    const { code, stdout } = await runInProcess([...DOCTOR, "--data", dir], { cwd: dir });
     expect(code).toBe(9);
     expect(stdout).toMatch(/^fail +data +.*damaged/m);
   });
@@ -243,11 +245,11 @@ describe("imgbatch doctor", () => {
     const health = await ProviderHealth.load({ stores, clock: systemClock, log: silentLog }, [provider]);
     const trouble = new ProviderError("PROVIDER_ITEM_FAILED", "own has no credit.", { trouble: "billing" });
     await health.begin(provider, "m")?.failed(trouble, "1");
-    const doctor = () => runInProcess(["doctor", "--data", join(dir, "data")], { cwd: dir });
+    const doctor = () => runInProcess([...DOCTOR, "--data", join(dir, "data")], { cwd: dir });
     for (const { code, stdout } of [await doctor(), await doctor()]) {
       expect(code).toBe(0);
       expect(stdout).toMatch(
-        /^warn +upstream +own answers, but pauses: has no credit\.\n +-> .*imgbatch providers --probe --data \S+$/m,
+        /^warn +upstream +own answers, but pauses: has no credit\.\n +-> .*imgbatch providers --probe --data \S+ --config \S+$/m,
       );
     }
   });

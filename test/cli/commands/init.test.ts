@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { loadConfig, parseConfig } from "../../../src/config/load.ts";
+import { loadConfig, parseConfig, readConfig } from "../../../src/config/load.ts";
 import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../../src/config/presets.ts";
 import { storagePlaces } from "../../../src/config/storage-places.ts";
 import { readStorageEnvironment } from "../../../src/environment.ts";
@@ -114,7 +114,7 @@ describe("imgbatch init", () => {
     const dir = await tempDir();
     const { code, stdout, stderr } = await init(dir, "--upstream", name);
     expect([code, stdout]).toEqual([0, "prompts.jsonl\nimgbatch.config.json\n"]);
-    expect(loadConfig({ cwd: dir })).toEqual(parseConfig(upstreamConfig(name), name));
+    expect(readConfig({ cwd: dir }).config).toEqual(parseConfig(upstreamConfig(name), name));
     const { keyVariable, preparation, priceSource } = PRESETS[name];
     expect(await read(dir, "imgbatch.config.json")).toContain(`  // ${priceSource}.\n`);
     const first = keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;

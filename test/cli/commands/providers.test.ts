@@ -10,6 +10,8 @@ import { openBeside } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const KEY = "fake-upstream-key-0123456789";
+/** Naming the file is the consent to its address. */
+const CONFIG = ["--config", "imgbatch.config.json"];
 const NO_CALLS = { requests: 0, images: 0, errors: 0, may_be_paid_twice: 0, billed: 0, upstream_cost: 0 };
 const WELL = { state: "ok", until: null, reason: null, models: [] };
 
@@ -28,7 +30,7 @@ beforeEach(async () => {
 const env = () => cleanEnvironment({ OWN_KEY: KEY });
 const runHere = async (key: string, ...args: string[]) => {
   vi.stubEnv("OWN_KEY", key);
-  return runInProcess(["providers", "--data", data, ...args], { cwd: data }).finally(() =>
+  return runInProcess(["providers", "--data", data, ...CONFIG, ...args], { cwd: data }).finally(() =>
     vi.unstubAllEnvs(),
   );
 };
@@ -135,9 +137,10 @@ describe("imgbatch providers", () => {
 
   it("[PROVIDERS-4] shows what a running service has learned, and a probe that passes makes its batches go on", async () => {
     const options = { cwd: data, env: env() };
-    const admin = (...args: string[]) => runInProcess(["admin", ...args, "--data", data], { cwd: data });
+    const admin = (...args: string[]) =>
+      runInProcess(["admin", ...args, "--data", data, ...CONFIG], { cwd: data });
     await admin("accounts", "create", "default", "--balance", "5");
-    const serve = ["serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui"];
+    const serve = ["serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui", ...CONFIG];
     const { url } = JSON.parse(await startNode([BIN, ...serve], options).line());
     const { key } = JSON.parse((await admin("keys", "create", "--json")).stdout);
     upstream.refusal = { status: 401, message: "Wrong key." };
@@ -172,7 +175,7 @@ describe("imgbatch providers", () => {
   it("[PROVIDERS-5] believes the running service about keys, and warns when it has other providers", async () => {
     const options = { cwd: data, env: env() };
     await startNode(
-      [BIN, "serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui"],
+      [BIN, "serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui", ...CONFIG],
       options,
     ).line();
     expect((await runHere(KEY)).stderr).toBe("");
@@ -191,7 +194,7 @@ describe("imgbatch providers", () => {
       },
     });
     vi.stubEnv("OWN_KEY", "");
-    const doctor = await runInProcess(["doctor", "--data", data], { cwd: data }).finally(() =>
+    const doctor = await runInProcess(["doctor", "--data", data, ...CONFIG], { cwd: data }).finally(() =>
       vi.unstubAllEnvs(),
     );
     expect([doctor.code, doctor.stdout]).toEqual([

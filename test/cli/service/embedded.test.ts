@@ -161,7 +161,7 @@ async function startPaidUpstream(cwd: string) {
 }
 
 describe("stopping while requests run that are paid", () => {
-  const SUBMIT = ["submit", "p.jsonl", "-o", "out", "--max-cost", "1"];
+  const SUBMIT = ["submit", "p.jsonl", "-o", "out", "--max-cost", "1", "--config", "imgbatch.config.json"];
   const WAITING = "stopping: waiting for 1 request that is paid; a second Ctrl-C abandons it";
 
   /** Starts submit, and interrupts it when its request has come to the upstream and it says that it waits. */

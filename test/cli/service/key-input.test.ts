@@ -1,11 +1,10 @@
-import { stat, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
 import { connect } from "../../../src/cli/service/connect.ts";
 import { createCli } from "../../support/cli.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
-import { allowKeyFile } from "../../support/secrets.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const NO_KEY = { env: { IMGBATCH_API_KEY: "" } };
@@ -68,42 +67,4 @@ it("[CLI-38] a key is not read from a terminal, where all could see it", async (
     code: "USAGE",
     message: expect.stringContaining("standard input is a terminal"),
   });
-});
-
-it("[CONF-6] no key goes to an address that only the file of the working directory names, until it is agreed to", async () => {
-  const cli = await createCli();
-  const name = (url: string) =>
-    writeFile(join(cli.cwd, "imgbatch.config.json"), JSON.stringify({ baseUrl: url }));
-  await name(cli.fake.url);
-  await writeFile(join(cli.cwd, "key"), FAKE_KEY);
-  allowKeyFile(join(cli.cwd, "key"));
-  const env = { IMGBATCH_BASE_URL: "" };
-  const refusals = [["models"], ["ready"], ["doctor"], ["models", "--api-key-file", "key"]];
-  for (const args of refusals) {
-    const { code, stdout, stderr } = await cli.here(args, { env });
-    expect({ args, code }).toEqual({ args, code: 3 });
-    expect(stdout + stderr).toContain(`imgbatch doctor --base-url ${cli.fake.url}`);
-  }
-  expect(cli.fake.requests).toEqual([]);
-  expect((await cli.here(["models", "--config", "imgbatch.config.json"], { env })).code).toBe(0);
-  expect((await cli.here(["models", "--base-url", cli.fake.url], { env })).code).toBe(0);
-  expect((await cli.here(["models"], { env: {} })).code).toBe(0);
-  // To name it for one run agrees to nothing more.
-  expect((await cli.here(["models"], { env })).code).toBe(3);
-
-  const agreed = await cli.here(["doctor", "--base-url", `${cli.fake.url}/`, "--json"], { env });
-  expect(agreed.code).toBe(0);
-  const findings = agreed.json().findings as { check: string; message: string }[];
-  const path =
-    findings
-      .find(({ check }) => check === "address")
-      ?.message.split(" in ")
-      .at(-1) ?? "";
-  expect((await stat(path)).mode & 0o777).toBe(0o600);
-  expect((await cli.here(["models"], { env })).code).toBe(0);
-  await name(`${cli.fake.url}/elsewhere`);
-  expect((await cli.here(["models"], { env })).code).toBe(3);
-  await name(cli.fake.url);
-  await writeFile(path, "{");
-  expect((await cli.here(["models"], { env })).code).toBe(3);
 });

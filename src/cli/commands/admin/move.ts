@@ -4,13 +4,14 @@ import { readEnvironment } from "../../../environment.ts";
 import { counted, formatBytes } from "../../../kernel/text.ts";
 import { moveStorage } from "../../../service/storage/move.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
+import { configChoice } from "../../service/config-choice.ts";
 import { storageOf } from "../../service/storage-of.ts";
 import { done } from "./with-admin.ts";
 
 /** `imgbatch admin move`: copies a data directory to PostgreSQL and S3. No service may run on it meanwhile. */
 export const run: RunCommand = async (context) => {
   const { global, cwd, output, clock } = context;
-  const config = await loadUnlessDefault({ file: global.config, cwd });
+  const config = await loadUnlessDefault(configChoice(context));
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   const sinceMs = clock.nowMs();
   const onProgress = (text: string) => output.progress(text, sinceMs);

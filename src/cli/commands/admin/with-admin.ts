@@ -4,6 +4,7 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { type Admin, openAdmin } from "../../../service/admin.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
+import { configChoice } from "../../service/config-choice.ts";
 import { requireShared, storageOf } from "../../service/storage-of.ts";
 
 /**
@@ -16,7 +17,7 @@ export async function withAdmin(
   work: (admin: Admin, place: string) => Promise<CommandResult> | CommandResult,
 ): Promise<CommandResult> {
   const { global, cwd, output } = context;
-  const config = await loadUnlessDefault({ file: global.config, cwd });
+  const config = await loadUnlessDefault(configChoice(context));
   const storage = storageOf(context, config);
   if (readsImages) requireShared("all", storage);
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);

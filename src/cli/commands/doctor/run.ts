@@ -1,24 +1,25 @@
-import { loadConfig } from "../../../config/load.ts";
-import { dataDirectoryOf } from "../../../config/paths.ts";
-import { UPSTREAM_NAMES, type UpstreamName } from "../../../config/presets.ts";
+import { saving } from "../../../client/file-errors.ts";
+import { agreeTo, requireAgreed } from "../../../config/consent.ts";
+import { readConfig } from "../../../config/load.ts";
+import { agreementsFile, dataDirectoryOf } from "../../../config/paths.ts";
+import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
 import type { StoragePlaces } from "../../../config/storage-places.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
-import { choiceOption } from "../../command-line/option-values.ts";
-import { agreeTo } from "../../service/agreed-addresses.ts";
+import { choiceOption, flagOption } from "../../command-line/option-values.ts";
+import { configChoice } from "../../service/config-choice.ts";
 import { checkedUrl, upstreamElsewhere } from "../../service/connect.ts";
 import { createServiceLocator, type FoundService } from "../../service/locate-service.ts";
 import { storageOf } from "../../service/storage-of.ts";
-import { requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { checkDirectory, checkOwner, checkSecrecy } from "./check-directory.ts";
 import { checkNativeParts, checkNode } from "./check-program.ts";
 import { checkService } from "./check-service.ts";
 import { checkStorage } from "./check-storage.ts";
 import { checkUpstreams } from "./check-upstreams.ts";
-import { type Finding, fail, ok, warn, worstExitCode } from "./finding.ts";
+import { type Finding, fail, ok, worstExitCode } from "./finding.ts";
 
 /** `imgbatch doctor`: checks everything that a run needs, and advises how to solve each problem. */
 export const run: RunCommand = async (context) => {
@@ -33,7 +34,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   const { global, options, cwd, signal } = context;
   const environment = readEnvironment();
   const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
-  const { config, finding } = readConfig(context, upstream);
+  const { config, finding } = await checkConfig(context);
   const named = global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null;
   const isEmbedded = named === null;
   if (upstream !== null && !isEmbedded) throw upstreamElsewhere(checkedUrl(named));
@@ -49,9 +50,8 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   if (storage === null) return [...findings, ...place];
   const shared = await checkStorage(storage, data);
   findings.push(...shared);
-  if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
+  if (!isEmbedded) return [...findings, ...(await checkNamed(context))];
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
-  if (global.config === undefined) findings.push(...(await checkAddresses(config)));
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
   if (worstExitCode(findings) === 0)
     findings.push(...(await checkUpstreams({ config, directory: data, storage, signal, where: global })));
@@ -68,34 +68,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   return [...findings, ok("service", "the embedded one; it starts with the command that needs it")];
 }
 
-/** Stores the user's agreement if `--base-url` names the address of the configuration file. */
-async function agree(
-  { global }: CommandContext,
-  config: Config,
-  { baseUrl }: FoundService,
-): Promise<Finding[]> {
-  if (global.baseUrl === undefined || global.config !== undefined || config.baseUrl === null) return [];
-  if (checkedUrl(config.baseUrl) !== baseUrl) return [];
-  try {
-    return [ok("address", `keys may be sent to ${baseUrl}: your agreement is in ${await agreeTo(baseUrl)}`)];
-  } catch (error) {
-    const message = `the agreement to ${baseUrl} cannot be stored (${(error as NodeJS.ErrnoException).code})`;
-    return [warn("address", message, "set IMGBATCH_BASE_URL instead")];
-  }
-}
-
-/** Reports an upstream that gets no secret, since only the configuration file of the working directory names it. */
-async function checkAddresses(config: Config): Promise<Finding[]> {
-  try {
-    await requireNamedAddresses(config);
-    return [];
-  } catch (error) {
-    if (!(error instanceof ImgbatchError)) throw error;
-    return [fail("upstream", errorEntry(error.code).exit, error.message, error.advice ?? "")];
-  }
-}
-
-async function checkNamed(context: CommandContext, config: Config): Promise<Finding[]> {
+async function checkNamed(context: CommandContext): Promise<Finding[]> {
   let service: FoundService | null;
   try {
     const locate = await createServiceLocator(context);
@@ -107,20 +80,26 @@ async function checkNamed(context: CommandContext, config: Config): Promise<Find
     const usual = isKey ? "set IMGBATCH_API_KEY, or use --api-key-file" : "write it as the message says";
     return [fail(isKey ? "key" : "service", exit, error.message, error.advice ?? usual)];
   }
-  if (service === null) return [];
-  return [...(await agree(context, config, service)), ...(await checkService(service, context.signal))];
+  return service === null ? [] : checkService(service, context.signal);
 }
 
-function readConfig(
-  { global, cwd }: CommandContext,
-  upstream: UpstreamName | null,
-): { config: Config | null; finding: Finding } {
+/** Reads the configuration, and with `--agree` stores the user's consent to its file. Without consent there is none. */
+async function checkConfig(context: CommandContext): Promise<{ config: Config | null; finding: Finding }> {
   try {
-    return { config: loadConfig({ file: global.config, cwd, upstream }), finding: ok("config", "is right") };
+    const { config, found } = readConfig(configChoice(context));
+    if (found === null) return { config, finding: ok("config", "is right") };
+    if (!flagOption(context.options, "agree")) {
+      requireAgreed(found);
+      return { config, finding: ok("config", "is right, and you have agreed to it") };
+    }
+    const store = agreementsFile();
+    await saving(store, () => agreeTo(found));
+    const message = `is right, and you agree to ${found.fields.join(", ")} (kept in ${store})`;
+    return { config, finding: ok("config", message) };
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
-    const advice = "fix it; `imgbatch schema config` prints every key";
-    return { config: null, finding: fail("config", "usage", error.message, advice) };
+    const advice = error.advice ?? "fix it; `imgbatch schema config` prints every key";
+    return { config: null, finding: fail("config", errorEntry(error.code).exit, error.message, advice) };
   }
 }
 

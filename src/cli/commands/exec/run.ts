@@ -28,7 +28,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     const advice = `${nextCommand(global, "admin", "accounts", "top-up", "default", microsToDecimal(budgetMicroUsd))}, or leave out --data`;
     throw new ImgbatchError("USAGE", message, { param: "--max-cost", advice });
   }
-  const config = await serviceConfig(context, { mayLackKeys: false });
+  const config = serviceConfig(context, { mayLackKeys: false });
   const service = await startOwnService({
     config,
     budgetMicroUsd: budgetMicroUsd ?? 0,

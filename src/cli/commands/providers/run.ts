@@ -1,25 +1,23 @@
 import { loadConfig } from "../../../config/load.ts";
 import { dataDirectoryOf } from "../../../config/paths.ts";
-import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { identityOf, type ProviderIdentity } from "../../../contract/provider-identity.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { openProviderStatus, type Probe } from "../../../service/provider-status.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
-import { choiceOption, flagOption } from "../../command-line/option-values.ts";
+import { flagOption } from "../../command-line/option-values.ts";
+import { configChoice } from "../../service/config-choice.ts";
 import { providersInWords } from "../../service/embedded.ts";
 import { findRunning } from "../../service/running-service.ts";
 import { storageOf } from "../../service/storage-of.ts";
-import { requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { exitOfTrouble, worstExitCode } from "../doctor/finding.ts";
 import { providerView, tableOf } from "./provider-view.ts";
 
 /** `imgbatch providers`: the state of each configured provider, and what it was asked. Sends nothing without `--probe`. */
 export const run: RunCommand = async (context) => {
   const { cwd, global, options, output, signal } = context;
-  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
-  const config = loadConfig({ file: global.config, cwd, upstream });
+  const config = loadConfig(configChoice(context));
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   const storage = storageOf(context, config);
   output.detail(
@@ -27,7 +25,6 @@ export const run: RunCommand = async (context) => {
       ? `database: ${storage.database.name}`
       : `data directory: ${directory}`,
   );
-  if (flagOption(options, "probe") && global.config === undefined) await requireNamedAddresses(config);
   const running = await runningProviders(context, config, directory);
   const status = await openProviderStatus({ config, directory, storage, running });
   try {

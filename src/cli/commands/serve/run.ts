@@ -33,7 +33,7 @@ const DEFAULT_GRACE_MS = 10_000;
 /** `imgbatch serve`: runs the service until a signal stops it or its disk fails (`STORAGE_FAILED`). */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output } = context;
-  const config = await serviceConfig(context, { mayLackKeys: true });
+  const config = serviceConfig(context, { mayLackKeys: true });
   const role = choiceOption(options, "role", ROLES) ?? "all";
   const storage = storageOf(context, config);
   requireShared(role, storage);

@@ -2,6 +2,7 @@ import { loadConfig } from "../../../../config/load.ts";
 import { isProceduralOnly } from "../../../../contract/provider-identity.ts";
 import { formatUsd } from "../../../../kernel/money.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
+import { configChoice } from "../../../service/config-choice.ts";
 import { readUsd, unknownAccount, wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { accountLines, accountView } from "./account-view.ts";
@@ -14,8 +15,8 @@ import { accountLines, accountView } from "./account-view.ts";
 export const run: RunCommand = async (context) => {
   const [name = "", usd = ""] = context.arguments;
   const amountMicroUsd = readUsd("<usd>", usd, 1);
-  const { global, cwd, output } = context;
-  const isReal = !isProceduralOnly(loadConfig({ file: global.config, cwd }));
+  const { global, output } = context;
+  const isReal = !isProceduralOnly(loadConfig(configChoice(context)));
   return withAdmin(context, { mayCreate: false }, async (admin) => {
     const account = await admin.topUp(name, amountMicroUsd, { isReal });
     if (!account) throw await unknownAccount("<name>", name, admin, global);

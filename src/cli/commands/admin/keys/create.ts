@@ -4,6 +4,7 @@ import { isProceduralOnly } from "../../../../contract/provider-identity.ts";
 import { DEFAULT_ACCOUNT } from "../../../../service/admin.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
 import { textOption } from "../../../command-line/option-values.ts";
+import { configChoice } from "../../../service/config-choice.ts";
 import { oneOf, readName, unknownAccount, wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { parseExpiry } from "./expiry.ts";
@@ -14,8 +15,8 @@ import { keyFacts } from "./key-view.ts";
  * may be new.
  */
 export const run: RunCommand = async (context) => {
-  const { options, global, cwd, clock, output } = context;
-  const config = loadConfig({ file: global.config, cwd });
+  const { options, global, clock, output } = context;
+  const config = loadConfig(configChoice(context));
   const accountName = textOption(options, "account") ?? DEFAULT_ACCOUNT;
   const facts = {
     name: readName("--name", textOption(options, "name") ?? "unnamed"),
