@@ -59,21 +59,27 @@ it("[ONCE-1] an answer that a kill lost, after it was paid for, is given to the 
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });
 
-it("[ONCE-6] a keyed request that was sent to a paid upstream before a kill is sent once more at most", async () => {
+it("[ONCE-6] a keyed request that was sent to a paid upstream before a kill is sent once more at most, and counted as maybe paid twice", async () => {
   const data = await tempDir();
   await killedDuring(data, "making:1", "paid");
   await killedDuring(data, "answer:1", "paid");
   const upstream = new FakeUpstream("procedural");
   const next = await startTestService({ data, providers: [upstream] });
-  const refused = await generate(next, content("x"), { headers: KEYED });
-  expect([refused.status, (await errorOf(refused)).message]).toEqual([
-    409,
-    expect.stringContaining("may have been paid for both"),
-  ]);
+  for (const replayed of ["false", "true"]) {
+    const refused = await generate(next, content("x"), { headers: KEYED });
+    expect(refused.status).toBe(409);
+    expect(refused.headers.get("idempotency-replayed")).toBe(replayed);
+    expect(refused.headers.get("x-imgbatch-may-be-paid-twice")).toBe("true");
+    expect((await errorOf(refused)).details).toEqual([
+      expect.objectContaining({ reason: "REALTIME_OUTCOME_UNKNOWN" }),
+    ]);
+  }
   expect(upstream.requests).toEqual([]);
   const other = await generate(next, content("x"), { headers: { ...KEYED, "idempotency-key": "k2" } });
   expect(other.status).toBe(200);
   const { stores, blobs } = await openBeside(data);
+  const calls = await stores.read.providerCalls.list({});
+  expect(calls.reduce((sum, call) => sum + call.maybePaidTwice, 0)).toBe(1);
   expect(await stores.read.usage.count()).toBe(1);
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });
