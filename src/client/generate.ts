@@ -2,7 +2,12 @@ import { randomBytes } from "node:crypto";
 import type { SizeTier } from "../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../contract/images/image-types.ts";
 import type { GenerateContentBody } from "../contract/native-api/generate-content.ts";
-import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, routes } from "../contract/routes.ts";
+import {
+  IDEMPOTENCY_KEY_HEADER,
+  MAX_COST_HEADER,
+  MAY_BE_PAID_TWICE_HEADER,
+  routes,
+} from "../contract/routes.ts";
 import type { Http, HttpRequest } from "../http/http.ts";
 import { microsToDecimal } from "../kernel/money.ts";
 import { type ReadImage, readGenerated } from "./wire/read-generated.ts";
@@ -39,6 +44,8 @@ export interface GenerateOptions {
 export interface GeneratedImage extends ReadImage {
   requestId: string | undefined;
   attempts: number;
+  /** An upstream may have been paid for an earlier run of the request, too. */
+  mayBePaidTwice: boolean;
 }
 
 /** The time that a response may take to begin, and the time without progress after that. */
@@ -88,9 +95,10 @@ export async function generateImage(
       const key = wasEmpty ? `${idempotencyKey}-2` : idempotencyKey;
       return { ...call, headers: { ...consent, [IDEMPOTENCY_KEY_HEADER]: key } };
     },
-    async (_response, _moved, read) => {
+    async ({ headers }, _moved, read) => {
       const { json, requestId } = await read(MAX_ANSWER_BYTES);
-      return { ...readGenerated(json, requestId), requestId, attempts };
+      const mayBePaidTwice = headers.get(MAY_BE_PAID_TWICE_HEADER) === "true";
+      return { ...readGenerated(json, requestId), requestId, attempts, mayBePaidTwice };
     },
   );
 }

@@ -94,6 +94,11 @@ export const SERVICE_ERRORS = {
   REALTIME_PROVIDER_OVERLOADED: retryable(503, "The upstream is overloaded."),
   REALTIME_TIMEOUT: retryable(504, "The image was not made in time."),
   REALTIME_IDEMPOTENCY_CONFLICT: e(409, "conflict", "This Idempotency-Key was used with another request."),
+  REALTIME_OUTCOME_UNKNOWN: e(
+    409,
+    "noImages",
+    "Two requests were sent and no outcome is known; both may be paid.",
+  ),
   REALTIME_CANCELLED: e(499, "temporary", "The request was cancelled."),
   REALTIME_STOPPING: retryable(503, "The service is stopping; nothing was made or billed."),
   FILE_NOT_FOUND: e(404, "gone", "No such file of this key."),

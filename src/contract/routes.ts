@@ -99,3 +99,5 @@ export const IDEMPOTENCY_KEY_HEADER = "idempotency-key";
 export const MAX_COST_HEADER = "x-imgbatch-max-cost";
 /** `true` when a create request returned an earlier batch. */
 export const IDEMPOTENCY_REPLAYED_HEADER = "idempotency-replayed";
+/** `true` when an upstream may have been paid for an earlier run of the request, too. */
+export const MAY_BE_PAID_TWICE_HEADER = "x-imgbatch-may-be-paid-twice";

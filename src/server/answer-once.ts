@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import { IDEMPOTENCY_REPLAYED_HEADER } from "../contract/routes.ts";
+import { IDEMPOTENCY_REPLAYED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../contract/routes.ts";
 import { outcomeOf, type Render, type RunOutcome } from "../domain/realtime/keyed-run.ts";
 import { NOT_RECORDED, type RequestRecord } from "../domain/realtime/request-record.ts";
 import { onEnded } from "./connections/exchange.ts";
@@ -61,7 +61,10 @@ export async function answerOnce<T>(
     },
     render,
   });
-  if (!response.headersSent) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
+  if (!response.headersSent) {
+    response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
+    if (answer.paidRuns > 1) response.setHeader(MAY_BE_PAID_TWICE_HEADER, "true");
+  }
   return bodyOf(answer);
 }
 

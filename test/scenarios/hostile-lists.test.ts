@@ -44,6 +44,25 @@ const cases: Record<string, Case> = {
     args: SUBMIT,
     ends: [7, "BAD_RESPONSE"],
   },
+  "more items than the batch has": {
+    prepare: (fake) => fake.always(ITEMS, endless(item)),
+    args: ["items", "ID", "--all"],
+    ends: [7, "BAD_RESPONSE"],
+  },
+  "more items than the batch has, for a download": {
+    prepare: (fake) => fake.always(ITEMS, endless(item)),
+    args: ["download", "ID"],
+    ends: [7, "BAD_RESPONSE"],
+  },
+  "batches one by one, without an end": {
+    prepare: (fake) =>
+      fake.always(
+        LIST,
+        endless((n) => ({ id: `b${n}`, status: "completed" })),
+      ),
+    args: ["list", "--all"],
+    ends: [7, "BAD_RESPONSE"],
+  },
   "a thousand million images of an item, and nothing but its one": {
     prepare: (fake) => fake.always(ITEMS, cat(1e9)),
     args: SUBMIT,
@@ -212,7 +231,10 @@ it("[HTTP-37] whatever stands in an answer of JSON, the command ends without an 
 const stops: Record<string, { prepare: (fake: FakeService) => void; args: string[]; at: [RegExp, number] }> =
   {
     "a list of items": {
-      prepare: (fake) => fake.always(ITEMS, endless(item)),
+      prepare: (fake) => {
+        fake.always(LOOK, claim({ item_count: 50_000 }));
+        fake.always(ITEMS, endless(item));
+      },
       args: ["items", "ID"],
       at: [ITEMS, 3],
     },

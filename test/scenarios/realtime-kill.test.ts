@@ -1,14 +1,17 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { FakeProvider, madeAfter } from "../support/fake-provider.ts";
 import { FakeUpstream } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
-import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
+import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
 import { answerOf, content, errorOf, generate, imagesOf } from "../support/realtime.ts";
 import { MODEL, openBeside, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { model } from "../support/upstreams/chain.ts";
+import { SMALL } from "../support/upstreams/images.ts";
+import { NATIVE_KEY, startNative } from "../support/upstreams/native.ts";
 
 const KILLED_SERVICE = resolve(import.meta.dirname, "../support/killed-service.mjs");
 
@@ -59,21 +62,27 @@ it("[ONCE-1] an answer that a kill lost, after it was paid for, is given to the 
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });
 
-it("[ONCE-6] a keyed request that was sent to a paid upstream before a kill is sent once more at most", async () => {
+it("[ONCE-6] a keyed request that was sent to a paid upstream before a kill is sent once more at most, and counted as maybe paid twice", async () => {
   const data = await tempDir();
   await killedDuring(data, "making:1", "paid");
   await killedDuring(data, "answer:1", "paid");
   const upstream = new FakeUpstream("procedural");
   const next = await startTestService({ data, providers: [upstream] });
-  const refused = await generate(next, content("x"), { headers: KEYED });
-  expect([refused.status, (await errorOf(refused)).message]).toEqual([
-    409,
-    expect.stringContaining("may have been paid for both"),
-  ]);
+  for (const replayed of ["false", "true"]) {
+    const refused = await generate(next, content("x"), { headers: KEYED });
+    expect(refused.status).toBe(409);
+    expect(refused.headers.get("idempotency-replayed")).toBe(replayed);
+    expect(refused.headers.get("x-imgbatch-may-be-paid-twice")).toBe("true");
+    expect((await errorOf(refused)).details).toEqual([
+      expect.objectContaining({ reason: "REALTIME_OUTCOME_UNKNOWN" }),
+    ]);
+  }
   expect(upstream.requests).toEqual([]);
   const other = await generate(next, content("x"), { headers: { ...KEYED, "idempotency-key": "k2" } });
   expect(other.status).toBe(200);
   const { stores, blobs } = await openBeside(data);
+  const calls = await stores.read.providerCalls.list({});
+  expect(calls.reduce((sum, call) => sum + call.maybePaidTwice, 0)).toBe(1);
   expect(await stores.read.usage.count()).toBe(1);
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });
@@ -123,4 +132,58 @@ it("[GEN-16] the same command after a kill gets the image that the killed one ha
   const { stores, blobs } = await openBeside(service.data);
   expect(await stores.read.usage.count()).toBe(1);
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+});
+
+it("[GEN-17] an image that two killed runs have asked a paid upstream for is asked for again on demand alone, and marked", async () => {
+  const fake = await startNative();
+  onTestFinished(() => fake.close());
+  fake.size = SMALL;
+  const cwd = await tempDir();
+  const provider = {
+    ...{ name: "paid", type: "native", baseUrl: fake.url, models: { mine: "gemini-3-pro-image" } },
+    ...{ apiKeyEnv: "PAID_KEY", keyHeader: "x-goog-api-key" },
+  };
+  const config = { models: [model("mine")], providers: [provider] };
+  await writeFile(join(cwd, "imgbatch.config.json"), JSON.stringify(config));
+  await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a cat"}\n{"prompt":"a fox"}\n');
+  const env = cleanEnvironment({ IMGBATCH_DATA: join(cwd, "data"), PAID_KEY: NATIVE_KEY });
+  const start = (...args: string[]) => startNode([BIN, ...args, "--max-cost", "1"], { cwd, env });
+  const generate = ["generate", "--file", "p.jsonl", "-o", "out"];
+  const lines = async () => (await readFile(join(cwd, "out/results.jsonl"), "utf8")).trim().split("\n");
+  const paidTwice = async () => {
+    const { stdout } = await imgbatch(["admin", "usage", "--json"], { cwd, env });
+    return (JSON.parse(stdout).usage as { may_be_paid_twice: number }[]).map((row) => row.may_be_paid_twice);
+  };
+
+  fake.setBehaviour(async (exchange) => {
+    const made = await exchange.make();
+    if (exchange.request.prompt === "a cat") exchange.send(made);
+  });
+  for (const asked of [1, 2]) {
+    const { child, exited } = start(...generate);
+    await expect.poll(() => fake.asked("a fox"), { timeout: 20_000 }).toBe(asked);
+    await expect.poll(async () => (await lines())[0], { timeout: 20_000 }).toContain('"success"');
+    child.kill("SIGKILL");
+    await exited;
+  }
+  fake.setBehaviour(null);
+  for (const _ of [3, 4]) {
+    const { code, stderr } = await start(...generate).exited;
+    expect(code).toBe(4);
+    expect(stderr).toContain("1 image may be paid twice, see out/results.jsonl");
+    expect(stderr).toContain("next: imgbatch retry --include-lost out makes the lost images again");
+  }
+  expect([fake.asked("a fox"), fake.asked("a cat")]).toEqual([2, 1]);
+  expect(await paidTwice()).toEqual([1]);
+
+  // Without consent nothing is sent, and the image stays lost.
+  const refused = await imgbatch(["retry", "out", "--include-lost"], { cwd, env });
+  expect([refused.code, fake.asked("a fox")]).toEqual([8, 2]);
+  expect((await start("retry", "out", "--include-lost").exited).code).toBe(0);
+  expect([fake.asked("a fox"), fake.asked("a cat")]).toEqual([3, 1]);
+  expect((await lines()).map((line) => JSON.parse(line))).toMatchObject([
+    { status: "success", prompt: "a cat" },
+    { status: "success", prompt: "a fox", notes: [expect.stringMatching(/^may be paid twice/)] },
+  ]);
+  expect((await imgbatch(["admin", "check"], { cwd, env })).code).toBe(0);
 });

@@ -48,11 +48,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
         `the service has deleted ${isDeleted ? "" : "the images of "}${batch.id}; the images are all here`,
       );
   }
-  const paidTwice = lines.filter(mayBePaidTwice).length;
-  if (paidTwice > 0)
-    output.note(
-      `${counted(paidTwice, "image")} may be paid twice, see ${shellWord(`${shownDir}/${RESULTS_FILE}`)}`,
-    );
+  for (const line of paidTwiceNote(lines, shownDir)) output.note(line);
   const parts = [
     `${counts.success} of ${counts.total} images on disk and verified`,
     ...failureNote(counts),
@@ -78,8 +74,13 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   };
 }
 
-function mayBePaidTwice({ notes = [] }: ResultLine): boolean {
-  return notes.some((note) => note.startsWith(MAY_BE_PAID_TWICE));
+/** Says how many images upstreams may bill twice; nothing when there are none. */
+export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
+  const isTwice = ({ notes = [] }: Pick<ResultLine, "notes">) =>
+    notes.some((note) => note.startsWith(MAY_BE_PAID_TWICE));
+  const count = lines.filter(isTwice).length;
+  if (count === 0) return [];
+  return [`${counted(count, "image")} may be paid twice, see ${shellWord(`${shownDir}/${RESULTS_FILE}`)}`];
 }
 
 function failureNote({ failed, missing }: ImageCounts): string[] {
@@ -144,6 +145,12 @@ function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): strin
 const SUBMITTED_ELSEWHERE =
   "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
 
+/** The advice for images that are lost. */
+export function retryLostStep(shownDir: string, where: Whereabouts): string {
+  const lost: Flag = { flag: "--include-lost" };
+  return `${nextCommand(where, "retry", lost, shownDir)} makes the lost images again, which is paid again`;
+}
+
 /** Null if the prompts that it needs are not here. */
 function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | null {
   const { shownDir, outcome, canRetry = true } = run;
@@ -155,8 +162,7 @@ function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | n
       : "run the same command again, later: nothing is paid twice";
   if (kind === "retryLost") {
     if (!canRetry) return SUBMITTED_ELSEWHERE;
-    const lost: Flag = { flag: "--include-lost" };
-    return `${nextCommand(where, "retry", lost, shownDir)} makes the lost images again, which is paid again`;
+    return retryLostStep(shownDir, where);
   }
   if (!hasRetry) return null;
   if (kind === "edit") {

@@ -4,7 +4,6 @@ import { openPath } from "../../processes/open-path.ts";
 import { readRunInput } from "../../runs/directory/input-file.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
 import { isFailed } from "../../runs/outcome/image-outcome.ts";
 import { repairsOf } from "../../runs/outcome/repairs.ts";
 import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
@@ -77,7 +76,10 @@ export async function writeRunReports(
 }
 
 /** The command that reports show if no image has failed, but some are missing here: the cheapest repair. */
-export function fetchAgain({ lines }: RunOutcome, shownDir: string): { retryCommand?: string } {
+export function fetchAgain(
+  { lines }: { lines: readonly Pick<EndedImage, "status" | "error" | "files">[] },
+  shownDir: string,
+): { retryCommand?: string } {
   const [first] = repairsOf(lines);
   if (lines.some(isFailed) || first === undefined) return {};
   const command = first.kind === "fetch" ? "download" : "retry --include-lost";

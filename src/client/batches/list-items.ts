@@ -3,20 +3,25 @@ import { routes } from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
 import { readPages } from "../wire/paging.ts";
 import { type BatchItem, readItem } from "../wire/read-items.ts";
+import { getBatch } from "./get.ts";
 
 /** More items than any batch has. */
 const MOST_ITEMS = 100_000;
 
 /**
- * Returns every item of a batch, in request order. Throws `BAD_RESPONSE` for a list without an end, and for one of more
- * than `most` items (default 100 000).
+ * Returns every item of a batch, in request order. Throws `BAD_RESPONSE` for a list without an end, and for one with more
+ * than `most` items. Default: as many as the batch says, and 100 000 if it does not say.
  */
 export async function listItems(
   http: Http,
   id: string,
   signal?: AbortSignal,
-  most = MOST_ITEMS,
+  most?: number,
 ): Promise<BatchItem[]> {
+  const counted = async () => {
+    const { itemCount, successCount, failCount } = (await getBatch(http, id, { signal })).batch;
+    return itemCount === null ? MOST_ITEMS : Math.max(itemCount, successCount + failCount);
+  };
   const path = ({ limit, cursor }: { limit: number; cursor: string | null }) =>
     `${routes.items(id)}?limit=${limit}${cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`}`;
   const list = {
@@ -25,7 +30,7 @@ export async function listItems(
     pageSize: FIXED_LIMITS.itemPageMax,
     read: readItem,
     idOf: (item: BatchItem) => item.customId,
-    most,
+    most: most ?? counted,
   };
   return (await readPages(http, list, signal)).entries;
 }

@@ -1,3 +1,4 @@
+import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
 import { fieldsOf } from "../../kernel/json/fields.ts";
 import { textOf } from "./facts.ts";
@@ -57,8 +58,8 @@ export interface PagedList<Entry> {
   read(value: unknown): Entry | null;
   /** An entry that comes twice counts once. */
   idOf(entry: Entry): string;
-  /** No honest list is longer. */
-  most: number;
+  /** No honest list is longer. A function is called once, before the second page. */
+  most: number | (() => Promise<number>);
   /** The number of wanted entries. Default: all. */
   wanted?: number | undefined;
 }
@@ -69,6 +70,10 @@ export interface FoundEntries<Entry> {
   hasMore: boolean;
 }
 
+/** After so many pages, an honest list has more than so many entries in each. */
+const MANY_PAGES = 1000;
+const FEWEST_OF_A_PAGE = 10;
+
 /**
  * Reads a list in its own order, over as many pages as needed. Throws `BAD_RESPONSE` for a list without an end, for one
  * with more than `most` entries, and for an answer that is not such a list.
@@ -78,11 +83,12 @@ export async function readPages<Entry>(
   list: PagedList<Entry>,
   signal?: AbortSignal,
 ): Promise<FoundEntries<Entry>> {
-  const { wanted = Number.POSITIVE_INFINITY, most } = list;
+  const { wanted = Number.POSITIVE_INFINITY } = list;
   const found = new Map<string, Entry>();
   const isEndless = endlessness();
   let cursor: string | null = null;
-  for (;;) {
+  let most = typeof list.most === "number" ? list.most : null;
+  for (let pages = 1; ; pages++) {
     const before = found.size;
     const limit = Math.min(list.pageSize, wanted - before);
     const answer = await http.json({ method: "GET", path: list.path({ limit, cursor }), signal });
@@ -94,15 +100,23 @@ export async function readPages<Entry>(
       if (entry === null) throw unexpectedAnswer(`a list of ${list.entries}`, requestId);
       found.set(list.idOf(entry), entry);
     }
-    if (found.size > most) throw unexpectedAnswer(`a list of at most ${most} ${list.entries}`, requestId);
+    if (most !== null && found.size > most) throw tooLong(http, list.entries, most, requestId);
     const isNew = found.size > before;
     // A service that does not report whether there is more is asked until it has nothing new.
     const hasMore = page.hasMore ?? (isNew && page.data.length >= limit);
     if (!hasMore || found.size >= wanted)
       return { entries: [...found.values()].slice(0, wanted), hasMore: hasMore || found.size > wanted };
     // After a page without anything new, the next one would be asked for without end.
-    if (!isNew || isEndless(page.nextCursor, answer.bytes))
+    const isThin = pages >= MANY_PAGES && found.size < pages * FEWEST_OF_A_PAGE;
+    if (!isNew || isThin || isEndless(page.nextCursor, answer.bytes))
       throw unexpectedAnswer(`a list of ${list.entries} whose pages end`, requestId);
+    if (most === null && typeof list.most === "function") most = await list.most();
+    if (most !== null && found.size > most) throw tooLong(http, list.entries, most, requestId);
     cursor = (page.nextCursor ?? String(found.size)).toWellFormed();
   }
+}
+
+function tooLong({ baseUrl }: Http, entries: string, most: number, requestId: string | undefined) {
+  const message = `${baseUrl} lists more ${entries} than there are (${most}).`;
+  return new ImgbatchError("BAD_RESPONSE", message, { requestId });
 }

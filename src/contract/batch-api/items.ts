@@ -59,6 +59,7 @@ export type ItemThumbnail = z.infer<typeof itemThumbnailSchema>;
 
 /** How a note begins when an upstream may bill an item twice. */
 export const MAY_BE_PAID_TWICE = "may be paid twice";
+export const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;
 
 /** The envelope of every list; `next_cursor` goes into the query parameter `cursor` of the next page. */
 export interface ListEnvelope<T> {

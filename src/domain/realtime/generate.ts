@@ -4,7 +4,7 @@ import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf } from "../billing/payer.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
-import type { Call } from "../health/record-call.ts";
+import { type Call, recordCalls } from "../health/record-call.ts";
 import { isPaid, type Offer, type Offers } from "../offers.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord } from "../ports/realtime-records.ts";
@@ -120,6 +120,7 @@ export class Realtime {
     const offers = this.#deps.offers.all(model.id, needs);
     const first = offers[0];
     if (!first) throw new ImgbatchError("REALTIME_NO_PROVIDER");
+    if (record.isSpent) throw await this.#giveUp(record, first, model.id);
     const payer = await payerOf(this.#deps, caller, first);
     const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier);
     if (priceMicroUsd === null) throw new Error(`${model.id} has no price at ${tier}`);
@@ -160,6 +161,24 @@ export class Realtime {
       this.#track(this.#release(hold, unbilled(calls())));
       throw error;
     }
+  }
+
+  /** Ends a request whose runs were cut short, and counts the last of them, which has not done so. */
+  async #giveUp<T>(
+    record: RequestRecord<T>,
+    { provider }: Offer<ItemProvider>,
+    model: string,
+  ): Promise<ImgbatchError> {
+    const message =
+      "The service was stopped during two requests with this Idempotency-Key, and an upstream may have been paid for both. Use another key to make the image all the same.";
+    const error = new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", message);
+    const nothing = { images: 0, isError: true, billedMicroUsd: 0, usage: null };
+    const call = { provider: provider.name, model, isMaybePaidTwice: true, ...nothing };
+    await this.#deps.stores.write(async (tx) => {
+      await record.givenUp(tx, error);
+      await recordCalls(tx, [call], this.#deps.clock.nowMs());
+    });
+    return error;
   }
 
   /**
@@ -242,6 +261,8 @@ const unbilled = (calls: readonly Call[]) => calls.map((call) => ({ ...call, bil
 function recordOfOne(record: RequestRecord<GeneratedContent>): RequestRecord<readonly GeneratedContent[]> {
   return {
     mayBePaidTwice: record.mayBePaidTwice,
+    isSpent: record.isSpent,
+    givenUp: (tx, error) => record.givenUp(tx, error),
     opened: (tx, run) => record.opened(tx, run),
     keep: ([content]) => record.keep(only(content)),
     finished: (tx) => record.finished(tx),

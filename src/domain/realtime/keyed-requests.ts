@@ -28,8 +28,11 @@ export interface KeyedWork<T> {
   render: Render<T>;
 }
 
-/** `isReplay`: it is the answer to another request with the same key. */
-export type KeyedAnswer = { isReplay: boolean } & RunOutcome;
+/**
+ * `isReplay`: it is the answer to another request with the same key. `paidRuns`: how many runs an upstream may have been
+ * paid for.
+ */
+export type KeyedAnswer = { isReplay: boolean; paidRuns: number } & RunOutcome;
 
 interface Deps {
   stores: Stores;
@@ -55,7 +58,7 @@ const LOOK_EVERY_MS = 250;
  *
  * An answer is finished when it is a success, or an error after which an upstream may have been paid. After any other
  * error a repeat runs again. A run that a stop or a kill cut short is followed by another one; when an upstream may have
- * been paid for it, there is only one more, which is marked.
+ * been paid for it, there is only one more, which is marked. `REALTIME_OUTCOME_UNKNOWN` answers the next repeat then.
  */
 export class KeyedRequests {
   readonly #deps: Deps;
@@ -102,35 +105,29 @@ export class KeyedRequests {
         await clock.sleep(LOOK_EVERY_MS);
         continue;
       }
-      if (earlier !== null && earlier.paidRuns > 1) {
-        // Its process may have answered since the first look, and closed its hold before the second.
-        const now = await stores.read.keyedRequests.find(request.apiKeyId, request.key);
-        if (now?.answer === null && now.realtimeId === earlier.realtimeId) throw unknownOutcome();
-        continue;
-      }
       begin();
       const run = new KeyedRun(this.#deps, request, earlier, work.render);
       try {
         await work.make(run);
-        return { ...run.outcome, isReplay: false };
+        return { ...run.outcome, isReplay: false, paidRuns: run.paidRuns };
       } catch (error) {
         if (error instanceof Overtaken) continue;
         const kept = await run.failed(error);
         if (kept === null) throw error;
-        return { error: kept, isReplay: false };
+        return { error: kept, isReplay: false, paidRuns: run.paidRuns };
       }
     }
   }
 
   async #replay(
-    { realtimeId }: KeyedRequestRecord,
+    { realtimeId, paidRuns }: KeyedRequestRecord,
     answer: NonNullable<KeyedRequestRecord["answer"]>,
   ): Promise<KeyedAnswer> {
     if ("error" in answer) {
-      return { error: new ImgbatchError(answer.error.code, answer.error.message), isReplay: true };
+      return { error: new ImgbatchError(answer.error.code, answer.error.message), isReplay: true, paidRuns };
     }
     const body = await this.#deps.blobs.read(answerKey(realtimeId));
-    if (body !== null && sha256Hex(body) === answer.sha256) return { body, isReplay: true };
+    if (body !== null && sha256Hex(body) === answer.sha256) return { body, isReplay: true, paidRuns };
     throw new ImgbatchError(
       "BATCH_IMAGE_RESULT_MISSING",
       "The answer with this Idempotency-Key is missing or damaged.",
@@ -140,10 +137,4 @@ export class KeyedRequests {
 
 function conflict(): ImgbatchError {
   return new ImgbatchError("REALTIME_IDEMPOTENCY_CONFLICT");
-}
-
-function unknownOutcome(): ImgbatchError {
-  const message =
-    "The service was stopped during two requests with this Idempotency-Key, and an upstream may have been paid for both. Use another key to make the image all the same.";
-  return new ImgbatchError("REALTIME_IDEMPOTENCY_CONFLICT", message);
 }

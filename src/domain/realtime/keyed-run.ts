@@ -49,6 +49,7 @@ export class Overtaken extends Error {
 /** One run of a request with an idempotency key. */
 export class KeyedRun<T> implements RequestRecord<T> {
   readonly mayBePaidTwice: boolean;
+  readonly isSpent: boolean;
   readonly #deps: Deps;
   readonly #request: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "fingerprint">;
   readonly #earlier: KeyedRequestRecord | null;
@@ -56,6 +57,7 @@ export class KeyedRun<T> implements RequestRecord<T> {
   #record: KeyedRequestRecord | null = null;
   #kept: { answer: KeyedAnswerRecord; outcome: RunOutcome } | null = null;
   #isLost = false;
+  #isGivenUp = false;
 
   /** `earlier`: the record of a run that was cut short; null when there was none. */
   constructor(
@@ -69,6 +71,12 @@ export class KeyedRun<T> implements RequestRecord<T> {
     this.#earlier = earlier;
     this.#render = render;
     this.mayBePaidTwice = (earlier?.paidRuns ?? 0) > 0;
+    this.isSpent = (earlier?.paidRuns ?? 0) > 1;
+  }
+
+  /** How many runs an upstream may have been paid for, this one included. */
+  get paidRuns(): number {
+    return (this.#record ?? this.#earlier)?.paidRuns ?? 0;
   }
 
   /** The answer that was kept. */
@@ -78,13 +86,17 @@ export class KeyedRun<T> implements RequestRecord<T> {
   }
 
   async opened(tx: Transaction, { realtimeId, isPaid }: { realtimeId: string; isPaid: boolean }) {
-    const { apiKeyId, key } = this.#request;
-    await tx.lock("key", apiKeyId);
-    const now = await tx.keyedRequests.find(apiKeyId, key);
-    if (now?.realtimeId !== this.#earlier?.realtimeId || now?.answer) throw new Overtaken();
+    await this.#requireLatest(tx);
     const paidRuns = (this.#earlier?.paidRuns ?? 0) + (isPaid ? 1 : 0);
     this.#record = { ...this.#request, realtimeId, paidRuns, ...this.#ends(null) };
     await tx.keyedRequests.put(this.#record);
+  }
+
+  async givenUp(tx: Transaction, error: ImgbatchError): Promise<void> {
+    await this.#requireLatest(tx);
+    if (this.#earlier === null) throw new Error("a request is given up before its first run");
+    await tx.keyedRequests.put({ ...this.#earlier, ...this.#ends({ error: keptError(error) }) });
+    this.#isGivenUp = true;
   }
 
   async keep(made: T): Promise<void> {
@@ -117,6 +129,7 @@ export class KeyedRun<T> implements RequestRecord<T> {
   async failed(error: unknown): Promise<ImgbatchError | null> {
     const record = this.#record;
     const earlier = this.#earlier;
+    if (this.#isGivenUp && error instanceof ImgbatchError) return error;
     if (record === null) return null;
     if (!this.#isLost) {
       await this.#write(record, (tx) =>
@@ -128,6 +141,14 @@ export class KeyedRun<T> implements RequestRecord<T> {
     const answer = { error: keptError(error) };
     await this.#write(record, (tx) => tx.keyedRequests.put({ ...record, ...this.#ends(answer) }));
     return error;
+  }
+
+  /** Throws when another process has begun a run since the earlier one was read, or has answered. */
+  async #requireLatest(tx: Transaction): Promise<void> {
+    const { apiKeyId, key } = this.#request;
+    await tx.lock("key", apiKeyId);
+    const now = await tx.keyedRequests.find(apiKeyId, key);
+    if (now?.realtimeId !== this.#earlier?.realtimeId || now?.answer) throw new Overtaken();
   }
 
   /** Whether no other process has begun a run, because it took this one for dead. */

@@ -1,3 +1,4 @@
+import type { ImgbatchError } from "../../contract/errors.ts";
 import type { Transaction } from "../ports/stores.ts";
 
 /**
@@ -7,11 +8,15 @@ import type { Transaction } from "../ports/stores.ts";
 export interface RequestRecord<T> {
   /** An earlier run of the same request was cut short, and an upstream may have been paid for it. */
   readonly mayBePaidTwice: boolean;
+  /** Two earlier runs were cut short, and an upstream may have been paid for both: nothing is sent any more. */
+  readonly isSpent: boolean;
   /**
    * Called in the transaction that places the hold `realtimeId`, before anything is asked for. `isPaid`: an upstream that
    * costs money may be asked.
    */
   opened(tx: Transaction, run: { realtimeId: string; isPaid: boolean }): Promise<void>;
+  /** Makes `error` the answer, in place of a third run. Throws when another answer counts. */
+  givenUp(tx: Transaction, error: ImgbatchError): Promise<void>;
   /** Makes the answer durable. Called before the transaction that ends the hold. */
   keep(made: T): Promise<void>;
   /** Called in the transaction that ends the hold after `keep`. Throws when another answer counts. */
@@ -23,7 +28,9 @@ export interface RequestRecord<T> {
 /** For requests that are not repeated. */
 export const NOT_RECORDED: RequestRecord<unknown> = {
   mayBePaidTwice: false,
+  isSpent: false,
   opened: async () => {},
+  givenUp: async () => {},
   keep: async () => {},
   finished: async () => {},
   lost: () => {},

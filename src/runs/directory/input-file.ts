@@ -136,7 +136,7 @@ export function requireUndamaged({ damage }: RunInput): void {
 /** Returns the error for an input that is not as the run wrote it. */
 export function damaged(what: string, details: readonly string[] = []): ImgbatchError {
   const advice =
-    "put the file back, or run the submit command of this directory again: it writes the file again, and nothing is paid twice";
+    "put the file back, or run the command that made this directory again: it writes the file again, and nothing is paid twice";
   return new ImgbatchError("DIRECTORY_CONFLICT", `${what}.`, { advice, details });
 }
 

@@ -27,6 +27,7 @@ const common = {
   custom_id: z.string(),
   files: z.array(fileSchema).describe("empty if no image was saved"),
   error,
+  notes: z.array(z.string()).optional().describe("differences that a person should know"),
   prompt: z.string().optional(),
   source_id: z
     .string()
@@ -44,7 +45,6 @@ const ofBatches = z.looseObject({
   model_version: z.string().optional().describe("the model as the upstream names it"),
   seed: z.int().optional(),
   upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
-  notes: z.array(z.string()).optional().describe("differences that a person should know"),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string(),
   verified: z

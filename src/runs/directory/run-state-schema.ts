@@ -58,6 +58,9 @@ const runStateFields = z.looseObject({
   schema_version: z.literal(1),
   /** Set for a run without batches, where each image is a request of its own. */
   kind: z.literal("realtime").optional(),
+  /** The model of such a run, and the type of its images; null for the usual one. */
+  model: z.string().optional(),
+  mime_type: z.enum(IMAGE_MIME_TYPES).nullable().optional(),
   base_url: z.string(),
   key_fingerprint: z.string(),
   /** The upstream that was named for the embedded service; absent when none was. */

@@ -17,6 +17,7 @@ import { newRunState, readRunState, writeRunState } from "../directory/run-state
 import type { RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { isImagePath, isIntact } from "../files/intact-files.ts";
+import { isLost } from "../outcome/image-outcome.ts";
 import { matchItems, toOldItem } from "../update/match-items.ts";
 import { changeLines, describeChanges } from "../update/plan-update.ts";
 import { temporaryPath, tryToWrite } from "./image-target.ts";
@@ -35,6 +36,7 @@ export interface RealtimeLine {
   status: "success" | "failed" | "pending";
   model_version: string | null;
   files: ResultFile[];
+  notes?: string[];
   error?: { code: string; message: string; source: null };
 }
 
@@ -70,8 +72,8 @@ export async function openRealtimeDirectory(
     request: null,
     nowMs: clock.nowMs(),
   };
-  const { model, aspectRatio: aspect_ratio, size } = settings;
-  const asked = { kind: "realtime" as const, model, aspect_ratio, size };
+  const { model, aspectRatio: aspect_ratio, size, mimeType: mime_type } = settings;
+  const asked = { kind: "realtime" as const, model, aspect_ratio, size, mime_type };
   const fresh = { ...newRunState({ ...facts, batches: [] }), ...asked };
   const runState: RunState = earlier ?? fresh;
   runState.finished_at = null;
@@ -79,16 +81,19 @@ export async function openRealtimeDirectory(
   await writeRunState(dir, runState);
   await removeLeftovers(dir);
   await requireWritable(join(dir, IMAGES_FOLDER));
-  await storeReferences(
-    dir,
-    plan.items.flatMap((item) => item.references),
-  );
-  await writeRunInput(dir, plan.items);
+  if (plan.items !== null) {
+    await storeReferences(
+      dir,
+      plan.items.flatMap((item) => item.references),
+    );
+    await writeRunInput(dir, plan.items);
+  }
   return runState;
 }
 
 /** Throws `DIRECTORY_CONFLICT` with the prompts that differ from those of the run. */
 async function refuseEdited(dir: string, { items, settings }: RealtimePlan, before: RunState): Promise<void> {
+  if (items === null) return;
   const old = await mapRunInput(dir, toOldItem);
   const typed = items.map((item) => ({ ...item, customId: item.typedId }));
   const match = matchItems(old, typed, { isSameRequest: true });
@@ -99,18 +104,21 @@ async function refuseEdited(dir: string, { items, settings }: RealtimePlan, befo
 }
 
 /**
- * Finds the images that exist here, and rewrites the results with these alone. An image with a line in the results must
- * match its hash. An image without a line was left by a killed process and must be complete.
+ * Finds the images that exist here, and the earlier failures that stay as they are, and rewrites the results with these
+ * and the lost images alone. An image with a line in the results must match its hash. An image without a line was left by a killed process and
+ * must be complete. `again` are the failed lines whose images are asked for again.
  */
 export async function findFinished(
   dir: string,
   images: readonly PlannedImage[],
-): Promise<Map<string, RealtimeLine>> {
+  staysFailed: (line: RealtimeLine) => boolean,
+): Promise<{ found: Map<string, RealtimeLine>; again: RealtimeLine[] }> {
   // The run state, which was checked, decides which kind of results these are.
   const earlier = new Map(
     ((await readResults(dir)) as unknown as RealtimeLine[]).map((line) => [line.custom_id, line]),
   );
   const found = new Map<string, RealtimeLine>();
+  const again: RealtimeLine[] = [];
   for (const image of images) {
     const line = earlier.get(image.customId);
     const [file] = line?.files ?? [];
@@ -122,11 +130,17 @@ export async function findFinished(
     } else {
       const orphan = await findWhole(dir, image);
       if (orphan !== null) found.set(image.customId, orphan);
+      else if (line?.error !== undefined && staysFailed(line)) found.set(image.customId, line);
+      else if (line?.error !== undefined) again.push(line);
     }
   }
+  await rewriteResults(dir, [...found.values(), ...again.filter(isLost)]);
+  return { found, again };
+}
+
+export async function rewriteResults(dir: string, lines: readonly RealtimeLine[]): Promise<void> {
   const path = join(dir, RESULTS_FILE);
-  await saving(path, () => writeFileDurably(path, toJsonLines([...found.values()])));
-  return found;
+  await saving(path, () => writeFileDurably(path, toJsonLines(lines)));
 }
 
 /** Appends a finished image to the results, so that a later run knows its hash. */

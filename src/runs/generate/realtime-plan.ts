@@ -1,13 +1,19 @@
+import { join } from "node:path";
 import type { SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { Shape } from "../../prompts/shape.ts";
+import { damaged, readRunInput, requireUndamaged } from "../directory/input-file.ts";
+import { INPUT_FILE } from "../directory/names.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import { createDiskNames } from "../files/file-names.ts";
 import { contentHash } from "../plan/content-hash.ts";
 import { assignIds, type PlannedItem } from "../plan/plan.ts";
 import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
 import type { PromptText } from "../prompts/spool.ts";
+import { readAgain } from "../retry/plan-retry.ts";
 
 /** The settings that all requests of a run share. */
 export interface RealtimeSettings {
@@ -28,8 +34,8 @@ export interface PlannedImage extends Pick<RealtimeSettings, "aspectRatio" | "si
 
 export interface RealtimePlan {
   settings: RealtimeSettings;
-  /** Each with the ratio and size that it is asked for in. */
-  items: PlannedItem[];
+  /** Each with the ratio and size that it is asked for in. Null: the directory has them. */
+  items: PlannedItem[] | null;
   images: PlannedImage[];
   /** Identifies the run: hash of everything that it requests. */
   inputSha256: string;
@@ -39,21 +45,38 @@ export interface RealtimePlan {
 export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly PromptItem[]): RealtimePlan {
   const planned = assignIds(prompts);
   const items = planned.map((item) => ({ ...shapeOf(settings), ...item }));
-  const names = createDiskNames();
-  const images = items.flatMap(({ customId, outputCount, prompt, references, ...item }) =>
-    expandedCustomIds(customId, outputCount).map((id) => ({
-      customId: id,
-      prompt,
-      references,
-      aspectRatio: item.aspectRatio ?? null,
-      size: item.size ?? null,
-      stem: names.take(safeFileName(id)),
-    })),
+  const images = imagesOf(
+    items.flatMap((item) =>
+      expandedCustomIds(item.customId, item.outputCount).map((id) => [id, item] as const),
+    ),
   );
   const { model, aspectRatio, size, mimeType } = settings;
   const asked = { model, aspectRatio, size, ...(mimeType === null ? {} : { mimeType }) };
   const inputSha256 = contentHash({ kind: "realtime", ...asked }, planned);
   return { settings, items, images, inputSha256 };
+}
+
+/** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not tell. */
+export async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {
+  const path = join(dir, INPUT_FILE);
+  const { model, mime_type: mimeType = null, input_sha256: inputSha256 } = runState;
+  const input = await readRunInput(dir);
+  requireUndamaged(input);
+  const ids = [...input.keys()];
+  if (ids.length === 0) throw damaged(`${path} is missing`);
+  if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
+  const items = await readAgain({ dir, limits: DEFAULT_LIMITS, path }, input, ids);
+  const images = imagesOf(items.map((item, at) => [ids[at] ?? "", item]));
+  const settings = { model, aspectRatio: null, size: null, mimeType };
+  return { settings, items: null, images, inputSha256 };
+}
+
+function imagesOf(items: readonly (readonly [id: string, PromptItem])[]): PlannedImage[] {
+  const names = createDiskNames();
+  return items.map(([customId, { prompt, references, aspectRatio = null, size = null }]) => {
+    const stem = names.take(safeFileName(customId));
+    return { customId, prompt, references, aspectRatio, size, stem };
+  });
 }
 
 function shapeOf({ aspectRatio, size }: RealtimeSettings): Shape {

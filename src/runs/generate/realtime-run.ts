@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import PQueue from "p-queue";
 import { type GeneratedImage, type GenerateOptions, generateImage } from "../../client/generate.ts";
+import { PAID_TWICE_NOTE } from "../../contract/batch-api/items.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
@@ -13,6 +14,7 @@ import { writeResults } from "../directory/results-file.ts";
 import { readRunState, writeRunState } from "../directory/run-state.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { writeVerified } from "../files/write-verified.ts";
+import { isHere, isLost } from "../outcome/image-outcome.ts";
 import { textOf } from "../prompts/spool.ts";
 import type { RunReporter } from "../reporter.ts";
 import {
@@ -20,10 +22,11 @@ import {
   findFinished,
   openRealtimeDirectory,
   type RealtimeLine,
+  rewriteResults,
   WITHOUT_RUN_STATE,
 } from "./realtime-directory.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
-import { renewRequestKey, requestKeyOf } from "./request-keys.ts";
+import { ENDED, renewRequestKey, requestKeyOf } from "./request-keys.ts";
 import { factsOf } from "./save-image.ts";
 
 export interface RealtimeRunOptions extends GenerateOptions {
@@ -39,6 +42,8 @@ export interface RealtimeRunOptions extends GenerateOptions {
    * one image; null if none is needed.
    */
   approve?: (images: readonly PlannedImage[]) => Promise<number | null>;
+  /** The failures of an earlier run that stay as they are. Default: images that two requests may have paid for. */
+  staysFailed?: (line: RealtimeLine) => boolean;
 }
 
 export interface RealtimeOutcome {
@@ -58,7 +63,13 @@ export interface RealtimeOutcome {
 /** After this many temporary failures in a row, the service counts as not working. */
 const FAILURES_IN_A_ROW = 3;
 /** Failures that concern one prompt only. */
-const OF_ONE_PROMPT = ["IMAGE_REFUSED", "NO_IMAGES", "REALTIME_INVALID_ARGUMENT", "REQUEST_TOO_LARGE"];
+const OF_ONE_PROMPT = [
+  "IMAGE_REFUSED",
+  "NO_IMAGES",
+  "REALTIME_INVALID_ARGUMENT",
+  "REALTIME_OUTCOME_UNKNOWN",
+  "REQUEST_TOO_LARGE",
+];
 
 /**
  * Makes the images of a run that are not in its directory yet. When an error stops the run (no capacity, no money, no
@@ -66,14 +77,14 @@ const OF_ONE_PROMPT = ["IMAGE_REFUSED", "NO_IMAGES", "REALTIME_INVALID_ARGUMENT"
  * abort ends them. The results on disk always name every saved image.
  */
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
-  const { plan, dir, service, clock, reporter, signal } = options;
+  const { plan, dir, service, clock, reporter, signal, staysFailed = isLost } = options;
   const approve = async (images: readonly PlannedImage[]) => (await options.approve?.(images)) ?? null;
   // A refused run that is new leaves nothing behind.
   const isNew = (await readRunState(dir, WITHOUT_RUN_STATE)) === null;
   const early = isNew ? await approve(plan.images) : null;
   const runState = await openRealtimeDirectory(dir, plan, service, clock);
-  const lines = await findFinished(dir, plan.images);
-  const kept = new Set(lines.keys());
+  const { found: lines, again } = await findFinished(dir, plan.images, staysFailed);
+  const kept = new Set([...lines.values()].flatMap((line) => (isHere(line) ? [line.custom_id] : [])));
   const keptCount = kept.size;
   const consentMicroUsd = isNew
     ? early
@@ -88,6 +99,13 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const onAbort = () => halt(asError(signal?.reason));
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
+  if (again.some(isLost)) {
+    // With its old key, the service sends nothing any more. A kill must leave the image lost, or with a new key.
+    for (const line of again.filter(isLost)) renewRequestKey(runState, line.custom_id);
+    await writeRunState(dir, runState);
+    await rewriteResults(dir, [...lines.values()]);
+  }
+  const notesOf = new Map(again.map(({ custom_id, notes = [] }) => [custom_id, notes]));
   signal?.addEventListener("abort", onAbort, { once: true });
 
   const makeOne = async (image: PlannedImage, position: number) => {
@@ -99,7 +117,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     };
     try {
       const idempotencyKey = requestKeyOf(runState, image.customId, position);
-      const line = await make({ ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey }, image);
+      const request = { ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey };
+      const line = withNotes(await make(request, image), notesOf.get(image.customId));
       lines.set(image.customId, line);
       run.failuresInARow = 0;
       await appendResult(dir, line);
@@ -111,8 +130,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
         if (isSent) run.abandonedCount++;
         return;
       }
-      renewRequestKey(runState, image.customId, error.code);
-      const line = failedLine(image, error);
+      if (ENDED.includes(error.code)) renewRequestKey(runState, image.customId);
+      const line = withNotes(failedLine(image, error), notesOf.get(image.customId));
       lines.set(image.customId, line);
       reportEnded(reporter, line);
       const isOwn = OF_ONE_PROMPT.includes(error.code);
@@ -133,9 +152,9 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const ordered = plan.images.map((image) => lines.get(image.customId) ?? pendingLine(image));
   if (countMade(lines) > keptCount) await syncDirectory(join(dir, IMAGES_FOLDER));
   // An image that was not requested yet has not failed: the same command makes it.
-  const failed = new Set(ordered.filter((line) => line.status === "failed").map((line) => line.custom_id));
+  const isUnpaid = (line: RealtimeLine) => line.status === "failed" && !isLost(line);
   const input = await readRunInput(dir);
-  const { hasRetry } = await writeResults(dir, ordered, input, (line) => failed.has(line.custom_id));
+  const { hasRetry } = await writeResults(dir, ordered, input, isUnpaid);
   if (run.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();
   await writeRunState(dir, runState);
   const isMade = ({ customId }: PlannedImage) =>
@@ -161,17 +180,32 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
 }
 
 async function keep(dir: string, image: PlannedImage, made: GeneratedImage): Promise<RealtimeLine> {
-  const { data, mimeType, modelVersion } = made;
+  const { data, mimeType, modelVersion, mayBePaidTwice } = made;
   const path = `${image.stem}.${IMAGE_EXTENSIONS[mimeType]}`;
   const { sha256, bytes } = factsOf(data, mimeType);
   const { file } = await writeVerified([data], join(dir, path), { sha256, bytes, crc32: null }, path);
   const files = [{ path, ...file }];
-  return { custom_id: image.customId, status: "success", model_version: modelVersion, files };
+  const line = { custom_id: image.customId, status: "success" as const, model_version: modelVersion, files };
+  return withNotes(line, mayBePaidTwice ? [PAID_TWICE_NOTE] : []);
 }
 
 function failedLine(image: PlannedImage, { code, message }: ImgbatchError): RealtimeLine {
-  const error = { code, message, source: null };
-  return { custom_id: image.customId, status: "failed", model_version: null, files: [], error };
+  const isTwice = code === "REALTIME_OUTCOME_UNKNOWN";
+  // The service speaks of the key, which is this program's.
+  const error = { code, message: isTwice ? errorEntry(code).message : message, source: null };
+  const line = {
+    custom_id: image.customId,
+    status: "failed" as const,
+    model_version: null,
+    files: [],
+    error,
+  };
+  return withNotes(line, isTwice ? [PAID_TWICE_NOTE] : []);
+}
+
+function withNotes(line: RealtimeLine, more: readonly string[] = []): RealtimeLine {
+  const notes = [...new Set([...(line.notes ?? []), ...more])];
+  return notes.length === 0 ? line : { ...line, notes };
 }
 
 function pendingLine(image: PlannedImage): RealtimeLine {

@@ -3,7 +3,7 @@ import type { ErrorCode } from "../../contract/errors.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
 
 /** The service has ended the request: with the same key it would give this answer again. */
-const ENDED: readonly ErrorCode[] = [
+export const ENDED: readonly ErrorCode[] = [
   "IMAGE_REFUSED",
   "NO_IMAGES",
   "REALTIME_PROVIDER_FAILED",
@@ -29,8 +29,8 @@ export function requestKeyOf({ request_keys }: Keys, customId: string, position:
   return `ib1-run-${seed}-${position + 1}-${renewed[customId] ?? 0}`;
 }
 
-/** Makes the next request for an image a new one, if the service has ended the last one with this error. */
-export function renewRequestKey({ request_keys }: Keys, customId: string, code: ErrorCode): void {
-  if (request_keys === undefined || !ENDED.includes(code)) return;
+/** Makes the next request for an image a new one. */
+export function renewRequestKey({ request_keys }: Keys, customId: string): void {
+  if (request_keys === undefined) return;
   request_keys.renewed[customId] = (request_keys.renewed[customId] ?? 0) + 1;
 }

@@ -23,15 +23,16 @@ function isUndelivered({ status, error }: Outcome): boolean {
 /** Whether an image is missing although it has not failed. Making it again would pay for it twice. */
 export function isMissing({ status, error }: Outcome): boolean {
   if (error === undefined) return false;
-  return isUndelivered({ status, error }) || (error.source === CLIENT && UNDECIDED.includes(error.code));
+  const isUndecided = error.source === CLIENT && UNDECIDED.includes(error.code);
+  return isUndelivered({ status, error }) || isUndecided || error.code === "REALTIME_OUTCOME_UNKNOWN";
 }
 
 /** The statuses after which the same request may succeed later. */
 const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 
 /**
- * Whether a missing image is lost for good: it was made and paid for, but is lost, damaged or deleted. After a temporary
- * error it may still come.
+ * Whether a missing image is lost for good: it was made and paid for, or may have been, but is lost, damaged or deleted.
+ * After a temporary error it may still come.
  */
 export function isLost(line: Outcome): boolean {
   const { error } = line;
@@ -78,8 +79,9 @@ export function judgeMissing(lines: readonly ResultLine[]): { exit: ExitName; co
   return first === undefined ? null : { exit: "gone", code: first };
 }
 
-function isGone(code: ErrorCode): boolean {
-  return code === "BATCH_IMAGE_OUTPUT_DELETED";
+/** Whether an error means that the image is not to be had any more. */
+export function isGone(code: string | undefined): boolean {
+  return code === "BATCH_IMAGE_OUTPUT_DELETED" || code === "REALTIME_OUTCOME_UNKNOWN";
 }
 
 function codeOf(code: string | undefined): ErrorCode {

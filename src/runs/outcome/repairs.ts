@@ -1,5 +1,5 @@
 import type { ResultLine } from "../directory/results-file.ts";
-import { isFailed, isLost, isMissing, isRefused } from "./image-outcome.ts";
+import { isFailed, isGone, isLost, isMissing, isRefused } from "./image-outcome.ts";
 
 /**
  * A way to get images that are not here. `fetch`: the same command again, or `download`. `retry` also makes failed images
@@ -20,7 +20,7 @@ export function repairsOf(lines: readonly Pick<ResultLine, "status" | "error" | 
   const failed = lines.filter(isFailed);
   const retried = failed.filter((line) => !isRefused(line)).length;
   const lost = missing.filter(isLost).length;
-  const mayCome = missing.some(({ error }) => error?.code !== "BATCH_IMAGE_OUTPUT_DELETED");
+  const mayCome = missing.some(({ error }) => !isGone(error?.code));
   const repairs: Repair[] = [];
   if (mayCome) repairs.push({ kind: "fetch", images: 0 });
   if (retried > 0) repairs.push({ kind: "retry", images: retried });

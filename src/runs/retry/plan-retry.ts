@@ -71,7 +71,26 @@ export async function partsOf(
     throw new ImgbatchError("USAGE", message);
   }
   const input = await readRunInput(dir, inputName);
-  const path = join(dir, inputName);
+  const items = await readAgain({ dir, limits, path: join(dir, inputName) }, input, ids);
+  const { model, task_name: name, response_mime_type: mimeType, metadata } = runState.request;
+  const request: RunRequest = { model, name, parentId, mimeType, metadata, items };
+  const own = new Map(ids.map((id) => [retriedId(id), id]));
+  return planRun(request, limits).chunks.map((chunk) => ({
+    request,
+    chunk,
+    ids: chunk.items.map((item) => own.get(item.customId) ?? item.customId),
+  }));
+}
+
+/**
+ * Reads and checks the prompts of these images of a run again, one item for each, in order. Throws `DIRECTORY_CONFLICT` when the
+ * input of the run is damaged.
+ */
+export async function readAgain(
+  { dir, limits, path }: { dir: string; limits: Limits; path: string },
+  input: RunInput,
+  ids: readonly string[],
+): Promise<PromptItem[]> {
   const unknown = ids.find((id) => !input.has(id));
   if (unknown !== undefined) {
     requireUndamaged(input);
@@ -88,14 +107,7 @@ export async function partsOf(
     throw ofRunInput(error, path, input, ids);
   });
   requireOwnReferences(dir, items);
-  const { model, task_name: name, response_mime_type: mimeType, metadata } = runState.request;
-  const request: RunRequest = { model, name, parentId, mimeType, metadata, items };
-  const own = new Map(ids.map((id) => [retriedId(id), id]));
-  return planRun(request, limits).chunks.map((chunk) => ({
-    request,
-    chunk,
-    ids: chunk.items.map((item) => own.get(item.customId) ?? item.customId),
-  }));
+  return items;
 }
 
 /** Turns a problem of the re-read lines into one of the run's input, where they come from. */

@@ -1,5 +1,5 @@
 import type { BatchObject } from "../../contract/batch-api/batches.ts";
-import { type ItemObject, MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
+import { type ItemObject, PAID_TWICE_NOTE } from "../../contract/batch-api/items.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ShownJob } from "../../contract/upstream-jobs.ts";
@@ -67,8 +67,6 @@ export async function showBatch(
 ): Promise<BatchObject> {
   return batchView(batch, deps.waitingOf(batch), await deps.jobsOf(batch), queuedBehind);
 }
-
-const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;
 
 /** Facts of an item that the list has when it is asked for them. */
 export interface ItemDetails {

@@ -180,7 +180,7 @@ export const RESPONSE_HEADERS: Record<string, { name: string; header: Described 
   RequestReplayed: {
     name: "Idempotency-Replayed",
     header: head(
-      "With an `Idempotency-Key`: whether this answer was given before.",
+      "With an `Idempotency-Key`: whether this answer was given before. `X-Imgbatch-May-Be-Paid-Twice: true` stands beside it when an upstream may have been paid for an earlier run of the request, too.",
       choice(["true", "false"]),
     ),
   },

@@ -248,9 +248,16 @@ describe("answers of the vendor's batch jobs that never end", () => {
     const deps = depsWith({ JOBS_KEY: KEY }, systemClock);
     const adapter = createNativeBatchAdapter(entry, deps);
     onTestFinished(() => adapter.close());
-    const endless = { ...adapter, page: async () => ({ jobs: [], next: "more" }) };
-    const list = collected(asJobProvider(entry, endless, deps).list(never));
-    expect(await providerError(list)).toMatchObject({ trouble: "ambiguous" });
+    for (const [next, most] of [
+      [(n: number) => `page ${n}`, 1000],
+      [() => "more", 2],
+    ] as const) {
+      let pages = 0;
+      const endless = { ...adapter, page: async () => ({ jobs: [], next: next(++pages) }) };
+      const list = collected(asJobProvider(entry, endless, deps).list(never));
+      expect(await providerError(list)).toMatchObject({ trouble: "ambiguous" });
+      expect(pages).toBe(most);
+    }
     expect(() => entryAt(server.url, { jobImages: 10_001 })).toThrow();
   });
 });

@@ -323,7 +323,9 @@ describe("a real-time request with an idempotency key", () => {
     clock.advance(60_000);
     const again = async () => (await generate(next, content("x"), keyed("k1", CONSENT))).status;
     await expectOfRepeat(again).toBe(200);
-    const [, replayed] = await answerTo(await generate(next, content("x"), keyed("k1", CONSENT)));
+    const repeat = await generate(next, content("x"), keyed("k1", CONSENT));
+    expect(repeat.headers.get("x-imgbatch-may-be-paid-twice")).toBe("true");
+    const [, replayed] = await answerTo(repeat);
     expect(replayed).toBe("true");
     const { stores, blobs } = await openBeside(service.data);
     const calls = await stores.read.providerCalls.list({});

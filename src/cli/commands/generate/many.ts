@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { createRateLimiter } from "../../../client/rate-limiter.ts";
-import { type ErrorCode, errorEntry, type ImgbatchError } from "../../../contract/errors.ts";
+import { type ErrorCode, errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { isOutOfCapacity } from "../../../http/retry-policy.ts";
@@ -9,24 +9,40 @@ import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { IMAGES_FOLDER } from "../../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results-file.ts";
-import { chooseRealtimeModel, requireShapesFit } from "../../../runs/generate/choose-realtime-model.ts";
-import { planRealtimeRun } from "../../../runs/generate/realtime-plan.ts";
-import { type RealtimeOutcome, runRealtime } from "../../../runs/generate/realtime-run.ts";
+import type { RunState } from "../../../runs/directory/run-state-schema.ts";
+import {
+  type ChosenRealtimeModel,
+  chooseRealtimeModel,
+  requireShapesFit,
+  type Wish,
+} from "../../../runs/generate/choose-realtime-model.ts";
+import {
+  planRealtimeRun,
+  type RealtimePlan,
+  readRealtimePlan,
+} from "../../../runs/generate/realtime-plan.ts";
+import {
+  type RealtimeOutcome,
+  type RealtimeRunOptions,
+  runRealtime,
+} from "../../../runs/generate/realtime-run.ts";
+import { isLost, isRefused } from "../../../runs/outcome/image-outcome.ts";
 import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
+import { flagOption, usdOption } from "../../command-line/option-values.ts";
 import { stopReason } from "../../interruption/stop-reason.ts";
 import { NO_CAPACITY_ADVICE } from "../../result/advice.ts";
 import { exitCodeOf, originLines } from "../../result/error-document.ts";
 import { type Judgement, judgeFailed } from "../../result/judge-batches.ts";
 import { defaultRunDirectory, nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { lookInto } from "../../result/next-steps.ts";
-import { failureLines } from "../../result/run-summary.ts";
-import { readReportFlags, writeRunReports } from "../../runs/reports.ts";
+import { failureLines, paidTwiceNote, retryLostStep } from "../../result/run-summary.ts";
+import { fetchAgain, readReportFlags, writeRunReports } from "../../runs/reports.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 import { realtimeConsent } from "./budget.ts";
-import type { GenerateOptions } from "./options.ts";
+import { DEFAULT_JOBS, type GenerateOptions } from "./options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
 export async function generateMany(
@@ -34,9 +50,8 @@ export async function generateMany(
   options: GenerateOptions,
   file: string,
 ): Promise<CommandResult> {
-  const { cwd, clock, stdin, output: reporter } = context;
+  const { cwd, stdin } = context;
   const shownDir = options.output ?? defaultRunDirectory(file);
-  const dir = resolve(cwd, shownDir);
   const read = await readPromptFiles([{ name: file, cwd, stdin }], {
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
@@ -45,25 +60,83 @@ export async function generateMany(
   const prompts = read.map((item) =>
     item.references.length === 0 ? { ...item, references: options.images } : item,
   );
-  const { signal } = context;
+  const { aspectRatio, size, mimeType } = options;
+  const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
+  return makeRun(context, options, {
+    shownDir,
+    wish: { model: options.model, aspectRatio, size, inputImages },
+    itemCount: prompts.length,
+    planFor: (model) => {
+      requireShapesFit(prompts, model);
+      return planRealtimeRun({ model: model.id, aspectRatio, size, mimeType }, prompts);
+    },
+  });
+}
+
+/** Makes the images of a run again that two requests may have paid for, and what else is missing in its directory. */
+export async function retryLost(
+  context: CommandContext,
+  shownDir: string,
+  runState: RunState,
+): Promise<CommandResult> {
+  const { options } = context;
+  for (const name of ["dryRun", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
+    if (options[name] !== undefined) {
+      const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+      const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
+      throw new ImgbatchError("USAGE", message, { param: flag });
+    }
+  const plan = await readRealtimePlan(resolve(context.cwd, shownDir), runState);
+  const inputImages = plan.images.reduce((most, image) => Math.max(most, image.references.length), 0);
+  const withRefused = flagOption(options, "includeRefused");
+  const choices = { maxCostMicroUsd: usdOption(options, "maxCost"), jobs: DEFAULT_JOBS };
+  return makeRun(context, choices, {
+    shownDir,
+    wish: { model: plan.settings.model, aspectRatio: null, size: null, inputImages },
+    itemCount: plan.images.length,
+    planFor: () => plan,
+    staysFailed: (line) => isRefused(line) && !withRefused,
+  });
+}
+
+type RunChoices = Pick<GenerateOptions, "maxCostMicroUsd" | "jobs"> &
+  Partial<Pick<GenerateOptions, "rpm" | "retries">>;
+
+async function makeRun(
+  context: CommandContext,
+  options: RunChoices,
+  {
+    shownDir,
+    wish,
+    itemCount,
+    planFor,
+    ...rest
+  }: {
+    shownDir: string;
+    wish: Wish;
+    /** The prompts. */
+    itemCount: number;
+    planFor(model: ChosenRealtimeModel): RealtimePlan;
+  } & Pick<RealtimeRunOptions, "staysFailed">,
+): Promise<CommandResult> {
+  const { cwd, clock, output: reporter, signal } = context;
+  const dir = resolve(cwd, shownDir);
   const rateLimiter = createRateLimiter(options.rpm, clock);
   const upstream = await chooseUpstream(context, dir);
   return withService(context, { workers: true, upstream }, async (service) => {
-    const { aspectRatio, size, mimeType, jobs, retries } = options;
-    const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
-    const wish = { model: options.model, aspectRatio, size, inputImages };
+    const { jobs, retries } = options;
     const model = await chooseRealtimeModel(service.http, wish, signal);
-    requireShapesFit(prompts, model);
-    const plan = planRealtimeRun({ model: model.id, aspectRatio, size, mimeType }, prompts);
+    const plan = planFor(model);
     reporter.event({
       event: "run_planned",
       directory: shownDir,
       model: model.id,
-      item_count: plan.items.length,
+      item_count: itemCount,
       image_count: plan.images.length,
       batch_count: 0,
     });
-    const run = {
+    const run: RealtimeRunOptions = {
+      ...rest,
       plan,
       dir,
       service,
@@ -81,10 +154,9 @@ export async function generateMany(
     // `withService` replaces a borrowed service that ended, and runs this work again.
     if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
     if (!signal.aborted) {
-      const retryCommand =
-        outcome.stop === null && outcome.hasRetry
-          ? retryOf({ dir: shownDir, model: model.id, upstream: service.upstream })
-          : null;
+      const made = { dir: shownDir, model: model.id, upstream: service.upstream };
+      const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;
+      const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
       const flags = readReportFlags(context);
       await writeRunReports(context, {
         outcome: { ...outcome, dir },
@@ -116,7 +188,7 @@ function describe(
     failed: failures.length,
     pending: lines.length - success - failures.length,
   };
-  for (const line of failureLines(lines)) output.note(line);
+  for (const line of [...failureLines(lines), ...paidTwiceNote(lines, dir)]) output.note(line);
   const { exitCode, error } = judgeImages(outcome, counts);
   if (error !== null && stop !== null) {
     output.note(`error: ${error.message}`);
@@ -144,7 +216,7 @@ function describe(
       ...(error === null ? {} : { error }),
     },
     lines: [dir],
-    next: nextStep({ dir, model, upstream }, exitCode, stop, global),
+    next: nextStep({ dir, model, upstream }, exitCode, outcome, global),
   };
 }
 
@@ -183,14 +255,21 @@ function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): 
   return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way and may be billed.`;
 }
 
-function nextStep(made: Made, exitCode: number, stop: ImgbatchError | null, where: Whereabouts): string {
+function nextStep(made: Made, exitCode: number, outcome: RealtimeOutcome, where: Whereabouts): string {
   const { dir } = made;
+  const { stop, hasRetry } = outcome;
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
   const again = "run the same command again: it makes only what is missing";
   if (exitCode === EXIT_CODES.ok.code)
     return `${lookInto(dir, IMAGES_FOLDER)} (running the same command again makes no image twice)`;
-  if (stop === null && exitCode !== EXIT_CODES.temporary.code)
-    return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(made, where)}`;
+  if (stop === null && exitCode !== EXIT_CODES.temporary.code) {
+    const look = hasRetry ? `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ` : "";
+    const steps = [
+      ...(hasRetry ? [retryOf(made, where)] : []),
+      ...(outcome.lines.some(isLost) ? [retryLostStep(dir, where)] : []),
+    ];
+    return `${look}${steps.join("; ")}`;
+  }
   const hasToChange = [
     EXIT_CODES.auth.code,
     EXIT_CODES.money.code,

@@ -36,6 +36,7 @@ export interface GenerateOptions {
   maxCostMicroUsd: number | undefined;
 }
 
+export const DEFAULT_JOBS = 4;
 const MOST_JOBS = 256;
 const MOST_REQUESTS = 100_000;
 const MOST_RETRIES = 3;
@@ -67,7 +68,7 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
     images: await loadImages(options, cwd),
     mayReplace: read.flagOption(options, "force"),
-    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }) ?? 4,
+    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }) ?? DEFAULT_JOBS,
     rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
     count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
     stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
@@ -5,6 +6,7 @@ import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readResults } from "../../../runs/directory/results-file.ts";
+import { readRunState } from "../../../runs/directory/run-state.ts";
 import type { RunState } from "../../../runs/directory/run-state-schema.ts";
 import { collectRun, type RunOutcome } from "../../../runs/outcome/collect-run.ts";
 import { type ChosenModel, chooseModel } from "../../../runs/plan/choose-model.ts";
@@ -15,6 +17,7 @@ import type { RetryOptions } from "../../../runs/retry/send-batches.ts";
 import { findBatch } from "../../../runs/submit/find-batch.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
+import { flagOption, positiveDurationOption } from "../../command-line/option-values.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { notEnded } from "../../result/judge-batches.ts";
@@ -30,6 +33,13 @@ const ANEW =
 
 /** `imgbatch retry`: makes the failed images of a run again, into the same directory. */
 export const run: RunCommand = async (context) => {
+  const [shownDir = ""] = context.arguments;
+  const runState = await readRunState(resolve(context.cwd, shownDir));
+  if (runState?.kind === "realtime" && flagOption(context.options, "includeLost")) {
+    const { retryLost } = await import("../generate/many.ts");
+    const limit = timeLimit(context, positiveDurationOption(context.options, "timeout"));
+    return retryLost({ ...context, signal: limit.signal }, shownDir, runState).finally(limit.stop);
+  }
   const options = await readRetryOptions(context);
   const limit = timeLimit(context, options.timeoutMs);
   const needs = { workers: !options.dryRun, images: true, ...options.needs };

@@ -14,7 +14,7 @@ export const retry: CommandSpec = {
     {
       flags: "--include-lost",
       description:
-        "also make images again that were made and paid but can no longer be fetched; this is paid again",
+        "also make images again that were made and paid, or may have been, but can no longer be fetched; this is paid again",
     },
     { flags: "--dry-run", description: "count the images and estimate the cost; submit nothing" },
     ...runOptions,

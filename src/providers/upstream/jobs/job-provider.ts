@@ -106,14 +106,17 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     create: (job, signal) => inTime(signal, (limited) => adapter.create(job, limited)),
     async *list(signal) {
       let mark: string | null = null;
-      for (let pages = 0; pages < MOST_PAGES; pages++) {
+      const seen = new Set<string | null>();
+      while (seen.size < MOST_PAGES && !seen.has(mark)) {
+        seen.add(mark);
         const at: string | null = mark;
         const page: JobPage = await call<JobPage>(signal, (limited) => adapter.page(at, limited));
         for (const job of page.jobs) yield shown(job);
         mark = page.next;
         if (mark === null) return;
       }
-      throw ambiguous(name, `more than ${MOST_PAGES} pages of jobs`, 200);
+      const what = seen.has(mark) ? "the same page of jobs again" : `more than ${MOST_PAGES} pages of jobs`;
+      throw ambiguous(name, what, 200);
     },
     poll: async (job, signal) => shown(await call(signal, (limited) => adapter.poll(job, limited))),
     async *results(job, signal) {
