@@ -1,7 +1,5 @@
+import { LONGEST_PAUSE_MS } from "../contract/waiting.ts";
 import type { AnswerHeaders } from "./send.ts";
-
-/** A service that asks for a longer pause is in error, or means harm. */
-export const LONGEST_RETRY_AFTER_MS = 24 * 3_600_000;
 
 /**
  * The pause that a `Retry-After` header (RFC 9110, section 10.2.3) asks for, in ms: seconds or a date, a day at most.
@@ -10,7 +8,7 @@ export const LONGEST_RETRY_AFTER_MS = 24 * 3_600_000;
 export function retryAfterMs(headers: Pick<AnswerHeaders, "get">, nowMs: number): number | null {
   const value = headers.get("retry-after")?.trim();
   if (!value) return null;
-  if (/^\d+$/.test(value)) return Math.min(Number(value) * 1000, LONGEST_RETRY_AFTER_MS);
+  if (/^\d+$/.test(value)) return Math.min(Number(value) * 1000, LONGEST_PAUSE_MS);
   const date = Date.parse(value);
-  return Number.isNaN(date) ? null : Math.min(Math.max(0, date - nowMs), LONGEST_RETRY_AFTER_MS);
+  return Number.isNaN(date) ? null : Math.min(Math.max(0, date - nowMs), LONGEST_PAUSE_MS);
 }

@@ -1,4 +1,4 @@
-import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
+import { retryAfterMs } from "../../http/retry-after.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import type { UpstreamHeaders } from "./connections.ts";
 import { ownMatches } from "./words.ts";
@@ -19,7 +19,7 @@ export interface Announced {
 const IN_WORDS =
   /\b(?:try again|retry|resets?) (?:in|after) ~?(\d{1,9}(?:\.\d{1,12})?) ?(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d)((?:\d{1,9}(?:\.\d{1,12})?(?:ms|[smhd]))*)/gi;
 
-/** Returns the longest announced pause in ms, a day at most; null when none is announced. */
+/** Returns the longest announced pause in ms; null when none is announced. */
 export function announcedMs(announced: Announced, nowMs: number): number | null {
   const { headers, delays, message, asked, isPerDay } = announced;
   const inHeader = Number(headers.get("retry-after-ms")?.trim() || Number.NaN);
@@ -33,7 +33,7 @@ export function announcedMs(announced: Announced, nowMs: number): number | null 
     ...inWords,
     isPerDay ? untilPacificMidnightMs(nowMs) : null,
   ].filter((pause) => pause !== null && Number.isFinite(pause) && pause >= 0) as number[];
-  return pauses.length === 0 ? null : Math.min(Math.ceil(Math.max(...pauses)), LONGEST_RETRY_AFTER_MS);
+  return pauses.length === 0 ? null : Math.ceil(Math.max(...pauses));
 }
 
 function shortUnit(unit: string): string {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { type Announced, announcedMs } from "../../../src/providers/upstream/retry-times.ts";
 
 const DAY_MS = 86_400_000;
@@ -8,10 +9,11 @@ const NOW_MS = Date.UTC(2030, 0, 2, 3, 4, 5);
 type Given = Partial<Omit<Announced, "headers">> & { headers?: Record<string, string> };
 
 function pause({ headers = {}, ...given }: Given, nowMs = NOW_MS): number | null {
-  return announcedMs(
+  const retryAfterMs = announcedMs(
     { delays: [], message: "", asked: "", isPerDay: false, ...given, headers: new Headers(headers) },
     nowMs,
   );
+  return new ProviderError("PROVIDER_RATE_LIMITED", "", { retryAfterMs }).retryAfterMs;
 }
 
 describe("the announced pause", () => {
