@@ -64,6 +64,8 @@ export interface UpstreamUsage {
 export interface Capabilities {
   /** The most reference images of one request; 0: none. */
   maxReferences: number;
+  /** Of more references it uses the first ones, with a note. It is asked for that when no other provider takes them all. */
+  usesFirstReferences?: boolean;
   ratios: "any" | readonly AspectRatio[];
   tiers: "any" | readonly SizeTier[];
 }
