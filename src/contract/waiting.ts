@@ -1,6 +1,9 @@
 import { clockTime } from "../kernel/durations.ts";
 import type { EXIT_CODES } from "./exit-codes.ts";
 
+/** Whoever asks for a longer pause than this, in ms, is in error or means harm. */
+export const LONGEST_PAUSE_MS = 24 * 3_600_000;
+
 /** Why a batch cannot go on now: the codes of `waiting`, and the exit of a command that does not wait any longer. */
 export const WAITING_CODES = {
   PROVIDER_NOT_CONFIGURED: "temporary",

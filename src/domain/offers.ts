@@ -1,7 +1,8 @@
 import type { AspectRatio, SizeTier } from "../contract/images/image-sizes.ts";
+import { counted } from "../kernel/text.ts";
 import type { ProviderHealth } from "./health/provider-health.ts";
 import { executedModel, type ModelEntry } from "./models.ts";
-import type { Capabilities, ImageProvider, ItemProvider } from "./ports/image-provider.ts";
+import type { ImageProvider, ItemProvider } from "./ports/image-provider.ts";
 import type { BatchRecord } from "./records.ts";
 
 /** A provider that makes images for a model. */
@@ -82,7 +83,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
    * Drawings never take over from an upstream, nor an upstream from drawings: the first provider decides.
    */
   all(modelId: string, needs?: Needs): Offer<P>[] {
-    const able = this.#serving(modelId, needs).filter(
+    const able = fittest(this.serving(modelId), needs).filter(
       ({ provider, executedModel }) => !this.#health?.isDisabled(provider, executedModel),
     );
     const first = able[0]?.provider;
@@ -99,26 +100,58 @@ export class Offers<P extends ImageProvider = ImageProvider> {
    * is not configured, nor one of the same type and address.
    */
   forBatch(batch: Pick<BatchRecord, "provider" | "upstream" | "model">, needs?: Needs): Offer<P>[] {
-    const serving = this.#serving(batch.model, needs);
-    const same = serving.filter(({ provider }) => identityOf(provider) === batch.upstream);
+    const serving = this.serving(batch.model);
+    const same = fittest(
+      serving.filter(({ provider }) => identityOf(provider) === batch.upstream),
+      needs,
+    );
     const own = same.find(({ provider }) => provider.name === batch.provider) ?? same[0];
     if (own === undefined) return [];
-    return serving.filter((each) => each === own || mayTakeOver(own.provider, each.provider));
+    const others = new Set(fittest(serving, needs));
+    return serving.filter(
+      (each) => each === own || (others.has(each) && mayTakeOver(own.provider, each.provider)),
+    );
   }
 
-  #serving(modelId: string, needs: Needs | undefined): Offer<P>[] {
+  /** Returns the configured providers that serve a requested model, disabled ones too. */
+  serving(modelId: string): Offer<P>[] {
     return this.#providers.flatMap((provider) => {
-      const { upstream } = provider;
       const model = providerModel(provider, this.#models, modelId);
-      if (model === null || (upstream && needs && !canTake(upstream.takes, needs))) return [];
+      if (model === null) return [];
       const rateMultiplier = this.#rates.get(provider.name) ?? 1;
       return [{ provider, executedModel: model, rateMultiplier, isBesideUpstreams: this.#hasUpstreams }];
     });
   }
 }
 
-function canTake(takes: Capabilities, { references, ratios, tiers }: Needs): boolean {
-  return references <= takes.maxReferences && areAllIn(takes.ratios, ratios) && areAllIn(takes.tiers, tiers);
+/** Why none of these providers can ever make what is needed, in words for the caller; null when one can, or there is none. */
+export function misfit(offers: readonly Offer[], needs: Needs): string | null {
+  if (offers.length === 0 || fittest(offers, needs).length > 0) return null;
+  const most = Math.max(...offers.map(({ provider }) => mostReferences(provider)));
+  if (needs.references > most)
+    return `has ${counted(needs.references, "reference image")}; the providers of this model take ${most === 0 ? "none" : `at most ${most}`}`;
+  return "asks for a size or an aspect ratio that no provider of this model makes";
+}
+
+/** The most reference images of one request that a provider takes. */
+export function mostReferences({ upstream }: ImageProvider): number {
+  if (!upstream || upstream.takes.usesFirstReferences) return Number.POSITIVE_INFINITY;
+  return upstream.takes.maxReferences;
+}
+
+/** Those that can make what is needed: with all references, else with the first ones. */
+function fittest<P extends ImageProvider>(offers: readonly Offer<P>[], needs: Needs | undefined): Offer<P>[] {
+  if (needs === undefined) return [...offers];
+  const able = offers.filter(({ provider: { upstream } }) => {
+    if (!upstream) return true;
+    return areAllIn(upstream.takes.ratios, needs.ratios) && areAllIn(upstream.takes.tiers, needs.tiers);
+  });
+  const whole = able.filter(
+    ({ provider: { upstream } }) => needs.references <= (upstream?.takes.maxReferences ?? Infinity),
+  );
+  return whole.length > 0
+    ? whole
+    : able.filter(({ provider }) => needs.references <= mostReferences(provider));
 }
 
 function areAllIn<T>(known: "any" | readonly T[], wanted: readonly T[]): boolean {

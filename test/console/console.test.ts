@@ -70,7 +70,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
 
     await page.getByLabel("API key").fill("imgb_wrong");
     await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("alert").innerText()).toMatch(/\. INVALID_API_KEY$/);
     await page.getByLabel("API key").fill(service.credentials.api_key);
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("heading", { name: "No batches yet" }).waitFor();

@@ -64,8 +64,10 @@ for (const status of [400, 401, 402, 403, 404, 409, 410, 413, 500]) {
 
 it("[HTTP-2] a Retry-After is followed exactly, as seconds and as a date", async () => {
   const { fake, http, clock } = await wire();
-  const date = new Date(clock.nowMs() + 7_000 + 90_000).toUTCString();
-  fake.fault(/^GET/, error(429, { "retry-after": "7" }), error(503, { "retry-after": date }));
+  // The clock of the service is an hour ahead of ours.
+  const theirTime = (ms: number) => new Date(clock.nowMs() + 3_600_000 + ms).toUTCString();
+  const [date, later] = [theirTime(0), theirTime(90_000)];
+  fake.fault(/^GET/, error(429, { "retry-after": "7" }), error(503, { date, "retry-after": later }));
   await listModels(http);
   expect(clock.sleepsMs).toEqual([7_000, 90_000]);
 });

@@ -6,6 +6,7 @@ import { FakeClock } from "../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
+import { content, errorOf, generate, imagePart } from "../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 
 const SECOND_MS = 1000;
@@ -281,6 +282,43 @@ describe("several upstreams", () => {
     });
     expect(await service.until(id)).toMatchObject({ success_count: 1, provider: "able" });
     expect(blind.requests).toEqual([]);
+  });
+
+  it("[FAILOVER-3] one that uses the first of several references makes what no other one takes", async () => {
+    const first = { maxReferences: 1, usesFirstReferences: true, ratios: "any", tiers: "any" } as const;
+    const one = new FakeUpstream("one", { takes: first });
+    const able = new FakeUpstream("able");
+    const data = (await tinyPng()).toString("base64");
+    const two = [1, 2].map(() => ({ mime_type: "image/png", data }));
+    const edit = { model: MODEL, items: [{ prompt: "a", reference_images: two }] };
+    for (const providers of [[one], [one, able]]) {
+      const service = await start(providers);
+      const { id } = await service.submit(edit);
+      expect(await service.until(id)).toMatchObject({ success_count: 1, provider: providers.at(-1)?.name });
+    }
+    expect([one.requests.length, able.requests.length]).toEqual([1, 1]);
+  });
+
+  it("[FAILOVER-3] a request that no configured provider can ever make is refused, with the limit", async () => {
+    const takes = { maxReferences: 1, ratios: "any", tiers: "any" } as const;
+    const upstream = new FakeUpstream("vendor", { takes });
+    const service = await start([upstream]);
+    const data = (await tinyPng()).toString("base64");
+    const two = [1, 2].map(() => ({ mime_type: "image/png", data }));
+    const batch = await service.create({
+      model: MODEL,
+      items: [{ prompt: "a" }, { prompt: "b", reference_images: two }],
+    });
+    const param = "items[1].reference_images";
+    expect([batch.status, await batch.json()]).toMatchObject([
+      400,
+      { error: { code: "BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", param } },
+    ]);
+    const bytes = await tinyPng();
+    const native = await generate(service, content("b", {}, [imagePart(bytes), imagePart(bytes)]));
+    const message = "contents: has 2 reference images; the providers of this model take at most 1";
+    expect([native.status, await errorOf(native)]).toMatchObject([400, { message }]);
+    expect(upstream.requests).toEqual([]);
   });
 
   it("[FAILOVER-4] after a pause one item goes first", async () => {

@@ -7,8 +7,9 @@ import {
 } from "../../contract/errors.ts";
 import { NATIVE_DETAILS } from "../../contract/native-api/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
+import { LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 import type { ErrorAnswer, SentRequest } from "../../http/http.ts";
-import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
+import { retryAfterMs } from "../../http/retry-after.ts";
 import type { Answer } from "../../http/send.ts";
 import { hideUsedKeys, hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
@@ -140,9 +141,7 @@ function fieldIn(details: unknown): string | undefined {
 function delayIn(details: unknown): number | undefined {
   const delay = text(detail(details, NATIVE_DETAILS.retryInfo)?.retryDelay);
   const [, seconds] = /^(\d+(?:\.\d+)?)s$/.exec(delay ?? "") ?? [];
-  return seconds === undefined
-    ? undefined
-    : Math.min(Math.ceil(Number(seconds) * 1000), LONGEST_RETRY_AFTER_MS);
+  return seconds === undefined ? undefined : Math.min(Math.ceil(Number(seconds) * 1000), LONGEST_PAUSE_MS);
 }
 
 function detail(details: unknown, type: string): Record<string, unknown> | undefined {

@@ -10,10 +10,18 @@ export function ErrorNote({ error }: { error: Error | null }) {
     <div className="note bad" role="alert">
       <Icon name="warning" />
       <span>
-        {error.message}
-        {code !== null && code !== "NETWORK" && <code className="code">{code}</code>}
+        <Problem message={error.message} code={code === "NETWORK" ? null : code} />
       </span>
     </div>
+  );
+}
+
+/** What went wrong in words, then the code of the error if there is one. */
+export function Problem({ message, code }: { message: string; code: string | null }) {
+  return (
+    <>
+      {message} {code !== null && <code className="code">{code}</code>}
+    </>
   );
 }
 

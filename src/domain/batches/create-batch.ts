@@ -6,7 +6,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import { cannotPay, type Payer, type PayingCaller, payerOf } from "../billing/payer.ts";
 import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry, ModelEntry } from "../models.ts";
-import { identityOf, type Needs, type Offers } from "../offers.ts";
+import { identityOf, misfit, type Needs, type Offers } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { NewItem } from "../ports/item-repository.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
@@ -92,11 +92,13 @@ export async function createBatch(
   if (earlier) return { batch: earlier, replayed: true };
   const parentBatchId = await findParent(deps.stores.read, caller, request.parentBatchId);
 
-  const needs = {
-    references: Math.max(0, ...request.items.map(({ references }) => references.length)),
-    ratios: [DEFAULT_RATIO],
-    tiers: ["1K" as const],
-  };
+  const counts = request.items.map(({ references }) => references.length);
+  const needs = { references: Math.max(...counts), ratios: [DEFAULT_RATIO], tiers: ["1K" as const] };
+  const problem = misfit(deps.offers.serving(request.model.id), needs);
+  if (problem !== null) {
+    const param = `items[${counts.indexOf(needs.references)}].reference_images`;
+    throw new ImgbatchError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `${param}: ${problem}`, { param });
+  }
   const { payer, batch: opened } = await newBatch(deps, caller, { ...request, needs });
   const { id, price, createdAtMs: nowMs } = opened;
   const items = expandItems(request);

@@ -15,7 +15,10 @@ export interface Block {
   untilMs: number | null;
 }
 
-/** The permission to send one request. One of its methods must be called. Only the first call counts; others wait for it. */
+/**
+ * The permission to send one request. One of its methods must be called. Only the first call counts; others wait for it. None
+ * throws or rejects: the result of a request never depends on what is known of its provider.
+ */
 export interface Ticket {
   /** The first request after a pause. Others wait for its result. */
   isProbe: boolean;
@@ -104,7 +107,13 @@ export class ProviderHealth {
     const end = (event: HealthEvent | null) => {
       if (ended !== null) return ended;
       for (const scope of probed) scope.isProbing = false;
-      ended = event ? this.#record(begun, event) : Promise.resolve();
+      const noting = async () => {
+        if (event) await this.#record(begun, event);
+        else if (probed.length > 0) this.#tell();
+      };
+      ended = noting().catch((error) =>
+        this.#deps.log.error("a result could not be noted for its provider", { error: String(error) }),
+      );
       return ended;
     };
     return {
@@ -118,7 +127,6 @@ export class ProviderHealth {
         ),
       dropped: () => {
         void end(null);
-        if (probed.length > 0) this.#tell();
       },
     };
   }
@@ -193,12 +201,13 @@ export class ProviderHealth {
       const nowMs = this.#deps.clock.nowMs();
       const after = (isLate ? lateResult : afterResult)(scope.record, event, nowMs);
       if (isSame(scope.record, after)) continue;
-      if (isOther(scope.record, after)) {
-        scope.generation++;
-        this.#log(scope.record, after);
-      }
+      const before = scope.record;
       scope.record = after;
       this.#save(scope);
+      if (isOther(before, after)) {
+        scope.generation++;
+        this.#log(before, after);
+      }
       isChanged = true;
     }
     if (!isChanged) return;

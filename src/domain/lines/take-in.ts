@@ -6,7 +6,7 @@ import { inputsPrefix } from "../batches/create-batch.ts";
 import { hasItems, holdFor } from "../batches/lifecycle.ts";
 import { priceOf } from "../billing/pricing.ts";
 import type { ModelEntry } from "../models.ts";
-import type { Needs, Offers } from "../offers.ts";
+import { identityOf, misfit, type Needs, type Offers } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { NewItem } from "../ports/item-repository.ts";
 import type { Stores } from "../ports/stores.ts";
@@ -197,9 +197,9 @@ function lineId(position: number): string {
 function refusalOf({ offers }: TakeInDeps, batch: BatchRecord, content: CheckedContent): string | null {
   const { size, ratio, images } = content;
   const needs: Needs = { references: images.length, ratios: [ratio], tiers: [size] };
-  if (offers.forBatch(batch, needs).length > 0 || offers.forBatch(batch).length === 0) return null;
-  const what = images.length === 0 ? "" : ` with ${images.length} input images`;
-  return `The provider of this job makes no ${size} image of the ratio ${ratio}${what}.`;
+  const own = offers.forBatch(batch).filter(({ provider }) => identityOf(provider) === batch.upstream);
+  const problem = misfit(own, needs);
+  return problem && `The line ${problem}.`;
 }
 
 /** Applies the directives in the prompts of a job. */

@@ -1,6 +1,7 @@
 import type { AspectRatio, SizePx, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ErrorSource, ItemErrorCode } from "../../contract/item-errors.ts";
+import { LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 
 /** One image to make. Everything that decides the picture is in here: a provider keeps no state between calls. */
 export interface ImageRequest {
@@ -63,6 +64,8 @@ export interface UpstreamUsage {
 export interface Capabilities {
   /** The most reference images of one request; 0: none. */
   maxReferences: number;
+  /** Of more references it uses the first ones, with a note. It is asked for that when no other provider takes them all. */
+  usesFirstReferences?: boolean;
   ratios: "any" | readonly AspectRatio[];
   tiers: "any" | readonly SizeTier[];
 }
@@ -221,7 +224,7 @@ export class ProviderError extends Error {
   readonly code: ItemErrorCode;
   readonly source: ErrorSource;
   readonly retryable: boolean;
-  /** The wait that the upstream asked for, in ms; null when it asked for none. */
+  /** The pause that the upstream asked for, in whole ms, a day at most; null when it asked for none. */
   readonly retryAfterMs: number | null;
   /** The HTTP status of the upstream; null when there was no response. */
   readonly upstreamStatus: number | null;
@@ -250,7 +253,8 @@ export class ProviderError extends Error {
     this.trouble = options.trouble ?? null;
     const isTemporary = code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT";
     this.retryable = options.retryable ?? (this.trouble !== null || isTemporary);
-    this.retryAfterMs = options.retryAfterMs ?? null;
+    const pauseMs = options.retryAfterMs ?? null;
+    this.retryAfterMs = pauseMs === null ? null : Math.ceil(Math.min(pauseMs, LONGEST_PAUSE_MS));
     this.upstreamStatus = options.upstreamStatus ?? null;
     this.modelVersion = options.modelVersion ?? null;
   }

@@ -5,7 +5,7 @@ import type { Caller } from "../batches/create-batch.ts";
 import { payerOf } from "../billing/payer.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
 import { type Call, recordCalls } from "../health/record-call.ts";
-import { isPaid, type Offer, type Offers } from "../offers.ts";
+import { isPaid, misfit, type Offer, type Offers } from "../offers.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord } from "../ports/realtime-records.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
@@ -119,7 +119,7 @@ export class Realtime {
     const needs = { references: images.length, ratios: [ratio], tiers: [tier] };
     const offers = this.#deps.offers.all(model.id, needs);
     const first = offers[0];
-    if (!first) throw new ImgbatchError("REALTIME_NO_PROVIDER");
+    if (!first) throw noProvider(misfit(this.#deps.offers.serving(model.id), needs));
     if (record.isSpent) throw await this.#giveUp(record, first, model.id);
     const payer = await payerOf(this.#deps, caller, first);
     const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier);
@@ -254,6 +254,12 @@ function outcomesOf(settled: readonly PromiseSettledResult<Made>[]): Made[] {
   const [first] = settled;
   if (first?.status === "rejected" && made.every(({ images }) => images.length === 0)) throw first.reason;
   return made;
+}
+
+/** `problem`: why there can never be one for the request; null when there may be one later. */
+function noProvider(problem: string | null): ImgbatchError {
+  if (problem === null) return new ImgbatchError("REALTIME_NO_PROVIDER");
+  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `contents: ${problem}`, { param: "contents" });
 }
 
 const unbilled = (calls: readonly Call[]) => calls.map((call) => ({ ...call, billedMicroUsd: 0 }));

@@ -1,13 +1,13 @@
 import { COMMON_RATIOS, EXTENDED_RATIOS, type SizeTier } from "../../contract/images/image-sizes.ts";
 import { type GroupEntry, groupHasModel, type ModelEntry } from "../models.ts";
-import type { Offer } from "../offers.ts";
+import { mostReferences, type Offer } from "../offers.ts";
 
 /** How many input images a real-time request may have, whatever the model. */
 export const MAX_INPUT_IMAGES = 14;
 
 /** How many input images the providers of a model take in real time, at most `MAX_INPUT_IMAGES`. */
 export function inputImageLimit(offers: readonly Offer[]): number {
-  const limits = offers.map(({ provider }) => provider.upstream?.takes.maxReferences ?? MAX_INPUT_IMAGES);
+  const limits = offers.map(({ provider }) => mostReferences(provider));
   return limits.length === 0 ? MAX_INPUT_IMAGES : Math.min(MAX_INPUT_IMAGES, Math.max(...limits));
 }
 

@@ -36,7 +36,7 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
 
   return {
     address: entry.baseUrl,
-    takes: { maxReferences: 1, ratios: "any", tiers: "any" },
+    takes: { maxReferences: 1, usesFirstReferences: true, ratios: "any", tiers: "any" },
     generate: async (request, signal, onSent) => {
       refuseStoredReferences(request);
       const asked = joinTurns(request.earlier ?? "", request.prompt);

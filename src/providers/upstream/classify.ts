@@ -123,7 +123,8 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
   const verdict = verdictOf(status, facts, answer);
   const isFinal = verdict === "refused" || verdict === "invalid";
   const words = isFinal ? upstreamWords(facts.message) : "";
-  const isPerDay = verdict === "limited" && facts.quotaIds.some((id) => id.includes("PerDay"));
+  const isPerDay = facts.quotaIds.some((id) => id.includes("PerDay"));
+  const limit = verdict !== "limited" ? null : isPerDay ? "per-day" : "short";
   const { headers, asked = "" } = answer;
   const { message, retryDelays: delays } = facts;
   return new ProviderError(
@@ -134,7 +135,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
         : upstreamTold(name, verdict, `HTTP ${answer.status}`)),
     {
       trouble: isFinal ? null : verdict,
-      retryAfterMs: isFinal ? null : announcedMs({ headers, delays, message, asked, isPerDay }, nowMs),
+      retryAfterMs: isFinal ? null : announcedMs({ headers, delays, message, asked, limit }, nowMs),
       upstreamStatus: answer.status,
     },
   );

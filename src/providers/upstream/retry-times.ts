@@ -1,4 +1,4 @@
-import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
+import { retryAfterMs, sentAtMs } from "../../http/retry-after.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import type { UpstreamHeaders } from "./connections.ts";
 import { ownMatches } from "./words.ts";
@@ -11,29 +11,47 @@ export interface Announced {
   message: string;
   /** The caller's texts in the request: an announcement that repeats them counts for nothing. */
   asked: string;
-  /** A limit per day is used up. */
-  isPerDay: boolean;
+  /** The limit that is used up: one per day, or a shorter one. Null when the answer is about something else. */
+  limit: "short" | "per-day" | null;
 }
+
+/** The vendor also sends the delay of its limits per minute with a limit per day: no delay of a day is that short. */
+const SHORTEST_OF_DAY_MS = 60_000;
+/** The limits whose headers tell what is left, and when they begin anew (OpenAI's documentation of rate limits). */
+const HEADER_LIMITS = ["requests", "tokens"];
 
 /** `Please try again in 1m30s.`, `Please retry in 36.962849995s.`, `resets in ~30 seconds`. */
 const IN_WORDS =
   /\b(?:try again|retry|resets?) (?:in|after) ~?(\d{1,9}(?:\.\d{1,12})?) ?(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d)((?:\d{1,9}(?:\.\d{1,12})?(?:ms|[smhd]))*)/gi;
 
-/** Returns the longest announced pause in ms, a day at most; null when none is announced. */
+/**
+ * Returns the longest announced pause in ms; null when none is announced. Without one, a limit lasts until it begins anew: by
+ * the headers about it, else a limit per day until the next day.
+ */
 export function announcedMs(announced: Announced, nowMs: number): number | null {
-  const { headers, delays, message, asked, isPerDay } = announced;
+  const { headers, delays, message, asked, limit } = announced;
   const inHeader = Number(headers.get("retry-after-ms")?.trim() || Number.NaN);
   const inWords = ownMatches(message, IN_WORDS, asked).map(([, count = "", unit = "", rest = ""]) =>
     parseDuration(`${count}${shortUnit(unit)}${rest.toLowerCase()}`),
   );
-  const pauses = [
-    retryAfterMs(headers, nowMs),
-    inHeader,
-    ...delays.map(parseDuration),
-    ...inWords,
-    isPerDay ? untilPacificMidnightMs(nowMs) : null,
-  ].filter((pause) => pause !== null && Number.isFinite(pause) && pause >= 0) as number[];
-  return pauses.length === 0 ? null : Math.min(Math.ceil(Math.max(...pauses)), LONGEST_RETRY_AFTER_MS);
+  const shortest = limit === "per-day" ? SHORTEST_OF_DAY_MS : 0;
+  const inBody = [...delays.map(parseDuration), ...inWords].filter((pause) => (pause ?? 0) >= shortest);
+  const told = longest([retryAfterMs(headers, nowMs), inHeader, ...inBody]);
+  if (told !== null || limit === null) return told;
+  const reset = longest(HEADER_LIMITS.map((name) => resetMs(headers, name)));
+  return reset ?? (limit === "per-day" ? untilPacificMidnightMs(sentAtMs(headers, nowMs)) : null);
+}
+
+function longest(pauses: readonly (number | null)[]): number | null {
+  const known = pauses.filter((pause): pause is number => pause !== null && pause >= 0);
+  return known.length === 0 ? null : Math.ceil(Math.max(...known));
+}
+
+/** When a limit of which nothing is left begins anew. */
+function resetMs(headers: UpstreamHeaders, name: string): number | null {
+  const left = headers.get(`x-ratelimit-remaining-${name}`)?.trim() ?? "0";
+  const reset = headers.get(`x-ratelimit-reset-${name}`)?.trim();
+  return Number(left) > 0 || !reset ? null : parseDuration(reset);
 }
 
 function shortUnit(unit: string): string {

@@ -43,7 +43,7 @@ export async function checkRequest(
   sent: SentRequest,
 ): Promise<AskedImages> {
   const model = findModel(deps, group, sent.fields.model ?? null);
-  return checkFields(deps, model, inputImageLimit(deps.realtimeOffers.all(model.id)), sent);
+  return checkFields(deps, model, inputImageLimit(deps.realtimeOffers.serving(model.id)), sent);
 }
 
 /** The same for a model that takes this many images. */

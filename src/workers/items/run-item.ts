@@ -24,8 +24,10 @@ import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest } from "../image-request.ts";
 
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
-/** The pause between two tries to record after a failure of the storage. */
+/** The pause between two tries after a failure of the storage. */
 const TROUBLE_DELAY_MS = 1000;
+/** The longest pause after any other failure to record: it may come back each time. */
+const LONGEST_FAULT_DELAY_MS = 600_000;
 /** The shortest pause after a connection that could not be made. */
 const UNREACHABLE_DELAY_MS = 5000;
 
@@ -108,10 +110,9 @@ export async function recordItem(
 ): Promise<ItemOutcome> {
   const { batch, item, ticket } = work;
   const result = await inspected(deps, work, attempt);
-  for (let isTold = false; ; ) {
+  await tellHealth(ticket, item, result);
+  for (let tries = 1; ; tries++) {
     try {
-      if (!isTold) await tellHealth(ticket, item, result);
-      isTold = true;
       if ("aborted" in result) return await recordAbort(deps, work, result.isSent);
       if (result instanceof ProviderError) return await recordFailure(deps, work, result);
       const status = await finishItem(deps, batch, item, result, () => deps.clock.nowMs());
@@ -121,7 +122,9 @@ export async function recordItem(
       const facts = { batch: item.batchId, item: item.id, error: String(error) };
       deps.log.error("item could not be recorded; trying again", facts);
       if (signal.aborted) return "lost";
-      await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
+      const growth = error instanceof StorageUnavailable ? 1 : 2 ** (tries - 1);
+      const delayMs = Math.min(TROUBLE_DELAY_MS * growth, LONGEST_FAULT_DELAY_MS);
+      await deps.clock.sleep(delayMs, signal).catch(() => {});
     }
   }
 }

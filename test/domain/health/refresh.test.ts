@@ -35,6 +35,15 @@ describe("the health of a provider in two processes", () => {
     expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
     expect((await other()).blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
   });
+
+  it("[HEALTH-1] a fault while a result is noted is not the fault of its item: nothing rejects", async () => {
+    const { service, provider } = await twoProcesses(await openStores());
+    service.onChange(() => {
+      throw new Error("a listener has failed");
+    });
+    await service.begin(provider, "m")?.failed(limited(60_000), "1");
+    expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+  });
 });
 
 describe("the health of a provider in processes that both ask it", () => {

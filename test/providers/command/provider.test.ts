@@ -154,6 +154,10 @@ describe("the answer of a program", () => {
         { code: "rate_limited", retry_after_ms: 1500 },
         { code: "PROVIDER_RATE_LIMITED", trouble: "limited", retryAfterMs: 1500 },
       ],
+      [
+        { code: "rate_limited", retry_after_ms: 1e300 },
+        { trouble: "limited", retryAfterMs: 86_400_000 },
+      ],
       [{ code: "unavailable" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
       [{ code: "failed" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],
       [{ code: "toString" }, { code: "PROVIDER_ITEM_FAILED", trouble: "failing", retryable: true }],

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { type Announced, announcedMs } from "../../../src/providers/upstream/retry-times.ts";
 
 const DAY_MS = 86_400_000;
@@ -8,10 +9,11 @@ const NOW_MS = Date.UTC(2030, 0, 2, 3, 4, 5);
 type Given = Partial<Omit<Announced, "headers">> & { headers?: Record<string, string> };
 
 function pause({ headers = {}, ...given }: Given, nowMs = NOW_MS): number | null {
-  return announcedMs(
-    { delays: [], message: "", asked: "", isPerDay: false, ...given, headers: new Headers(headers) },
+  const retryAfterMs = announcedMs(
+    { delays: [], message: "", asked: "", limit: "short", ...given, headers: new Headers(headers) },
     nowMs,
   );
+  return new ProviderError("PROVIDER_RATE_LIMITED", "", { retryAfterMs }).retryAfterMs;
 }
 
 describe("the announced pause", () => {
@@ -37,6 +39,38 @@ describe("the announced pause", () => {
       },
       8000,
     ],
+    [
+      "a date by the clock of its sender",
+      {
+        headers: {
+          date: new Date(NOW_MS + HOUR_MS).toUTCString(),
+          "retry-after": new Date(NOW_MS + HOUR_MS + 30_000).toUTCString(),
+        },
+      },
+      30_000,
+    ],
+    [
+      "OpenAI's headers, of the limit of which nothing is left",
+      {
+        headers: {
+          "x-ratelimit-remaining-requests": "0",
+          "x-ratelimit-reset-requests": "6m0s",
+          "x-ratelimit-remaining-tokens": "12",
+          "x-ratelimit-reset-tokens": "1h",
+        },
+      },
+      360_000,
+    ],
+    [
+      "no such header where a time is announced",
+      { headers: { "retry-after": "3", "x-ratelimit-reset-requests": "6m0s" } },
+      3000,
+    ],
+    [
+      "no such header of another trouble",
+      { limit: null, headers: { "x-ratelimit-reset-requests": "1s" } },
+      null,
+    ],
     ["at most a day", { delays: ["999999s"] }, DAY_MS],
     [
       "nonsense",
@@ -51,18 +85,27 @@ describe("the announced pause", () => {
     expect(pause(given)).toBe(expected);
   });
 
-  it("[UPSTREAM-2] of a limit per day ends at midnight Pacific time, unless a later time is announced", () => {
+  it("[UPSTREAM-2] of a limit per day ends when it is announced, else at midnight Pacific time", () => {
     // 03:04:05 UTC is 19:04:05 in winter there.
     const untilMidnight = DAY_MS - (19 * HOUR_MS + 4 * 60_000 + 5000);
-    expect(pause({ isPerDay: true, delays: ["41s"] })).toBe(untilMidnight);
-    expect(pause({ isPerDay: true, delays: ["36000s"] })).toBe(36_000_000);
+    expect(pause({ limit: "per-day" })).toBe(untilMidnight);
+    expect(pause({ limit: "per-day", delays: ["600s"] })).toBe(600_000);
+    expect(pause({ limit: "per-day", delays: ["36000s"] })).toBe(36_000_000);
+    expect(pause({ limit: "per-day", headers: { "retry-after": "20" }, delays: ["41s"] })).toBe(20_000);
+    // The vendor sends the delay of its limits per minute, too: it says nothing about the day.
+    expect(pause({ limit: "per-day", delays: ["41s"], message: "Please retry in 41.2s." })).toBe(
+      untilMidnight,
+    );
+    // The clock of the vendor counts.
+    const date = new Date(NOW_MS + HOUR_MS).toUTCString();
+    expect(pause({ limit: "per-day", headers: { date } })).toBe(untilMidnight - HOUR_MS);
   });
 
   it("[UPSTREAM-2] holds on the days on which clocks change", () => {
     // Clocks go forward on 10 March 2030 and back on 3 November 2030, both at 2 o'clock.
-    expect(pause({ isPerDay: true }, Date.UTC(2030, 2, 10, 8, 30))).toBe(22.5 * HOUR_MS);
-    expect(pause({ isPerDay: true }, Date.UTC(2030, 10, 3, 8, 30))).toBe(23.5 * HOUR_MS);
-    expect(pause({ isPerDay: true }, Date.UTC(2030, 10, 3, 7, 30))).toBe(DAY_MS);
+    expect(pause({ limit: "per-day" }, Date.UTC(2030, 2, 10, 8, 30))).toBe(22.5 * HOUR_MS);
+    expect(pause({ limit: "per-day" }, Date.UTC(2030, 10, 3, 8, 30))).toBe(23.5 * HOUR_MS);
+    expect(pause({ limit: "per-day" }, Date.UTC(2030, 10, 3, 7, 30))).toBe(DAY_MS);
   });
 
   it("[UPSTREAM-2] is found quickly in any text", () => {

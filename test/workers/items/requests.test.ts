@@ -141,3 +141,21 @@ it("[SLOT-11] the next request is sent when a large answer has come, for no more
   expect(await service.until(id)).toMatchObject({ success_count: 4 });
   expect(upstream.requests).toHaveLength(4);
 });
+
+it.each([9e15, 1e300])(
+  "[HEALTH-1] after a pause of %d ms was asked for, the item waits a day, and nothing is tried meanwhile",
+  async (retryAfterMs) => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor");
+    const logLines: string[] = [];
+    upstream.answer = async () => {
+      if (upstream.requests.length === 1) throw troubled("limited", { retryAfterMs });
+      return made(await tinyPng());
+    };
+    const service = await startTestService({ providers: [upstream], config, clock, logLines });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const inADay = Math.ceil((clock.nowMs() + 24 * 60 * MINUTE_MS) / 1000);
+    await expect.poll(async () => (await service.batch(id)).waiting?.until).toBe(inADay);
+    expect(logLines.filter((line) => line.includes('"level":"error"'))).toEqual([]);
+  },
+);

@@ -2,6 +2,7 @@ import { isTerminal } from "../../../contract/statuses.ts";
 import { counted } from "../../../kernel/text.ts";
 import { hrefOf } from "../../hooks/use-route.ts";
 import { Counts } from "../../parts/counts.tsx";
+import { Problem } from "../../parts/notes.tsx";
 import { ProgressBar } from "../../parts/progress-bar.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
 import { ago, localTime, until, usd } from "../../parts/words.ts";
@@ -41,7 +42,7 @@ export function BatchHead(props: BatchActionsProps) {
       )}
       {error && (
         <p className="note bad">
-          {error.message} <code className="code">{error.code}</code>
+          <Problem message={error.message} code={error.code} />
         </p>
       )}
       <dl className="facts">

@@ -9,6 +9,7 @@ import { useLimits } from "../../hooks/use-account.ts";
 import { hrefOf } from "../../hooks/use-route.ts";
 import { announce } from "../../parts/announcer.tsx";
 import { Icon } from "../../parts/icons.tsx";
+import { Problem } from "../../parts/notes.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
 import { usd } from "../../parts/words.ts";
@@ -41,7 +42,7 @@ export function ItemPanel(props: {
       </p>
       {item.error && (
         <p className="note bad">
-          {item.error.message} <code className="code">{item.error.code}</code>
+          <Problem message={item.error.message} code={item.error.code} />
         </p>
       )}
       {item.retried_in && (
