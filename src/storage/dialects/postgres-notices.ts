@@ -1,5 +1,6 @@
 import type { Client } from "pg";
 import type { Clock } from "../../kernel/clock.ts";
+import { connectionOf, PostgresClient } from "./postgres-connection.ts";
 import { destroySoon } from "./postgres-silence.ts";
 
 const CHANNEL = "imgbatch";
@@ -85,11 +86,9 @@ async function listen(
   url: string,
   onNotice: (text: string) => void,
 ): Promise<{ client: Client; lost: Promise<void> }> {
-  const { default: pg } = await import("pg");
-  const client = new pg.Client({
-    connectionString: url,
+  const client = new PostgresClient({
+    ...connectionOf(url),
     application_name: "imgbatch notices",
-    connectionTimeoutMillis: AGAIN_MS.longest,
     query_timeout: PING_MS,
   });
   const lost = new Promise<void>((resolve) => {

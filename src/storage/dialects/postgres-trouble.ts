@@ -15,6 +15,28 @@ const LOST =
 const LOST_MESSAGE =
   /^(cached plan must not change|Connection terminated|Client has encountered a connection error|timeout expired)/;
 
+/** What to do about an error at the first connection, by PostgreSQL's code, Node's, or the message. The first that fits counts. */
+const ADVICE: readonly (readonly [RegExp, string])[] = [
+  [/^3D000$/, "create it on the server first: CREATE DATABASE is enough, the tables are made here"],
+  [/no encryption$/, "add sslmode=verify-full to the URL of the database"],
+  [/^28|asks for a password/, "set PGUSER and PGPASSWORD, or the whole URL in IMGBATCH_DATABASE_URL"],
+  [
+    /^ERR_TLS_CERT_ALTNAME_INVALID$/,
+    "use a host name of the certificate, or sslmode=verify-ca with sslrootcert for an authority that signs for this server alone",
+  ],
+  [
+    /CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE/,
+    "add sslrootcert=/path/of/ca.pem to the URL: the certificate of the authority that has signed that of the server",
+  ],
+  [/not support SSL/, "turn on `ssl` at the server; sslmode=disable sends everything in plain text"],
+];
+
+/** Returns the next step for a database that cannot be used. */
+export function adviceAfter(error: Error): string {
+  const found = ADVICE.find(([sign]) => sign.test(systemCodeOf(error)) || sign.test(error.message));
+  return found?.[1] ?? "check that the database runs at this address, and takes connections from here";
+}
+
 /** No connection could be made, or none was free. */
 export class CannotConnect extends Error {
   constructor(cause: unknown) {

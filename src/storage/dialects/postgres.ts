@@ -1,13 +1,22 @@
 import { sql } from "kysely";
-import type { ClientConfig, CustomTypesConfig, Pool, PoolClient, QueryConfig, QueryResultRow } from "pg";
+import pg, {
+  type ClientConfig,
+  type CustomTypesConfig,
+  type Pool,
+  type PoolClient,
+  type QueryConfig,
+  type QueryResultRow,
+} from "pg";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import { askForCount, type CommitMark, PREPARE_MARKS } from "./postgres-commits.ts";
+import { connectionOf, isOpenToOthers, PostgresClient } from "./postgres-connection.ts";
 import { postgresSession } from "./postgres-session.ts";
 import { destroySoon, endWhenSilent, workAsker } from "./postgres-silence.ts";
 import { beginReading, beginWriting, commit, runInTransaction } from "./postgres-transaction.ts";
 import {
+  adviceAfter,
   CannotConnect,
   isBusy,
   isConnectionLost,
@@ -15,14 +24,12 @@ import {
   perhapsStoredInPostgres,
   repeatsAfter,
 } from "./postgres-trouble.ts";
-import { type SqlDatabase, written } from "./sql-session.ts";
+import { type SqlDatabase, type Warning, written } from "./sql-session.ts";
 
 /** How many connections a process has at most. A server takes 100 unless it is told otherwise. */
 const MOST_CONNECTIONS = 10;
 /** After how long without a byte the system looks whether the other side is still there. */
 const KEEP_ALIVE_MS = 10_000;
-/** For a new connection, and for a free one. */
-const CONNECT_TIMEOUT_MS = 10_000;
 /** A server that restarts is back within seconds: everything waits this long for it. */
 const GIVE_UP_MS = 10_000;
 const PAUSE_MS = 50;
@@ -32,6 +39,11 @@ const OLDEST_VERSION = 15;
 
 /** 64-bit integers, and the sums of them, which PostgreSQL makes exact decimals. */
 const [INT8, NUMERIC] = [20, 1700];
+
+const PLAIN_TEXT: Warning = {
+  message: "everything goes to the database in plain text, and others on the network can read it",
+  advice: "add sslmode=verify-full to its URL, and sslrootcert=/path/of/ca.pem for an authority of your own",
+};
 
 export interface PostgresOptions {
   /** With the password, if there is one. */
@@ -47,7 +59,8 @@ export interface PostgresOptions {
  * refuses, and `INVALID_CONFIG` for one that cannot be used.
  */
 export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock): Promise<SqlDatabase> {
-  const { pool, close } = await openPool(url);
+  const connection = connectionOf(url);
+  const { pool, close } = openPool(connection);
   const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt, hurry);
   const database: SqlDatabase = {
     reader: postgresSession((statement) => again(() => query(pool, statement))),
@@ -67,6 +80,7 @@ export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock
     },
     // The server checks its own files.
     integrityProblems: async () => [],
+    warnings: isOpenToOthers(connection) ? [PLAIN_TEXT] : [],
     close,
   };
   try {
@@ -78,20 +92,18 @@ export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock
   return database;
 }
 
-async function openPool(url: string): Promise<{ pool: Pool; close: () => Promise<void> }> {
-  const { default: pg } = await import("pg");
+function openPool(place: ClientConfig): { pool: Pool; close: () => Promise<void> } {
   const types: CustomTypesConfig = {
     getTypeParser: (oid: number, format?: "text" | "binary") =>
       oid === INT8 || oid === NUMERIC ? toSafeInteger : pg.types.getTypeParser(oid, format),
   };
-  const connection: ClientConfig = {
-    connectionString: url,
+  const connection = {
+    ...place,
     application_name: "imgbatch",
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   };
-  const pool = new pg.Pool({ ...connection, max: MOST_CONNECTIONS, types });
+  const pool = new pg.Pool({ ...connection, max: MOST_CONNECTIONS, types, Client: PostgresClient });
   const ask = workAsker(connection);
   const open = new Set<PoolClient>();
   // Without a listener, a connection that breaks while it is idle would end the process. A query that runs on it gets
@@ -133,8 +145,10 @@ async function prepare(pool: Pool, again: <T>(attempt: () => Promise<T>) => Prom
 /** The reason is PostgreSQL's or the system's, which name no password. */
 function cannotUse(error: unknown): ImgbatchError {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
-  const message = `The database cannot be used: ${cause.message || systemCodeOf(cause)} (${systemCodeOf(cause)}).`;
-  return new ImgbatchError("STORAGE_FAILED", message, { cause });
+  const code = systemCodeOf(cause);
+  const reason = code === "unknown" ? cause.message : `${cause.message || code} (${code})`;
+  const message = `The database cannot be used: ${reason}.`;
+  return new ImgbatchError("STORAGE_FAILED", message, { advice: adviceAfter(cause), cause });
 }
 
 /** Repeats an attempt that lost its connection and has changed nothing. */
