@@ -73,7 +73,7 @@ const [DISK_FULL, BUSY] = ["53100", /^(55P03|57014|40001|40P01)$/];
 const NONE_FREE = /^timeout exceeded when trying to connect/;
 
 /** Whether the request failed because others held a lock, or all connections, for too long. */
-export function isBusy(failure: unknown): boolean {
+function isBusy(failure: unknown): boolean {
   const error = reasonOf(failure);
   return BUSY.test(systemCodeOf(error)) || (error instanceof Error && NONE_FREE.test(error.message));
 }
@@ -95,9 +95,8 @@ export function notStoredInPostgres(failure: unknown): unknown {
   return error;
 }
 
-/** The connection was lost during a commit, and the server cannot be asked for its end. */
+/** The connection was lost during a commit. */
 export function perhapsStoredInPostgres(cause: unknown): StorageUnavailable {
-  const message =
-    "The service lost its database during a commit: whether this was done is not known until the database can be used again.";
+  const message = "The service lost its database during a commit: this may have been done, or not.";
   return new StorageUnavailable("unknown-commit", message, cause);
 }

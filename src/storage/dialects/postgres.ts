@@ -10,7 +10,6 @@ import pg, {
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
-import { askForCount, type CommitMark, PREPARE_MARKS } from "./postgres-commits.ts";
 import { connectionOf, isOpenToOthers, PostgresClient } from "./postgres-connection.ts";
 import { postgresSession } from "./postgres-session.ts";
 import { destroySoon, endWhenSilent, workAsker } from "./postgres-silence.ts";
@@ -18,7 +17,6 @@ import { beginReading, beginWriting, commit, runInTransaction } from "./postgres
 import {
   adviceAfter,
   CannotConnect,
-  isBusy,
   isConnectionLost,
   notStoredInPostgres,
   perhapsStoredInPostgres,
@@ -33,8 +31,6 @@ const KEEP_ALIVE_MS = 10_000;
 /** A server that restarts is back within seconds: everything waits this long for it. */
 const GIVE_UP_MS = 10_000;
 const PAUSE_MS = 50;
-/** A transaction whose connection is cut goes on at the server until it notices, at most for its limits. */
-const ASK_COMMIT_MS = 15_000;
 const OLDEST_VERSION = 15;
 
 /** 64-bit integers, and the sums of them, which PostgreSQL makes exact decimals. */
@@ -54,8 +50,8 @@ export interface PostgresOptions {
 
 /**
  * Opens a PostgreSQL database, version 15 or later, which may be empty. A server that goes away never ends the process:
- * whatever was not stored for certain is done again on another connection, for `GIVE_UP_MS`, and then rejects with
- * `StorageUnavailable`. Throws `STORAGE_FAILED` when the server cannot be reached or
+ * whatever was certainly not stored is done again on another connection, for `GIVE_UP_MS`, and then rejects with
+ * `StorageUnavailable`; so does, at once, a write whose commit got no answer. Throws `STORAGE_FAILED` when the server cannot be reached or
  * refuses, and `INVALID_CONFIG` for one that cannot be used.
  */
 export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock): Promise<SqlDatabase> {
@@ -64,7 +60,7 @@ export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock
   const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt, hurry);
   const database: SqlDatabase = {
     reader: postgresSession((statement) => again(() => query(pool, statement))),
-    transaction: (work) => again(() => repeated(() => write(pool, clock, work))),
+    transaction: (work) => again(() => repeated(() => write(pool, work))),
     snapshot: (work) =>
       again(() =>
         withClient(pool, async (client) => {
@@ -139,7 +135,6 @@ async function prepare(pool: Pool, again: <T>(attempt: () => Promise<T>) => Prom
     );
   }
   if (encoding !== "UTF8") throw refuse(`The database has the encoding ${encoding}; it must be UTF8.`);
-  await again(() => query(pool, { text: PREPARE_MARKS }));
 }
 
 /** The reason is PostgreSQL's or the system's, which name no password. */
@@ -213,60 +208,20 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
       () => true,
       () => false,
     );
-    isUsable = isUndone && !(error instanceof LostCommit) && !isConnectionLost(error);
+    isUsable = isUndone && !isConnectionLost(error);
     throw error;
   } finally {
     client.release(!isUsable);
   }
 }
 
-/** The connection was lost during a commit. */
-class LostCommit<T> extends Error {
-  readonly mark: CommitMark;
-  readonly result: T;
-
-  constructor(mark: CommitMark, result: T, cause: unknown) {
-    super("the connection was lost during a commit", { cause });
-    this.mark = mark;
-    this.result = result;
-  }
-}
-
-async function write<T>(
-  pool: Pool,
-  clock: Clock,
-  work: Parameters<typeof runInTransaction<T>>[1],
-): Promise<T> {
-  try {
-    return await withClient(pool, async (client) => {
-      const mark = await beginWriting(client);
-      const result = await runInTransaction(client, work);
-      await commit(client).catch((error) => {
-        throw isConnectionLost(error) ? new LostCommit(mark, result, error) : error;
-      });
-      return result;
+async function write<T>(pool: Pool, work: Parameters<typeof runInTransaction<T>>[1]): Promise<T> {
+  return withClient(pool, async (client) => {
+    await beginWriting(client);
+    const result = await runInTransaction(client, work);
+    await commit(client).catch((error) => {
+      throw isConnectionLost(error) ? perhapsStoredInPostgres(error) : error;
     });
-  } catch (error) {
-    if (!(error instanceof LostCommit)) throw error;
-    // The slot in the pool is free by now: when many commits are lost at once, all of them can ask.
-    const end = await endOf(pool, clock, error.mark);
-    if (end === null) throw perhapsStoredInPostgres(error.cause);
-    if (end === "aborted") throw error.cause;
-    return error.result as T;
-  }
-}
-
-/** Waits for the end of a transaction whose connection is lost. Null when it cannot be asked for. */
-async function endOf(pool: Pool, clock: Clock, mark: CommitMark): Promise<"committed" | "aborted" | null> {
-  const startMs = clock.monotonicMs();
-  while (clock.monotonicMs() - startMs < ASK_COMMIT_MS) {
-    try {
-      const count = await withClient(pool, (client) => askForCount(client, mark));
-      return count < mark.count ? "aborted" : "committed";
-    } catch (error) {
-      if (!isConnectionLost(error) && !isBusy(error)) return null;
-    }
-    await clock.sleep(PAUSE_MS);
-  }
-  return null;
+    return result;
+  });
 }
