@@ -127,6 +127,15 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     },
   );
 
+  it("[PG-13] keeps no statement in a connection, where a pooler would not find it again", async () => {
+    const { database, stores } = await openTestPostgres();
+    await stores.write((tx) => tx.accounts.insert(account("a")));
+    await stores.write((tx) => tx.lock("account", "a"));
+    expect(await stores.snapshot((now) => now.accounts.byId("a"))).toMatchObject({ id: "a" });
+    const kept = sql<{ value: number }>`select count(*) as value from pg_prepared_statements`;
+    expect(await one(database.reader, kept)).toBe(0);
+  });
+
   it("[PG-4] of two transactions that wait for each other, both happen in the end", async () => {
     const { stores } = await openTestPostgres();
     await stores.write(async (tx) => {

@@ -95,7 +95,7 @@ export function destroySoon(clients: Iterable<Client>): void {
   setTimeout(destroy, FAREWELL_MS).unref();
 }
 
-/** The types do not know it. */
-function backendOf(client: Client): number {
+/** Returns the process id that the client was told. Behind a pooler it is none of the server's. The types do not know it. */
+export function backendOf(client: Client): number {
   return (client as unknown as { processID: number }).processID;
 }

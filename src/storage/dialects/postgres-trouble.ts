@@ -8,12 +8,8 @@ import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 const LOST =
   /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ENOENT|08\w{3}|57P0[1-4]|25P03|25006|53300)$/;
 
-/**
- * Errors of the client have no codes. The first is of a connection that keeps a statement which does not fit the tables
- * any more, since another process has migrated them.
- */
-const LOST_MESSAGE =
-  /^(cached plan must not change|Connection terminated|Client has encountered a connection error|timeout expired)/;
+/** Errors of the client have no codes. */
+const LOST_MESSAGE = /^(Connection terminated|Client has encountered a connection error|timeout expired)/;
 
 /** What to do about an error at the first connection, by PostgreSQL's code, Node's, or the message. The first that fits counts. */
 const ADVICE: readonly (readonly [RegExp, string])[] = [
@@ -27,6 +23,10 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [
     /CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE/,
     "add sslrootcert=/path/of/ca.pem to the URL: the certificate of the authority that has signed that of the server",
+  ],
+  [
+    /statement pooling mode/,
+    "set pool_mode=transaction or pool_mode=session in the pooler, for this database",
   ],
   [/not support SSL/, "turn on `ssl` at the server; sslmode=disable sends everything in plain text"],
 ];

@@ -126,7 +126,15 @@ function toSafeInteger(text: string): number {
 
 async function prepare(pool: Pool, again: <T>(attempt: () => Promise<T>) => Promise<T>): Promise<void> {
   const facts = "select current_setting('server_version') as version, getdatabaseencoding() as encoding";
-  const { rows } = await again(() => query<{ version: string; encoding: string }>(pool, { text: facts }));
+  // In a transaction, which not every mode of a pooler takes.
+  const { rows } = await again(() =>
+    withClient(pool, async (client) => {
+      await beginReading(client);
+      const answer = await client.query<{ version: string; encoding: string }>(facts);
+      await commit(client);
+      return answer;
+    }),
+  );
   const { version = "", encoding = "" } = rows[0] ?? {};
   const refuse = (message: string) => new ImgbatchError("INVALID_CONFIG", message);
   if (Number.parseInt(version, 10) < OLDEST_VERSION) {
