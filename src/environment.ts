@@ -29,6 +29,8 @@ export interface StorageEnvironment {
   databaseUrl: string | undefined;
   databaseUser: string | undefined;
   databasePassword: string | undefined;
+  databaseSslMode: string | undefined;
+  databaseSslRootCert: string | undefined;
   aws: {
     accessKeyId: string | undefined;
     secretAccessKey: string | undefined;
@@ -41,6 +43,8 @@ export function readStorageEnvironment(env: NodeJS.ProcessEnv = process.env): St
     databaseUrl: env.IMGBATCH_DATABASE_URL || undefined,
     databaseUser: env.PGUSER || undefined,
     databasePassword: env.PGPASSWORD || undefined,
+    databaseSslMode: env.PGSSLMODE || undefined,
+    databaseSslRootCert: env.PGSSLROOTCERT || undefined,
     aws: {
       accessKeyId: env.AWS_ACCESS_KEY_ID || undefined,
       secretAccessKey: env.AWS_SECRET_ACCESS_KEY || undefined,

@@ -8,6 +8,8 @@ import {
   databaseSchema,
   hasKnownParameters,
   isDatabaseUrl,
+  isSslMode,
+  SSL_MODES,
   storageSchema,
 } from "./storage-schema.ts";
 
@@ -76,8 +78,9 @@ export function storagePlaces(
 function databasePlace(
   configured: string,
   flag: string | undefined,
-  { databaseUrl, databaseUser, databasePassword }: StorageEnvironment,
+  environment: StorageEnvironment,
 ): DatabasePlace {
+  const { databaseUrl, databaseSslMode } = environment;
   const named = checked("--database", flag, databaseSchema);
   if (named === undefined && databaseUrl !== undefined) {
     if (!isDatabaseUrl(databaseUrl))
@@ -87,12 +90,19 @@ function databasePlace(
   const place = named ?? databaseUrl ?? configured;
   if (place === "sqlite") return { kind: "sqlite" };
   const url = new URL(place);
-  const { protocol, host, pathname } = url;
+  const { protocol, host, pathname, username, password, searchParams } = url;
   // As parameters they also fit to a URL without a host, which names a socket.
-  if (url.username === "" && !url.searchParams.has("user") && databaseUser !== undefined)
-    url.searchParams.set("user", databaseUser);
-  if (url.password === "" && !url.searchParams.has("password") && databasePassword !== undefined)
-    url.searchParams.set("password", databasePassword);
+  const add = (name: string, value: string | undefined) => {
+    if (value !== undefined && !searchParams.has(name)) searchParams.set(name, value);
+  };
+  if (username === "") add("user", environment.databaseUser);
+  if (password === "") add("password", environment.databasePassword);
+  if (!searchParams.has("sslmode")) {
+    if (databaseSslMode !== undefined && !isSslMode(databaseSslMode))
+      throw invalid("PGSSLMODE", `must be ${SSL_MODES}`);
+    add("sslmode", databaseSslMode);
+  }
+  if (searchParams.has("sslmode")) add("sslrootcert", environment.databaseSslRootCert);
   return { kind: "postgres", url: url.href, name: `${protocol}//${host}${pathname}` };
 }
 

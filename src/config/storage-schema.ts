@@ -5,9 +5,13 @@ export function isDatabaseUrl(text: string): boolean {
   return /^postgres(ql)?:$/.test(protocolOf(text));
 }
 
+/** The values of `sslmode` with which a database can be used, in words. */
+export const SSL_MODES = "disable, no-verify, verify-ca, require or verify-full";
+
+export const isSslMode = (text: string) => SSL_MODES.split(/, | or /).includes(text);
+
 /** The parameters that the URL of a database may have, in words. */
-export const DATABASE_PARAMETERS =
-  "must have no parameters but user, sslmode and sslrootcert, each once, and for a socket host (its directory) and port";
+export const DATABASE_PARAMETERS = `must have no parameters but user, sslmode (${SSL_MODES}) and sslrootcert, each once, and for a socket host (its directory) and port`;
 
 /**
  * Whether a URL has only known parameters. The driver takes most of its settings from them, and they win over the URL
@@ -19,7 +23,8 @@ export function hasKnownParameters(text: string): boolean {
     if (searchParams.getAll(name).length > 1) return false;
     if (name === "host") return hostname === "" && value.startsWith("/");
     if (name === "port") return searchParams.has("host") && /^\d+$/.test(value);
-    return ["user", "password", "sslmode", "sslrootcert"].includes(name);
+    if (name === "sslmode") return isSslMode(value);
+    return ["user", "password", "sslrootcert"].includes(name);
   });
 }
 

@@ -139,6 +139,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     });
     const { stores, blobs } = opened;
     teardown.add(() => opened.close());
+    for (const { message, advice } of opened.warnings) log.warn(message, { advice });
     await claimBucket(storage, opened);
     await blobs.removeDrafts();
 

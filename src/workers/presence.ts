@@ -118,6 +118,8 @@ export class Presence {
     await stores.write(async (tx) => {
       if (this.isAlone) await tx.workers.removeAll();
       await this.#endStandstill(tx);
+      // By a transaction whose answer was lost.
+      await tx.workers.remove(this.#id);
       await tx.workers.insert({ id: this.#id, role, version, providers, isPaused: false });
     });
     this.#beatMs = startMs;
@@ -125,7 +127,7 @@ export class Presence {
     this.#live = await stores.read.workers.list();
   }
 
-  /** Repeats work while others hold up the database, for a minute. Each try waits for some seconds by itself. */
+  /** Repeats work while others hold up the database, or end a commit without an answer, for a minute. */
   async #patiently(work: () => Promise<unknown>): Promise<void> {
     const { clock, log } = this.#deps;
     for (const startMs = clock.monotonicMs(); ; ) {
@@ -134,8 +136,9 @@ export class Presence {
         return;
       } catch (error) {
         const isHeldUp = error instanceof StorageUnavailable && error.reason === "busy";
-        if (!isHeldUp || clock.monotonicMs() - startMs > LONGEST_JOIN_MS) throw error;
-        log.warn("others hold up the database; the start waits for them");
+        const mayPass = isHeldUp || StorageUnavailable.mayHaveHappened(error);
+        if (!mayPass || clock.monotonicMs() - startMs > LONGEST_JOIN_MS) throw error;
+        log.warn("the database cannot be used now; the start waits for it", { error: String(error) });
       }
     }
   }

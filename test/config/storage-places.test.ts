@@ -5,6 +5,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import { LOCAL_STORAGE, type StorageFlags, storagePlaces } from "../../src/config/storage-places.ts";
 import { readStorageEnvironment } from "../../src/environment.ts";
+import { connectionOf } from "../../src/storage/dialects/postgres-connection.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { watchSecret, watchText } from "../support/secrets.ts";
@@ -47,6 +48,15 @@ describe("the places of the data", () => {
       accessKeyId: AWS.AWS_ACCESS_KEY_ID,
       secretAccessKey: AWS.AWS_SECRET_ACCESS_KEY,
     });
+    const safe = places(
+      { database: "postgres://h/d" },
+      {},
+      { PGSSLMODE: "require", PGSSLROOTCERT: "/ca" },
+    ).database;
+    expect(safe).toMatchObject({ url: "postgres://h/d?sslmode=require&sslrootcert=%2Fca" });
+    expect(() => places({ database: "postgres://h/d" }, {}, { PGSSLMODE: "prefer" })).toThrow(
+      "PGSSLMODE: must be",
+    );
     const named = places({ database: "postgres://you@h/d" }, {}, { PGUSER: "me" }).database;
     expect(named).toMatchObject({ url: "postgres://you@h/d", name: "postgres://h/d" });
   });
@@ -61,6 +71,10 @@ describe("the places of the data", () => {
     [{ database: "postgres:///d?host=db.example" }, "must have no parameters but"],
     [{ database: "postgres:///d?host=/run&host=db.example" }, "must have no parameters but"],
     [{ database: "postgres://127.0.0.1/d?port=6543" }, "must have no parameters but"],
+    [
+      { database: "postgres://h/d?sslmode=prefer" },
+      "sslmode (disable, no-verify, verify-ca, require or verify-full)",
+    ],
     [{ database: "postgres://h/d?ssl=0" }, "must have no parameters but"],
     [{ database: "postgres://h/d?sslkey=/etc/key" }, "must have no parameters but"],
     [{ blobs: "s3://AKID:canary-of-the-file@b" }, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"],
@@ -96,7 +110,7 @@ describe("the places of the data", () => {
   ])("[CONF-7] %s is connected to where it says", (database, host, port) => {
     for (const name of ["PGHOST", "PGPORT"]) vi.stubEnv(name, "");
     const place = places({ database }, {}, { PGUSER: "me", PGPASSWORD: "password-of-the-test" }).database;
-    const client = new pg.Client({ connectionString: place.kind === "postgres" ? place.url : "" });
+    const client = new pg.Client(connectionOf(place.kind === "postgres" ? place.url : ""));
     expect(client).toMatchObject({ host, port, user: "me" });
   });
 

@@ -141,8 +141,7 @@ export async function createBatch(
     // A commit that returned an error may have happened all the same.
     const known = await deps.stores.read.batches.byId(id);
     if (known) return { batch: known, replayed: false };
-    const mayHaveHappened = error instanceof StorageUnavailable && error.reason === "unknown-commit";
-    if (hasFiles && !mayHaveHappened) await discardReferences(deps.blobs, id);
+    if (hasFiles && !StorageUnavailable.mayHaveHappened(error)) await discardReferences(deps.blobs, id);
     const winner = error === MADE ? await replay(deps.stores.read, caller, request, idempotencyKey) : null;
     if (winner) return { batch: winner, replayed: true };
     throw error;

@@ -154,7 +154,7 @@ export class Upload {
     }
     this.#stored ??= await this.#storeWhole();
     this.#file = await this.#record(this.#stored).catch((error) => {
-      this.#mayBeRecorded ||= error instanceof StorageUnavailable && error.reason === "unknown-commit";
+      this.#mayBeRecorded ||= StorageUnavailable.mayHaveHappened(error);
       throw error;
     });
     this.state = "final";

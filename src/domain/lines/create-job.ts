@@ -73,9 +73,8 @@ export async function createJob(
     if (made !== batch) await dropInputs();
     return made;
   } catch (error) {
-    const mayHaveHappened = error instanceof StorageUnavailable && error.reason === "unknown-commit";
     // The next start removes what no batch names.
-    if (!mayHaveHappened) await dropInputs();
+    if (!StorageUnavailable.mayHaveHappened(error)) await dropInputs();
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Why the storage cannot be used now. `full`: no space, or a quota is used up. `broken`: the disk or its rights fail.
- * `busy`: another process keeps the database locked. `unknown-commit`: the disk failed during a commit, so the write
- * may have happened and may still appear after the next start.
+ * `busy`: another process keeps the database locked. `unknown-commit`: the disk failed, or the connection was lost, during a
+ * commit. The write may have happened, or may still appear; so it is repeated only where a repeat finds what it has done.
  */
 export type StorageTrouble = "full" | "broken" | "busy" | "unknown-commit";
 
@@ -11,6 +11,11 @@ export type StorageTrouble = "full" | "broken" | "busy" | "unknown-commit";
  */
 export class StorageUnavailable extends Error {
   readonly reason: StorageTrouble;
+
+  /** Whether an error leaves open if the write has happened. */
+  static mayHaveHappened(error: unknown): boolean {
+    return error instanceof StorageUnavailable && error.reason === "unknown-commit";
+  }
 
   constructor(reason: StorageTrouble, message: string, cause: unknown) {
     super(message, { cause });

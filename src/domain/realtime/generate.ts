@@ -141,8 +141,7 @@ export class Realtime {
     };
     const what = count === 1 ? "The image" : "The request";
     await openHold(stores, hold, payer, { what, alongside }).catch((error) => {
-      const isPerhapsOpen = error instanceof StorageUnavailable && error.reason === "unknown-commit";
-      if (isPerhapsOpen) this.#track(this.#release(hold, []));
+      if (StorageUnavailable.mayHaveHappened(error)) this.#track(this.#release(hold, []));
       throw error;
     });
     const { mayBePaidTwice } = record;
@@ -154,7 +153,12 @@ export class Realtime {
       const contents = made.map((each) => ({ id: hold.id, request, ...each }));
       await record.keep(contents);
       const usage = usageOf(hold, { request, made, priceMicroUsd }, clock.nowMs());
-      await endHold(stores, hold, usage, calls(), clock.nowMs(), (tx) => record.finished(tx));
+      const end = () => endHold(stores, hold, usage, calls(), clock.nowMs(), (tx) => record.finished(tx));
+      await end().catch((error) => {
+        // What is paid for is given out: a repeat finds whether it is.
+        if (!StorageUnavailable.mayHaveHappened(error)) throw error;
+        return end();
+      });
       return contents;
     } catch (error) {
       if (trails.some((trail) => trail.isPaid)) record.lost();
@@ -231,10 +235,11 @@ export class Realtime {
   /** Tries again after a failure of the storage, because money must not stay held. The next start releases it otherwise. */
   async #release(hold: RealtimeHoldRecord, calls: readonly Call[]): Promise<void> {
     const { stores, clock, log } = this.#deps;
-    for (;;) {
+    for (let uncounted = calls; ; ) {
       try {
-        return await endHold(stores, hold, [], calls, clock.nowMs());
+        return await endHold(stores, hold, [], uncounted, clock.nowMs());
       } catch (error) {
+        if (StorageUnavailable.mayHaveHappened(error)) uncounted = [];
         log.error("a hold could not be released; trying again", { id: hold.id, error: String(error) });
         if (this.#stopping.signal.aborted) return;
         await clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});

@@ -9,10 +9,9 @@ import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
-import { type Notices, openNotices } from "../../storage/dialects/postgres-notices.ts";
-import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
+import type { Notices } from "../../storage/dialects/postgres-notices.ts";
+import type { SqlDatabase, Warning } from "../../storage/dialects/sql-session.ts";
 import { openSqlite } from "../../storage/dialects/sqlite.ts";
 import { storageFailure } from "../../storage/disk-trouble.ts";
 import { migrate } from "../../storage/migrate.ts";
@@ -27,6 +26,8 @@ export interface OpenStorage {
   blobs: BlobStore;
   /** Problems of the files of the database itself, a line each. */
   integrityProblems(): Promise<string[]>;
+  /** What an operator should know of the database, in sentences that do not name it. */
+  warnings: readonly Warning[];
   /** Throws `INVALID_CONFIG` for the bucket of another database. */
   refuseForeignBucket(): Promise<void>;
   /** Begins to hear the notices of other processes; null where there are none. */
@@ -63,11 +64,17 @@ export async function openStorage(
     // Every pause between two attempts listens to it, and Node would warn of the eleventh listener.
     setMaxListeners(0, closing.signal);
     const blobs = await openBlobs(places.blobs, directory, closing.signal);
+    let listen: OpenStorage["listen"] = null;
+    if (place.kind === "postgres") {
+      const { openNotices } = await import("../../storage/dialects/postgres-notices.ts");
+      listen = (onNotice) => openNotices(place.url, clock, onNotice);
+    }
     return {
-      listen: place.kind === "postgres" ? (onNotice) => openNotices(place.url, clock, onNotice) : null,
+      listen,
       stores,
       blobs,
       refuseForeignBucket: () => refuseForeignBucket(places, { stores, blobs }),
+      warnings: database.warnings,
       integrityProblems: async () => database.integrityProblems(),
       close: async () => {
         closing.abort();
@@ -107,16 +114,9 @@ export async function openDatabase(
   }
 }
 
-/** PostgreSQL's code for a database that is not there. */
-const NO_SUCH_DATABASE = "3D000";
-
 /** Names the database in an error, without its secrets. */
 function namedError(error: ImgbatchError, name: string): ImgbatchError {
-  const isMissing = error.cause instanceof Error && systemCodeOf(error.cause) === NO_SUCH_DATABASE;
-  const advice = isMissing
-    ? "create it on the server first: CREATE DATABASE is enough, the tables are made here"
-    : "check that the database runs at this address, and PGUSER and PGPASSWORD (or IMGBATCH_DATABASE_URL)";
-  return new ImgbatchError(error.code, `${name}: ${error.message}`, { advice, cause: error });
+  return new ImgbatchError(error.code, `${name}: ${error.message}`, { advice: error.advice, cause: error });
 }
 
 async function openLocalDatabase(

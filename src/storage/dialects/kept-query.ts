@@ -1,5 +1,4 @@
 import { type Compilable, type CompiledQuery, type Expression, type Kysely, sql } from "kysely";
-import { sha256Hex } from "../../kernel/ids.ts";
 import type { Database } from "../schema.ts";
 
 /** Stands in a kept query for the value that each run brings. */
@@ -14,9 +13,6 @@ class Place {
 /** The values of a kept query, as it is built. */
 export type Values<Given> = { readonly [Name in keyof Given]: Expression<Given[Name]> };
 
-/** A compiled query that a connection may keep under this name. */
-export type NamedQuery<Row> = CompiledQuery<Row> & { readonly name: string };
-
 /** Returns a query whose values are filled in. `build` is that of the session that runs it. */
 type KeptQuery<Given, Row> = (build: Kysely<Database>, given: Given) => Compilable<Row>;
 
@@ -29,13 +25,12 @@ const PLACES = new Proxy({}, { get: (_, name) => sql.val(new Place(String(name))
 export function kept<Given extends object, Row>(
   make: (build: Kysely<Database>, values: Values<Given>) => Compilable<Row>,
 ): KeptQuery<Given, Row> {
-  const compiled = new WeakMap<Kysely<Database>, NamedQuery<Row>>();
+  const compiled = new WeakMap<Kysely<Database>, CompiledQuery<Row>>();
   return (build, given) => ({
     compile: () => {
       let query = compiled.get(build);
       if (query === undefined) {
-        const made = make(build, PLACES as Values<Given>).compile();
-        query = { ...made, name: sha256Hex(made.sql).slice(0, 32) };
+        query = make(build, PLACES as Values<Given>).compile();
         compiled.set(build, query);
       }
       const parameters = query.parameters.map((value) =>

@@ -1,6 +1,8 @@
 import type { Client } from "pg";
 import type { Clock } from "../../kernel/clock.ts";
-import { destroySoon } from "./postgres-silence.ts";
+import { randomIds } from "../../kernel/ids.ts";
+import { connectionOf, PostgresClient } from "./postgres-connection.ts";
+import { backendOf, destroySoon } from "./postgres-silence.ts";
 
 const CHANNEL = "imgbatch";
 /** Pauses between two attempts to connect. */
@@ -36,7 +38,7 @@ export function openNotices(url: string, clock: Clock, onNotice: (text: string) 
   };
   const running = (async () => {
     for (let pauseMs = AGAIN_MS.first; !closing.signal.aborted; pauseMs = 2 * pauseMs) {
-      const listening = await listen(url, onNotice).catch(() => null);
+      const listening = await listen(url, clock, closing.signal, onNotice).catch(() => null);
       if (listening !== null) {
         client = listening.client;
         pauseMs = AGAIN_MS.first;
@@ -80,28 +82,57 @@ async function silence(ping: () => Promise<unknown>, clock: Clock, signal: Abort
   }
 }
 
-/** `lost` resolves when the connection is lost. */
+/** `lost` resolves when the connection is lost. Rejects where a pooler keeps back what others send. */
 async function listen(
   url: string,
+  clock: Clock,
+  signal: AbortSignal,
   onNotice: (text: string) => void,
 ): Promise<{ client: Client; lost: Promise<void> }> {
-  const { default: pg } = await import("pg");
-  const client = new pg.Client({
-    connectionString: url,
-    application_name: "imgbatch notices",
-    connectionTimeoutMillis: AGAIN_MS.longest,
-    query_timeout: PING_MS,
-  });
+  const client = clientFor(url);
   const lost = new Promise<void>((resolve) => {
     client.on("error", () => resolve()).on("end", () => resolve());
   });
-  client.on("notification", ({ payload }) => onNotice(payload ?? ""));
+  client.on("notification", ({ channel, payload }) => channel === CHANNEL && onNotice(payload ?? ""));
   try {
     await client.connect();
     await client.query(`listen ${CHANNEL}`);
+    const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+    const isBehindPooler = rows[0]?.pid !== backendOf(client);
+    if (isBehindPooler && !(await hearsOthers(client, url, clock, signal)))
+      throw new Error("a pooler does not pass on LISTEN");
     return { client, lost };
   } catch (error) {
     await client.end().catch(() => {});
     throw error;
+  }
+}
+
+function clientFor(url: string): PostgresClient {
+  const name = { application_name: "imgbatch notices" };
+  return new PostgresClient({ ...connectionOf(url), ...name, query_timeout: PING_MS });
+}
+
+/** A pooler may give each statement another connection: only a text of another client shows whether any arrives. */
+async function hearsOthers(
+  client: PostgresClient,
+  url: string,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const channel = `imgbatch_${randomIds.leaseToken().slice(0, 16)}`;
+  const isHeard = new Promise<boolean>((resolve) => {
+    client.on("notification", (notice) => notice.channel === channel && resolve(true));
+  });
+  await client.query(`listen ${channel}`);
+  const other = clientFor(url);
+  other.on("error", () => {});
+  try {
+    await other.connect();
+    await other.query(`notify ${channel}`);
+    return await Promise.race([isHeard, clock.sleep(PING_MS, signal).then(() => false)]);
+  } finally {
+    await client.query(`unlisten ${channel}`);
+    await other.end();
   }
 }

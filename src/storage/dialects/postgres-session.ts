@@ -1,6 +1,5 @@
 import {
   type Compilable,
-  type CompiledQuery,
   type DataTypeNode,
   DummyDriver,
   HandleEmptyInListsPlugin,
@@ -11,7 +10,6 @@ import {
   replaceWithNoncontingentExpression,
 } from "kysely";
 import type { Database } from "../schema.ts";
-import type { NamedQuery } from "./kept-query.ts";
 import type { SqlSession } from "./sql-session.ts";
 
 /**
@@ -42,20 +40,19 @@ const build = new Kysely<Database>({
 });
 
 /**
- * Sends one statement, with its values for `$1`, `$2` and so on. A connection parses and plans one with a name once: that
- * takes longer than to run it.
+ * Sends one statement, with its values for `$1`, `$2` and so on. It has no name: a pooler gives each transaction another
+ * connection, which does not know the statements of the one before.
  */
 export type Ask = (query: {
   text: string;
   values: unknown[];
-  name?: string;
 }) => Promise<{ rows: unknown[]; rowCount: number | null }>;
 
 /** Runs queries with `ask`. */
 export function postgresSession(ask: Ask): SqlSession {
   const askFor = (query: Compilable<unknown>) => {
-    const { sql: text, parameters, name } = query.compile() as Partial<NamedQuery<unknown>> & CompiledQuery;
-    return ask({ text, values: parameters.map(storable), ...(name && { name }) });
+    const { sql: text, parameters } = query.compile();
+    return ask({ text, values: parameters.map(storable) });
   };
   return {
     build,
@@ -64,8 +61,8 @@ export function postgresSession(ask: Ask): SqlSession {
     first: async <Row>(query: Compilable<Row>) => ((await askFor(query)).rows[0] as Row | undefined) ?? null,
     run: async (query) => (await askFor(query)).rowCount ?? 0,
     runEach: async (query, parameters) => {
-      const { sql: text, name } = query.compile() as Partial<NamedQuery<unknown>> & CompiledQuery;
-      for (const each of parameters) await ask({ text, values: each.map(storable), ...(name && { name }) });
+      const { sql: text } = query.compile();
+      for (const each of parameters) await ask({ text, values: each.map(storable) });
     },
   };
 }

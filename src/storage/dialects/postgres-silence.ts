@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
-import type { Client, ClientConfig, PoolClient, QueryConfig, QueryResult } from "pg";
+import pg, { type Client, type ClientConfig, type PoolClient, type QueryConfig, type QueryResult } from "pg";
+import { PostgresClient } from "./postgres-connection.ts";
 
 /*
  * A server that goes away without a word, because its machine loses power or the network drops everything, ends no
@@ -40,8 +41,7 @@ const AT_WORK = `SELECT pg_backend_pid() AS own, ARRAY(
 SELECT pid FROM pg_stat_activity WHERE coalesce(state, '') NOT LIKE 'idle%') AS pids`;
 
 async function askForWork(connection: ClientConfig): ReturnType<AskForWork> {
-  const { default: pg } = await import("pg");
-  const client = new pg.Client({ ...connection, connectionTimeoutMillis: PATIENCE_MS });
+  const client = new PostgresClient({ ...connection, connectionTimeoutMillis: PATIENCE_MS });
   client.on("error", () => {});
   const timer = setTimeout(() => client.connection.stream.destroy(), PATIENCE_MS);
   try {
@@ -95,7 +95,7 @@ export function destroySoon(clients: Iterable<Client>): void {
   setTimeout(destroy, FAREWELL_MS).unref();
 }
 
-/** The types do not know it. */
-function backendOf(client: Client): number {
+/** Returns the process id that the client was told. Behind a pooler it is none of the server's. The types do not know it. */
+export function backendOf(client: Client): number {
   return (client as unknown as { processID: number }).processID;
 }

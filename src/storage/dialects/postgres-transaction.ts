@@ -1,5 +1,4 @@
 import type { PoolClient, QueryArrayResult } from "pg";
-import { type CommitMark, markStatement, resultsOf } from "./postgres-commits.ts";
 import { type Ask, postgresSession } from "./postgres-session.ts";
 import type { SqlSession } from "./sql-session.ts";
 
@@ -11,12 +10,8 @@ import type { SqlSession } from "./sql-session.ts";
 const LIMITS =
   "SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '60s'";
 
-/** Begins a transaction whose commit can be asked for later. */
-export async function beginWriting(client: PoolClient): Promise<CommitMark> {
-  const { connection, statement } = markStatement(client);
-  const answer = await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${LIMITS}; ${statement}`);
-  const last = resultsOf<{ count: number }>(answer).at(-1);
-  return { connection, count: last?.rows[0]?.count ?? 0 };
+export async function beginWriting(client: PoolClient): Promise<void> {
+  await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${LIMITS}`);
 }
 
 /** Begins a transaction that sees one moment. */

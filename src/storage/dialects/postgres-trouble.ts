@@ -8,12 +8,34 @@ import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 const LOST =
   /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ENOENT|08\w{3}|57P0[1-4]|25P03|25006|53300)$/;
 
-/**
- * Errors of the client have no codes. The first is of a connection that keeps a statement which does not fit the tables
- * any more, since another process has migrated them.
- */
-const LOST_MESSAGE =
-  /^(cached plan must not change|Connection terminated|Client has encountered a connection error|timeout expired)/;
+/** Errors of the client have no codes. */
+const LOST_MESSAGE = /^(Connection terminated|Client has encountered a connection error|timeout expired)/;
+
+/** What to do about an error at the first connection, by PostgreSQL's code, Node's, or the message. The first that fits counts. */
+const ADVICE: readonly (readonly [RegExp, string])[] = [
+  [/^3D000$/, "create it on the server first: CREATE DATABASE is enough, the tables are made here"],
+  [/no encryption$/, "add sslmode=verify-full to the URL of the database"],
+  [/^28|asks for a password/, "set PGUSER and PGPASSWORD, or the whole URL in IMGBATCH_DATABASE_URL"],
+  [
+    /^ERR_TLS_CERT_ALTNAME_INVALID$/,
+    "use a host name of the certificate, or sslmode=verify-ca with sslrootcert for an authority that signs for this server alone",
+  ],
+  [
+    /CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE/,
+    "add sslrootcert=/path/of/ca.pem to the URL: the certificate of the authority that has signed that of the server",
+  ],
+  [
+    /statement pooling mode/,
+    "set pool_mode=transaction or pool_mode=session in the pooler, for this database",
+  ],
+  [/not support SSL/, "turn on `ssl` at the server; sslmode=disable sends everything in plain text"],
+];
+
+/** Returns the next step for a database that cannot be used. */
+export function adviceAfter(error: Error): string {
+  const found = ADVICE.find(([sign]) => sign.test(systemCodeOf(error)) || sign.test(error.message));
+  return found?.[1] ?? "check that the database runs at this address, and takes connections from here";
+}
 
 /** No connection could be made, or none was free. */
 export class CannotConnect extends Error {
@@ -51,7 +73,7 @@ const [DISK_FULL, BUSY] = ["53100", /^(55P03|57014|40001|40P01)$/];
 const NONE_FREE = /^timeout exceeded when trying to connect/;
 
 /** Whether the request failed because others held a lock, or all connections, for too long. */
-export function isBusy(failure: unknown): boolean {
+function isBusy(failure: unknown): boolean {
   const error = reasonOf(failure);
   return BUSY.test(systemCodeOf(error)) || (error instanceof Error && NONE_FREE.test(error.message));
 }
@@ -73,9 +95,8 @@ export function notStoredInPostgres(failure: unknown): unknown {
   return error;
 }
 
-/** The connection was lost during a commit, and the server cannot be asked for its end. */
+/** The connection was lost during a commit. */
 export function perhapsStoredInPostgres(cause: unknown): StorageUnavailable {
-  const message =
-    "The service lost its database during a commit: whether this was done is not known until the database can be used again.";
+  const message = "The service lost its database during a commit: this may have been done, or not.";
   return new StorageUnavailable("unknown-commit", message, cause);
 }

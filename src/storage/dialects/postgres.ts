@@ -1,37 +1,45 @@
 import { sql } from "kysely";
-import type { ClientConfig, CustomTypesConfig, Pool, PoolClient, QueryConfig, QueryResultRow } from "pg";
+import pg, {
+  type ClientConfig,
+  type CustomTypesConfig,
+  type Pool,
+  type PoolClient,
+  type QueryConfig,
+  type QueryResultRow,
+} from "pg";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
-import { askForCount, type CommitMark, PREPARE_MARKS } from "./postgres-commits.ts";
+import { connectionOf, isOpenToOthers, PostgresClient } from "./postgres-connection.ts";
 import { postgresSession } from "./postgres-session.ts";
 import { destroySoon, endWhenSilent, workAsker } from "./postgres-silence.ts";
 import { beginReading, beginWriting, commit, runInTransaction } from "./postgres-transaction.ts";
 import {
+  adviceAfter,
   CannotConnect,
-  isBusy,
   isConnectionLost,
   notStoredInPostgres,
   perhapsStoredInPostgres,
   repeatsAfter,
 } from "./postgres-trouble.ts";
-import { type SqlDatabase, written } from "./sql-session.ts";
+import { type SqlDatabase, type Warning, written } from "./sql-session.ts";
 
 /** How many connections a process has at most. A server takes 100 unless it is told otherwise. */
 const MOST_CONNECTIONS = 10;
 /** After how long without a byte the system looks whether the other side is still there. */
 const KEEP_ALIVE_MS = 10_000;
-/** For a new connection, and for a free one. */
-const CONNECT_TIMEOUT_MS = 10_000;
 /** A server that restarts is back within seconds: everything waits this long for it. */
 const GIVE_UP_MS = 10_000;
 const PAUSE_MS = 50;
-/** A transaction whose connection is cut goes on at the server until it notices, at most for its limits. */
-const ASK_COMMIT_MS = 15_000;
 const OLDEST_VERSION = 15;
 
 /** 64-bit integers, and the sums of them, which PostgreSQL makes exact decimals. */
 const [INT8, NUMERIC] = [20, 1700];
+
+const PLAIN_TEXT: Warning = {
+  message: "everything goes to the database in plain text, and others on the network can read it",
+  advice: "add sslmode=verify-full to its URL, and sslrootcert=/path/of/ca.pem for an authority of your own",
+};
 
 export interface PostgresOptions {
   /** With the password, if there is one. */
@@ -42,16 +50,17 @@ export interface PostgresOptions {
 
 /**
  * Opens a PostgreSQL database, version 15 or later, which may be empty. A server that goes away never ends the process:
- * whatever was not stored for certain is done again on another connection, for `GIVE_UP_MS`, and then rejects with
- * `StorageUnavailable`. Throws `STORAGE_FAILED` when the server cannot be reached or
+ * whatever was certainly not stored is done again on another connection, for `GIVE_UP_MS`, and then rejects with
+ * `StorageUnavailable`; so does, at once, a write whose commit got no answer. Throws `STORAGE_FAILED` when the server cannot be reached or
  * refuses, and `INVALID_CONFIG` for one that cannot be used.
  */
 export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock): Promise<SqlDatabase> {
-  const { pool, close } = await openPool(url);
+  const connection = connectionOf(url);
+  const { pool, close } = openPool(connection);
   const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt, hurry);
   const database: SqlDatabase = {
     reader: postgresSession((statement) => again(() => query(pool, statement))),
-    transaction: (work) => again(() => repeated(() => write(pool, clock, work))),
+    transaction: (work) => again(() => repeated(() => write(pool, work))),
     snapshot: (work) =>
       again(() =>
         withClient(pool, async (client) => {
@@ -67,6 +76,7 @@ export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock
     },
     // The server checks its own files.
     integrityProblems: async () => [],
+    warnings: isOpenToOthers(connection) ? [PLAIN_TEXT] : [],
     close,
   };
   try {
@@ -78,20 +88,18 @@ export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock
   return database;
 }
 
-async function openPool(url: string): Promise<{ pool: Pool; close: () => Promise<void> }> {
-  const { default: pg } = await import("pg");
+function openPool(place: ClientConfig): { pool: Pool; close: () => Promise<void> } {
   const types: CustomTypesConfig = {
     getTypeParser: (oid: number, format?: "text" | "binary") =>
       oid === INT8 || oid === NUMERIC ? toSafeInteger : pg.types.getTypeParser(oid, format),
   };
-  const connection: ClientConfig = {
-    connectionString: url,
+  const connection = {
+    ...place,
     application_name: "imgbatch",
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   };
-  const pool = new pg.Pool({ ...connection, max: MOST_CONNECTIONS, types });
+  const pool = new pg.Pool({ ...connection, max: MOST_CONNECTIONS, types, Client: PostgresClient });
   const ask = workAsker(connection);
   const open = new Set<PoolClient>();
   // Without a listener, a connection that breaks while it is idle would end the process. A query that runs on it gets
@@ -118,7 +126,15 @@ function toSafeInteger(text: string): number {
 
 async function prepare(pool: Pool, again: <T>(attempt: () => Promise<T>) => Promise<T>): Promise<void> {
   const facts = "select current_setting('server_version') as version, getdatabaseencoding() as encoding";
-  const { rows } = await again(() => query<{ version: string; encoding: string }>(pool, { text: facts }));
+  // In a transaction, which not every mode of a pooler takes.
+  const { rows } = await again(() =>
+    withClient(pool, async (client) => {
+      await beginReading(client);
+      const answer = await client.query<{ version: string; encoding: string }>(facts);
+      await commit(client);
+      return answer;
+    }),
+  );
   const { version = "", encoding = "" } = rows[0] ?? {};
   const refuse = (message: string) => new ImgbatchError("INVALID_CONFIG", message);
   if (Number.parseInt(version, 10) < OLDEST_VERSION) {
@@ -127,14 +143,15 @@ async function prepare(pool: Pool, again: <T>(attempt: () => Promise<T>) => Prom
     );
   }
   if (encoding !== "UTF8") throw refuse(`The database has the encoding ${encoding}; it must be UTF8.`);
-  await again(() => query(pool, { text: PREPARE_MARKS }));
 }
 
 /** The reason is PostgreSQL's or the system's, which name no password. */
 function cannotUse(error: unknown): ImgbatchError {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
-  const message = `The database cannot be used: ${cause.message || systemCodeOf(cause)} (${systemCodeOf(cause)}).`;
-  return new ImgbatchError("STORAGE_FAILED", message, { cause });
+  const code = systemCodeOf(cause);
+  const reason = code === "unknown" ? cause.message : `${cause.message || code} (${code})`;
+  const message = `The database cannot be used: ${reason}.`;
+  return new ImgbatchError("STORAGE_FAILED", message, { advice: adviceAfter(cause), cause });
 }
 
 /** Repeats an attempt that lost its connection and has changed nothing. */
@@ -199,60 +216,20 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
       () => true,
       () => false,
     );
-    isUsable = isUndone && !(error instanceof LostCommit) && !isConnectionLost(error);
+    isUsable = isUndone && !isConnectionLost(error);
     throw error;
   } finally {
     client.release(!isUsable);
   }
 }
 
-/** The connection was lost during a commit. */
-class LostCommit<T> extends Error {
-  readonly mark: CommitMark;
-  readonly result: T;
-
-  constructor(mark: CommitMark, result: T, cause: unknown) {
-    super("the connection was lost during a commit", { cause });
-    this.mark = mark;
-    this.result = result;
-  }
-}
-
-async function write<T>(
-  pool: Pool,
-  clock: Clock,
-  work: Parameters<typeof runInTransaction<T>>[1],
-): Promise<T> {
-  try {
-    return await withClient(pool, async (client) => {
-      const mark = await beginWriting(client);
-      const result = await runInTransaction(client, work);
-      await commit(client).catch((error) => {
-        throw isConnectionLost(error) ? new LostCommit(mark, result, error) : error;
-      });
-      return result;
+async function write<T>(pool: Pool, work: Parameters<typeof runInTransaction<T>>[1]): Promise<T> {
+  return withClient(pool, async (client) => {
+    await beginWriting(client);
+    const result = await runInTransaction(client, work);
+    await commit(client).catch((error) => {
+      throw isConnectionLost(error) ? perhapsStoredInPostgres(error) : error;
     });
-  } catch (error) {
-    if (!(error instanceof LostCommit)) throw error;
-    // The slot in the pool is free by now: when many commits are lost at once, all of them can ask.
-    const end = await endOf(pool, clock, error.mark);
-    if (end === null) throw perhapsStoredInPostgres(error.cause);
-    if (end === "aborted") throw error.cause;
-    return error.result as T;
-  }
-}
-
-/** Waits for the end of a transaction whose connection is lost. Null when it cannot be asked for. */
-async function endOf(pool: Pool, clock: Clock, mark: CommitMark): Promise<"committed" | "aborted" | null> {
-  const startMs = clock.monotonicMs();
-  while (clock.monotonicMs() - startMs < ASK_COMMIT_MS) {
-    try {
-      const count = await withClient(pool, (client) => askForCount(client, mark));
-      return count < mark.count ? "aborted" : "committed";
-    } catch (error) {
-      if (!isConnectionLost(error) && !isBusy(error)) return null;
-    }
-    await clock.sleep(PAUSE_MS);
-  }
-  return null;
+    return result;
+  });
 }

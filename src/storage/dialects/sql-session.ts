@@ -23,6 +23,12 @@ export function written<Row>({ build }: SqlSession, sql: RawBuilder<Row>): Compi
   return { compile: () => sql.compile(build) };
 }
 
+/** What an operator should know of a database that can be used all the same. */
+export interface Warning {
+  message: string;
+  advice: string;
+}
+
 /** A database of some dialect. */
 export interface SqlDatabase {
   /** Reads what is committed. */
@@ -35,5 +41,7 @@ export interface SqlDatabase {
   clockMs(session: SqlSession): Promise<number>;
   /** Verifies the files of the database itself. Returns a line for each problem. */
   integrityProblems(): Promise<string[]>;
+  /** Those of the time when it was opened. */
+  readonly warnings: readonly Warning[];
   close(): Promise<void>;
 }

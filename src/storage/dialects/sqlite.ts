@@ -141,6 +141,7 @@ export function openSqlite(
       const rows = reading.pragma("integrity_check") as { integrity_check: string }[];
       return rows.map((row) => row.integrity_check).filter((line) => line !== "ok");
     },
+    warnings: [],
     close: async () => {
       clearInterval(looking);
       await checkpoints.close();

@@ -225,7 +225,8 @@ export class JobPool implements WorkerPool {
           this.#line(active);
         } else await this.#rest(active);
       } catch (error) {
-        this.#later(active, error, async () => this.#line(active));
+        // A job may have been made by a transaction whose answer was lost.
+        this.#later(active, error, () => this.#resume(active));
       }
     }
   }

@@ -2,6 +2,7 @@ import { failLeased } from "../../domain/batches/finish-item.ts";
 import { FORGOTTEN_MS, isOverloaded, MOST_CREATES, mayBeCreated } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/offers.ts";
 import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
@@ -118,8 +119,10 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
   }
   if (await isMadeAlready(work, job)) return;
   const ticket = await ticketFor(work);
-  const isSent = await markSent(work, job).catch((error) => {
+  const isSent = await markSent(work, job).catch(async (error) => {
     ticket.dropped();
+    // Nothing was sent. With the mark, nobody would know that for a long time.
+    if (StorageUnavailable.mayHaveHappened(error)) await stores.write((tx) => unmarkSent(tx, jobId, job));
     throw error;
   });
   if (!isSent) {

@@ -255,4 +255,23 @@ onEachDialect("a process that was taken for dead", (open) => {
     await expect(one.make()).rejects.toThrow("lost");
     await expect.poll(books).toEqual([5 * PRICE, 0, "hold release"]);
   });
+
+  it("[RT-28] gives out what is paid for, also when the commit of the payment got no answer", async () => {
+    const stores = await open();
+    const { gates, start, books } = await processesOn(stores);
+    let isLost = false;
+    const write: Stores["write"] = async (work) => {
+      const result = await stores.write(work);
+      if (!isLost) return result;
+      isLost = false;
+      throw new StorageUnavailable("unknown-commit", "lost", null);
+    };
+    const one = await start({ ...stores, write });
+    const making = one.make();
+    await expect.poll(() => gates.length).toBe(1);
+    isLost = true;
+    gates[0]?.open();
+    expect(await making).toHaveLength(1);
+    expect(await books()).toEqual([4 * PRICE, 0, "hold capture"]);
+  });
 });

@@ -30,7 +30,7 @@ export async function checkStorage(storage: StoragePlaces, directory: string): P
   }
 }
 
-async function checkDatabase({ stores }: OpenStorage, name: string): Promise<Finding[]> {
+async function checkDatabase({ stores, warnings }: OpenStorage, name: string): Promise<Finding[]> {
   try {
     await stores.write((tx) => tx.touch());
   } catch (error) {
@@ -45,7 +45,8 @@ async function checkDatabase({ stores }: OpenStorage, name: string): Promise<Fin
     takers > 0 && makers > 0
       ? ok("processes", found)
       : warn("processes", found, "start `imgbatch serve --role api` and `imgbatch serve --role worker`");
-  return [ok("database", `${name} can be written`), processes];
+  const doubts = warnings.map(({ message, advice }) => warn("database", message, advice));
+  return [ok("database", `${name} can be written`), ...doubts, processes];
 }
 
 async function checkBucket(open: OpenStorage, name: string): Promise<Finding> {
