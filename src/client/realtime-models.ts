@@ -21,6 +21,7 @@ const modelSchema = z.looseObject({
     .looseObject({
       images: z.record(z.string(), z.number().min(0).max(MOST_USD)),
       paid: z.boolean().nullish().catch(null),
+      play_money: z.boolean().nullish().catch(null),
     })
     .nullish()
     .catch(null),
@@ -41,6 +42,8 @@ export interface RealtimeModel {
   costsMicroUsd: Readonly<Record<string, number>> | null;
   /** Whether the service reports that its images cost real money. */
   isPaid: boolean;
+  /** Whether the service reports that its images are drawn, and its prices are no real money. */
+  isPlay: boolean;
   raw: Record<string, unknown>;
 }
 
@@ -81,6 +84,7 @@ function readModel(value: unknown): RealtimeModel[] {
         ? Object.fromEntries(prices.map(([size, usd]) => [size, numberToMicros(usd)]))
         : null,
       isPaid: wire.pricing?.paid === true,
+      isPlay: wire.pricing?.play_money === true,
       raw: value as Record<string, unknown>,
     },
   ];

@@ -19,6 +19,8 @@ export interface BatchRow {
   estimatedMicroUsd: number | null;
   /** The cost of the finished images; once the batch is settled, the final amount. */
   costMicroUsd: number | null;
+  /** Its images are drawn, and these amounts are no real money. */
+  isPlay: boolean;
   createdAtMs: number;
   endedAtMs: number | null;
   /** The reason why the whole batch failed. */
@@ -75,6 +77,8 @@ export interface TroubleRow {
 
 /** Numbers of the whole service. */
 export interface Vitals {
+  /** Only drawings are made, so that the balance is no real money. */
+  isPlay: boolean;
   balanceMicroUsd: number | null;
   heldMicroUsd: number | null;
   freeDiskBytes: number | null;

@@ -16,6 +16,15 @@ interface Deps {
   ids: Ids;
 }
 
+/**
+ * Whether drawings cost the accounts of a service play money only: nobody has an account with real money but those whose own
+ * has play money.
+ */
+export function paysDrawingsInPlay(accounts: readonly AccountRecord[]): boolean {
+  const real = new Set(accounts.map(({ realAccountId }) => realAccountId));
+  return accounts.every(({ id, isPlay }) => isPlay || real.has(id));
+}
+
 /** Opens an account with a first balance, in micro-dollars. Its money is real unless it is said to be play money. */
 export async function openAccount(
   tx: Transaction,

@@ -60,6 +60,8 @@ export interface PriceSnapshot {
   imageMicroUsd: number;
   /** The hold for one image until the batch is settled; never below `imageMicroUsd`. */
   holdMicroUsd: number;
+  /** Set when no real money pays for the images, because they are drawn. */
+  isPlay?: true;
   /** The numbers that both amounts were computed from, kept to explain them. */
   basis: {
     modelPriceUsd: number;

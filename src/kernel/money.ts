@@ -1,5 +1,6 @@
 /** Decimal amounts as integers. A micro is a millionth of the unit: 1 US dollar is 1 000 000 micro-dollars. */
 const MICROS = 1_000_000;
+const MICROS_PER_CENT = 10_000;
 
 /** Wire form of an amount: a JSON number with at most six decimals. */
 export function microsToNumber(micros: number): number {
@@ -22,15 +23,68 @@ export function parseUsd(text: string): number | null {
   return micros <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(micros) : null;
 }
 
-/** `$6.70`, `$0.0335`: at least two decimals, at most six, no trailing zeros beyond the cents. */
-export function formatUsd(micros: number): string {
-  return `${micros < 0 ? "-" : ""}$${microsToDecimal(Math.abs(micros))}`;
+/**
+ * Writes an amount for people.
+ * - `exact`: a unit price, or a line of a ledger: `$6.70`, `$0.0335`, with two to six decimals.
+ * - `sum`: what something has cost, in cents: `$6.70`. Less than half a cent is `<$0.01`, unless it is nothing.
+ * - `limit`: what somebody agrees to pay, rounded up to cents.
+ */
+export function formatUsd(micros: number, as: "exact" | "sum" | "limit" = "exact"): string {
+  if (as === "sum" && micros > 0 && micros < MICROS_PER_CENT / 2) return "<$0.01";
+  const shown =
+    as === "exact"
+      ? micros
+      : as === "limit"
+        ? upToCents(micros)
+        : MICROS_PER_CENT * Math.round(micros / MICROS_PER_CENT);
+  return `${shown < 0 ? "-" : ""}$${microsToDecimal(Math.abs(shown))}`;
 }
 
 /** The same without a sign, for an amount that is not negative: `6.70`. `parseUsd` reads it. */
 export function microsToDecimal(micros: number): string {
   const digits = String(micros).padStart(7, "0");
   return `${digits.slice(0, -6)}.${digits.slice(-6).replace(/0{1,4}$/, "")}`;
+}
+
+/** Returns the smallest amount of whole cents that is not below this one. */
+export function upToCents(micros: number): number {
+  return MICROS_PER_CENT * Math.ceil(micros / MICROS_PER_CENT);
+}
+
+/** What images cost. With play money they are drawn, and the amount is no real money. */
+export interface Cost {
+  micros: number;
+  isPlay: boolean;
+}
+
+/** The words for play money, which is never shown like dollars. */
+export const FREE_DRAWINGS = "drawn, free of charge";
+
+/** Says what images cost, or may cost (`limit`): `$6.70`, or that they are drawn. */
+export function costText({ micros, isPlay }: Cost, as: "exact" | "sum" | "limit" = "sum"): string {
+  return isPlay ? FREE_DRAWINGS : formatUsd(micros, as);
+}
+
+/** Says an exact amount of an account: `$6.70`, or `6.70 in play money`. */
+export function amountText({ micros, isPlay }: Cost): string {
+  if (!isPlay) return formatUsd(micros);
+  return `${micros < 0 ? "-" : ""}${microsToDecimal(Math.abs(micros))} in play money`;
+}
+
+/** Adds up what batches cost: real money only, unless all of it is play money. Null while one of them has no cost. */
+export function sumCosts(costs: readonly { micros: number | null; isPlay: boolean }[]): Cost | null {
+  const isPlay = costs.length > 0 && costs.every((cost) => cost.isPlay);
+  let sum = 0;
+  for (const { micros, ...cost } of costs) {
+    if (micros === null) return null;
+    if (isPlay || !cost.isPlay) sum += micros;
+  }
+  return { micros: sum, isPlay };
+}
+
+/** The field that marks the amounts of a document of `--json` as play money. */
+export function playMoneyField(cost: Cost | null): { play_money?: true } {
+  return cost?.isPlay ? { play_money: true } : {};
 }
 
 /**

@@ -9,6 +9,7 @@ import {
   issueKey,
   openAccount,
   openRealAccount,
+  paysDrawingsInPlay,
   topUp,
 } from "../domain/accounts.ts";
 import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
@@ -26,10 +27,14 @@ export { DEFAULT_ACCOUNT };
 export type Account = AccountRecord;
 export type Key = ApiKeyRecord & { accountName: string; state: KeyState };
 /** An entry with the balance of its account after it. */
-export type LedgerLine = LedgerEntry & { accountName: string; balanceMicroUsd: number };
+export type LedgerLine = LedgerEntry & { accountName: string; isPlay: boolean; balanceMicroUsd: number };
 
 /** `key`: the day as `2030-01-31`, the model, or the provider. */
-export type UsageLine = CallSums & { key: string };
+export type UsageLine = CallSums & {
+  key: string;
+  /** The part of the billed money that is play money. */
+  playMicroUsd: number;
+};
 
 export interface NewKey {
   name: string;
@@ -78,6 +83,8 @@ export interface Admin {
     by: "day" | "model" | "provider";
     fromMs?: number | undefined;
     beforeMs?: number | undefined;
+    /** The names of the providers that draw. */
+    drawings: ReadonlySet<string>;
   }): Promise<UsageLine[]>;
   /** Throws `INVALID_CONFIG` for the bucket of another database. */
   check(): Promise<CheckReport>;
@@ -178,17 +185,21 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
         );
         return lines.filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId)));
       }),
-    usage: async ({ by, fromMs = 0, beforeMs = Number.MAX_SAFE_INTEGER }) => {
+    usage: async ({ by, fromMs = 0, beforeMs = Number.MAX_SAFE_INTEGER, drawings }) => {
+      const isPlay = paysDrawingsInPlay(await stores.read.accounts.list());
       const calls = await stores.read.providerCalls.list({
         fromMs: fromMs - (fromMs % CALLS_EVERY_MS),
         beforeMs,
       });
-      const groups = new Map<string, CallSums[]>();
+      const groups = new Map<string, typeof calls>();
       for (const call of calls) {
         const key = by === "day" ? new Date(call.dayMs).toISOString().slice(0, 10) : call[by];
         groups.set(key, [...(groups.get(key) ?? []), call]);
       }
-      const lines = [...groups].map(([key, each]) => ({ key, ...sumCalls(each) }));
+      const lines = [...groups].map(([key, each]) => {
+        const played = isPlay ? each.filter(({ provider }) => drawings.has(provider)) : [];
+        return { key, ...sumCalls(each), playMicroUsd: sumCalls(played).billedMicroUsd };
+      });
       return lines.sort((a, b) => (a.key < b.key ? -1 : 1));
     },
     check: () => checkAll(data),
@@ -235,11 +246,12 @@ async function describeKey(
 /** Needs every entry of each account from its first on. */
 async function withBalances(now: Repositories, entries: readonly LedgerEntry[]): Promise<LedgerLine[]> {
   const balances = new Map<string, number>();
-  const names = new Map((await now.accounts.list()).map(({ id, name }) => [id, name]));
+  const accounts = new Map((await now.accounts.list()).map((account) => [account.id, account]));
   return entries.map((entry) => {
     const balanceMicroUsd = (balances.get(entry.accountId) ?? 0) + entry.balanceChangeMicroUsd;
     balances.set(entry.accountId, balanceMicroUsd);
-    return { ...entry, accountName: names.get(entry.accountId) ?? entry.accountId, balanceMicroUsd };
+    const { name: accountName = entry.accountId, isPlay = false } = accounts.get(entry.accountId) ?? {};
+    return { ...entry, accountName, isPlay, balanceMicroUsd };
   });
 }
 

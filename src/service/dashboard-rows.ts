@@ -87,6 +87,7 @@ async function toRow(deps: RowSource, batch: BatchRecord, costMicroUsd: number):
     failCount: batch.failCount,
     estimatedMicroUsd: batch.estimatedMicroUsd,
     costMicroUsd,
+    isPlay: batch.price.isPlay === true,
     createdAtMs: batch.createdAtMs,
     endedAtMs: batch.endedAtMs,
     error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,

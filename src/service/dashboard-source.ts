@@ -176,7 +176,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         if (isDetailOld && openDetail !== null) await showDetail(openDetail);
         if (isMoved) {
           const pendingItems = await stores.read.batches.pendingItemCount();
-          const money = await moneyOf(stores);
+          const money = await moneyOf(deps);
           const { running, slots, isPaused } = await deps.queueOfAll();
           const waitingItems = Math.max(0, pendingItems - running);
           tell({
@@ -219,12 +219,18 @@ async function tellFailure(
   tell({ type: "log", line: { atMs: clock.nowMs(), level: "warn", text } });
 }
 
-async function moneyOf(stores: Stores): Promise<{ balanceMicroUsd: number; heldMicroUsd: number }> {
-  // Once there is real money, its sum must not hide behind play money.
-  const accounts = (await stores.read.accounts.list()).filter(({ realAccountId }) => realAccountId === null);
+async function moneyOf({
+  stores,
+  health,
+}: DashboardSourceDeps): Promise<{ balanceMicroUsd: number; heldMicroUsd: number; isPlay: boolean }> {
+  // The sum of real money must not hide behind play money.
+  const all = await stores.read.accounts.list();
+  const isDrawing = health.providers.every(({ upstream }) => upstream === undefined);
+  const isPlay = isDrawing && all.length > 0 && all.every((account) => account.isPlay);
+  const accounts = all.filter((account) => isPlay || !account.isPlay);
   const sum = (pick: (account: (typeof accounts)[number]) => number) =>
     accounts.reduce((total, account) => total + pick(account), 0);
-  return { balanceMicroUsd: sum((a) => a.balanceMicroUsd), heldMicroUsd: sum((a) => a.heldMicroUsd) };
+  return { balanceMicroUsd: sum((a) => a.balanceMicroUsd), heldMicroUsd: sum((a) => a.heldMicroUsd), isPlay };
 }
 
 async function detailOf(stores: Stores, batchId: string) {

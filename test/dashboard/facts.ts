@@ -30,6 +30,7 @@ export function batchRow(n: number, change: Partial<BatchRow> = {}): BatchRow {
     failCount: 1,
     estimatedMicroUsd: 335_000,
     costMicroUsd: 134_000,
+    isPlay: false,
     createdAtMs: NOW - 60_000 + n * 1000,
     endedAtMs: null,
     error: null,

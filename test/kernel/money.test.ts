@@ -29,12 +29,32 @@ describe("money", () => {
   });
 
   it("[MONEY-1] is shown to people with two to six decimals", () => {
-    expect([6_700_000, 33_500, 1, 0, -2_500_000].map(formatUsd)).toEqual([
+    expect([6_700_000, 33_500, 1, 0, -2_500_000].map((micros) => formatUsd(micros))).toEqual([
       "$6.70",
       "$0.0335",
       "$0.000001",
       "$0.00",
       "-$2.50",
+    ]);
+  });
+
+  it("[MONEY-1] is shown in cents where it is a sum, and rounded up where somebody agrees to it", () => {
+    const amounts = [0, 1, 100_500, 335_000, 5_000, 12_345_678];
+    expect(amounts.map((micros) => formatUsd(micros, "sum"))).toEqual([
+      "$0.00",
+      "<$0.01",
+      "$0.10",
+      "$0.34",
+      "$0.01",
+      "$12.35",
+    ]);
+    expect(amounts.map((micros) => formatUsd(micros, "limit"))).toEqual([
+      "$0.00",
+      "$0.01",
+      "$0.11",
+      "$0.34",
+      "$0.01",
+      "$12.35",
     ]);
   });
 

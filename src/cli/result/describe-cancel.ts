@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import { formatUsd, numberToMicros } from "../../kernel/money.ts";
+import { FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
 
 /** Describes what a cancelled batch costs and what was released. Leaves out amounts that the service does not report. */
 export function describeCancel(batch: Batch): string {
@@ -8,11 +8,14 @@ export function describeCancel(batch: Batch): string {
   const total = itemCount ?? successCount + failCount;
   const released = releasedMicroUsd(batch);
   const billed = batch.actualCostMicroUsd;
-  const parts = [
-    `${id} cancelled`,
-    `${successCount} of ${total} images were finished and stay${billed === null ? "" : `, billed ${formatUsd(billed)}`}`,
-    ...(released === null ? [] : [`${formatUsd(released)} released`]),
-  ];
+  const stay = `${successCount} of ${total} images were finished and stay`;
+  const parts = batch.isPlay
+    ? [`${id} cancelled`, stay, FREE_DRAWINGS]
+    : [
+        `${id} cancelled`,
+        `${stay}${billed === null ? "" : `, billed ${formatUsd(billed, "sum")}`}`,
+        ...(released === null ? [] : [`${formatUsd(released, "sum")} released`]),
+      ];
   return parts.join("; ");
 }
 

@@ -1,7 +1,14 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import { formatUsd, microsToNumber } from "../../kernel/money.ts";
+import {
+  type Cost,
+  costText,
+  formatUsd,
+  microsToNumber,
+  playMoneyField,
+  sumCosts,
+} from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results-file.ts";
@@ -62,7 +69,8 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
       ...(replayed === null ? {} : { replayed }),
       counts,
       fetched_count: fetchedCount,
-      actual_cost: cost === null ? null : microsToNumber(cost),
+      actual_cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
       results: `${shownDir}/${RESULTS_FILE}`,
       retry: hasRetry ? `${shownDir}/${RETRY_FILE}` : null,
       batches: batches.map((batch) => batch.raw),
@@ -97,11 +105,13 @@ function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): J
 }
 
 /** Batches that were made earlier cost nothing now. */
-function costNote({ outcome, earlier = new Set() }: EndedRun, costMicroUsd: number | null): string {
-  if (costMicroUsd === null) return "";
-  const before = actualCost(outcome.batches.filter(({ id }) => earlier.has(id))) ?? 0;
-  if (before === 0) return `, ${formatUsd(costMicroUsd)}`;
-  return `; ${formatUsd(costMicroUsd - before)} now (${formatUsd(before)} paid earlier)`;
+function costNote({ outcome, earlier = new Set() }: EndedRun, cost: Cost | null): string {
+  if (cost === null) return "";
+  if (cost.isPlay) return `; ${costText(cost)}`;
+  const paid = actualCost(outcome.batches.filter(({ id }) => earlier.has(id)));
+  const before = paid === null || paid.isPlay ? 0 : paid.micros;
+  if (before === 0) return `, ${costText(cost)}`;
+  return `; ${formatUsd(cost.micros - before, "sum")} now (${formatUsd(before, "sum")} paid earlier)`;
 }
 
 /** Reports how many images a repeated run fetched. */
@@ -112,11 +122,8 @@ function repairNote({ outcome, replayed }: EndedRun, successCount: number): stri
   return replayed === false ? [] : [`${fetchedCount} of them fetched now`];
 }
 
-function actualCost(batches: readonly Batch[]): number | null {
-  const costs = batches.map((batch) => batch.actualCostMicroUsd);
-  return costs.some((cost) => cost === null)
-    ? null
-    : costs.reduce<number>((sum, cost) => sum + (cost ?? 0), 0);
+function actualCost(batches: readonly Batch[]): Cost | null {
+  return sumCosts(batches.map(({ actualCostMicroUsd: micros, isPlay }) => ({ micros, isPlay })));
 }
 
 /** The first failed images of a run, one line each, and how many more there are. */

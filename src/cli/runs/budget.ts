@@ -1,5 +1,13 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { formatUsd, microsToDecimal } from "../../kernel/money.ts";
+import {
+  amountText,
+  type Cost,
+  costText,
+  FREE_DRAWINGS,
+  formatUsd,
+  microsToDecimal,
+  upToCents,
+} from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import type { ChosenModel } from "../../runs/plan/choose-model.ts";
 import type { Chunk } from "../../runs/plan/plan.ts";
@@ -11,8 +19,8 @@ import type { RunOptions } from "./run-options.ts";
 /** The price and the cost limit of a run. Amounts are micro-dollars. */
 export interface Budget {
   /** Null if the price of an image is not known. */
-  estimate(chunks: readonly Chunk[]): number | null;
-  estimateImages(images: number): number | null;
+  estimate(chunks: readonly Chunk[]): Cost | null;
+  estimateImages(images: number): Cost | null;
   /** Throws `COST_LIMIT` if these batches would cost more than `--max-cost`. */
   approve(chunks: readonly Chunk[]): void;
   approveImages(images: number): void;
@@ -25,7 +33,7 @@ export interface Budget {
 }
 
 /** The parts of a model that a budget needs. */
-type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid">;
+type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid" | "isPlay">;
 type Surroundings = Pick<CommandContext, "typed" | "ask" | "output" | "signal">;
 
 /**
@@ -39,11 +47,12 @@ export function createBudget(
   context: Surroundings,
 ): Budget {
   const unit = options.unitCostMicroUsd ?? model.imageCostMicroUsd;
+  const isPlay = model.isPlay && options.unitCostMicroUsd === undefined;
   const max = options.maxCostMicroUsd;
   const needsConsent = model.isPaid && service.kind !== "remote";
   // The hold is the most that an image can cost.
   const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
-  const estimateImages = (images: number) => (unit === null ? null : unit * images);
+  const estimateImages = (images: number) => (unit === null ? null : { micros: unit * images, isPlay });
   const approveImages = (images: number, costMicroUsd?: number) => {
     if (max === undefined || images === 0) return;
     if (limited === null) {
@@ -52,9 +61,7 @@ export function createBudget(
     }
     const cost = costMicroUsd ?? limited * images;
     if (cost <= max) return;
-    const message = `${counted(images, "image")} would cost ${formatUsd(cost)}, more than --max-cost ${formatUsd(max)}; nothing was sent.`;
-    const advice = needsConsent ? `to agree: ${withMaxCost(context, cost)}` : undefined;
-    throw new ImgbatchError("COST_LIMIT", message, { advice });
+    throw aboveLimit({ micros: cost, isPlay }, images, max, needsConsent ? withMaxCost(context, cost) : null);
   };
   const consent = async (images: number, costMicroUsd?: number) => {
     approveImages(images, costMicroUsd);
@@ -73,9 +80,26 @@ export function createBudget(
   };
 }
 
+/** The line of a dry run about what it would cost; none when that is not known. */
+export function estimateLine(cost: Cost | null): string[] {
+  if (cost === null) return [];
+  return [cost.isPlay ? FREE_DRAWINGS : `estimated cost ${costText(cost, "limit")}`];
+}
+
 /** Returns the number of images that these batches make. */
 export function imagesOf(chunks: readonly Chunk[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+}
+
+/** `agreeing`: the command that agrees to the cost; null where no consent is needed. */
+function aboveLimit(cost: Cost, images: number, maxMicroUsd: number, agreeing: string | null): ImgbatchError {
+  const [wanted, max] = cost.isPlay
+    ? [amountText(cost), microsToDecimal(maxMicroUsd)]
+    : [costText(cost, "limit"), formatUsd(maxMicroUsd)];
+  const message = `${counted(images, "image")} would cost ${wanted}, more than --max-cost ${max}; nothing was sent.`;
+  const toAgree = agreeing === null ? undefined : `to agree: ${agreeing}`;
+  const advice = cost.isPlay ? "drawings are free of charge: leave out --max-cost" : toAgree;
+  return new ImgbatchError("COST_LIMIT", message, { advice });
 }
 
 async function requireYes(
@@ -85,7 +109,7 @@ async function requireYes(
   { price, cost }: { price: number; cost: number },
 ): Promise<void> {
   const { ask, output, signal } = context;
-  const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: up to ${formatUsd(price)} each, ${formatUsd(cost)} in all.`;
+  const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: ${formatUsd(price)} each, up to ${formatUsd(cost, "limit")} in all.`;
   output.settle();
   const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));
   if (isAgreed) return;
@@ -94,5 +118,5 @@ async function requireYes(
 }
 
 function withMaxCost({ typed }: Surroundings, costMicroUsd: number): string {
-  return commandAgain(typed, "--max-cost", microsToDecimal(costMicroUsd));
+  return commandAgain(typed, "--max-cost", microsToDecimal(upToCents(costMicroUsd)));
 }

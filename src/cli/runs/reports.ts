@@ -1,5 +1,6 @@
 import { join, resolve } from "node:path";
 import { readActionsEnvironment } from "../../environment.ts";
+import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/open-path.ts";
 import { readRunInput } from "../../runs/directory/input-file.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
@@ -39,7 +40,7 @@ export function readReportFlags({ options, cwd }: Pick<CommandContext, "options"
 
 /**
  * Writes the reports of an ended run: the contact sheet, the reports of the flags, and those of GitHub Actions. `model` and
- * `name` are those of the request; null if not known. `retryCommand` makes the failed images again. Default:
+ * `name` are those of the request; null if not known. `cost`: that of a run without batches. `retryCommand` makes the failed images again. Default:
  * `imgbatch retry`; null: none.
  */
 export async function writeRunReports(
@@ -50,6 +51,7 @@ export async function writeRunReports(
     model: string | null;
     name: string | null;
     flags: ReportFlags;
+    cost?: Cost | null;
     retryCommand?: string | null;
   },
 ): Promise<void> {

@@ -30,6 +30,8 @@ export interface Batch {
   hasCounts: boolean;
   estimatedCostMicroUsd: number | null;
   actualCostMicroUsd: number | null;
+  /** Whether the service reports that these amounts are no real money: the images are drawn. */
+  isPlay: boolean;
   createdAtMs: number | null;
   error: { code: string; message: string } | null;
   /** Why the items cannot be made now; null when they can, or the service does not say. */
@@ -70,6 +72,7 @@ export function readBatch(value: unknown): Batch | null {
     hasCounts: successCount !== null && (itemCount !== null || failCount !== null),
     estimatedCostMicroUsd: microsOf(numeric(wire.estimated_cost)),
     actualCostMicroUsd: microsOf(numeric(wire.actual_cost)),
+    isPlay: wire.play_money === true,
     createdAtMs: momentMsOf(numeric(wire.created_at)),
     error: errorOf(wire.error),
     waiting: isTerminal(status) ? null : waitingOf(wire.waiting),

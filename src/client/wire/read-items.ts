@@ -80,6 +80,8 @@ export interface ListedModel {
   imageHoldMicroUsd: number | null;
   /** Whether the service reports that its images cost real money. */
   isPaid: boolean;
+  /** Whether the service reports that its images are drawn, and its prices are no real money. */
+  isPlay: boolean;
   raw: Record<string, unknown>;
 }
 
@@ -100,6 +102,7 @@ export function readModel(value: unknown): ListedModel | null {
     imageCostMicroUsd,
     imageHoldMicroUsd: isPriced ? microsOf(pricing?.batch_hold, 0) : null,
     isPaid: isPriced && pricing?.paid === true,
+    isPlay: isPriced && pricing?.play_money === true,
     raw: wire,
   };
 }

@@ -1,7 +1,8 @@
 import type { AccountObject } from "../../contract/console-api/account.ts";
+import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { hrefOf, useRoute } from "../hooks/use-route.ts";
 import { Icon, type IconName } from "./icons.tsx";
-import { usd } from "./words.ts";
+import { isPlayOnly, usd } from "./words.ts";
 
 const LINKS: readonly { place: string; icon: IconName; label: string; isOwners?: true }[] = [
   { place: "batches", icon: "batches", label: "Batches" },
@@ -37,8 +38,14 @@ export function Navigation(props: {
       <div className="side-end">
         {money && (
           <a className="balance" href={hrefOf("money")}>
-            <b>{usd(money.balance)}</b>
-            <span>{account?.real_money || !account?.play_money ? "balance" : "play money"}</span>
+            {account && isPlayOnly(account) ? (
+              <span>{FREE_DRAWINGS}</span>
+            ) : (
+              <>
+                <b>{usd(money.balance, "sum")}</b>
+                <span>balance</span>
+              </>
+            )}
           </a>
         )}
         {account && (

@@ -1,9 +1,20 @@
+import type { AccountObject } from "../../contract/console-api/account.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import { formatUsd, numberToMicros } from "../../kernel/money.ts";
+import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";
 
 /** `$6.70`: an amount of the API, in US dollars. */
-export function usd(amount: number): string {
-  return formatUsd(numberToMicros(amount));
+export function usd(amount: number, as?: "exact" | "sum" | "limit"): string {
+  return formatUsd(numberToMicros(amount), as);
+}
+
+/** What images cost: an amount of the API, or that they are drawn, free of charge. */
+export function costOf(amount: number, isPlay: boolean | undefined, as?: "exact" | "sum" | "limit"): string {
+  return costText({ micros: numberToMicros(amount), isPlay: isPlay === true }, as);
+}
+
+/** Whether an account has nothing but play money, which is never shown like dollars. */
+export function isPlayOnly({ play_money, real_money }: AccountObject): boolean {
+  return play_money && real_money === null;
 }
 
 /** `3 min ago`: a time of the API (Unix seconds), seen from now. */

@@ -23,6 +23,7 @@ export const batchObjectSchema = z.object({
   estimated_cost: usd,
   hold_amount: usd,
   actual_cost: usd.nullable().describe("null until the batch is settled"),
+  play_money: z.boolean().describe("the images are drawn, and its amounts are no real money"),
   created_at: unixSeconds,
   submitted_at: unixSeconds,
   settled_at: unixSeconds.nullable(),

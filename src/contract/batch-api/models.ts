@@ -14,6 +14,7 @@ export const batchModelSchema = z.object({
       .literal(true)
       .optional()
       .describe("the images cost real money: an upstream makes them, and it is not free"),
+    play_money: z.literal(true).optional().describe("the images are drawn, and the prices are no real money"),
   }),
 });
 export type BatchModel = z.infer<typeof batchModelSchema>;

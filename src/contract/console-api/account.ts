@@ -33,12 +33,13 @@ export const accountSchema = moneySchema.extend({
 });
 export type AccountObject = z.infer<typeof accountSchema>;
 
-/** The payments of a key for one model on one day. */
+/** The payments of a key for one model on one day, with real money or with play money. */
 export const usageSchema = z.object({
   day: z.string().describe("a day of UTC such as 2030-01-31; batches count when they are settled"),
   model: z.string(),
   image_count: z.int(),
   cost: usd,
+  play_money: z.boolean().describe("the images are drawn, and the cost is no real money"),
 });
 export type UsageObject = z.infer<typeof usageSchema>;
 

@@ -24,6 +24,7 @@ export const providerSchema = stateSchema.extend({
   name: z.string(),
   type: z.string().describe("of the configuration"),
   models: z.array(stateSchema.extend({ model: z.string() })).describe("those with a trouble of their own"),
+  play_money: z.boolean().describe("it draws, and what callers were billed is no real money"),
   last_success_at: unixSecondsOrNull,
   last_hour: sumsSchema,
   total: sumsSchema,
@@ -56,16 +57,18 @@ export interface ProviderFacts {
   ofModels: readonly (Trouble & { model: string })[];
   lastHour: Sums;
   total: Sums & { lastSuccessMs: number | null };
+  isPlay: boolean;
   jobs: { atWork: number; foreign: number } | null;
 }
 
 export function providerObject(facts: ProviderFacts): ProviderObject {
-  const { name, type, ofAll, ofModels, lastHour, total, jobs } = facts;
+  const { name, type, ofAll, ofModels, lastHour, total, isPlay, jobs } = facts;
   return {
     name,
     type,
     ...stateView(ofAll),
     models: ofModels.map((trouble) => ({ model: trouble.model, ...stateView(trouble) })),
+    play_money: isPlay,
     last_success_at: secondsOrNull(total.lastSuccessMs),
     last_hour: sumsView(lastHour),
     total: sumsView(total),

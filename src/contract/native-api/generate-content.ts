@@ -184,6 +184,7 @@ export const nativeModelSchema = z.looseObject({
       .literal(true)
       .optional()
       .describe("the images cost real money: an upstream makes them, and it is not free"),
+    play_money: z.literal(true).optional().describe("the images are drawn, and the prices are no real money"),
   }),
 });
 export type NativeModel = z.infer<typeof nativeModelSchema>;

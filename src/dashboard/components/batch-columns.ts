@@ -32,13 +32,13 @@ const COLUMNS: readonly Column[] = [
   { title: "OK", width: 4, align: "right", from: 0, cell: (row) => [{ text: String(row.successCount) }] },
   { title: "FAIL", width: 4, align: "right", from: 0, cell: failCell },
   { title: "OF", width: 4, align: "right", from: 100, cell: (row) => [{ text: String(row.itemCount) }] },
-  { title: "COST", width: 8, align: "right", from: 70, cell: (row) => [{ text: dollars(row.costMicroUsd) }] },
+  { title: "COST", width: 8, align: "right", from: 70, cell: costCell },
   {
     title: "EST.",
     width: 7,
     align: "right",
     from: 78,
-    cell: (row) => [{ text: dollars(row.estimatedMicroUsd), isDim: true }],
+    cell: (row) => [{ text: row.isPlay ? "" : dollars(row.estimatedMicroUsd, "limit"), isDim: true }],
   },
   {
     title: "IMG/S",
@@ -103,6 +103,11 @@ function statusCell(row: BatchRow): Piece[] {
 
 function failCell(row: BatchRow): Piece[] {
   return [row.failCount > 0 ? { text: String(row.failCount), color: "red" } : { text: "0", isDim: true }];
+}
+
+/** There is no space for the words about drawings. */
+function costCell(row: BatchRow): Piece[] {
+  return [{ text: row.isPlay ? "free" : dollars(row.costMicroUsd, "sum") }];
 }
 
 function progressCell(row: BatchRow, width: number): Piece[] {

@@ -1,7 +1,8 @@
 import { Text } from "ink";
 import { clockTime } from "../../kernel/durations.ts";
+import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
-import type { ItemRow } from "../model.ts";
+import type { BatchRow, ItemRow } from "../model.ts";
 import { selectedBatch } from "../state/batches.ts";
 import { detailLines } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
@@ -31,8 +32,7 @@ export function DetailScreen({ state }: { state: DashboardState }) {
           {mark.sign} {mark.word}
         </Text>
         {` · ${batch.successCount} of ${batch.itemCount} made · ${batch.failCount} failed`}
-        {batch.costMicroUsd === null ? "" : ` · cost ${dollars(batch.costMicroUsd)}`}
-        {batch.estimatedMicroUsd === null ? "" : ` · estimated ${dollars(batch.estimatedMicroUsd)}`}
+        {moneyWords(batch)}
       </Line>
       <Line>
         <Text dimColor>
@@ -64,12 +64,24 @@ export function DetailScreen({ state }: { state: DashboardState }) {
       </Line>
       {state.detail === null && <Line> reading…</Line>}
       {shown.map((item, i) => (
-        <Item key={item.customId} item={item} isSelected={itemTop + i === selectedItem} state={state} />
+        <Item
+          key={item.customId}
+          item={item}
+          isPlay={batch.isPlay}
+          isSelected={itemTop + i === selectedItem}
+          state={state}
+        />
       ))}
       <Blank lines={lines - Math.max(shown.length, state.detail === null ? 1 : 0)} />
       <Footer state={state} />
     </>
   );
+}
+
+function moneyWords({ costMicroUsd, estimatedMicroUsd, isPlay }: BatchRow): string {
+  if (isPlay) return ` · ${FREE_DRAWINGS}`;
+  const cost = costMicroUsd === null ? "" : ` · cost ${dollars(costMicroUsd, "sum")}`;
+  return `${cost}${estimatedMicroUsd === null ? "" : ` · estimated ${dollars(estimatedMicroUsd, "limit")}`}`;
 }
 
 function History({ state }: { state: DashboardState }) {
@@ -79,13 +91,14 @@ function History({ state }: { state: DashboardState }) {
   return <Text dimColor>{words.join(" → ")}</Text>;
 }
 
-function Item({ item, isSelected, state }: { item: ItemRow; isSelected: boolean; state: DashboardState }) {
+function Item(props: { item: ItemRow; isPlay: boolean; isSelected: boolean; state: DashboardState }) {
+  const { item, isPlay, isSelected, state } = props;
   const mark = ITEM_MARKS[item.status];
   const text = itemLine(state, {
     id: item.customId,
     status: `${mark.sign} ${mark.word}`,
     size: item.sizeBytes === null ? "–" : formatSize(item.sizeBytes),
-    cost: item.status === "success" ? dollars(item.costMicroUsd) : "–",
+    cost: item.status !== "success" ? "–" : isPlay ? "free" : dollars(item.costMicroUsd, "exact"),
     rest: item.error ?? item.prompt,
   });
   return (

@@ -1,24 +1,26 @@
 import { Text } from "ink";
 import { unnamed } from "../../contract/waiting.ts";
 import { clockTime, formatDuration } from "../../kernel/durations.ts";
+import { FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
 import type { TroubleRow } from "../model.ts";
 import type { DashboardState } from "../state/state.ts";
-import { dollars } from "../text/format.ts";
 import { ACCENT } from "../theme.ts";
 import { Line } from "./line.tsx";
 
 /** The service's address and state in two lines, and the providers that cannot be used in a third. The most important facts stand on the left, because the end is cut off. */
 export function Header({ state }: { state: DashboardState }) {
   const { service, vitals, nowMs } = state;
-  const { balanceMicroUsd, heldMicroUsd, freeDiskBytes } = vitals;
+  const { balanceMicroUsd, heldMicroUsd, isPlay, freeDiskBytes } = vitals;
+  const held = heldMicroUsd ? `held ${formatUsd(heldMicroUsd, "sum")}` : null;
   const first = [
     service?.providers,
     service?.startedAtMs != null ? `up ${formatDuration(nowMs - service.startedAtMs)}` : null,
   ];
   const second = [
-    balanceMicroUsd === null ? null : `balance ${dollars(balanceMicroUsd)}`,
-    heldMicroUsd ? `held ${dollars(heldMicroUsd)}` : null,
+    ...(isPlay
+      ? [FREE_DRAWINGS]
+      : [balanceMicroUsd === null ? null : `balance ${formatUsd(balanceMicroUsd, "sum")}`, held]),
     freeDiskBytes === null ? null : `disk ${formatSize(freeDiskBytes)} free`,
     service?.dataDirectory,
   ];

@@ -68,6 +68,7 @@ export function initialState(start: {
     abilities: start.abilities,
     service: null,
     vitals: {
+      isPlay: false,
       balanceMicroUsd: null,
       heldMicroUsd: null,
       freeDiskBytes: null,

@@ -1,5 +1,6 @@
 import cliTruncate from "cli-truncate";
 import stringWidth from "string-width";
+import { formatUsd } from "../../kernel/money.ts";
 import { escapeControls } from "../../kernel/text.ts";
 
 const PLAIN = /^[\x20-\x7e]*$/;
@@ -52,10 +53,7 @@ export function sparkline(values: readonly number[], width: number): string {
   return bars.join("").padStart(width, " ");
 }
 
-/** An amount: `$1.24`, `$0.0335`. From one dollar on it is rounded to cents. */
-export function dollars(microUsd: number | null): string {
-  if (microUsd === null) return "–";
-  const usd = microUsd / 1_000_000;
-  if (usd >= 1 || microUsd % 10_000 === 0) return `$${usd.toFixed(2)}`;
-  return `$${usd.toFixed(4).replace(/0$/, "")}`;
+/** An amount, or a dash where the service does not report it. */
+export function dollars(microUsd: number | null, as: Parameters<typeof formatUsd>[1]): string {
+  return microUsd === null ? "–" : formatUsd(microUsd, as);
 }

@@ -70,7 +70,7 @@ export async function newBatch(
     taskName: taskName ?? generatedTaskName(nowMs),
     model: model.id,
     provider: offer.provider.name,
-    price,
+    price: payer.isPlay ? { ...price, isPlay: true as const } : price,
     createdAtMs: nowMs,
     submittedAtMs: nowMs,
     upstream: identityOf(offer.provider),

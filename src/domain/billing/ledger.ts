@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { formatUsd } from "../../kernel/money.ts";
+import { amountText } from "../../kernel/money.ts";
 import type { Transaction } from "../ports/stores.ts";
-import type { BatchRecord, LedgerEntry, LedgerKind } from "../records.ts";
+import type { AccountRecord, BatchRecord, LedgerEntry, LedgerKind } from "../records.ts";
 
 type Movement = Pick<LedgerEntry, "requestId" | "accountId" | "batchId" | "kind" | "amountMicroUsd">;
 
@@ -16,8 +16,8 @@ const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
   take_back: { balance: -1, held: 0 },
 };
 
-/** Makes the error for a balance, in micro-dollars, that is too low. */
-type Refuse = (balanceMicroUsd: number) => Error;
+/** Makes the error for an account whose balance is too low. */
+type Refuse = (account: Pick<AccountRecord, "balanceMicroUsd" | "isPlay">) => Error;
 
 /**
  * Adds an entry and changes the account with it: the only writer of money. See LEDGER.md beside this file.
@@ -28,7 +28,8 @@ export async function moveMoney(
   tx: Transaction,
   movement: Movement,
   nowMs: number,
-  refuse: Refuse = (balance) => new RangeError(`a balance of ${balance} micro-dollars is too low`),
+  refuse: Refuse = ({ balanceMicroUsd }) =>
+    new RangeError(`a balance of ${balanceMicroUsd} micro-dollars is too low`),
 ): Promise<void> {
   const { amountMicroUsd, accountId } = movement;
   if (!Number.isSafeInteger(amountMicroUsd) || amountMicroUsd < 0) {
@@ -48,7 +49,7 @@ export async function moveMoney(
   if (!isNew) return;
   const change = { balanceMicroUsd: balanceChangeMicroUsd, heldMicroUsd: heldChangeMicroUsd };
   if ((await tx.accounts.change(accountId, change)).isEnough) return;
-  throw refuse((await tx.accounts.byId(accountId))?.balanceMicroUsd ?? 0);
+  throw refuse((await tx.accounts.byId(accountId)) ?? { balanceMicroUsd: 0, isPlay: false });
 }
 
 /** Who has a hold: a batch, or a real-time request. */
@@ -91,10 +92,18 @@ export async function takeBack(
 /** Takes the hold of a new batch out of its account's balance. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
 export async function placeHold(tx: Transaction, batch: BatchRecord, nowMs: number): Promise<void> {
   const amountMicroUsd = batch.holdMicroUsd;
-  await moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd }, nowMs, (balance) => {
-    const message = `The batch needs ${formatUsd(amountMicroUsd)} on hold, the balance is ${formatUsd(balance)}.`;
-    return new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message);
-  });
+  await moveMoney(
+    tx,
+    { ...movementOf(batch, "hold"), amountMicroUsd },
+    nowMs,
+    ({ balanceMicroUsd, isPlay }) => {
+      const [needed, balance] = [amountMicroUsd, balanceMicroUsd].map((micros) =>
+        amountText({ micros, isPlay }),
+      );
+      const message = `The batch needs ${needed} on hold, the balance is ${balance}.`;
+      return new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message);
+    },
+  );
 }
 
 /**

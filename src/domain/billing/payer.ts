@@ -24,6 +24,8 @@ export interface Payer {
   rateMultiplier: number;
   /** Whether an upstream makes the images: no play money pays for them. */
   isUpstream: boolean;
+  /** See `isPlayMoney`. */
+  isPlay: boolean;
   /**
    * The most that the person at this machine agrees to pay. The hold is then granted in the transaction that places it. Null:
    * the account pays.
@@ -41,6 +43,12 @@ export function rateFor(
 ): number {
   const isFree = provider.upstream ? !isPaid(provider) : isBesideUpstreams && !isPlay;
   return isFree ? 0 : rateMultiplier;
+}
+
+/** Whether the images of an offer are drawings that cost an account no real money: play money, or nothing. */
+export function isPlayMoney(offer: Offer, account: Pick<AccountRecord, "isPlay">): boolean {
+  if (offer.provider.upstream !== undefined) return false;
+  return account.isPlay || rateFor(offer, account) === 0;
 }
 
 /**
@@ -64,6 +72,7 @@ export async function payerOf(
     account,
     rateMultiplier: rateFor(offer, own),
     isUpstream: offer.provider.upstream !== undefined,
+    isPlay: isPlayMoney(offer, own),
     consentMicroUsd: isPaid(offer.provider) ? consentMicroUsd : null,
   };
 }

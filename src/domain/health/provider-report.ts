@@ -1,3 +1,4 @@
+import { paysDrawingsInPlay } from "../accounts.ts";
 import type { ImageProvider } from "../ports/image-provider.ts";
 import type { Repositories } from "../ports/stores.ts";
 import { type CallSums, sumCalls } from "./call-sums.ts";
@@ -21,6 +22,8 @@ export interface ProviderReport {
   /** The sums of the 5-minute stretches that overlap the last hour. */
   lastHour: CallSums;
   total: CallSums;
+  /** Whether callers were billed play money only, because it draws. */
+  isPlay: boolean;
   /** The jobs at the upstream: ours that are at work, and those that no record names. Null without jobs. */
   jobs: { atWork: number; foreign: number } | null;
 }
@@ -33,7 +36,7 @@ export async function reportProviders(
     nowMs,
     troublesOf,
   }: {
-    read: Pick<Repositories, "providerCalls" | "upstreamJobs"> | null;
+    read: Pick<Repositories, "providerCalls" | "upstreamJobs" | "accounts"> | null;
     nowMs: number;
     troublesOf(provider: ImageProvider): ProviderTrouble[];
   },
@@ -41,6 +44,7 @@ export async function reportProviders(
   const fromMs = nowMs - HOUR_MS;
   const hour = (await read?.providerCalls.list({ fromMs: fromMs - (fromMs % CALLS_EVERY_MS) })) ?? [];
   const all = (await read?.providerCalls.list({})) ?? [];
+  const isPlay = paysDrawingsInPlay((await read?.accounts.list()) ?? []);
   const atWork = (await read?.upstreamJobs.atWork()) ?? [];
   const foreign = (await read?.upstreamJobs.foreign()) ?? [];
   return providers.map((provider) => {
@@ -53,6 +57,7 @@ export async function reportProviders(
       troubles: troublesOf(provider),
       lastHour: sumCalls(hour.filter(isOwn)),
       total: sumCalls(all.filter(isOwn)),
+      isPlay: isPlay && upstream === undefined,
       jobs:
         provider.kind === "job"
           ? { atWork: atWork.find(isOwn)?.count ?? 0, foreign: foreign.filter(isOwn).length }

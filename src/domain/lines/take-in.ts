@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { formatUsd } from "../../kernel/money.ts";
+import { amountText } from "../../kernel/money.ts";
 import { inputsPrefix } from "../batches/create-batch.ts";
 import { hasItems, holdFor } from "../batches/lifecycle.ts";
 import { priceOf } from "../billing/pricing.ts";
@@ -104,7 +104,7 @@ async function moneyFor({ stores }: TakeInDeps, batch: BatchRecord, neededMicroU
     consentMicroUsd ?? (await stores.read.accounts.byId(batch.accountId))?.balanceMicroUsd ?? 0;
   if (neededMicroUsd <= mostMicroUsd) return mostMicroUsd;
   const most = consentMicroUsd === null ? "the balance is" : "the request agrees to";
-  const message = `The job needs more on hold: ${most} ${formatUsd(mostMicroUsd)}. Nothing was made.`;
+  const message = `The job needs more on hold: ${most} ${amountText({ micros: mostMicroUsd, isPlay: batch.price.isPlay === true })}. Nothing was made.`;
   throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message);
 }
 

@@ -52,8 +52,9 @@ export interface UsageFilter {
   beforeMs: number;
 }
 
-/** The images of a model that a key paid for on a day. */
+/** The images of a model that a key paid for on a day, from one of its accounts. */
 export interface DayUsage {
+  accountId: string;
   /** The beginning of the day, in UTC. */
   dayMs: number;
   /** The requested model. */

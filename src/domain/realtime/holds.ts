@@ -1,11 +1,11 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { formatUsd } from "../../kernel/money.ts";
+import { amountText } from "../../kernel/money.ts";
 import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCalls } from "../health/record-call.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import type { LedgerKind } from "../records.ts";
+import type { AccountRecord, LedgerKind } from "../records.ts";
 
 /** Writes what belongs to a movement of money, in its transaction. */
 type Alongside = (tx: Transaction) => Promise<void>;
@@ -43,9 +43,12 @@ export function openHold(
     await tx.realtimeHolds.insert(hold);
     await alongside(tx);
     if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
-    await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, (balance) => {
-      if (isUpstream) return refuse({ balanceMicroUsd: balance });
-      const message = `${what} costs ${formatUsd(hold.amountMicroUsd)}, the balance is ${formatUsd(balance)}.`;
+    await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, ({ balanceMicroUsd, isPlay }) => {
+      if (isUpstream) return refuse({ balanceMicroUsd });
+      const [cost, balance] = [hold.amountMicroUsd, balanceMicroUsd].map((micros) =>
+        amountText({ micros, isPlay }),
+      );
+      const message = `${what} costs ${cost}, the balance is ${balance}.`;
       return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
     });
   });
@@ -72,9 +75,11 @@ export function endHold(
     const amountMicroUsd = usage.reduce((sum, record) => sum + record.amountMicroUsd, 0);
     const rest = hold.amountMicroUsd - amountMicroUsd;
     if (usage.length > 0) {
-      const refuse = (balance: number) => cannotCharge(amountMicroUsd, balance);
       if (isOpen) await moveMoney(tx, { ...movementOf(hold, "capture"), amountMicroUsd }, nowMs);
-      else await moveMoney(tx, { ...movementOf(hold, "charge"), amountMicroUsd }, nowMs, refuse);
+      else
+        await moveMoney(tx, { ...movementOf(hold, "charge"), amountMicroUsd }, nowMs, (account) =>
+          cannotCharge(amountMicroUsd, account),
+        );
     }
     if (isOpen && (usage.length === 0 || rest > 0)) await release(tx, hold, rest, nowMs);
     await tx.usage.insertMany(usage);
@@ -97,8 +102,12 @@ async function isPaidFor(tx: Transaction, hold: RealtimeHoldRecord): Promise<boo
   return false;
 }
 
-function cannotCharge(amountMicroUsd: number, balanceMicroUsd: number): ImgbatchError {
-  const message = `The service lost the hold of this request while it was made, and the balance of ${formatUsd(balanceMicroUsd)} does not pay its ${formatUsd(amountMicroUsd)} any more. Nothing is billed; an upstream may have been paid.`;
+function cannotCharge(
+  amountMicroUsd: number,
+  { balanceMicroUsd, isPlay }: Pick<AccountRecord, "balanceMicroUsd" | "isPlay">,
+): ImgbatchError {
+  const [cost, balance] = [amountMicroUsd, balanceMicroUsd].map((micros) => amountText({ micros, isPlay }));
+  const message = `The service lost the hold of this request while it was made, and the balance of ${balance} does not pay its ${cost} any more. Nothing is billed; an upstream may have been paid.`;
   return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
 }
 

@@ -20,6 +20,8 @@ const runBatchFields = z.looseObject({
   fail_count: z.int().nullable(),
   estimated_cost: z.number().nullable(),
   actual_cost: z.number().nullable(),
+  /** The amounts are no real money: the images are drawn. */
+  play_money: z.boolean().optional(),
   parent_batch_id: z.string().nullable(),
   /** 0 for the submission, then one more for each retry and each update. */
   round: z.int().min(0).default(0),

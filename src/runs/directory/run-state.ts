@@ -127,6 +127,7 @@ export function recordBatch(entry: RunBatch, batch: Batch): void {
     fail_count: batch.failCount,
     estimated_cost: usd(batch.estimatedCostMicroUsd),
     actual_cost: usd(batch.actualCostMicroUsd),
+    ...(batch.isPlay ? { play_money: true } : {}),
     parent_batch_id: batch.parentId ?? entry.parent_batch_id,
   } satisfies Partial<RunBatch>);
 }

@@ -21,6 +21,8 @@ export interface ChosenRealtimeModel {
   costOf(size: string | null): number | null;
   /** Whether the service says that its images cost real money. */
   isPaid: boolean;
+  /** See `RealtimeModel`. */
+  isPlay: boolean;
   /** Null when the service does not say. */
   aspectRatios: readonly string[] | null;
   imageSizes: readonly string[] | null;
@@ -44,6 +46,7 @@ export async function chooseRealtimeModel(
       id: wish.model ?? "",
       costOf: () => null,
       isPaid: false,
+      isPlay: false,
       aspectRatios: null,
       imageSizes: null,
     };

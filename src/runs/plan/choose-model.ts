@@ -15,6 +15,8 @@ export interface ChosenModel {
   imageHoldMicroUsd: number | null;
   /** Whether the service says that its images cost real money. */
   isPaid: boolean;
+  /** Whether the service says that its images are drawn, and the prices are no real money. */
+  isPlay: boolean;
   maxReferenceImages: number;
 }
 
@@ -61,8 +63,8 @@ async function listOrNull(
 
 function describe(id: string, listed: ListedModel | undefined): ChosenModel {
   const maxReferenceImages = listed?.maxReferenceImages ?? referenceLimitByName(id);
-  const { imageCostMicroUsd = null, imageHoldMicroUsd = null, isPaid = false } = listed ?? {};
-  return { id, imageCostMicroUsd, imageHoldMicroUsd, isPaid, maxReferenceImages };
+  const { imageCostMicroUsd = null, imageHoldMicroUsd = null, isPaid = false, isPlay = false } = listed ?? {};
+  return { id, imageCostMicroUsd, imageHoldMicroUsd, isPaid, isPlay, maxReferenceImages };
 }
 
 /** The smallest limit of the usual models. */

@@ -1,4 +1,4 @@
-import { microsToNumber } from "../../kernel/money.ts";
+import { type Cost, costText, microsToNumber } from "../../kernel/money.ts";
 import { escapeAttribute, escapeMarkup } from "./escape.ts";
 import type { ReportImage, RunReport } from "./run-report.ts";
 
@@ -38,15 +38,17 @@ export function toJunit(report: RunReport): string {
   ].join("\n");
 }
 
-function propertiesOf({ model, batches, costMicroUsd, directory }: RunReport): [string, string][] {
+function propertiesOf({ model, batches, cost, directory }: RunReport): [string, string][] {
   return [
     ["directory", directory],
     ...(model === null ? [] : [["model", model] as [string, string]]),
     ...batches.map(({ id }): [string, string] => ["batch_id", id]),
-    ...(costMicroUsd === null
-      ? []
-      : [["cost_usd", String(microsToNumber(costMicroUsd))] as [string, string]]),
+    ...(cost === null ? [] : [costOf(cost)]),
   ];
+}
+
+function costOf(cost: Cost): [string, string] {
+  return cost.isPlay ? ["cost", costText(cost)] : ["cost_usd", String(microsToNumber(cost.micros))];
 }
 
 function testCase({ id, prompt, files, notes, error }: ReportImage, { title, directory }: RunReport): string {

@@ -1,4 +1,4 @@
-import { formatUsd } from "../../kernel/money.ts";
+import { costText } from "../../kernel/money.ts";
 import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import { escapeMarkdown, printable } from "./escape.ts";
 import { fileFacts, shortDate } from "./facts.ts";
@@ -12,13 +12,13 @@ const MAX_CELL_CHARS = 160;
 
 /** The run in Markdown: how it went, what failed and how to go on, and the images. */
 export function toMarkdown(report: RunReport): string {
-  const { images, failedCount, title, batches, model, costMicroUsd } = report;
+  const { images, failedCount, title, batches, model, cost } = report;
   const good = images.length - failedCount;
   const sign = failedCount === 0 && good > 0 ? "✅" : good === 0 ? "❌" : "⚠️";
   const outcome = [counted(good, "image"), ...(failedCount === 0 ? [] : [`**${failedCount} failed**`])];
   const facts = [
     ...(model === null ? [] : [code(model)]),
-    ...(costMicroUsd === null ? [] : [formatUsd(costMicroUsd)]),
+    ...(cost === null ? [] : [costText(cost)]),
     shortDate(report.endedAt),
     ...batches.map(({ id, status }) => `${code(id)} (${escapeMarkdown(status)})`),
   ];

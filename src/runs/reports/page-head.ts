@@ -1,4 +1,4 @@
-import { formatUsd } from "../../kernel/money.ts";
+import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { escapeMarkup } from "./escape.ts";
 import { shortDate } from "./facts.ts";
@@ -18,12 +18,12 @@ export function pageSlots(report: RunReport): Record<string, string> {
   };
 }
 
-function factsOf({ images, failedCount, model, costMicroUsd, endedAt, batches }: RunReport): string {
+function factsOf({ images, failedCount, model, cost, endedAt, batches }: RunReport): string {
   const good = images.length - failedCount;
   const facts = [
     escapeMarkup(counted(good, "image")),
     ...(model === null ? [] : [`<code>${escapeMarkup(model)}</code>`]),
-    ...(costMicroUsd === null ? [] : [formatUsd(costMicroUsd)]),
+    ...(cost === null ? [] : [costText(cost)]),
     `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,
   ];
   const ids = batches.map(({ id, status }) => `<code>${escapeMarkup(id)}</code> ${escapeMarkup(status)}`);

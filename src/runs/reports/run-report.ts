@@ -1,5 +1,5 @@
 import { isTerminal } from "../../contract/statuses.ts";
-import { numberToMicros } from "../../kernel/money.ts";
+import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import type { InputLine } from "../directory/input-file.ts";
@@ -19,7 +19,7 @@ export interface RunReport {
   startedAt: string;
   endedAt: string;
   /** Null while the cost of a batch is not known. */
-  costMicroUsd: number | null;
+  cost: Cost | null;
   /** One for each image that was asked for, in the order of the input. */
   images: ReportImage[];
   failedCount: number;
@@ -56,6 +56,8 @@ export interface ReportFacts {
   /** By the id of each image, as `readRunInput` returns it. */
   input: { get(id: string): Pick<InputLine, "prompt" | "source"> | undefined };
   nowMs: number;
+  /** Instead of the costs of the batches, for a run without any. */
+  cost?: Cost | null;
   /** Instead of `imgbatch retry`, where that does not fit; null for none. */
   retryCommand?: string | null;
 }
@@ -91,7 +93,7 @@ export function buildReport(facts: ReportFacts): RunReport {
     ),
     startedAt: runState.created_at,
     endedAt: runState.finished_at ?? new Date(facts.nowMs).toISOString(),
-    costMicroUsd: costOf(runState),
+    cost: facts.cost ?? costOf(runState),
     images,
     failedCount,
     retryCommand: failedCount === 0 ? null : retryCommand,
@@ -112,13 +114,14 @@ function originOf({ provider, model_version, seed }: EndedImage): string[] {
   return [provider, model_version, seed === undefined ? null : `seed ${seed}`].filter((fact) => fact != null);
 }
 
-function costOf({ batches }: RunState): number | null {
-  let sum = 0;
-  for (const { actual_cost, status } of batches) {
-    if (actual_cost === null || status === null || !isTerminal(status)) return null;
-    sum += numberToMicros(actual_cost);
-  }
-  return batches.length === 0 ? null : sum;
+function costOf({ batches }: RunState): Cost | null {
+  if (batches.length === 0) return null;
+  return sumCosts(
+    batches.map(({ actual_cost, status, play_money = false }) => {
+      const isKnown = actual_cost !== null && status !== null && isTerminal(status);
+      return { micros: isKnown ? numberToMicros(actual_cost) : null, isPlay: play_money };
+    }),
+  );
 }
 
 /**

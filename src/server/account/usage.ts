@@ -23,16 +23,19 @@ export function usage({ stores, clock }: Pick<ApiDeps, "stores" | "clock">) {
     if (lastSecond - from > most * DAY_SECONDS)
       throw invalidQuery("from", `at most ${most} days before \`to\``);
     const time = { fromMs: from * 1000, beforeMs: (lastSecond + 1) * 1000 };
-    const days = await stores.snapshot(async (now) => {
-      const accountIds = (await payingAccounts(now, accountId)).map(({ id }) => id);
-      return now.usage.byDay({ apiKeyId, accountIds, ...time });
+    const { days, played } = await stores.snapshot(async (now) => {
+      const accounts = await payingAccounts(now, accountId);
+      const accountIds = accounts.map(({ id }) => id);
+      const played = new Set(accounts.flatMap(({ id, isPlay }) => (isPlay ? [id] : [])));
+      return { days: await now.usage.byDay({ apiKeyId, accountIds, ...time }), played };
     });
     const data = days.map(
-      ({ dayMs, model, imageCount, amountMicroUsd }): UsageObject => ({
+      ({ dayMs, model, accountId, imageCount, amountMicroUsd }): UsageObject => ({
         day: new Date(dayMs).toISOString().slice(0, 10),
         model,
         image_count: imageCount,
         cost: microsToNumber(amountMicroUsd),
+        play_money: played.has(accountId),
       }),
     );
     const envelope: ListEnvelope<UsageObject> = { object: "list", data, has_more: false, next_cursor: null };

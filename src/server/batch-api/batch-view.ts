@@ -41,6 +41,7 @@ function batchView(
     estimated_cost: microsToNumber(batch.estimatedMicroUsd),
     hold_amount: microsToNumber(batch.holdMicroUsd),
     actual_cost: batch.actualMicroUsd === null ? null : microsToNumber(batch.actualMicroUsd),
+    play_money: batch.price.isPlay === true,
     created_at: seconds(batch.createdAtMs),
     submitted_at: seconds(batch.submittedAtMs),
     settled_at: secondsOrNull(batch.settledAtMs),

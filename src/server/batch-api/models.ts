@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import type { ListEnvelope } from "../../contract/batch-api/items.ts";
 import type { BatchModel } from "../../contract/batch-api/models.ts";
-import { rateFor } from "../../domain/billing/payer.ts";
+import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
 import { priceBatchImage } from "../../domain/billing/pricing.ts";
 import { batchModelsOf, referenceLimit } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";
@@ -24,6 +24,7 @@ export function models(deps: ApiDeps) {
         batch_image: microsToNumber(price.imageMicroUsd),
         batch_hold: microsToNumber(price.holdMicroUsd),
         ...(isPaid(offer.provider) ? { paid: true as const } : {}),
+        ...(isPlayMoney(offer, account) ? { play_money: true as const } : {}),
       };
       const max_reference_images = referenceLimit(model);
       const { id } = model;

@@ -5,7 +5,7 @@ import type {
   SharedModel,
   SharedModelList,
 } from "../../contract/native-api/generate-content.ts";
-import { rateFor } from "../../domain/billing/payer.ts";
+import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
 import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";
 import { wholeNames } from "../../domain/realtime/model-names.ts";
@@ -131,5 +131,6 @@ function view(deps: ApiDeps, response: Response, account: AccountRecord, model: 
   return nativeModelView(model, callerOf(response).group, {
     rateMultiplier,
     isPaid: offer !== null && isPaid(offer.provider),
+    isPlay: offer !== null && isPlayMoney(offer, account),
   });
 }

@@ -35,6 +35,7 @@ const batch: BatchObject = {
   estimated_cost: 0.1005,
   hold_amount: 0.1206,
   actual_cost: 0.067,
+  play_money: true,
   created_at: 1896048000,
   submitted_at: 1896048000,
   settled_at: 1896048042,
@@ -116,7 +117,7 @@ const account: AccountObject = {
   },
 };
 
-const usage: UsageObject = { day: "2030-01-31", model: MODEL, image_count: 2, cost: 0.067 };
+const usage: UsageObject = { day: "2030-01-31", model: MODEL, image_count: 2, cost: 0.067, play_money: true };
 
 const hold: LedgerEntryObject = {
   kind: "hold",

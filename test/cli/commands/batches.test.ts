@@ -134,7 +134,7 @@ it("[CLI-32] cancel says what was released and what stays billed; the second tim
   const { code, stdout, stderr } = await cli.here(["cancel", "pets-images"]);
   expect(code).toBe(0);
   expect(stdout).toMatch(/^imgbatch_\w+ {2}cancelled {2}1\/3 images {2}2 failed/);
-  expect(stderr).toContain("1 of 3 images were finished and stay, billed $0.0335; $0.0871 released");
+  expect(stderr).toContain("1 of 3 images were finished and stay, billed $0.03; $0.09 released");
   expect(stderr).toMatch(/next: imgbatch download pets-images --base-url .*\n$/);
   const again = await cli.here(["cancel", "pets-images", "--json"]);
   expect(again.json()).toMatchObject({ ok: true, cancelled: [] });

@@ -157,7 +157,7 @@ describe("consent to real money", () => {
       const { code, stderr } = await runOnTerminal(answer, ...SUBMIT);
       expect([answer, code]).toEqual([answer, 8]);
       expect(stderr).toContain(
-        "2 images with mine cost real money: up to $0.12 each, $0.24 in all. Pay that?",
+        "2 images with mine cost real money: $0.12 each, up to $0.24 in all. Pay that?",
       );
     }
     expect(bill()).toEqual([]);
@@ -225,4 +225,44 @@ describe("consent, in processes of its own", () => {
     });
     expect([both.code, both.stderr]).toEqual([2, expect.stringContaining("leave out --data")]);
   });
+});
+
+it("[CONSENT-13] drawings are free of charge in all words of the commands, and have their amounts in --json", async () => {
+  rmSync(join(cwd, "imgbatch.config.json"));
+  writeFileSync(join(cwd, "one.txt"), "a fox\n");
+  const commands = [
+    [...SUBMIT, "--dry-run"],
+    [...SUBMIT, "--markdown", "run.md", "--junit", "run.xml"],
+    [...SUBMIT],
+    ["status", "out"],
+    ["retry", "out", "--dry-run"],
+    ["models"],
+    ["models", "--realtime"],
+    ["generate", "a fox", "-o", "fox.png"],
+    ["generate", "--file", "one.txt", "-o", "drawn"],
+    ["providers"],
+  ];
+  for (const command of commands) {
+    const { code, stdout, stderr } = await run(...command);
+    expect([command, code, stdout + stderr]).toEqual([
+      command,
+      0,
+      expect.stringContaining("drawn, free of charge"),
+    ]);
+    expect(stdout + stderr).not.toContain("$");
+  }
+  for (const report of ["run.md", "run.xml", "out/index.html", "drawn/index.html"])
+    expect([report, readFileSync(join(cwd, report), "utf8")]).toEqual([
+      report,
+      expect.stringContaining("drawn, free of charge"),
+    ]);
+  expect((await run("admin", "accounts", "list")).stdout).toContain("in play money");
+  const shown = [await run(...SUBMIT, "--json"), await run("generate", "a cat", "-o", "cat.png", "--json")];
+  expect(shown.map(({ json }) => json())).toMatchObject([
+    { actual_cost: 0.067, play_money: true, batches: [{ actual_cost: 0.067, play_money: true }] },
+    { cost: 0.067, play_money: true },
+  ]);
+  const refused = await run("submit", "one.txt", "-o", "other", "--max-cost", "0.01");
+  expect(refused).toMatchObject({ code: 8, stderr: expect.stringContaining("leave out --max-cost") });
+  expect(refused.stderr).not.toContain("$");
 });

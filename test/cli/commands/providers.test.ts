@@ -43,8 +43,8 @@ describe("imgbatch providers", () => {
     expect({ code, document: JSON.parse(stdout).providers }).toEqual({
       code: 0,
       document: [
-        { name: "own", type: "openai", ...WELL, ...sums },
-        { name: "drawings", type: "procedural", ...WELL, ...sums },
+        { name: "own", type: "openai", play_money: false, ...WELL, ...sums },
+        { name: "drawings", type: "procedural", play_money: true, ...WELL, ...sums },
       ],
     });
     expect(existsSync(directory)).toBe(false);
@@ -104,7 +104,7 @@ describe("imgbatch providers", () => {
     expect(table[1]).toMatch(
       /^own +openai +ok +\d{4}-.*Z +2\/3 +1\/3 +1\/1 +\$0\.04\/\$0\.08 +\$0\.03\/\$0\.06$/,
     );
-    expect(table[2]).toMatch(/^drawings +procedural +ok +0\/0 +0\/0 +0\/0 +\$0\.00\/\$0\.00 +-\/-$/);
+    expect(table[2]).toMatch(/^drawings +procedural +ok +0\/0 +0\/0 +0\/0 +drawn, free of charge +-\/-$/);
   });
 
   it("[PROVIDERS-2] names the variable of a missing key, and does not ask the upstream", async () => {

@@ -178,7 +178,7 @@ it("[RETRY-5] --dry-run counts and estimates, and submits nothing", async () => 
   const { code, stdout } = await cli.here(["retry", "pets-images", "--dry-run"]);
   expect({ code, stdout }).toEqual({
     code: 0,
-    stdout: "1 image to make again with vendorx-3.1-flash-image\nestimated cost $0.0335\n",
+    stdout: "1 image to make again with vendorx-3.1-flash-image\nestimated cost $0.04\n",
   });
   expect(cli.fake.batches).toHaveLength(1);
 });

@@ -18,7 +18,7 @@ it("[CLI-1] submit prints the directory and nothing else on stdout; what to do n
   const cli = await bench();
   const { code, stdout, stderr } = await cli.run(["submit", "pets.jsonl"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: "pets-images\n" });
-  expect(stderr).toContain("2 of 2 images on disk and verified, $0.067");
+  expect(stderr).toContain("2 of 2 images on disk and verified, $0.07");
   expect(stderr.trim().split("\n").at(-1)).toMatch(/^next: look into pets-images\/images/);
   expect((await readdir(join(cli.cwd, "pets-images", "images"))).sort()).toEqual(["cat.png", "dog.png"]);
 });
@@ -184,7 +184,7 @@ it("[CLI-6] --dry-run counts, estimates and prints the keys, and submits nothing
   const { code, stdout } = await cli.here(["submit", "pets.jsonl", "--dry-run", "--count", "2"]);
   expect(code).toBe(0);
   expect(stdout).toMatch(
-    /^2 prompts, 4 images, 1 batch with vendorx-3\.1-flash-image\nestimated cost \$0\.134\nib1-[0-9a-f]{64}\n$/,
+    /^2 prompts, 4 images, 1 batch with vendorx-3\.1-flash-image\nestimated cost \$0\.14\nib1-[0-9a-f]{64}\n$/,
   );
   expect(cli.fake.count(/^POST/)).toBe(0);
   expect(await readdir(cli.cwd)).toEqual(["pets.jsonl"]);
@@ -196,7 +196,9 @@ it("[CLI-6] --dry-run of a run that was submitted before costs nothing, unless i
   const dry = ["submit", "pets.jsonl", "--max-batch", "1", "--dry-run", "--max-cost", "0"];
   const { code, stdout } = await cli.here(dry);
   expect(code).toBe(0);
-  expect(stdout).toContain("2 batches submitted before, re-used for $0.00\nestimated cost $0.00\n");
+  expect(stdout).toContain(
+    "2 batches submitted before: re-used, nothing is paid again\nestimated cost $0.00\n",
+  );
   const { batches, estimated_cost } = (await cli.here([...dry, "--json"])).json();
   expect({ batches, estimated_cost }).toMatchObject({
     estimated_cost: 0,
@@ -210,7 +212,7 @@ it("[CLI-7] [SAVE-6] --max-cost refuses a dearer run before anything is sent or 
   const refused = await cli.here(["submit", "pets.jsonl", "--max-cost", "0.05"]);
   expect(refused.code).toBe(8);
   expect(await readdir(cli.cwd)).toEqual(["pets.jsonl"]);
-  expect(refused.stderr).toContain("2 images would cost $0.067, more than --max-cost $0.05");
+  expect(refused.stderr).toContain("2 images would cost $0.07, more than --max-cost $0.05");
   expect((await cli.here(["submit", "pets.jsonl", "--max-cost", "0.07"])).code).toBe(0);
   expect((await cli.here(["submit", "pets.jsonl", "--max-cost", "0"])).code).toBe(0);
   const foreign = await bench({ foreign: true });

@@ -28,7 +28,7 @@ it("[UPDATE-1] submit of edited prompts is exit 6, says what differs, and prints
   ]);
   expect(stderr).toContain("1 prompt changed, 1 added, 1 removed; the model is the same.");
   expect(stderr).toMatch(
-    /next: imgbatch submit pets\.jsonl .*--update makes only 2 images \(about \$0\.067\)/,
+    /next: imgbatch submit pets\.jsonl .*--update makes only 2 images \(about \$0\.07\)/,
   );
   expect(cli.fake.batches).toHaveLength(1);
 });
@@ -40,7 +40,7 @@ it("[UPDATE-7] --dry-run --update counts the changes and the price, and changes 
   expect({ code, stdout }).toEqual({
     code: 0,
     stdout:
-      "1 prompt changed, 1 added, 1 removed; the model is the same\n2 images to make with vendorx-3.1-flash-image\nestimated cost $0.067\n",
+      "1 prompt changed, 1 added, 1 removed; the model is the same\n2 images to make with vendorx-3.1-flash-image\nestimated cost $0.07\n",
   });
   const { json } = await cli.here(["submit", "pets.jsonl", "--update", "--dry-run", "--json"]);
   expect(json()).toMatchObject({
@@ -64,9 +64,9 @@ it("[UPDATE-8] after an update every command takes the run as its prompts are no
   const cli = await edited();
   const first = await cli.here(["submit", "pets.jsonl", "--update"]);
   expect(first.code).toBe(0);
-  expect(first.stderr).toContain("3 of 3 images on disk and verified; $0.067 now ($0.067 paid earlier)");
+  expect(first.stderr).toContain("3 of 3 images on disk and verified; $0.07 now ($0.07 paid earlier)");
   const again = await cli.here(["submit", "pets.jsonl"]);
-  expect(again.stderr).toContain("nothing to fetch; $0.00 now ($0.134 paid earlier)");
+  expect(again.stderr).toContain("nothing to fetch; $0.00 now ($0.13 paid earlier)");
   const waited = await cli.here(["wait", "pets-images", "--json"]);
   expect([waited.code, waited.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0 }]);
   const watched = await cli.here(["watch", "pets-images", "--json"]);

@@ -87,7 +87,7 @@ it("[CLI-34] --cancel-on-interrupt cancels what was submitted, and says so in th
   expect({ code, status: cli.fake.batches[0]?.wire.status }).toEqual({ code: 143, status: "cancelled" });
   expect(json()).toMatchObject({ ok: false, exit_code: 143 });
   expect(json().error?.message).toMatch(/^Interrupted; cancelled imgbatch_/);
-  expect(stderr).toContain("1 of 2 images were finished and stay, billed $0.0335");
+  expect(stderr).toContain("1 of 2 images were finished and stay, billed $0.03");
 });
 
 /** Starts a submission of two batches, up to where the answer of the second is held back. */

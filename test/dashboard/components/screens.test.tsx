@@ -228,7 +228,7 @@ describe("the screens", () => {
     const detail = linesOf(applied(press(view, "enter").state, event));
     for (const line of detail) expect(stringWidth(line)).toBeLessThanOrEqual(80);
     const text = detail.join("\n");
-    expect(text).toContain("estimated $0.335");
+    expect(text).toContain("estimated $0.34");
     expect(text).not.toMatch(/SIZE|COST|cost|–/);
     const help = linesOf(press(view, "?").state).join("\n");
     expect(help).toContain("quit; the batches go on");

@@ -68,12 +68,8 @@ describe("small pictures in text", () => {
 
 describe("numbers", () => {
   it("[VIEW-7] are short and exact enough", () => {
-    expect([dollars(null), dollars(0), dollars(33_500), dollars(1_240_000), dollars(100_000)]).toEqual([
-      "–",
-      "$0.00",
-      "$0.0335",
-      "$1.24",
-      "$0.10",
-    ]);
+    const amounts = [null, 0, 33_500, 1_240_000, 100_000];
+    const sums = ["–", "$0.00", "$0.03", "$1.24", "$0.10"];
+    expect(amounts.map((amount) => dollars(amount, "sum"))).toEqual(sums);
   });
 });

@@ -65,7 +65,7 @@ describe("the contact sheet", () => {
     expect(html).toContain('href="images/a%20fox%20%231.png" aria-label="Open a fox #1"');
     expect(html).toContain(`src="data:image/webp;base64,${Buffer.from("tiny").toString("base64")}"`);
     expect(html).toContain("1024 × 768 · PNG · 12.3\u00a0kB");
-    for (const fact of ["a-model", "$0.0335", "2031-05-06 07:08 UTC", "<code>imgbatch_1</code> completed"])
+    for (const fact of ["a-model", "$0.03", "2031-05-06 07:08 UTC", "<code>imgbatch_1</code> completed"])
       expect(html).toContain(fact);
     expect(html).not.toMatch(/\{\{\w+\}\}/);
   });

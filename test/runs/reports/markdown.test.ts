@@ -13,7 +13,7 @@ describe("the summary in Markdown", () => {
       ]),
     );
     expect(text).toContain("### ⚠️ out: 1 image, **1 failed**");
-    expect(text).toContain("$0.0335");
+    expect(text).toContain("$0.03");
     expect(text).toContain("| owl | PROVIDER_TIMEOUT | too slow | an owl |");
     expect(text).toContain("```sh\nimgbatch retry out\n```");
     expect(text).toContain("| [fox](<out/images/fox.png>) |");

@@ -69,7 +69,7 @@ describe("the account of a key", () => {
 describe("the usage of a key", () => {
   it("[ACCOUNT-2] sums up batches and real-time images by day and model", async () => {
     const { service } = await usedService();
-    const line = { day: "2030-01-02", model: MODEL, image_count: 2, cost: 0.1005 };
+    const line = { day: "2030-01-02", model: MODEL, image_count: 2, cost: 0.1005, play_money: true };
     const all = { object: "list", data: [line], has_more: false, next_cursor: null };
     expect((await get(service, "usage")).body).toEqual(all);
     expect((await get(service, "usage?from=2030-01-02&to=2030-01-02")).body).toEqual(all);

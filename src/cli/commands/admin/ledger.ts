@@ -44,13 +44,17 @@ function entryView(entry: LedgerLine): object {
     balance_change: microsToNumber(entry.balanceChangeMicroUsd),
     held_change: microsToNumber(entry.heldChangeMicroUsd),
     account: entry.accountName,
+    ...(entry.isPlay ? { play_money: true } : {}),
     batch_id: entry.batchId,
     request_id: entry.requestId,
     created_at: toSeconds(entry.createdAtMs),
   };
 }
 
-const change = (micros: number) => (micros > 0 ? `+${formatUsd(micros)}` : formatUsd(micros));
+/** Without a sign of dollars for play money, which the name of the account tells. */
+const shown = (micros: number, { isPlay }: LedgerLine) =>
+  isPlay ? formatUsd(micros).replace("$", "") : formatUsd(micros);
+const change = (micros: number, line: LedgerLine) => `${micros > 0 ? "+" : ""}${shown(micros, line)}`;
 
 /** The batch or the real-time request that caused the entry. */
 function whatFor({ batchId, kind, requestId }: LedgerLine): string {
@@ -61,10 +65,13 @@ function whatFor({ batchId, kind, requestId }: LedgerLine): string {
 const COLUMNS: readonly Column<LedgerLine>[] = [
   { title: "seq", align: "right", of: ({ seq }) => String(seq) },
   { title: "time", of: ({ createdAtMs }) => formatMoment(createdAtMs) },
-  { title: "account", of: ({ accountName }) => accountName },
+  {
+    title: "account",
+    of: ({ accountName, isPlay }) => (isPlay ? `${accountName} (play money)` : accountName),
+  },
   { title: "kind", of: ({ kind }) => kind },
-  { title: "change", align: "right", of: ({ balanceChangeMicroUsd }) => change(balanceChangeMicroUsd) },
-  { title: "held", align: "right", of: ({ heldChangeMicroUsd }) => change(heldChangeMicroUsd) },
-  { title: "balance", align: "right", of: ({ balanceMicroUsd }) => formatUsd(balanceMicroUsd) },
+  { title: "change", align: "right", of: (line) => change(line.balanceChangeMicroUsd, line) },
+  { title: "held", align: "right", of: (line) => change(line.heldChangeMicroUsd, line) },
+  { title: "balance", align: "right", of: (line) => shown(line.balanceMicroUsd, line) },
   { title: "for", of: whatFor },
 ];

@@ -1,4 +1,5 @@
-import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { loadConfig } from "../../../config/load.ts";
+import { amountText, formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import type { UsageLine } from "../../../service/admin.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, instantOption } from "../../command-line/option-values.ts";
@@ -15,7 +16,9 @@ export const run: RunCommand = (context) =>
     const by = choiceOption(context.options, "by", USAGE_GROUPS) ?? "day";
     const from = readMoment(context, "from");
     const to = readMoment(context, "to");
-    const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs });
+    const { providers } = loadConfig({ file: context.global.config, cwd: context.cwd });
+    const drawings = new Set(providers.flatMap(({ name, type }) => (type === "procedural" ? [name] : [])));
+    const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs, drawings });
     const key: Column<UsageLine> = { title: by, of: (line) => line.key };
     return done({ usage: lines.map((line) => usageView(by, line)) }, tableLines([key, ...COLUMNS], lines));
   });
@@ -40,10 +43,17 @@ function usageView(by: string, line: UsageLine): object {
     errors: line.errors,
     may_be_paid_twice: line.maybePaidTwice,
     billed: microsToNumber(line.billedMicroUsd),
+    ...(line.playMicroUsd === 0 ? {} : { billed_in_play_money: microsToNumber(line.playMicroUsd) }),
     upstream_cost: microsToNumber(line.costMicroUsd),
     input_tokens: line.inputTokens,
     output_tokens: line.outputTokens,
   };
+}
+
+function billedText({ billedMicroUsd, playMicroUsd }: UsageLine): string {
+  const real = billedMicroUsd - playMicroUsd;
+  const play = playMicroUsd === 0 ? [] : [amountText({ micros: playMicroUsd, isPlay: true })];
+  return [...(real > 0 || play.length === 0 ? [formatUsd(real)] : []), ...play].join(", ");
 }
 
 const counted = (title: string, of: (line: UsageLine) => number | string): Column<UsageLine> => ({
@@ -56,7 +66,7 @@ const COLUMNS: readonly Column<UsageLine>[] = [
   counted("images", ({ images }) => images),
   counted("errors", ({ errors }) => errors),
   counted("paid twice?", ({ maybePaidTwice }) => maybePaidTwice),
-  counted("billed", ({ billedMicroUsd }) => formatUsd(billedMicroUsd)),
+  counted("billed", billedText),
   // Most upstreams report no costs.
   counted("upstream cost", ({ costMicroUsd }) => (costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd))),
   counted("tokens in", ({ inputTokens }) => inputTokens),

@@ -36,6 +36,7 @@ export const run: RunCommand = async (context) => {
       json: {
         cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),
         released: releasedOf(ended),
+        ...(batches.length > 0 && batches.every(({ isPlay }) => isPlay) ? { play_money: true } : {}),
         batches: batches.map((batch) => batch.raw),
       },
       lines: batches.map(batchLine),

@@ -4,7 +4,7 @@ import { type ErrorCode, errorEntry, ImgbatchError } from "../../../contract/err
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { isOutOfCapacity } from "../../../http/retry-policy.ts";
-import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { IMAGES_FOLDER } from "../../../runs/directory/names.ts";
@@ -164,12 +164,14 @@ async function makeRun(
         model: model.id,
         name: null,
         flags,
+        // What earlier commands of the run paid is not known. Drawings are always free.
+        cost: model.isPlay ? { micros: 0, isPlay: true } : null,
         retryCommand,
       });
     }
-    const costs = outcome.made.map(({ size }) => model.costOf(size));
-    const cost = costs.includes(null) ? null : costs.reduce<number>((sum, each) => sum + (each ?? 0), 0);
-    const made = { ...outcome, model: model.id, upstream: service.upstream, costMicroUsd: cost };
+    const { isPlay } = model;
+    const cost = sumCosts(outcome.made.map(({ size }) => ({ micros: model.costOf(size), isPlay })));
+    const made = { ...outcome, model: model.id, upstream: service.upstream, cost };
     return describe(context, shownDir, made);
   });
 }
@@ -177,9 +179,9 @@ async function makeRun(
 function describe(
   { output, global }: CommandContext,
   dir: string,
-  outcome: RealtimeOutcome & { model: string; upstream: string | null; costMicroUsd: number | null },
+  outcome: RealtimeOutcome & { model: string; upstream: string | null; cost: Cost | null },
 ): CommandResult {
-  const { costMicroUsd, lines, stop, keptCount, hasRetry, model, upstream } = outcome;
+  const { cost, lines, stop, keptCount, hasRetry, model, upstream } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
   const failures = lines.filter((line) => line.error !== undefined);
   const counts = {
@@ -194,22 +196,22 @@ function describe(
     output.note(`error: ${error.message}`);
     for (const line of originLines(stop)) output.note(line);
   }
-  output.note(
-    [
-      `${success} of ${lines.length} images on disk`,
-      ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
-      ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
-      ...(counts.pending > 0 ? [`${counts.pending} not requested yet`] : []),
-      ...(costMicroUsd === null ? [] : [`${formatUsd(costMicroUsd)} now`]),
-    ].join(", "),
-  );
+  const parts = [
+    `${success} of ${lines.length} images on disk`,
+    ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
+    ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
+    ...(counts.pending > 0 ? [`${counts.pending} not requested yet`] : []),
+    ...(cost === null || cost.isPlay ? [] : [`${costText(cost)} now`]),
+  ];
+  output.note(`${parts.join(", ")}${cost?.isPlay ? `; ${costText(cost)}` : ""}`);
   return {
     exitCode,
     json: {
       directory: dir,
       counts,
       made_count: success - keptCount,
-      cost: costMicroUsd === null ? null : microsToNumber(costMicroUsd),
+      cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
       results: `${dir}/${RESULTS_FILE}`,
       retry: hasRetry ? `${dir}/${RETRY_FILE}` : null,
       items: lines,

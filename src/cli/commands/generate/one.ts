@@ -5,7 +5,7 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { typeOfFileName } from "../../../contract/images/image-types.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
-import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { type Cost, costText, microsToNumber, playMoneyField } from "../../../kernel/money.ts";
 import { chooseRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";
 import { chooseTarget, type ImageTarget } from "../../../runs/generate/image-target.ts";
 import { type SavedImage, saveImage } from "../../../runs/generate/save-image.ts";
@@ -49,7 +49,9 @@ export async function generateOne(
       }),
     );
     const saved = await saveImage(target, image.data, image.mimeType);
-    return describe(context, { model, image, saved, target, costMicroUsd: chosen.costOf(size) });
+    const micros = chosen.costOf(size);
+    const cost = micros === null ? null : { micros, isPlay: chosen.isPlay };
+    return describe(context, { model, image, saved, target, cost });
   });
 }
 
@@ -91,12 +93,12 @@ interface Made {
   saved: SavedImage;
   target: ImageTarget;
   /** Null when the service does not publish it. */
-  costMicroUsd: number | null;
+  cost: Cost | null;
 }
 
 function describe(
   { cwd, output }: CommandContext,
-  { model, image, saved, target, costMicroUsd }: Made,
+  { model, image, saved, target, cost }: Made,
 ): CommandResult {
   const path = shownPath(cwd, saved.path);
   const { facts } = saved;
@@ -116,8 +118,8 @@ function describe(
   const ran = image.modelVersion?.startsWith(model)
     ? image.modelVersion
     : withVersion(model, image.modelVersion);
-  const cost = costMicroUsd === null ? "" : `, ${formatUsd(costMicroUsd)}`;
-  output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${cost}`);
+  const price = cost === null ? "" : `${cost.isPlay ? ";" : ","} ${costText(cost, "exact")}`;
+  output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${price}`);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -127,7 +129,8 @@ function describe(
       model_version: image.modelVersion,
       text: image.text === "" ? null : image.text,
       usage: image.usage,
-      cost: costMicroUsd === null ? null : microsToNumber(costMicroUsd),
+      cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
       attempts: image.attempts,
       request_id: image.requestId ?? null,
     },

@@ -4,7 +4,7 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../../contract/statuses.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
-import { formatUsd } from "../../../kernel/money.ts";
+import { microsToDecimal } from "../../../kernel/money.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import {
   choiceOption,
@@ -13,6 +13,7 @@ import {
   textOption,
   wholeOption,
 } from "../../command-line/option-values.ts";
+import { batchCost } from "../../result/batch-line.ts";
 import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { withService } from "../../service/with-service.ts";
 import { recordLine } from "../../terminal/record-line.ts";
@@ -66,14 +67,12 @@ function readFilter({ options, clock }: CommandContext): BatchFilter {
 
 const imagesOf = ({ hasCounts, successCount, itemCount }: Batch) =>
   `${hasCounts ? successCount : "?"}/${itemCount ?? "?"}`;
-const costOf = (batch: Batch) => batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
-
-/** The columns are id, status, successes, failures, images, cost in dollars, time of creation, and name. */
+/** The columns are id, status, successes, failures, images, cost in dollars, time of creation, and name. Drawings cost none. */
 function record(batch: Batch): string {
   const { id, status, successCount, failCount, hasCounts, itemCount, createdAtMs, name } = batch;
-  const cost = costOf(batch);
+  const cost = batch.isPlay ? 0 : (batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd);
   const created = createdAtMs === null ? "" : new Date(createdAtMs).toISOString().replace(".000Z", "Z");
-  const usd = cost === null ? "" : formatUsd(cost).slice(1);
+  const usd = cost === null ? "" : microsToDecimal(cost);
   const counts = hasCounts ? [successCount, failCount] : ["", ""];
   return recordLine([id, status, ...counts, itemCount ?? "", usd, created, name ?? ""]);
 }
@@ -89,10 +88,7 @@ const MORE_COLUMNS: readonly Column<Batch>[] = [
   {
     title: "COST",
     align: "right",
-    of: (batch) => {
-      const cost = costOf(batch);
-      return cost === null ? "" : formatUsd(cost);
-    },
+    of: batchCost,
   },
   { title: "DOWNLOADED", of: ({ raw }) => (typeof raw.downloaded_at === "number" ? "yes" : "") },
 ];

@@ -1,7 +1,7 @@
 import { listModels } from "../../../client/models.ts";
 import { listRealtimeModels } from "../../../client/realtime-models.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { formatUsd } from "../../../kernel/money.ts";
+import { costText, FREE_DRAWINGS, formatUsd } from "../../../kernel/money.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { flagOption } from "../../command-line/option-values.ts";
 import { withService } from "../../service/with-service.ts";
@@ -11,17 +11,19 @@ export const run: RunCommand = (context) =>
   withService(context, { workers: false }, async ({ http }) => {
     const { signal, options } = context;
     const models = flagOption(options, "realtime")
-      ? (await listRealtimeModels(http, signal)).map(({ id, costsMicroUsd, raw }) => ({
+      ? (await listRealtimeModels(http, signal)).map(({ id, costsMicroUsd, isPlay, raw }) => ({
           id,
           raw,
-          cost: Object.entries(costsMicroUsd ?? {})
-            .map(([size, micros]) => `${size} ${formatUsd(micros)}`)
-            .join("  "),
+          cost: isPlay
+            ? FREE_DRAWINGS
+            : Object.entries(costsMicroUsd ?? {})
+                .map(([size, micros]) => `${size} ${formatUsd(micros)}`)
+                .join("  "),
         }))
-      : (await listModels(http, signal)).map(({ id, imageCostMicroUsd, raw }) => ({
+      : (await listModels(http, signal)).map(({ id, imageCostMicroUsd: micros, isPlay, raw }) => ({
           id,
           raw,
-          cost: imageCostMicroUsd === null ? "" : formatUsd(imageCostMicroUsd),
+          cost: micros === null ? "" : costText({ micros, isPlay }, "exact"),
         }));
     return {
       exitCode: EXIT_CODES.ok.code,

@@ -1,5 +1,5 @@
 import { providerObject, stateOf } from "../../../contract/console-api/provider.ts";
-import { formatUsd } from "../../../kernel/money.ts";
+import { FREE_DRAWINGS, formatUsd } from "../../../kernel/money.ts";
 import {
   type CallSums,
   type Probe,
@@ -57,7 +57,14 @@ const COLUMNS: readonly Column<Row>[] = [
   counted("requests 1h/all", ({ requests }) => String(requests)),
   counted("images", ({ images }) => String(images)),
   counted("errors", ({ errors }) => String(errors)),
-  counted("billed", ({ billedMicroUsd }) => formatUsd(billedMicroUsd)),
+  {
+    title: "billed",
+    align: "right",
+    of: ({ report }) => {
+      if (!report || report.isPlay) return report ? FREE_DRAWINGS : "";
+      return `${formatUsd(report.lastHour.billedMicroUsd)}/${formatUsd(report.total.billedMicroUsd)}`;
+    },
+  },
   // Most upstreams report no costs.
   counted("upstream cost", ({ costMicroUsd }) => (costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd))),
 ];

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
-import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { microsToNumber, playMoneyField } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readResults } from "../../../runs/directory/results-file.ts";
@@ -22,7 +22,7 @@ import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { notEnded } from "../../result/judge-batches.ts";
 import { describeRun } from "../../result/run-summary.ts";
-import { type Budget, createBudget } from "../../runs/budget.ts";
+import { type Budget, createBudget, estimateLine } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { requireReachable, resolveTarget } from "../../runs/targets.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
@@ -191,12 +191,13 @@ function describeDry(
       image_count: images,
       batch_count: batches,
       refused_count: refused,
-      estimated_cost: cost === null ? null : microsToNumber(cost),
+      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
     },
     lines: [
       `${counted(images, "image")} to make again with ${model.id}`,
       ...(refused === 0 ? [] : [refusedNote(refused)]),
-      ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
+      ...estimateLine(cost),
     ],
   };
 }

@@ -1,5 +1,5 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { microsToNumber, playMoneyField } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { checkDirectory } from "../../../runs/directory/claim.ts";
 import { submittedBatches } from "../../../runs/directory/run-state.ts";
@@ -14,7 +14,7 @@ import {
   type UpdateOptions,
 } from "../../../runs/update/update-run.ts";
 import type { CommandResult } from "../../command-line/command-context.ts";
-import { type Budget, imagesOf } from "../../runs/budget.ts";
+import { type Budget, estimateLine, imagesOf } from "../../runs/budget.ts";
 
 /**
  * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
@@ -41,7 +41,8 @@ export async function describeDryRun(work: UpdateOptions, budget: Budget): Promi
       model: request.model,
       item_count: items.length,
       image_count: imagesOf(chunks),
-      estimated_cost: cost === null ? null : microsToNumber(cost),
+      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
       batches: chunks.map((chunk) => ({
         index: chunk.index,
         item_count: chunk.items.length,
@@ -55,9 +56,9 @@ export async function describeDryRun(work: UpdateOptions, budget: Budget): Promi
       ...(fresh.length === chunks.length
         ? []
         : [
-            `${counted(chunks.length - fresh.length, "batch", "batches")} submitted before, re-used for $0.00`,
+            `${counted(chunks.length - fresh.length, "batch", "batches")} submitted before: re-used, nothing is paid again`,
           ]),
-      ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
+      ...estimateLine(cost),
       ...keys.map(String),
     ],
   };
@@ -82,7 +83,8 @@ async function describeUpdate(
       model: plan.request.model,
       item_count: plan.items.length,
       image_count: images,
-      estimated_cost: cost === null ? null : microsToNumber(cost),
+      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
       changes: {
         kept: kept.length,
         changed: changed.map(({ customId }) => customId),
@@ -94,7 +96,7 @@ async function describeUpdate(
       start.kind === "resume" ? "the run was updated to these prompts" : describeChanges(update),
       `${counted(images, "image")} to make with ${plan.request.model}`,
       ...(open === 0 ? [] : [`${open} of them are of the earlier submission, which is finished first`]),
-      ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
+      ...estimateLine(cost),
     ],
   };
 }

@@ -1,6 +1,6 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { keepHeapSmall } from "../../../kernel/memory/small-heap.ts";
-import { formatUsd } from "../../../kernel/money.ts";
+import { costText } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
@@ -106,7 +106,7 @@ async function submit(
     const cost = budget.estimateImages(images);
     const again = commandAgain(context.typed, "--update");
     if (images === 0) return `${again} changes no image`;
-    const price = cost === null ? "" : ` (about ${formatUsd(cost)})`;
+    const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
     return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
   };
   const work: UpdateOptions = {

@@ -41,7 +41,9 @@ export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; 
     const pending = batches.map(({ isDone, itemCount, successCount, failCount }) =>
       isDone ? 0 : (itemCount ?? 0) - successCount - failCount,
     );
-    tell({ type: "vitals", vitals: { waitingItems: pending.reduce((sum, count) => sum + count, 0) } });
+    const isPlay = batches.length > 0 && batches.every((batch) => batch.isPlay);
+    const waitingItems = pending.reduce((sum, count) => sum + count, 0);
+    tell({ type: "vitals", vitals: { waitingItems, isPlay } });
   };
   const showDetail = async (batchId: string) => {
     const items = await listItems(http, batchId, signal);
@@ -149,6 +151,7 @@ function toRow(batch: Batch, nowMs: number): BatchRow {
     failCount: batch.failCount,
     estimatedMicroUsd: batch.estimatedCostMicroUsd,
     costMicroUsd: batch.actualCostMicroUsd,
+    isPlay: batch.isPlay,
     createdAtMs: batch.createdAtMs ?? nowMs,
     endedAtMs: null,
     error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,

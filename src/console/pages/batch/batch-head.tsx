@@ -5,7 +5,7 @@ import { Counts } from "../../parts/counts.tsx";
 import { Problem } from "../../parts/notes.tsx";
 import { ProgressBar } from "../../parts/progress-bar.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
-import { ago, localTime, until, usd } from "../../parts/words.ts";
+import { ago, costOf, localTime, until, usd } from "../../parts/words.ts";
 import { BatchActions, type BatchActionsProps } from "./batch-actions.tsx";
 
 /** The facts of a batch as a whole, and what can be done with it. */
@@ -47,9 +47,9 @@ export function BatchHead(props: BatchActionsProps) {
       )}
       <dl className="facts">
         <Fact label="cost">
-          {batch.actual_cost === null
-            ? `about ${usd(batch.estimated_cost)}, ${usd(batch.hold_amount)} held`
-            : usd(batch.actual_cost)}
+          {batch.actual_cost !== null || batch.play_money
+            ? costOf(batch.actual_cost ?? 0, batch.play_money)
+            : `about ${usd(batch.estimated_cost, "limit")}, ${usd(batch.hold_amount, "limit")} held`}
         </Fact>
         <Fact label="model">{batch.model}</Fact>
         {batch.provider && <Fact label="made by">{batch.provider}</Fact>}

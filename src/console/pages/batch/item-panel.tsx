@@ -12,7 +12,7 @@ import { Icon } from "../../parts/icons.tsx";
 import { Problem } from "../../parts/notes.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
-import { usd } from "../../parts/words.ts";
+import { costOf, usd } from "../../parts/words.ts";
 import { hasImages } from "./item-facts.ts";
 import { fetchImage, saveImages } from "./save-images.ts";
 
@@ -58,7 +58,7 @@ export function ItemPanel(props: {
       <PanelActions batch={batch} item={item} prompt={prompt} onRetry={onRetry} />
       <References batch={batch} item={item} />
       <dl className="facts column">
-        {rowsOf(item).map(([label, value]) => (
+        {rowsOf(batch, item).map(([label, value]) => (
           <div key={label}>
             <dt>{label}</dt>
             <dd>{value}</dd>
@@ -147,12 +147,13 @@ function References({ batch, item }: { batch: BatchObject; item: ItemObject }) {
   );
 }
 
-function rowsOf({ images, cost, provider, model_version, seed, mime_type, upstream_cost }: ItemObject) {
+function rowsOf({ play_money }: BatchObject, item: ItemObject) {
+  const { images, cost, provider, model_version, seed, mime_type, upstream_cost } = item;
   const [image] = images ?? [];
   const rows: [string, string | null | undefined][] = [
     ["size", image && `${image.width} × ${image.height}, ${formatSize(image.size)}`],
     ["type", mime_type],
-    ["cost", cost === null ? null : usd(cost)],
+    ["cost", cost === null ? null : costOf(cost, play_money, "exact")],
     ["upstream cost", upstream_cost === null ? null : usd(upstream_cost)],
     ["made by", provider],
     ["model version", model_version],

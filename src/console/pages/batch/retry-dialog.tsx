@@ -3,6 +3,7 @@ import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { isRefusalCode } from "../../../contract/item-errors.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
+import { FREE_DRAWINGS } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { batchModels, retryBatch } from "../../api/batches.ts";
 import { randomId } from "../../api/sign-in.ts";
@@ -43,12 +44,13 @@ export function RetryDialog(props: {
   const idempotencyKey = useMemo(randomId, []);
   const models = useData("models", batchModels);
   const pricing = models.value?.find((each) => each.id === model)?.pricing;
+  const isPlay = pricing?.play_money ?? batch.play_money;
   const price = items.length * (pricing?.batch_image ?? estimated_cost / item_count);
   const hold = items.length * (pricing?.batch_hold ?? hold_amount / item_count);
   return (
     <ConfirmDialog
       title={`Make ${counted(items.length, "failed image")} again?`}
-      action={pricing?.paid ? `Pay up to ${usd(hold)}` : "Make again"}
+      action={pricing?.paid ? `Pay up to ${usd(hold, "limit")}` : "Make again"}
       onClose={onClose}
       onConfirm={async () => {
         const customIds = items.map(({ custom_id }) => custom_id);
@@ -59,8 +61,10 @@ export function RetryDialog(props: {
       }}
     >
       <p>
-        A new batch, linked to this one, makes {items.length === 1 ? "it" : "them"} again. It costs about{" "}
-        {usd(price)}, and {usd(hold)} is held until it has ended.
+        A new batch, linked to this one, makes {items.length === 1 ? "it" : "them"} again
+        {isPlay
+          ? `: ${FREE_DRAWINGS}.`
+          : `. It costs about ${usd(price, "limit")}, and ${usd(hold, "limit")} is held until it has ended.`}
       </p>
       {leftOut > 0 && (
         <p>

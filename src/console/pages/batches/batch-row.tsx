@@ -1,6 +1,7 @@
 import { useRef } from "react";
 import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
+import { FREE_DRAWINGS } from "../../../kernel/money.ts";
 import { firstImages } from "../../api/batches.ts";
 import { thumbnailPath } from "../../api/thumbnails.ts";
 import { useData } from "../../hooks/use-data.ts";
@@ -33,10 +34,20 @@ export function BatchRow({ batch }: { batch: BatchObject }) {
           <ProgressBar batch={batch} />
         </span>
         <span className="batch-cost">
-          <b>{usd(batch.actual_cost ?? batch.estimated_cost)}</b>
-          <span className="quiet">
-            {batch.actual_cost === null ? `${usd(batch.hold_amount)} held` : "paid"}
-          </span>
+          {batch.play_money ? (
+            <span className="quiet">{FREE_DRAWINGS}</span>
+          ) : (
+            <>
+              <b>
+                {batch.actual_cost === null
+                  ? usd(batch.estimated_cost, "limit")
+                  : usd(batch.actual_cost, "sum")}
+              </b>
+              <span className="quiet">
+                {batch.actual_cost === null ? `${usd(batch.hold_amount, "limit")} held` : "paid"}
+              </span>
+            </>
+          )}
         </span>
         <time
           className="batch-age quiet"

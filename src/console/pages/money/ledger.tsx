@@ -9,8 +9,8 @@ import { localTime, statusWord, usd } from "../../parts/words.ts";
 
 const PAGE = 50;
 
-/** The movements of money, the newest first. */
-export function Ledger() {
+/** The movements of real money, the newest first. `hasPlay`: drawings are paid with play money, which is not shown. */
+export function Ledger({ hasPlay }: { hasPlay: boolean }) {
   const [pages, setPages] = useState(1);
   const ledger = useData(
     "ledger",
@@ -18,10 +18,12 @@ export function Ledger() {
     (change) => change.kind === "account",
     pages,
   );
-  const { entries, hasMore } = ledger.value ?? { entries: [], hasMore: false };
+  const { entries: all, hasMore } = ledger.value ?? { entries: [], hasMore: false };
+  const entries = all.filter(({ play_money }) => !play_money);
   return (
     <section className="block">
       <h2>Ledger</h2>
+      {hasPlay && <p className="quiet">Drawings are free of charge and not listed.</p>}
       <ErrorNote error={ledger.error} />
       {ledger.value && entries.length === 0 && <p className="quiet">No money has moved yet.</p>}
       {entries.length > 0 && (

@@ -30,7 +30,9 @@ export function DraftFields(props: {
         <select value={model?.id ?? ""} onChange={(event) => onChange({ model: event.target.value })}>
           {models.map(({ id, pricing }) => (
             <option key={id} value={id}>
-              {id} · {usd(pricing.batch_image)} each{pricing.paid ? ", real money" : ""}
+              {pricing.play_money
+                ? id
+                : `${id} · ${usd(pricing.batch_image)} each${pricing.paid ? ", real money" : ""}`}
             </option>
           ))}
         </select>

@@ -8,7 +8,7 @@ import { useAccount } from "../../hooks/use-account.ts";
 import { go, hrefOf } from "../../hooks/use-route.ts";
 import { announce } from "../../parts/announcer.tsx";
 import { ErrorNote } from "../../parts/notes.tsx";
-import { usd } from "../../parts/words.ts";
+import { costOf, usd } from "../../parts/words.ts";
 import type { CheckedDraft } from "./check-draft.ts";
 import type { DraftState } from "./draft.tsx";
 import { showProblems } from "./problem-list.tsx";
@@ -78,10 +78,15 @@ export function SendBar(props: {
           )}
           {isRight && price && (
             <>
-              <b>{usd(price.cost)}</b>
+              <b>{costOf(price.cost, model.pricing.play_money, "limit")}</b>
               <span className="quiet">
-                {summaryOf(checked, parts.length)} · {usd(price.hold)} held until the end
-                <Balance isPaid={model.pricing.paid === true} />
+                {summaryOf(checked, parts.length)}
+                {!model.pricing.play_money && (
+                  <>
+                    {` · ${usd(price.hold, "limit")} held until the end`}
+                    <Balance isPaid={model.pricing.paid === true} />
+                  </>
+                )}
               </span>
             </>
           )}
@@ -90,7 +95,7 @@ export function SendBar(props: {
           {isBusy
             ? "Sending…"
             : model?.pricing.paid && price
-              ? `Pay up to ${usd(price.hold)}`
+              ? `Pay up to ${usd(price.hold, "limit")}`
               : "Make the images"}
         </button>
       </div>
@@ -102,7 +107,7 @@ function Balance({ isPaid }: { isPaid: boolean }) {
   const account = useAccount();
   // The owner's consent brings the real money.
   if (account === null || (isPaid && account.owner)) return null;
-  return <> · balance {usd(((isPaid && account.real_money) || account).balance)}</>;
+  return <> · balance {usd(((isPaid && account.real_money) || account).balance, "sum")}</>;
 }
 
 function summaryOf(checked: CheckedDraft, parts: number): string {

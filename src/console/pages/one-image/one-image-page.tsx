@@ -7,7 +7,7 @@ import { announce } from "../../parts/announcer.tsx";
 import { DropArea } from "../../parts/drop-area.tsx";
 import { EmptyNote, ErrorNote } from "../../parts/notes.tsx";
 import { ReferenceList } from "../../parts/reference-list.tsx";
-import { usd } from "../../parts/words.ts";
+import { costOf, usd } from "../../parts/words.ts";
 import { ShotCard } from "./shot-card.tsx";
 import { type ShotRequest, useShots } from "./shots.tsx";
 
@@ -30,6 +30,7 @@ export function OneImagePage() {
   const realRatio = ratio !== null && model?.aspectRatios.includes(ratio) ? ratio : null;
   const cost = model?.pricing.images[realSize] ?? 0;
   const isPaid = model?.pricing.paid === true;
+  const isPlay = model?.pricing.play_money === true;
 
   const add = async (files: File[]) => {
     for (const file of files) {
@@ -41,7 +42,16 @@ export function OneImagePage() {
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (!model) return;
-    make({ model: model.displayName, prompt, references, ratio: realRatio, size: realSize, cost, isPaid });
+    make({
+      model: model.displayName,
+      prompt,
+      references,
+      ratio: realRatio,
+      size: realSize,
+      cost,
+      isPaid,
+      isPlay,
+    });
   };
   const edit = (request: ShotRequest, image: ReferenceFile) => {
     setReferences([image]);
@@ -100,15 +110,16 @@ export function OneImagePage() {
               <select value={realSize} onChange={(event) => setSize(event.target.value)}>
                 {sizes.map((each) => (
                   <option key={each} value={each}>
-                    {each} · {usd(model?.pricing.images[each] ?? 0)}
+                    {isPlay ? each : `${each} · ${usd(model?.pricing.images[each] ?? 0)}`}
                   </option>
                 ))}
               </select>
             </label>
           </div>
           <button type="submit" className="button primary" disabled={!model || prompt.trim() === ""}>
-            {isPaid ? `Pay up to ${usd(cost)}` : `Make the image · ${usd(cost)}`}
+            {isPaid ? `Pay up to ${usd(cost, "limit")}` : "Make the image"}
           </button>
+          {model && !isPaid && <p className="quiet">{costOf(cost, isPlay, "exact")}</p>}
         </form>
         <section className="shots" aria-label="Images" aria-live="polite">
           {shots.map((shot) => (

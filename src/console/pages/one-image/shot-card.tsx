@@ -4,7 +4,7 @@ import { saveBlob } from "../../api/save-file.ts";
 import { announce } from "../../parts/announcer.tsx";
 import { Icon } from "../../parts/icons.tsx";
 import { ErrorNote } from "../../parts/notes.tsx";
-import { usd } from "../../parts/words.ts";
+import { costOf } from "../../parts/words.ts";
 import { type Shot, type ShotRequest, useShots } from "./shots.tsx";
 
 /** An image of this tab, with what to do with it. */
@@ -36,7 +36,12 @@ export function ShotCard(props: {
         {request.prompt}
       </p>
       <p className="quiet small-text">
-        {[request.model, request.ratio, request.size, image ? usd(request.cost) : null]
+        {[
+          request.model,
+          request.ratio,
+          request.size,
+          image ? costOf(request.cost, request.isPlay, "exact") : null,
+        ]
           .filter(Boolean)
           .join(" · ")}
       </p>

@@ -26,6 +26,8 @@ export interface ShotRequest {
   cost: number;
   /** The images of the model cost real money. */
   isPaid: boolean;
+  /** The images of the model are drawn, and cost no real money. */
+  isPlay: boolean;
 }
 
 /** An image that was asked for in this tab. */

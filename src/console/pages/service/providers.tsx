@@ -1,7 +1,7 @@
 import type { ProviderObject } from "../../../contract/console-api/provider.ts";
 import { ScrollingTable } from "../../parts/scrolling-table.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
-import { ago, count, until, usd } from "../../parts/words.ts";
+import { ago, costOf, count, until } from "../../parts/words.ts";
 
 /** The providers of the service, and how they are. */
 export function Providers({ providers }: { providers: readonly ProviderObject[] }) {
@@ -54,7 +54,7 @@ function Row({ provider }: { provider: ProviderObject }) {
       <td className="number">{count(last_hour.images)}</td>
       <td className="number">{count(last_hour.errors)}</td>
       <td className="number">{count(total.images)}</td>
-      <td className="number">{usd(total.billed)}</td>
+      <td className="number">{costOf(total.billed, provider.play_money)}</td>
       <td className="quiet">{last_success_at === null ? "none yet" : ago(last_success_at)}</td>
     </tr>
   );

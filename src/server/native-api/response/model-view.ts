@@ -11,7 +11,7 @@ const OUTPUT_TOKENS = 32_768;
 export function nativeModelView(
   model: ModelEntry,
   group: GroupEntry,
-  { rateMultiplier, isPaid }: { rateMultiplier: number; isPaid: boolean },
+  { rateMultiplier, isPaid, isPlay }: { rateMultiplier: number; isPaid: boolean; isPlay: boolean },
 ): NativeModel {
   const sizes = pricedSizes(model);
   const images = sizes.map((size) => [
@@ -33,7 +33,12 @@ export function nativeModelView(
     aspectRatios: [...ratiosOf(model)],
     imageSizes: sizes,
     maxInputImages: MAX_INPUT_IMAGES,
-    pricing: { currency: "usd", images: Object.fromEntries(images), ...(isPaid ? { paid: true } : {}) },
+    pricing: {
+      currency: "usd",
+      images: Object.fromEntries(images),
+      ...(isPaid ? { paid: true } : {}),
+      ...(isPlay ? { play_money: true } : {}),
+    },
   };
 }
 

@@ -22,14 +22,14 @@ export function usageRepository(session: SqlSession): UsageRepository {
     byDay: async ({ apiKeyId, accountIds, fromMs, beforeMs }) => {
       const ofBatches = build
         .selectFrom("batches")
-        .select(["model", "success_count as images", "actual_micro_usd as amount"])
+        .select(["account_id", "model", "success_count as images", "actual_micro_usd as amount"])
         .select(sql<number>`settled_at_ms / 86400000 * 86400000`.as("day_ms"))
         .where("api_key_id", "=", apiKeyId)
         .where("settled_at_ms", ">=", fromMs)
         .where("settled_at_ms", "<", beforeMs);
       const ofRealtime = build
         .selectFrom("usage_records")
-        .select(["model", sql<number>`1`.as("images"), "amount_micro_usd as amount"])
+        .select(["account_id", "model", sql<number>`1`.as("images"), "amount_micro_usd as amount"])
         .select(sql<number>`created_at_ms / 86400000 * 86400000`.as("day_ms"))
         .where("account_id", "in", accountIds)
         .where("api_key_id", "=", apiKeyId)
@@ -37,12 +37,13 @@ export function usageRepository(session: SqlSession): UsageRepository {
         .where("created_at_ms", "<", beforeMs);
       const query = build
         .selectFrom(ofBatches.unionAll(ofRealtime).as("paid"))
-        .select(["day_ms as dayMs", "model"])
+        .select(["day_ms as dayMs", "model", "account_id as accountId"])
         .select((eb) => eb.fn.sum<number>("images").as("imageCount"))
         .select((eb) => eb.fn.sum<number>("amount").as("amountMicroUsd"))
-        .groupBy(["day_ms", "model"])
+        .groupBy(["day_ms", "model", "account_id"])
         .orderBy("day_ms")
-        .orderBy("model");
+        .orderBy("model")
+        .orderBy("account_id");
       return all(query);
     },
     count: async () =>

@@ -1,4 +1,4 @@
-import { formatUsd, microsToNumber } from "../../../../kernel/money.ts";
+import { amountText, microsToNumber } from "../../../../kernel/money.ts";
 import type { Account } from "../../../../service/admin.ts";
 import { type Column, tableLines } from "../../../terminal/table.ts";
 import { formatMoment, toSeconds } from "../dates.ts";
@@ -9,15 +9,19 @@ export function accountView({ name, balanceMicroUsd, heldMicroUsd, isPlay, creat
     name,
     balance: microsToNumber(balanceMicroUsd),
     held: microsToNumber(heldMicroUsd),
-    ...(isPlay ? { play: true } : {}),
+    ...(isPlay ? { play: true, play_money: true } : {}),
     created_at: toSeconds(createdAtMs),
   };
 }
 
 const COLUMNS: readonly Column<Account>[] = [
   { title: "name", of: ({ name }) => name },
-  { title: "balance", align: "right", of: ({ balanceMicroUsd }) => formatUsd(balanceMicroUsd) },
-  { title: "held", align: "right", of: ({ heldMicroUsd }) => formatUsd(heldMicroUsd) },
+  {
+    title: "balance",
+    align: "right",
+    of: ({ balanceMicroUsd: micros, isPlay }) => amountText({ micros, isPlay }),
+  },
+  { title: "held", align: "right", of: ({ heldMicroUsd: micros, isPlay }) => amountText({ micros, isPlay }) },
   { title: "created", of: ({ createdAtMs }) => formatMoment(createdAtMs) },
 ];
 
