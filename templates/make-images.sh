@@ -8,10 +8,11 @@ directory=${2:-images-out}
 tries=${TRIES:-5}
 pause=${PAUSE:-30}
 
-# Without imgbatch in PATH, npx gets this version. Before it is on npm, or for a build of your own: set IMGBATCH_PACKAGE to
-# the file that `npm pack` writes, as ./imgbatch-{{version}}.tgz
+# Without imgbatch in PATH, npx runs IMGBATCH_PACKAGE: the file that `npm pack` writes, as ./imgbatch-{{version}}.tgz, or a
+# package that you trust with its version.
 if ! command -v imgbatch >/dev/null; then
-  imgbatch() { npx --yes "${IMGBATCH_PACKAGE:-imgbatch@{{version}}}" "$@"; }
+  : "${IMGBATCH_PACKAGE:?imgbatch is not installed: install it, or set this variable to ./imgbatch-{{version}}.tgz}"
+  imgbatch() { npx --yes "$IMGBATCH_PACKAGE" "$@"; }
 fi
 
 for ((try = 1; ; try++)); do

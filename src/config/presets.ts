@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import type { SizeTier } from "../contract/images/image-sizes.ts";
 import type { configSchema } from "./schema.ts";
 import { VENDOR_NAMES } from "./vendors.ts";
 
@@ -36,45 +37,43 @@ export interface UpstreamPreset {
   provider: Written<"providers">;
 }
 
-/** The image models of the Gemini API. */
-export const GOOGLE_MODELS: Written<"models">[] = [
-  {
-    id: "gemini-3.1-flash-image",
-    ratios: "extended",
-    sizes: ["512", "1K", "2K", "4K"],
-    prices: { "512": 0.045, "1K": 0.067, "2K": 0.101, "4K": 0.151 },
-    maxReferenceImages: 14,
-  },
-  {
-    id: "gemini-3-pro-image",
-    sizes: ["1K", "2K", "4K"],
-    prices: { "1K": 0.134, "2K": 0.134, "4K": 0.24 },
-    maxReferenceImages: 14,
-  },
-  { id: "gemini-3.1-flash-lite-image", sizes: ["1K"], prices: { "1K": 0.0336 }, maxReferenceImages: 3 },
-  { id: "gemini-2.5-flash-image", sizes: ["1K"], prices: { "1K": 0.039 }, maxReferenceImages: 3 },
+function model(
+  id: string,
+  prices: Partial<Record<SizeTier, number>>,
+  maxReferenceImages: number,
+  ratios: "common" | "extended" = "common",
+): Written<"models"> {
+  return { id, ratios, sizes: Object.keys(prices) as SizeTier[], prices, maxReferenceImages };
+}
+
+/** Which models exist was noted on 2026-11-23. The first is the default: new ones go behind it. */
+const GEMINI_MODELS: Written<"models">[] = [
+  model("gemini-nano-banana-2.1", { "1K": 0.0336, "2K": 0.0504, "4K": 0.113 }, 14, "extended"),
+  model("gemini-3-pro-image", { "1K": 0.134, "2K": 0.134, "4K": 0.24 }, 14),
+  model("gemini-3.1-flash-lite-image", { "1K": 0.0336 }, 3),
 ];
 
-/** The image models of the OpenAI API. */
+/** The models that programs for the Gemini API name, also those that the vendor has ended (2026-10-29 and 2026-10-02). */
+export const GOOGLE_MODELS: Written<"models">[] = [
+  ...GEMINI_MODELS,
+  model("gemini-3.1-flash-image", { "512": 0.045, "1K": 0.067, "2K": 0.101, "4K": 0.151 }, 14, "extended"),
+  model("gemini-2.5-flash-image", { "1K": 0.039 }, 3),
+];
+
+/** The image models of the OpenAI API that have batch jobs and no end date. */
 const OPENAI_MODELS: Written<"models">[] = [
-  { id: "gpt-image-2", sizes: ["1K"], prices: { "1K": 0.053 }, maxReferenceImages: 14 },
-  { id: "gpt-image-1.5", sizes: ["1K"], prices: { "1K": 0.034 }, maxReferenceImages: 14 },
-  { id: "gpt-image-1-mini", sizes: ["1K"], prices: { "1K": 0.011 }, maxReferenceImages: 14 },
+  model("gpt-image-2", { "1K": 0.053 }, 14),
+  model("gpt-image-2.5-sunburst", { "1K": 0.013 }, 14),
+  model("gpt-image-2.5-flare", { "1K": 0.013 }, 14),
 ];
 
 /** The sizes that all GPT Image models take. */
 const GPT_SIZES = ["1024x1024", "1536x1024", "1024x1536"];
 
-const own = (id: string, maxReferenceImages: number): Written<"models"> => ({
-  id,
-  sizes: ["1K"],
-  prices: { "1K": 0 },
-  maxReferenceImages,
-});
-
-const GOOGLE_PRICES = "Source: ai.google.dev/gemini-api/docs/pricing, 2026-09-05, standard tier";
+const GOOGLE_PRICES =
+  "Check this price at ai.google.dev/gemini-api/docs/pricing: noted on 2026-10-07 for the standard tier; input and thinking tokens are extra";
 const OPENAI_PRICES =
-  "Check this price at platform.openai.com: noted on 2026-05-06 for quality medium at 1024x1024; input tokens are extra";
+  "Check this price at platform.openai.com: noted in 2026-09 for quality medium at 1024x1024; input tokens are extra";
 
 /** Models, addresses and prices in US dollars. They change. */
 export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
@@ -83,7 +82,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     keyVariable: "GEMINI_API_KEY",
     preparation: null,
     priceSource: GOOGLE_PRICES,
-    models: GOOGLE_MODELS,
+    models: GEMINI_MODELS,
     provider: {
       name: "google",
       type: "native",
@@ -97,7 +96,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     keyVariable: "GEMINI_API_KEY",
     preparation: null,
     priceSource: `${GOOGLE_PRICES}; a batch job costs half of it`,
-    models: GOOGLE_MODELS,
+    models: GEMINI_MODELS,
     batchDiscount: 0.5,
     provider: {
       name: "google-batch",
@@ -145,17 +144,11 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     keyVariable: "OPENROUTER_API_KEY",
     preparation: null,
     priceSource:
-      "Check this price at openrouter.ai/models: noted in 2026-11 for an image of about a megapixel; input tokens are extra",
+      "Check this price at openrouter.ai/models: noted in 2026-11 for an image of about a megapixel; input and thinking tokens are extra",
     models: [
-      {
-        id: "gemini-3.1-flash-image",
-        ratios: "extended",
-        sizes: ["1K"],
-        prices: { "1K": 0.067 },
-        maxReferenceImages: 14,
-      },
-      { id: "seedream-4.5", sizes: ["1K"], prices: { "1K": 0.04 }, maxReferenceImages: 10 },
-      { id: "flux.2-pro", sizes: ["1K"], prices: { "1K": 0.03 }, maxReferenceImages: 8 },
+      model("gemini-nano-banana-2.1", { "1K": 0.0336 }, 14, "extended"),
+      model("seedream-4.5", { "1K": 0.04 }, 10),
+      model("flux.2-pro", { "1K": 0.03 }, 8),
     ],
     provider: {
       name: "openrouter",
@@ -167,7 +160,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
       edits: "input_references",
       responseFormat: "omit",
       models: {
-        "gemini-3.1-flash-image": "google/gemini-3.1-flash-image",
+        "gemini-nano-banana-2.1": "google/gemini-nano-banana-2.1",
         "seedream-4.5": "bytedance-seed/seedream-4.5",
         "flux.2-pro": "black-forest-labs/flux.2-pro",
       },
@@ -179,10 +172,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     keyVariable: "TOGETHER_API_KEY",
     preparation: null,
     priceSource: "Check this price at together.ai/pricing: noted in 2026-11 for 1024x1024 (1.05 megapixels)",
-    models: [
-      { id: "flux.1-schnell", sizes: ["1K"], prices: { "1K": 0.0028 }, maxReferenceImages: 0 },
-      { id: "flux.2-pro", sizes: ["1K"], prices: { "1K": 0.03 }, maxReferenceImages: 0 },
-    ],
+    models: [model("flux.1-schnell", { "1K": 0.0028 }, 0), model("flux.2-pro", { "1K": 0.03 }, 0)],
     provider: {
       name: "together",
       type: "openai",
@@ -201,10 +191,11 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     title: "the xAI API",
     keyVariable: "XAI_API_KEY",
     preparation: null,
-    priceSource: "Check this price at docs.x.ai/docs/models: noted in 2026-11 for resolution 1k",
+    priceSource:
+      "Check this price at docs.x.ai/docs/models: noted in 2026-11 for resolution 1k and the usual quality",
     models: [
-      { id: "grok-imagine-image", sizes: ["1K"], prices: { "1K": 0.02 }, maxReferenceImages: 3 },
-      { id: "grok-imagine-image-quality", sizes: ["1K"], prices: { "1K": 0.05 }, maxReferenceImages: 2 },
+      model("grok-imagine-image", { "1K": 0.02 }, 3),
+      model("grok-imagine-image-2.0", { "1K": 0.06 }, 3),
     ],
     provider: {
       name: "xai",
@@ -221,7 +212,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     keyVariable: null,
     preparation: "start LocalAI on port 8080 with an image model named stablediffusion",
     priceSource: "Your own machine: images cost nothing",
-    models: [own("stablediffusion", 0)],
+    models: [model("stablediffusion", { "1K": 0 }, 0)],
     provider: {
       name: "localai",
       type: "openai",
@@ -237,7 +228,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     keyVariable: null,
     preparation: "ollama pull x/z-image-turbo",
     priceSource: "Your own machine: images cost nothing",
-    models: [own("z-image-turbo", 0)],
+    models: [model("z-image-turbo", { "1K": 0 }, 0)],
     provider: {
       name: "ollama",
       type: "openai",
@@ -254,7 +245,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     keyVariable: null,
     preparation: "start your image server with its API on port 7860 (A1111 and Forge: --api)",
     priceSource: "Your own graphics card: images cost nothing",
-    models: [own("local", 1)],
+    models: [model("local", { "1K": 0 }, 1)],
     provider: { name: "sdapi", type: "sdapi", baseUrl: "http://127.0.0.1:7860", free: true },
   },
   command: {
@@ -262,7 +253,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     keyVariable: null,
     preparation: "write ./make-image (or name another program in argv), then: imgbatch doctor --agree",
     priceSource: "Put here the price of one image of your program; add free: true if it costs nothing",
-    models: [own("my-model", 14)],
+    models: [model("my-model", { "1K": 0 }, 14)],
     provider: { name: "command", type: "command", argv: ["./make-image"] },
   },
 };

@@ -6,7 +6,7 @@ import { silentLog } from "../../src/kernel/log.ts";
 import { startService } from "../../src/service/start-service.ts";
 import { watchDirectory } from "../support/secrets.ts";
 
-export const MODEL = "gemini-3.1-flash-image";
+export const MODEL = "gemini-nano-banana-2.1";
 
 export interface SdkService {
   url: string;

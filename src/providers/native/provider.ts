@@ -3,7 +3,7 @@ import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { modelPath, NATIVE_TAKES } from "../upstream/generate-content/native-api.ts";
-import { generateContentBody } from "../upstream/generate-content/request.ts";
+import { generateContentBody, takesSeed } from "../upstream/generate-content/request.ts";
 import { readContent } from "../upstream/generate-content/response.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { jsonBody } from "../upstream/request-body.ts";
@@ -26,7 +26,7 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const call = { method: "POST", path, headers, body, asked } as const;
       const { value, decode } = await http.images(call, signal, onSent, onAnswered);
-      return { ...readContent(name, value, decode), seed: request.seed };
+      return { ...readContent(name, value, decode), seed: takesSeed(request.model) ? request.seed : null };
     },
     async probe(signal) {
       await http.json({ method: "GET", path: `/${apiVersion}/models?pageSize=1`, headers }, signal);

@@ -31,9 +31,8 @@ export interface ChosenRealtimeModel {
 const USUAL_SIZE = "1K";
 
 /**
- * Chooses the model for real-time images: the wanted one, else the first of the service's list with `image` in its name,
- * else the first. The demands are checked against the list before anything is sent. A service without a list gets the
- * wanted model unchecked. Throws `REALTIME_MODEL_NOT_FOUND` and `USAGE`.
+ * Chooses the model for real-time images: the wanted one, else the first of the service's list. The demands are checked
+ * against the list before anything is sent. A service without a list gets the wanted model unchecked. Throws `REALTIME_MODEL_NOT_FOUND` and `USAGE`.
  */
 export async function chooseRealtimeModel(
   http: Http,
@@ -50,10 +49,7 @@ export async function chooseRealtimeModel(
       aspectRatios: null,
       imageSizes: null,
     };
-  const model =
-    wish.model === null
-      ? (models.find(({ id }) => id.includes("image")) ?? models[0])
-      : models.find(({ id }) => id === wish.model);
+  const model = wish.model === null ? models[0] : models.find(({ id }) => id === wish.model);
   if (model === undefined) throw notListed(wish.model, models);
   requireFits(model, wish);
   const { costsMicroUsd, ...rest } = model;

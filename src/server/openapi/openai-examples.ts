@@ -70,7 +70,7 @@ const listOf = (one: { id: string }) => ({
 
 /** An example of each body of OpenAI's API, by the name of its schema. */
 export const OPENAI_EXAMPLES: Record<string, unknown> = {
-  GenerateImages: { model: "gpt-image-1", prompt: "a red fox in the snow", size: "1536x1024" },
+  GenerateImages: { model: "gpt-image-2", prompt: "a red fox in the snow", size: "1536x1024" },
   EditImages: { prompt: "the same in autumn", images: [{ image_url: `data:image/png;base64,${b64_json}` }] },
   Images: images,
   ImageEvent: event,

@@ -205,6 +205,15 @@ it("[GEN-6] what the model list says is checked before an image is asked for", a
   expect(cli.fake.requests).toHaveLength(0);
 });
 
+it("[GEN-6] the default is the first model of the list, whatever its name", async () => {
+  const cli = await createInProcessCli();
+  cli.fake.models = ["gemini-nano-banana-2.1", "small-image"].map((id) => ({ name: `models/${id}` }));
+  expect((await cli.run(["generate", "x"])).code).toBe(0);
+  expect(cli.fake.requests.map(({ path }) => path)).toEqual([
+    "/v1beta/models/gemini-nano-banana-2.1:generateContent",
+  ]);
+});
+
 const OUTCOMES: [string, NativeAnswer[], number, number, RegExp, RegExp][] = [
   ["a reset, then an image", [{ reset: true }], 0, 2, /./, /./],
   ["429 with a hint, then an image", [error(429)], 0, 2, /./, /./],

@@ -47,7 +47,7 @@ describe("--upstream", () => {
     const { cwd, data, run, runState } = await workplace();
     const service = await startServiceOf(data, "google");
     expect(await run(...SUBMIT, ...UPSTREAM)).toMatchObject({ code: 0 });
-    expect(runState()).toMatchObject({ upstream: "google", request: { model: "gemini-3.1-flash-image" } });
+    expect(runState()).toMatchObject({ upstream: "google", request: { model: "gemini-nano-banana-2.1" } });
     for (const args of [SUBMIT, ["status", "out"], ["download", "out"], ["wait", "out"]])
       expect([args, (await run(...args)).code]).toEqual([args, 0]);
     await service.close(0);

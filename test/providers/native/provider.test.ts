@@ -84,6 +84,14 @@ describe("the native protocol", () => {
     });
   });
 
+  it("[UPSTREAM-9] sends no seed to a model that refuses one, and reports none", async () => {
+    const server = await scriptedServer(json(content(image(PNG))));
+    const request = imageRequest({ model: "gemini-nano-banana-2.1" });
+    const made = await connect(server.url).generate(request, never, () => {});
+    expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig).not.toHaveProperty("seed");
+    expect(made.seed).toBe(null);
+  });
+
   it("[UPSTREAM-9] cannot be asked for a type or for references in a storage", async () => {
     const server = await scriptedServer();
     const adapter = connect(server.url);

@@ -1,14 +1,15 @@
 import { stat } from "node:fs/promises";
-import { resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { PRESETS, UPSTREAM_NAMES, type UpstreamName } from "../../../config/presets.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { didYouMean } from "../../../kernel/did-you-mean.ts";
+import { packageFile } from "../../../kernel/files/package-file.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { copyTemplates } from "./copy-templates.ts";
-import { COMPOSE_COMMANDS, TEMPLATES, type TemplateFile } from "./template-files.ts";
+import { composeCommands, TEMPLATES, type TemplateFile } from "./template-files.ts";
 import { upstreamConfigText } from "./upstream-config-text.ts";
 
 const CONFIG = "imgbatch.config.json";
@@ -24,7 +25,7 @@ export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, 
   const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
   const next = templates.every((name) => name === "compose")
-    ? [...COMPOSE_COMMANDS, SUBMIT]
+    ? [...composeCommands(dirname(packageFile("package.json"))), SUBMIT]
     : [`${SUBMIT} --dry-run`, SUBMIT];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
   const first = upstream === null ? null : preparationOf(upstream);

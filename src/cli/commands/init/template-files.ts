@@ -1,3 +1,5 @@
+import { shellWord } from "../../../runs/reports/run-report.ts";
+
 /** A file to write: one of the package, or a text. */
 export type TemplateFile = {
   /** The path below the chosen directory, with `/`. */
@@ -31,9 +33,13 @@ export const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   all: [prompts, config, github, gitlab, script, comfyui, workflow, compose],
 };
 
-/** Start what `compose.yaml` describes, with secrets of its own, and lead the commands of this shell to it. */
-export const COMPOSE_COMMANDS = [
-  String.raw`printf 'PGPASSWORD=%s\nAWS_SECRET_ACCESS_KEY=%s\n' "$(openssl rand -hex 16)" "$(openssl rand -hex 16)" > .env`,
+/**
+ * Returns the commands that start what `compose.yaml` describes, with this very program and secrets of its own, and that
+ * lead the commands of this shell to it. A name alone would be looked up in the registry, where anybody may own it.
+ */
+export const composeCommands = (program: string): string[] => [
+  String.raw`printf 'IMGBATCH_PACKAGE=./%s\n' "$(npm pack --silent --ignore-scripts ${shellWord(program)})" > .env`,
+  String.raw`printf 'PGPASSWORD=%s\nAWS_SECRET_ACCESS_KEY=%s\n' "$(openssl rand -hex 16)" "$(openssl rand -hex 16)" >> .env`,
   "docker compose up --build --detach --wait",
   "export IMGBATCH_BASE_URL=http://localhost:8787 IMGBATCH_API_KEY=$(docker compose run --rm -T admin keys create)",
-] as const;
+];

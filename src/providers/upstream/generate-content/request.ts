@@ -3,6 +3,10 @@ import { ReferenceText } from "../request-body.ts";
 
 /** The model that makes one size only and has no field for it (vendor's guide to image generation). */
 const WITHOUT_SIZES = /gemini-2\.5-flash-image/;
+/** The models that refuse a request with a seed (noted in 2026-10). */
+const WITHOUT_SEED = /nano-banana/;
+
+export const takesSeed = (model: string): boolean => !WITHOUT_SEED.test(model);
 
 /** The body of `generateContent`. The references in it are read when it is sent. */
 export function generateContentBody(request: ImageRequest): object {
@@ -18,7 +22,7 @@ export function generateContentBody(request: ImageRequest): object {
     generationConfig: {
       responseModalities: ["TEXT", "IMAGE"],
       imageConfig: { aspectRatio: ratio, ...(WITHOUT_SIZES.test(model) ? {} : { imageSize: tier }) },
-      seed,
+      ...(takesSeed(model) ? { seed } : {}),
     },
   };
 }
