@@ -49,7 +49,10 @@ function propertiesOf({ model, batches, costMicroUsd, directory }: RunReport): [
   ];
 }
 
-function testCase({ id, prompt, files, notes, error }: ReportImage, { title, directory }: RunReport): string {
+function testCase(
+  { id, prompt, files, notes, error }: ReportImage,
+  { title, directoryFromRoot }: RunReport,
+): string {
   const head = `    <testcase${attributes({ name: id, classname: title, time: "0" })}>`;
   const said = [...(prompt === null ? [] : [prompt]), ...notes];
   const body =
@@ -57,7 +60,7 @@ function testCase({ id, prompt, files, notes, error }: ReportImage, { title, dir
       ? // The second kind of line makes GitLab show the picture beside the test.
         element("system-out", [
           ...said,
-          ...files.map(({ path }) => `[[ATTACHMENT|${directory.replace(/[\\/]+$/, "")}/${path}]]`),
+          ...files.map(({ path }) => `[[ATTACHMENT|${directoryFromRoot.replace(/[\\/]+$/, "")}/${path}]]`),
         ])
       : element("failure", [`${error.code}: ${error.message}`, ...said], {
           message: `${error.code}: ${error.message}`,
