@@ -7,6 +7,13 @@ export function readActionsEnvironment(): { summary: string | undefined; output:
   return { summary: env.GITHUB_STEP_SUMMARY || undefined, output: env.GITHUB_OUTPUT || undefined };
 }
 
+/** The root of the repository that GitHub Actions or GitLab has checked out; null elsewhere. */
+export function readRepositoryRoot(): string | null {
+  const { env } = process;
+  if (env.GITHUB_ACTIONS === "true") return env.GITHUB_WORKSPACE || null;
+  return (env.GITLAB_CI === "true" && env.CI_PROJECT_DIR) || null;
+}
+
 /** Reads the environment. No other file does. */
 export interface Environment {
   baseUrl: string | undefined;

@@ -14,7 +14,8 @@ export interface Line {
 
 const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = "\ufeff";
-const BAD_TEXT = "is not valid UTF-8; save the file as UTF-8";
+/** The problem of a line whose bytes are not UTF-8. */
+export const BAD_TEXT = "is not valid UTF-8";
 
 /**
  * The lines of a file as its bytes arrive: UTF-8, with or without a byte order mark. No more than one line is held, and
@@ -87,6 +88,87 @@ function joined(pieces: readonly Uint8Array[], size: number): Uint8Array {
 }
 
 const UTF_16 = "the file is UTF-16; save it as UTF-8";
+
+/** How files of other programs begin, as Latin-1, and what else their first bytes hold. */
+const KINDS: readonly { heads: readonly string[]; holds?: RegExp; problem: string }[] = [
+  { heads: ["\x89PNG"], problem: "is a PNG image, not a prompt file" },
+  { heads: ["\xff\xd8\xff"], problem: "is a JPEG image, not a prompt file" },
+  { heads: ["RIFF"], holds: /WEBP/, problem: "is a WebP image, not a prompt file" },
+  { heads: ["GIF8"], problem: "is a GIF image, not a prompt file" },
+  { heads: ["%PDF"], problem: "is a PDF document, not a prompt file" },
+  {
+    heads: ["PK\x03\x04", "\xd0\xcf\x11\xe0"],
+    holds: /Content_Types|_rels\/|xl\/|word\/|opendocument|^\xd0/,
+    problem: "is a file of an office program, not a prompt file; save the sheet as CSV (UTF-8)",
+  },
+  { heads: ["PK\x03\x04"], problem: "is a ZIP archive, not a prompt file; unpack it first" },
+  {
+    heads: ["\x1f\x8b", "BZh", "\xfd7zXZ", "\x28\xb5\x2f\xfd", "7z\xbc\xaf"],
+    problem: "is a compressed file, not a prompt file; unpack it first",
+  },
+];
+const HEAD_BYTES = 4096;
+
+/**
+ * Returns the bytes of a prompt file, and what is wrong with the file as a whole, by its first bytes: it is not text, or
+ * text that no line can be read of. Null for a file that may be text in UTF-8.
+ */
+export async function inspectFile(
+  source: AsyncIterable<Uint8Array>,
+): Promise<{ problem: string | null; bytes: AsyncIterable<Uint8Array> }> {
+  const iterator = source[Symbol.asyncIterator]();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  while (size < HEAD_BYTES) {
+    const next = await iterator.next();
+    if (next.done) break;
+    chunks.push(next.value);
+    size += next.value.length;
+  }
+  const problem = problemOfHead(joined(chunks, size).subarray(0, HEAD_BYTES));
+  if (problem !== null) await iterator.return?.();
+  const bytes = async function* () {
+    yield* chunks;
+    yield* { [Symbol.asyncIterator]: () => iterator };
+  };
+  return { problem, bytes: bytes() };
+}
+
+function problemOfHead(head: Uint8Array): string | null {
+  if (isUnmarkedUtf16(head)) return UTF_16;
+  const isText = isUtf8(head);
+  const hasNul = head.includes(0);
+  const text = Array.from(head, (byte) => String.fromCharCode(byte)).join("");
+  // A marked file in UTF-16 has a message of its own, with its line.
+  if ((isText && !hasNul) || text.startsWith("\xff\xfe") || text.startsWith("\xfe\xff")) return null;
+  const kind = KINDS.find(
+    ({ heads, holds }) => heads.some((start) => text.startsWith(start)) && (holds?.test(text) ?? true),
+  );
+  if (kind !== undefined) return kind.problem;
+  // NULs alone may be a mistake in a text, which their lines tell.
+  const controls = head.filter((byte) => byte < 0x09 || (byte > 0x0d && byte < 0x20)).length;
+  return hasNul && !isText && controls > head.length / 20 ? "is not a text file" : null;
+}
+
+/** Text in UTF-16 without a byte order mark: every other byte of its ASCII characters is 0. */
+function isUnmarkedUtf16(head: Uint8Array): boolean {
+  const start = [...head.subarray(0, 8)];
+  const isAscii = (byte: number) => byte > 0 && byte < 0x80;
+  return (
+    start.length === 8 &&
+    [0, 1].some((odd) => start.every((byte, i) => (i % 2 === odd ? byte === 0 : isAscii(byte))))
+  );
+}
+
+/** The last character may be cut. */
+function isUtf8(head: Uint8Array): boolean {
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(head, { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** Nothing more can be said of such a file. */
 function isOtherEncoding({ problem }: Line): boolean {

@@ -56,7 +56,9 @@ export class Problems {
     const hidden = this.#count - shown.length;
     const more = hidden === 0 ? [] : [`and ${hidden} more, which are shown when these are right`];
     const count = this.#count === 1 ? "1 problem" : `${this.#count} problems`;
+    const isOfFiles = shown.every(({ line }) => line === null);
     throw new ImgbatchError("INVALID_INPUT", `${count} in the input; nothing was sent.`, {
+      advice: isOfFiles ? "fix the files above, or name others, and run the same command again" : undefined,
       details: [...shown.map(formatProblem), ...more],
     });
   }

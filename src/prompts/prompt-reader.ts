@@ -3,7 +3,7 @@ import { counted } from "../kernel/text.ts";
 import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
 import type { FormatName } from "./format-names.ts";
 import { formatOf } from "./formats.ts";
-import { readLines } from "./lines.ts";
+import { BAD_TEXT, inspectFile, readLines } from "./lines.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
 import { NO_SHAPES, unbatchableField } from "./shape.ts";
 
@@ -48,10 +48,24 @@ export class PromptReader {
       problems.add({ file, line }, field, message);
     const before = problems.count;
     const { read, maxLineBytes } = formatOf(file, this.#rules.limits, named);
+    const inspected = await inspectFile(bytes);
+    if (inspected.problem !== null) {
+      reportLine(null, null, inspected.problem);
+      return;
+    }
     const lines = async function* () {
-      for await (const line of readLines(bytes, maxLineBytes)) {
-        if (line.problem !== null) reportLine(line.number, null, line.problem);
-        yield line;
+      const undecodable: number[] = [];
+      try {
+        for await (const line of readLines(inspected.bytes, maxLineBytes)) {
+          if (line.problem === BAD_TEXT) undecodable.push(line.number);
+          else if (line.problem !== null) reportLine(line.number, null, line.problem);
+          yield line;
+        }
+      } finally {
+        // The program that wrote one of these lines has written all of them.
+        const [first, ...others] = undecodable;
+        const also = others.length === 0 ? "" : ` (also ${counted(others.length, "other line")})`;
+        if (first !== undefined) reportLine(first, null, `${BAD_TEXT}${also}; save the file as UTF-8`);
       }
     };
     let rowCount = 0;

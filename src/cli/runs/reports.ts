@@ -1,5 +1,6 @@
-import { join, resolve } from "node:path";
-import { readActionsEnvironment } from "../../environment.ts";
+import { realpathSync } from "node:fs";
+import { isAbsolute, join, relative, resolve, sep } from "node:path";
+import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/open-path.ts";
 import { readRunInput } from "../../runs/directory/input-file.ts";
@@ -44,7 +45,7 @@ export function readReportFlags({ options, cwd }: Pick<CommandContext, "options"
  * `imgbatch retry`; null: none.
  */
 export async function writeRunReports(
-  context: Pick<CommandContext, "output" | "signal" | "clock">,
+  context: Pick<CommandContext, "cwd" | "output" | "signal" | "clock">,
   run: {
     outcome: { dir: string; lines: readonly EndedImage[] };
     shownDir: string;
@@ -60,11 +61,15 @@ export async function writeRunReports(
   const runState: RunState | null = await readRunState(dir);
   if (runState === null) return;
   const input = await readRunInput(dir);
-  const facts = { ...rest, directory: shownDir, state: runState, lines, input, nowMs: context.clock.nowMs() };
+  const fromRoot = pathsFrom(readRepositoryRoot(), context.cwd);
+  const nowMs = context.clock.nowMs();
+  const facts = { ...rest, directory: shownDir, state: runState, lines, input, nowMs, fromRoot };
   context.output.progress("writing the reports");
+  const actions = readActionsEnvironment();
+  // Other steps read the output, in the root or in this directory.
   await writeReports(dir, buildReport(facts), {
     ...flags,
-    actions: readActionsEnvironment(),
+    actions: actions && { ...actions, directory: fromRoot(".") === "." ? shownDir : dir },
     loadThumbnail,
     say: context.output.note,
     annotate: context.output.annotate,
@@ -75,6 +80,25 @@ export async function writeRunReports(
   const sheet = join(dir, GALLERY_FILE);
   if (!(await openPath(sheet)))
     context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
+}
+
+/** Returns a function that turns a path of the command line into one from `root` on. Paths elsewhere, and all paths without a root, stay. */
+function pathsFrom(root: string | null, cwd: string): (path: string) => string {
+  if (root === null) return (path) => path;
+  const real = (path: string) => {
+    try {
+      return realpathSync(path);
+    } catch {
+      return path;
+    }
+  };
+  const [top, base] = [real(root), real(cwd)];
+  return (path) => {
+    const inside = relative(top, resolve(base, path));
+    return inside === "" || inside.startsWith("..") || isAbsolute(inside)
+      ? path
+      : inside.replaceAll(sep, "/");
+  };
 }
 
 /** The command that reports show if no image has failed, but some are missing here: the cheapest repair. */

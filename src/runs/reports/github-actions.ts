@@ -7,6 +7,8 @@ import type { ReportImage, RunReport } from "./run-report.ts";
 export interface ActionsFiles {
   summary: string | undefined;
   output: string | undefined;
+  /** The output `directory`. Default: as the caller named it. */
+  directory?: string;
 }
 
 /** GitHub shows this many annotations of a step, and takes this much of a summary. */
@@ -18,13 +20,17 @@ const MAX_SUMMARY_BYTES = 1_000_000;
  * `fail_count`. A summary that does not fit into the file is left out.
  */
 export async function writeActionsFiles(report: RunReport, files: ActionsFiles): Promise<void> {
-  const summary = toMarkdown(report);
+  // A link of a summary leads to no file of the job.
+  const summary = toMarkdown(report, null);
   if (files.summary !== undefined && Buffer.byteLength(summary) <= MAX_SUMMARY_BYTES)
     await appendFile(files.summary, `${summary}\n`);
-  if (files.output !== undefined) await appendFile(files.output, outputText(report));
+  if (files.output !== undefined) await appendFile(files.output, outputText(report, files.directory));
 }
 
-function outputText({ batches, directory, images, failedCount }: RunReport): string {
+function outputText(
+  { batches, directory: shown, images, failedCount }: RunReport,
+  directory = shown,
+): string {
   const values = {
     batch_id: batches.map(({ id }) => id).join(" "),
     directory,

@@ -51,7 +51,10 @@ function costOf(cost: Cost): [string, string] {
   return cost.isPlay ? ["cost", costText(cost)] : ["cost_usd", String(microsToNumber(cost.micros))];
 }
 
-function testCase({ id, prompt, files, notes, error }: ReportImage, { title, directory }: RunReport): string {
+function testCase(
+  { id, prompt, files, notes, error }: ReportImage,
+  { title, directoryFromRoot }: RunReport,
+): string {
   const head = `    <testcase${attributes({ name: id, classname: title, time: "0" })}>`;
   const said = [...(prompt === null ? [] : [prompt]), ...notes];
   const body =
@@ -59,7 +62,7 @@ function testCase({ id, prompt, files, notes, error }: ReportImage, { title, dir
       ? // The second kind of line makes GitLab show the picture beside the test.
         element("system-out", [
           ...said,
-          ...files.map(({ path }) => `[[ATTACHMENT|${directory.replace(/[\\/]+$/, "")}/${path}]]`),
+          ...files.map(({ path }) => `[[ATTACHMENT|${directoryFromRoot.replace(/[\\/]+$/, "")}/${path}]]`),
         ])
       : element("failure", [`${error.code}: ${error.message}`, ...said], {
           message: `${error.code}: ${error.message}`,

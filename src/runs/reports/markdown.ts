@@ -10,8 +10,11 @@ const MAX_NOTED = 20;
 const MAX_IMAGES = 100;
 const MAX_CELL_CHARS = 160;
 
-/** The run in Markdown: how it went, what failed and how to go on, and the images. */
-export function toMarkdown(report: RunReport): string {
+/**
+ * The run in Markdown: how it went, what failed and how to go on, and the images. `directory` is where their links lead, from
+ * the Markdown on; null for no links.
+ */
+export function toMarkdown(report: RunReport, directory: string | null = report.directory): string {
   const { images, failedCount, title, batches, model, cost } = report;
   const good = images.length - failedCount;
   const sign = failedCount === 0 && good > 0 ? "✅" : good === 0 ? "❌" : "⚠️";
@@ -29,7 +32,7 @@ export function toMarkdown(report: RunReport): string {
     "",
     ...failureRows(report),
     ...noteRows(report),
-    ...imageRows(report),
+    ...imageRows(report, directory),
     "",
   ].join("\n");
 }
@@ -62,7 +65,7 @@ function noteRows({ images }: RunReport): string[] {
   ];
 }
 
-function imageRows({ images, directory }: RunReport): string[] {
+function imageRows({ images }: RunReport, directory: string | null): string[] {
   const good = images.filter((image) => image.error === null);
   if (good.length === 0) return [];
   const rows = good.slice(0, MAX_IMAGES).map((image) => imageRow(image, directory));
@@ -78,11 +81,12 @@ function imageRows({ images, directory }: RunReport): string[] {
   ];
 }
 
-function imageRow({ id, files, prompt }: ReportImage, directory: string): string {
+function imageRow({ id, files, prompt }: ReportImage, directory: string | null): string {
   const [file] = files;
-  const href = `${fileHref(directory.replace(/[\\/]+$/, ""))}/${fileHref(file?.path ?? "")}`;
+  const place = directory === null ? null : fileHref(directory.replace(/[\\/]+$/, ""));
+  const name = place === null ? cell(id) : `[${cell(id)}](<${place}/${fileHref(file?.path ?? "")}>)`;
   const facts = file === undefined ? "" : fileFacts(file).join(", ");
-  return `| [${cell(id)}](<${href}>) | ${cell(facts)} | ${cell(prompt ?? "")} |`;
+  return `| ${name} | ${cell(facts)} | ${cell(prompt ?? "")} |`;
 }
 
 function rest(count: number): string[] {

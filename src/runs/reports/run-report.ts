@@ -12,6 +12,8 @@ export interface RunReport {
   title: string;
   /** As the caller named it. */
   directory: string;
+  /** The same as CI systems know it: from the root of the repository on, with `/`. */
+  directoryFromRoot: string;
   /** Null where the run did not make its batches. */
   model: string | null;
   batches: ReportBatch[];
@@ -36,7 +38,7 @@ export interface ReportImage {
   id: string;
   /** Null when the input is not known. Very many long prompts are cut. */
   prompt: string | null;
-  /** Where the prompt is. Null when it is not known, and for standard input. */
+  /** Where the prompt is, as CI systems know it. Null when it is not known, and for standard input. */
   fileLine: FileLine | null;
   files: readonly ResultFile[];
   /** How it was made: provider, model version, seed. A fact that is not known is absent. */
@@ -58,6 +60,8 @@ export interface ReportFacts {
   nowMs: number;
   /** Instead of the costs of the batches, for a run without any. */
   cost?: Cost | null;
+  /** Returns a path of the command line from the root of the repository on. Default: the same path. */
+  fromRoot?: (path: string) => string;
   /** Instead of `imgbatch retry`, where that does not fit; null for none. */
   retryCommand?: string | null;
 }
@@ -75,18 +79,20 @@ const LEAST_PROMPT_CHARS = 200;
 /** Builds the report of a run. An image counts as failed when it has no file here. */
 export function buildReport(facts: ReportFacts): RunReport {
   const { directory, state: runState, lines, input } = facts;
-  const { retryCommand = `imgbatch retry ${shellWord(directory)}` } = facts;
+  const { retryCommand = `imgbatch retry ${shellWord(directory)}`, fromRoot = (path) => path } = facts;
   const promptChars = Math.max(LEAST_PROMPT_CHARS, Math.floor(PROMPT_CHARS / lines.length));
   const images = lines.map((line) => {
     const { prompt, source } = input.get(line.custom_id) ?? {};
     const shown = prompt === undefined ? null : truncateCodePoints(prompt, promptChars, "…");
-    return { ...toImage(line, shown), fileLine: fileLineOf(source) };
+    const at = fileLineOf(source);
+    return { ...toImage(line, shown), fileLine: at && { ...at, file: fromRoot(at.file) } };
   });
   const failedCount = images.filter((image) => image.error !== null).length;
   return {
     title:
       facts.name ?? (directory.split(/[\\/]/).findLast((part) => part !== "" && part !== ".") || "images"),
     directory,
+    directoryFromRoot: fromRoot(directory),
     model: facts.model,
     batches: runState.batches.flatMap(({ id, status }) =>
       id === null ? [] : [{ id, status: status ?? "unknown" }],

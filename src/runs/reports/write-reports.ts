@@ -1,5 +1,5 @@
 import { writeFile } from "node:fs/promises";
-import { dirname } from "node:path";
+import { dirname, relative, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { writeGallery } from "./gallery.ts";
@@ -41,7 +41,9 @@ export async function writeReports(dir: string, report: RunReport, options: Repo
     );
   signal?.throwIfAborted();
   if (junit !== undefined) await writeReport(junit, toJunit(report));
-  if (markdown !== undefined) await writeReport(markdown, toMarkdown(report));
+  if (markdown === undefined) return;
+  const directory = relative(dirname(markdown), dir).replaceAll(sep, "/") || ".";
+  await writeReport(markdown, toMarkdown(report, directory));
 }
 
 async function writeReport(path: string, text: string): Promise<void> {

@@ -1,5 +1,5 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { createCli } from "../../support/cli.ts";
 import { createInProcessCli } from "../../support/cli-in-process.ts";
@@ -71,6 +71,35 @@ describe("the reports of submit", () => {
     expect(stderr).toMatch(/^::error title=.+::.+$/m);
     expect(await readFile(summary, "utf8")).toContain("**1 failed**");
     expect(await readFile(output, "utf8")).toMatch(/fail_count<<(\w+)\n1\n\1\n/);
+  });
+});
+
+describe("a run below the root of a repository", () => {
+  const place = async () => {
+    const cli = await createCli({ failing: /bad/ });
+    await writeFile(join(cli.cwd, "p.jsonl"), PROMPTS);
+    return { cli, root: dirname(cli.cwd), below: basename(cli.cwd) };
+  };
+
+  it("[REPORT-22] has annotations from the root of GitHub's checkout on, and an output that each step can use", async () => {
+    const { cli, root, below } = await place();
+    const [summary, output] = [join(cli.cwd, "summary"), join(cli.cwd, "output")];
+    const files = { GITHUB_STEP_SUMMARY: summary, GITHUB_OUTPUT: output, GITHUB_WORKSPACE: root };
+    const env = { ...files, GITHUB_ACTIONS: "true" };
+    const { stderr } = await cli.run(["submit", "p.jsonl", "--output", "out"], { env });
+    expect(stderr).toMatch(new RegExp(`^::error file=${below}/p\\.jsonl,line=\\d,`, "m"));
+    expect(await readFile(output, "utf8")).toContain(`\n${join(cli.cwd, "out")}\n`);
+    // A link would lead to a page of GitHub that is not there.
+    expect(await readFile(summary, "utf8")).not.toContain("](");
+  });
+
+  it("[REPORT-22] attaches images from the root of GitLab's project on, and links them from where the Markdown is", async () => {
+    const { cli, root, below } = await place();
+    const env = { GITLAB_CI: "true", CI_PROJECT_DIR: root };
+    const reports = ["--junit", "j.xml", "--markdown", "doc/m.md"];
+    await cli.run(["submit", "p.jsonl", "--output", "out", ...reports], { env });
+    expect(await readFile(join(cli.cwd, "j.xml"), "utf8")).toContain(`[[ATTACHMENT|${below}/out/images/`);
+    expect(await readFile(join(cli.cwd, "doc/m.md"), "utf8")).toContain("](<../out/images/");
   });
 });
 

@@ -1,5 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import sharp from "sharp";
 import { expect, it } from "vitest";
@@ -138,6 +139,48 @@ it("[FILE-3] invalid UTF-8 is an error that names the line, and the other lines 
   ]);
   expect(await problems({ "p.jsonl": Buffer.from('\ufeff{"prompt":"a"}', "utf16le") })).toEqual([
     "p.jsonl:1: the file is UTF-16; save it as UTF-8",
+  ]);
+});
+
+const latin1 = (text: string) => Buffer.from(text, "latin1");
+const NOISE = Buffer.from(Array.from({ length: 2000 }, (_, i) => (i * i) % 256));
+it.each([
+  ["a PNG image", latin1("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\n\n\n"), "is a PNG image, not a prompt file"],
+  [
+    "a workbook",
+    latin1("PK\x03\x04\x14\0\0\0[Content_Types].xml\n\n"),
+    expect.stringContaining("save the sheet as CSV"),
+  ],
+  [
+    "an archive",
+    latin1("PK\x03\x04\x14\0\0\0p.jsonl\n\n"),
+    "is a ZIP archive, not a prompt file; unpack it first",
+  ],
+  [
+    "a compressed file",
+    gzipSync("prompt\na cat\n"),
+    "is a compressed file, not a prompt file; unpack it first",
+  ],
+  [
+    "UTF-16 without a mark",
+    Buffer.from('{"prompt":"a"}\n{}\n', "utf16le"),
+    "the file is UTF-16; save it as UTF-8",
+  ],
+  ["noise", NOISE, "is not a text file"],
+])("[FILE-3] %s has one problem, in whatever kind of prompt file", async (_, bytes, problem) => {
+  for (const name of ["p.jsonl", "p.txt", "p.csv", "p.tsv"]) {
+    const [found, ...others] = await problems({ [name]: bytes });
+    expect([found?.slice(0, 2 + name.length), others]).toEqual([`${name}: `, []]);
+    expect(found?.slice(2 + name.length)).toEqual(problem);
+  }
+});
+
+it("[FILE-3] lines in another encoding are one problem, with the first of them", async () => {
+  expect(await problems({ "p.txt": latin1("a cat\ncaf\xe9\nth\xe9\n") })).toEqual([
+    "p.txt:2: is not valid UTF-8 (also 1 other line); save the file as UTF-8",
+  ]);
+  expect(await problems({ "p.txt": "a\0cat\na dog\n" })).toEqual([
+    expect.stringContaining("p.txt:1: prompt: holds NUL"),
   ]);
 });
 
