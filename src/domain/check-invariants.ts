@@ -1,14 +1,16 @@
 import { BATCH_STATUSES, type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import { groupBy } from "../kernel/group-by.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { readAhead } from "./downloads/read-ahead.ts";
 import { isIntact } from "./downloads/read-intact.ts";
 import { fileProblems } from "./files/check-files.ts";
 import { linkProblems } from "./links/linked-images.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
+import type { ItemTotal } from "./ports/item-repository.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { realtimeHeld, realtimeMoneyProblems } from "./realtime/check-money.ts";
 import { answerProblems } from "./realtime/kept-answers.ts";
-import type { AccountRecord, BatchRecord, OutputRecord } from "./records.ts";
+import type { AccountRecord, BatchEvent, BatchRecord, LedgerEntry, OutputRecord } from "./records.ts";
 
 export interface CheckReport {
   accounts: number;
@@ -18,21 +20,25 @@ export interface CheckReport {
   problems: string[];
 }
 
+/** The batches whose items, money and history are read at once. */
+const AT_ONCE = 500;
+
 /** Verifies everything that must always be true of money, batches, items and files. Changes nothing. */
 export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise<CheckReport> {
   const { outputs, ...report } = await stores.snapshot(async (now) => {
     const accounts = await now.accounts.list();
     const batches = await now.batches.all();
     const problems: string[] = [];
-    for (const account of accounts) problems.push(...(await accountProblems(now, account, batches)));
+    const ofAccounts = groupBy(batches, ({ accountId }) => accountId);
+    for (const account of accounts)
+      problems.push(...(await accountProblems(now, account, ofAccounts.get(account.id) ?? [])));
     problems.push(...statusProblems(await now.batches.countByStatus(), batches));
     const outputs: OutputRecord[] = [];
-    for (const batch of batches) {
-      problems.push(...(await moneyProblems(now, batch)));
-      problems.push(...(await countProblems(now, batch)));
-      problems.push(...(await historyProblems(now, batch)));
-      if (batch.status === "output_deleted") continue;
-      for (const output of await now.outputs.ofBatch(batch.id)) outputs.push(output);
+    for (let from = 0; from < batches.length; from += AT_ONCE) {
+      const some = batches.slice(from, from + AT_ONCE);
+      problems.push(...(await batchProblems(now, some)));
+      const kept = some.filter(({ status }) => status !== "output_deleted").map(({ id }) => id);
+      for (const output of await now.outputs.ofBatches(kept)) outputs.push(output);
     }
     return { accounts: accounts.length, batches: batches.length, problems, outputs };
   });
@@ -52,6 +58,7 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
   return { ...report, images: outputs.length };
 }
 
+/** `batches`: those of the account. */
 async function accountProblems(
   repositories: Repositories,
   account: AccountRecord,
@@ -60,7 +67,7 @@ async function accountProblems(
   const entries = await repositories.ledger.list({ accountId: account.id });
   const balance = entries.reduce((sum, entry) => sum + entry.balanceChangeMicroUsd, 0);
   const held = entries.reduce((sum, entry) => sum + entry.heldChangeMicroUsd, 0);
-  const open = batches.filter((b) => b.accountId === account.id && b.settledAtMs === null);
+  const open = batches.filter(({ settledAtMs }) => settledAtMs === null);
   const heldForBatches = open.reduce((sum, batch) => sum + batch.holdMicroUsd, 0);
   const expected = heldForBatches + (await realtimeHeld(repositories, account.id));
   const say = (what: string, is: number, should: number) =>
@@ -70,7 +77,7 @@ async function accountProblems(
     ...say("held amount", account.heldMicroUsd, held),
     ...say("held amount against unfinished work", held, expected),
     ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
-    ...(await realtimeMoneyProblems(repositories, account)),
+    ...(await realtimeMoneyProblems(repositories, account, entries)),
   ];
 }
 
@@ -85,8 +92,20 @@ function statusProblems(
   });
 }
 
-async function moneyProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
-  const entries = await repositories.ledger.list({ batchId: batch.id });
+/** Returns what is wrong with each batch, in their order. */
+async function batchProblems(now: Repositories, batches: readonly BatchRecord[]): Promise<string[]> {
+  const ids = batches.map(({ id }) => id);
+  const entries = groupBy(await now.ledger.list({ batchIds: ids }), ({ batchId }) => batchId);
+  const totals = groupBy(await now.items.totals(ids), ({ batchId }) => batchId);
+  const events = groupBy(await now.batches.events(...ids), ({ batchId }) => batchId);
+  return batches.flatMap((batch) => [
+    ...moneyProblems(batch, entries.get(batch.id) ?? []),
+    ...countProblems(batch, totals.get(batch.id) ?? []),
+    ...historyProblems(batch, events.get(batch.id) ?? []),
+  ]);
+}
+
+function moneyProblems(batch: BatchRecord, entries: readonly LedgerEntry[]): string[] {
   const sumOf = (kind: string) =>
     entries.filter((entry) => entry.kind === kind).reduce((sum, entry) => sum + entry.amountMicroUsd, 0);
   const [hold, capture, release] = [sumOf("hold"), sumOf("capture"), sumOf("release")];
@@ -106,13 +125,14 @@ async function moneyProblems(repositories: Repositories, batch: BatchRecord): Pr
   return problems;
 }
 
-async function countProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
-  const counts = await repositories.items.countByStatus(batch.id);
+function countProblems(batch: BatchRecord, totals: readonly ItemTotal[]): string[] {
+  const counts = { pending: 0, success: 0, failed: 0 };
+  for (const { status, count } of totals) counts[status] = count;
   const problems: string[] = [];
   const total = counts.pending + counts.success + counts.failed;
   if (total !== batch.itemCount)
     problems.push(`batch ${batch.id}: ${total} items, should be ${batch.itemCount}`);
-  else problems.push(...(await sumProblems(repositories, batch)));
+  else problems.push(...sumProblems(batch, totals));
   if (counts.success !== batch.successCount || counts.failed !== batch.failCount) {
     problems.push(`batch ${batch.id}: its counts of successes and failures are wrong`);
   }
@@ -123,20 +143,25 @@ async function countProblems(repositories: Repositories, batch: BatchRecord): Pr
 }
 
 /** The amounts of a batch are the sums over its items. */
-async function sumProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
-  const sums = await repositories.items.sums(batch.id, batch.price);
+function sumProblems(batch: BatchRecord, totals: readonly ItemTotal[]): string[] {
+  const { imageMicroUsd, holdMicroUsd } = batch.price;
+  const sumOf = (amountOf: (total: ItemTotal) => number) =>
+    totals.reduce((sum, total) => sum + amountOf(total), 0);
+  const priceOf = ({ count, priced, priceMicroUsd }: ItemTotal) =>
+    priceMicroUsd + (count - priced) * imageMicroUsd;
+  const holdOf = (total: ItemTotal) => total.holdMicroUsd + (total.count - total.held) * holdMicroUsd;
+  const earned = sumOf((total) => (total.status === "success" ? priceOf(total) : 0));
   const compare = (what: string, is: number | null, should: number) =>
     is === should ? [] : [`batch ${batch.id}: ${what} is ${is}, its items make ${should}`];
   return [
-    ...compare("its hold", batch.holdMicroUsd, sums.holdMicroUsd),
-    ...compare("its estimate", batch.estimatedMicroUsd, sums.priceMicroUsd),
-    ...(isTerminal(batch.status) ? compare("its cost", batch.actualMicroUsd, sums.earnedMicroUsd) : []),
+    ...compare("its hold", batch.holdMicroUsd, sumOf(holdOf)),
+    ...compare("its estimate", batch.estimatedMicroUsd, sumOf(priceOf)),
+    ...(isTerminal(batch.status) ? compare("its cost", batch.actualMicroUsd, earned) : []),
   ];
 }
 
 /** The history begins with `queued`, every step is an allowed one, and it ends where the batch is. */
-async function historyProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
-  const events = await repositories.batches.events(batch.id);
+function historyProblems(batch: BatchRecord, events: readonly BatchEvent[]): string[] {
   const isAllowed = events.every(({ from, to }, i) => {
     if (i === 0) return from === null && to === "queued";
     if (from === null || from !== events[i - 1]?.to) return false;

@@ -18,7 +18,7 @@ import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
 import { type KeyState, keyState } from "../domain/keys.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
-import { type Clock, systemClock } from "../kernel/clock.ts";
+import type { Clock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
@@ -97,7 +97,7 @@ export interface AdminOptions {
   storage?: StoragePlaces | undefined;
   /** Makes the database when there is none, for a directory that is prepared before its first start. */
   mayCreate?: boolean;
-  /** For tests. Defaults: the real clock and random ids. */
+  /** For tests. Defaults: the clock of the storage and random ids. */
   clock?: Clock;
   ids?: Ids;
 }
@@ -110,21 +110,24 @@ const FILE_PROBLEMS = new Set(["EEXIST", "ENOTDIR", "EACCES", "EPERM", "EROFS", 
  */
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const { directory, storage = LOCAL_STORAGE, mayCreate = false } = options;
-  const { clock = systemClock, ids = randomIds } = options;
+  const { ids = randomIds } = options;
   const isLocal = storage.database.kind === "sqlite";
   const isNew = isLocal && !existsSync(join(directory, DATA_FILES.database));
   if (isNew && !mayCreate) {
     const message = `${directory} is not a data directory: it has no ${DATA_FILES.database}`;
     throw new ImgbatchError("USAGE", message);
   }
-  const data = await openStorage(storage, { directory, clock }).catch((error: Error) => {
+  const data = await openStorage(storage, {
+    directory,
+    ...(options.clock ? { clock: options.clock } : {}),
+  }).catch((error: Error) => {
     const problem = (error instanceof ImgbatchError ? error.cause : error) as
       | NodeJS.ErrnoException
       | undefined;
     if (!isNew || !FILE_PROBLEMS.has(problem?.code ?? "")) throw withApiCode(error);
     throw new ImgbatchError("USAGE", `${directory} cannot be made a data directory: ${problem?.message}`);
   });
-  return { isNew, ...adminOf(data, { clock, ids }) };
+  return { isNew, ...adminOf(data, { clock: options.clock ?? data.clock, ids }) };
 }
 
 function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {

@@ -63,16 +63,18 @@ export async function openProviderStatus(options: {
   /** For tests. Default: the real clock. */
   clock?: Clock;
 }): Promise<ProviderStatus> {
-  const { config, directory, storage = LOCAL_STORAGE, running = [], clock = systemClock } = options;
+  const { config, directory, storage = LOCAL_STORAGE, running = [] } = options;
   const own = await createProviders(config.providers, {
-    clock,
+    clock: options.clock ?? systemClock,
     simulate: config.simulate,
     decoding: new Decoding(poolThreads()),
     secret: (name) => secretOf(name),
   });
   const providers = own.map((each) => asRunning(each, running));
   const isThere = storage.database.kind === "postgres" || existsSync(join(directory, DATA_FILES.database));
-  const data = isThere ? await openStorage(storage, { directory, clock }).catch(rethrow) : null;
+  const given = options.clock ? { clock: options.clock } : {};
+  const data = isThere ? await openStorage(storage, { directory, ...given }).catch(rethrow) : null;
+  const clock = options.clock ?? data?.clock ?? systemClock;
   const health =
     data && (await ProviderHealth.load({ stores: data.stores, clock, log: silentLog }, providers));
   const ask = async (signal: AbortSignal) =>

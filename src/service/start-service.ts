@@ -59,7 +59,7 @@ export interface LocalServiceOptions {
   budgetMicroUsd?: number;
   /** `feed`: log lines go to the feed alone, for a live view. */
   log: Log | "feed";
-  /** For tests. Defaults: the real clock, ids, random numbers, configured providers and a new feed. */
+  /** For tests. Defaults: the clock of the storage, real ids, random numbers, configured providers and a new feed. */
   clock?: Clock;
   ids?: Ids;
   random?: () => number;
@@ -114,10 +114,9 @@ export async function startService(options: ServiceOptions): Promise<Service>;
 export async function startService(options: LocalServiceOptions & Partial<ServiceOptions>): Promise<Service> {
   const { config, dataDirectory, storage = LOCAL_STORAGE, role = "all" } = options;
   const isShared = storage.database.kind === "postgres";
-  const clock = options.clock ?? systemClock;
   const ids = options.ids ?? randomIds;
   const feed = options.feed ?? new Feed();
-  const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
+  const log = options.log === "feed" ? feedLog(feed, options.clock ?? systemClock) : options.log;
   const teardown = new Teardown();
   const [failing, ending, hurrying] = [new AbortController(), new AbortController(), new AbortController()];
   // Everything that waits for the database listens to it, and Node would warn of the eleventh listener.
@@ -133,11 +132,12 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     await removePartialFiles(dataDirectory);
     const opened = await openStorage(storage, {
       directory: dataDirectory,
-      clock,
+      ...(options.clock ? { clock: options.clock } : {}),
       onBroken,
       hurry: hurrying.signal,
     });
     const { stores, blobs } = opened;
+    const clock = options.clock ?? opened.clock;
     teardown.add(() => opened.close());
     for (const { message, advice } of opened.warnings) log.warn(message, { advice });
     await claimBucket(storage, opened);

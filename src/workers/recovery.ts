@@ -75,10 +75,7 @@ export async function removeLateOrphans(deps: WorkerDeps): Promise<void> {
     ...STOPPED,
     "completed",
   ]);
-  await removeOrphansOf(
-    deps,
-    ended.map(({ id }) => id),
-  );
+  for (const { id } of ended) if (!deps.ending.aborted) await removeOrphansOf(deps, [id]);
 }
 
 /**

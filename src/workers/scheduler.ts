@@ -7,6 +7,7 @@ import { createYield } from "../kernel/yield.ts";
 import { Admission } from "./admission.ts";
 import { advanceBatch, endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { Filling } from "./filling.ts";
 import { handOver } from "./hand-over.ts";
 import { Intake } from "./intake.ts";
 import { ItemPool } from "./items/item-pool.ts";
@@ -39,6 +40,8 @@ export class Scheduler {
   readonly #cancelling = new Set<string>();
   readonly #work = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
+  /** Removes what the dead have stored. It asks the bucket for each batch that ended lately, and no look waits for it. */
+  readonly #orphans: Filling;
   #isRunning = false;
   #isPaused = false;
 
@@ -49,6 +52,10 @@ export class Scheduler {
       isInHand: (batchId) => this.#inHand.has(batchId),
     });
     this.#intake = new Intake(deps);
+    const warn = (error: unknown) => {
+      deps.log.warn("images that no record names could not be looked for", { error: String(error) });
+    };
+    this.#orphans = new Filling(() => removeLateOrphans(deps).catch(warn), this.#stopping.signal);
     const wake = (batchId: string) => this.wake(batchId);
     const itemProviders = deps.providers.filter((provider) => provider.kind === "item");
     const jobProviders = deps.providers.filter((provider) => provider.kind === "job");
@@ -120,7 +127,7 @@ export class Scheduler {
     if (!areSomeGone || !this.#isRunning) return;
     await handOver(this.#deps);
     for (const pool of this.#pools) await pool.start();
-    if (presence.isFirst) await removeLateOrphans(this.#deps);
+    if (presence.isFirst) this.#orphans.start();
   }
 
   /** Makes the scheduler look at a batch that may have work: an item of it has ended, or it is new in the `queue`. */
@@ -179,6 +186,7 @@ export class Scheduler {
     this.#stopping.abort();
     this.#intake.stop();
     await Promise.all([...this.#pools].map((pool) => pool.stop(graceMs, isAbandoned)));
+    await this.#orphans.idle();
     while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
   }
 

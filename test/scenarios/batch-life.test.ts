@@ -37,7 +37,7 @@ describe("the life of a batch", () => {
       actual_cost: 0.1005,
     });
     const { stores, blobs } = await openBeside(service.data);
-    const entries = await stores.read.ledger.list({ batchId: created.id });
+    const entries = await stores.read.ledger.list({ batchIds: [created.id] });
     expect(entries.map((e) => [e.kind, e.amountMicroUsd])).toEqual([
       ["hold", 160_800],
       ["capture", 100_500],

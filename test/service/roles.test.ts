@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import type { Role } from "../../src/config/roles.ts";
 import type { StoragePlaces } from "../../src/config/storage-places.ts";
@@ -109,6 +109,18 @@ const wanted = { ...image, generationConfig: { responseModalities: ["IMAGE"], im
 const GENERATE = `/v1beta/models/${MODEL}:generateContent`;
 
 describe.skipIf(!hasPostgres)("processes that share a database and a bucket", () => {
+  it("[PG-8] go by the clock of the database, however wrong their own is", async () => {
+    const { start } = await shared();
+    const now = Date.now;
+    const wrong = vi.spyOn(Date, "now").mockImplementation(() => now() + 3_600_000);
+    onTestFinished(() => wrong.mockRestore());
+    const process = await start("all");
+    await ready(process);
+    const batch = await ended(process, await submit(process, 1));
+    for (const seconds of [batch.created_at, batch.settled_at ?? 0])
+      expect(Math.abs(seconds * 1000 - now())).toBeLessThan(600_000);
+  });
+
   it.each([true, false])(
     "[ROLE-1] one takes a batch, another makes its images, and a third serves them (notices: %s)",
     async (usesNotices) => {

@@ -156,7 +156,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     });
     await read.ledger.byRequestId("r0");
     await read.ledger.list({});
-    await read.ledger.list({ batchId: "b1", accountId: "acct2" });
+    await read.ledger.list({ batchIds: ["b1", "b2"], accountId: "acct2" });
     await read.ledger.page({ accountIds: ["acct1", "acct2"], limit: 1, offset: 1 });
     await read.ledger.page({ accountIds: [], limit: 1 });
     await read.ledger.changeAfter("acct1", kept?.seq ?? 0);
@@ -293,6 +293,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.countByStatus("b2");
     await read.items.sums("b2", PRICE);
     await read.items.sums("b3", PRICE);
+    await read.items.totals(["b1", "b2", "b3"]);
     await read.items.shapes("b2");
     await read.items.nextDueMs("b1");
     await read.items.nextDueMs("b3");
@@ -418,6 +419,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       ]);
     });
     await read.outputs.ofBatch("b1");
+    await read.outputs.ofBatches(["b1"]);
     await read.outputs.ofItem(ids[0] ?? 0);
     await read.outputs.ofItems([ids[0] ?? 0]);
     await read.outputs.ofItems([]);

@@ -225,6 +225,25 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(performance.now() - startMs).toBeLessThan(9000);
   });
 
+  it("[PG-8] the time is that of the database, whatever the own clock shows and however it jumps", async () => {
+    const { url } = await openTestPostgres();
+    let astrayMs = 3_600_000;
+    const own: Clock = { ...systemClock, nowMs: () => Date.now() + astrayMs };
+    const wrong = await openPostgres({ url }, own);
+    onTestFinished(() => wrong.close());
+    const off = () => Math.abs(wrong.clock.nowMs() - Date.now());
+    expect(off()).toBeLessThan(10_000);
+    expect(wrong.warnings).toMatchObject([
+      { message: "the clock of this machine is 60 min ahead of that of the database, which counts" },
+    ]);
+    astrayMs = -86_400_000;
+    await wrong.transaction(async () => {});
+    expect(off()).toBeLessThan(10_000);
+    const right = await openPostgres({ url }, { ...systemClock, nowMs: () => Date.now() - 20_000 });
+    onTestFinished(() => right.close());
+    expect(right.warnings).toEqual([]);
+  });
+
   it("[PG-8] the clock of the database is the same for all who ask it", async () => {
     const { url, database } = await openTestPostgres();
     const other = await openPostgres({ url }, { ...systemClock, nowMs: () => 0 });

@@ -19,7 +19,7 @@ export async function checkEnd(world: World): Promise<void> {
     const { success, failed, pending } = await items.countByStatus(batch.id);
     expect([success + failed, pending]).toEqual([batch.itemCount, 0]);
     const sum = async (kind: string) =>
-      (await ledger.list({ batchId: batch.id }))
+      (await ledger.list({ batchIds: [batch.id] }))
         .filter((entry) => entry.kind === kind)
         .map((entry) => entry.amountMicroUsd);
     const cost = success * batch.price.imageMicroUsd;

@@ -75,6 +75,26 @@ it("[WORK-31] a look for work that is under way when the process stops begins no
   expect(await statusOf()).toBe("queued");
 });
 
+it("[WORK-32] what the dead were doing is taken over while images are looked for that they have left", async () => {
+  const [asked, answer] = [gate(), gate()];
+  const { scheduler, statusOf } = await schedulerBesideOthers(new FakeProvider(), (stores) => {
+    const { batches } = stores.read;
+    const endedSince: typeof batches.endedSince = async (...args) => {
+      asked.open();
+      await answer.promise;
+      return batches.endedSince(...args);
+    };
+    return { ...stores, read: { ...stores.read, batches: { ...batches, endedSince } } };
+  });
+  await scheduler.start();
+  await scheduler.look({ areSomeGone: true });
+  await asked.promise;
+  await scheduler.look({ areSomeGone: true });
+  await expect.poll(statusOf).toBe("completed");
+  answer.open();
+  await scheduler.stop(0);
+});
+
 it("[CANCEL-12] all processes are told of a cancellation before its upstream has answered", async () => {
   const upstream = new FakeJobProvider();
   upstream.status = () => ({ state: "running" });

@@ -111,7 +111,8 @@ export interface BatchRepository {
   /** Changes the counts of batches, each of which comes once. A success ends the wait of a batch for its providers. */
   addCounts(...changes: CountChange[]): Promise<void>;
   appendEvent(event: BatchEvent): Promise<void>;
-  events(id: string): Promise<BatchEvent[]>;
+  /** The events of some batches, the oldest first. */
+  events(...ids: string[]): Promise<BatchEvent[]>;
   /** When the last written event of any batch happened, as the clock said then; null when there is none. */
   lastEventMs(): Promise<number | null>;
   all(): Promise<BatchRecord[]>;

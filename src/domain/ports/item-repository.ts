@@ -98,6 +98,17 @@ export interface FinishedItem
   leaseToken: string;
 }
 
+/** The items of a batch that have a status. The sums are those of items with an amount of their own. */
+export interface ItemTotal {
+  batchId: string;
+  status: ItemStatus;
+  count: number;
+  priceMicroUsd: number;
+  priced: number;
+  holdMicroUsd: number;
+  held: number;
+}
+
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
@@ -118,6 +129,8 @@ export interface ItemRepository {
   countLeased(): Promise<number>;
   /** The sums over the items of a batch. `price` is that of items without one of their own. */
   sums(batchId: string, price: Pick<PriceSnapshot, "imageMicroUsd" | "holdMicroUsd">): Promise<ItemSums>;
+  /** The counts and the sums of many batches, a total for each status that items of a batch have. */
+  totals(batchIds: readonly string[]): Promise<ItemTotal[]>;
   /** The tiers and ratios that the items of a batch have of their own, each once. */
   shapes(batchId: string): Promise<{ tier: SizeTier; ratio: AspectRatio }[]>;
   /**

@@ -106,7 +106,7 @@ export interface LedgerRepository {
   /** `isNew` is false when an entry with this request id exists already; then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
   byRequestId(requestId: string): Promise<LedgerEntry | null>;
-  list(filter: { accountId?: string; batchId?: string }): Promise<LedgerEntry[]>;
+  list(filter: { accountId?: string; batchIds?: readonly string[] }): Promise<LedgerEntry[]>;
   /** The newest first: those before the entry `beforeSeq`, without the first `offset` (default 0) of them. */
   page(filter: LedgerPage): Promise<LedgerEntry[]>;
   /** The sum of the balance changes of an account behind the entry `seq`. */
@@ -133,6 +133,8 @@ export interface OutputRepository {
   insertMany(outputs: readonly OutputRecord[]): Promise<void>;
   /** In request order, then by image index. */
   ofBatch(batchId: string): Promise<OutputRecord[]>;
+  /** Those of many batches, in no order. */
+  ofBatches(batchIds: readonly string[]): Promise<OutputRecord[]>;
   ofItem(itemId: number): Promise<OutputRecord[]>;
   /** By image index. */
   ofItems(itemIds: readonly number[]): Promise<OutputRecord[]>;

@@ -13,11 +13,15 @@ export async function realtimeHeld(now: Repositories, accountId: string): Promis
 
 /**
  * Checks that every hold of a real-time request is open with its record, or was captured or released in full, and that
- * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken back as far as it was released. Returns a
- * line for each problem.
+ * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken back as far as it was released. `entries`: those of
+ * the account. Returns a line for each problem.
  */
-export async function realtimeMoneyProblems(now: Repositories, account: AccountRecord): Promise<string[]> {
-  const moved = sumByRequest(await now.ledger.list({ accountId: account.id }));
+export async function realtimeMoneyProblems(
+  now: Repositories,
+  account: AccountRecord,
+  entries: readonly LedgerEntry[],
+): Promise<string[]> {
+  const moved = sumByRequest(entries);
   const open = new Map(
     (await now.realtimeHolds.list()).flatMap((hold) =>
       hold.accountId === account.id ? [[hold.id, hold] as const] : [],

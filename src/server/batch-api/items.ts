@@ -4,6 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
 import type { ListedItem } from "../../domain/ports/item-repository.ts";
 import type { BatchRecord } from "../../domain/records.ts";
+import { groupBy } from "../../kernel/group-by.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { pagingBy } from "../query/cursor.ts";
@@ -76,15 +77,4 @@ async function readDetails(
     ...(wanted.has("images") && { outputs: outputsOf.get(id) ?? [] }),
     ...(retries && { retriedIn: retries.get(customId) ?? null }),
   });
-}
-
-/** As `Map.groupBy`, which Node 20 has not. */
-function groupBy<T>(values: readonly T[], keyOf: (value: T) => number): Map<number, T[]> {
-  const groups = new Map<number, T[]>();
-  for (const value of values) {
-    const group = groups.get(keyOf(value));
-    if (group) group.push(value);
-    else groups.set(keyOf(value), [value]);
-  }
-  return groups;
 }

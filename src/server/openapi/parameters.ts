@@ -80,7 +80,11 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     ItemLimit: query("limit", "Items on a page.", {
       ...count({ minimum: 1, maximum: itemPageMax, default: itemPageDefault }),
     }),
-    Cursor: query("cursor", "`next_cursor` of the page before; a plain number is an offset.", text()),
+    Cursor: query(
+      "cursor",
+      "`next_cursor` of the page before; a plain number is an offset of at most 10,000.",
+      text(),
+    ),
     ImageIndex: query(
       "image_index",
       "The index of the image within the item, from 0.",

@@ -2,6 +2,9 @@ import type { Request } from "express";
 import type { ListEnvelope } from "../../contract/batch-api/items.ts";
 import { invalidQuery, queryText } from "./query.ts";
 
+/** The database reads all rows up to an offset, so a larger one would take long. */
+const MOST_OFFSET = 10_000;
+
 /** The paging of one list, whose rows are sorted by the fields `Key`. */
 export interface Paging<Key extends string> {
   /**
@@ -19,19 +22,25 @@ export interface Paging<Key extends string> {
 
 /**
  * Paging by a query parameter: `cursor` by default. A cursor is opaque to clients: the letter of its list and the fields that a row
- * is sorted by. A plain number, which some clients send, is an offset.
+ * is sorted by. A plain number, which some clients send, is an offset of at most 10,000.
  */
 export function pagingBy<Key extends string>(
   letter: string,
   keys: readonly Key[],
   parameter = "cursor",
 ): Paging<Key> {
+  const nextName = parameter === "cursor" ? "next_cursor" : "nextPageToken";
   const pattern = new RegExp(`^${letter}${keys.map(() => "(\\d{1,16})").join("\\.")}$`);
   return {
     start(request) {
       const text = queryText(request, parameter);
       if (text === undefined) return {};
-      if (/^\d{1,9}$/.test(text)) return { offset: Number(text) };
+      if (/^\d+$/.test(text)) {
+        const offset = Number(text);
+        if (offset <= MOST_OFFSET) return { offset };
+        const rule = `must be an offset of at most ${MOST_OFFSET}; further on, send \`${nextName}\` of the page before`;
+        throw invalidQuery(parameter, rule);
+      }
       const numbers = pattern.exec(Buffer.from(text, "base64url").toString())?.slice(1).map(Number);
       if (!numbers) throw invalidQuery(parameter, "must be one that this list gave, or an offset");
       const after = Object.fromEntries(keys.map((key, index) => [key, numbers[index]]));

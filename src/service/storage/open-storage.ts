@@ -24,6 +24,8 @@ import { refuseMoved } from "./moved.ts";
 export interface OpenStorage {
   stores: Stores;
   blobs: BlobStore;
+  /** Shows the time that counts for all processes: that of the database, if it has a clock of its own. */
+  clock: Clock;
   /** Problems of the files of the database itself, a line each. */
   integrityProblems(): Promise<string[]>;
   /** What an operator should know of the database, in sentences that do not name it. */
@@ -74,6 +76,7 @@ export async function openStorage(
       stores,
       blobs,
       refuseForeignBucket: () => refuseForeignBucket(places, { stores, blobs }),
+      clock: database.clock,
       warnings: database.warnings,
       integrityProblems: async () => database.integrityProblems(),
       close: async () => {

@@ -1,4 +1,4 @@
-import type { PoolClient, QueryArrayResult } from "pg";
+import type { PoolClient, QueryArrayResult, QueryResult } from "pg";
 import { type Ask, postgresSession } from "./postgres-session.ts";
 import type { SqlSession } from "./sql-session.ts";
 
@@ -10,8 +10,16 @@ import type { SqlSession } from "./sql-session.ts";
 const LIMITS =
   "SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '60s'";
 
-export async function beginWriting(client: PoolClient): Promise<void> {
-  await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${LIMITS}`);
+/** Asks for the time of the database as `ms`, since 1970. */
+export const CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms";
+
+/** Begins a transaction that sees what others have committed. Returns the time of the database. */
+export async function beginWriting(client: PoolClient): Promise<{ ms: number }> {
+  const answer = await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${LIMITS}; ${CLOCK}`);
+  // The types of `pg` know only the answer to a single statement.
+  const last = (answer as unknown as QueryResult<{ ms: number }>[]).at(-1)?.rows[0];
+  if (last === undefined) throw new Error("the database has not said its time");
+  return last;
 }
 
 /** Begins a transaction that sees one moment. */

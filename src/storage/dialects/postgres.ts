@@ -9,11 +9,12 @@ import pg, {
 } from "pg";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { formatDuration } from "../../kernel/durations.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import { connectionOf, isOpenToOthers, PostgresClient } from "./postgres-connection.ts";
 import { postgresSession } from "./postgres-session.ts";
 import { destroySoon, endWhenSilent, workAsker } from "./postgres-silence.ts";
-import { beginReading, beginWriting, commit, runInTransaction } from "./postgres-transaction.ts";
+import { beginReading, beginWriting, CLOCK, commit, runInTransaction } from "./postgres-transaction.ts";
 import {
   adviceAfter,
   CannotConnect,
@@ -36,10 +37,20 @@ const OLDEST_VERSION = 15;
 /** 64-bit integers, and the sums of them, which PostgreSQL makes exact decimals. */
 const [INT8, NUMERIC] = [20, 1700];
 
+const FACTS = `${CLOCK}, current_setting('server_version') as version, getdatabaseencoding() as encoding`;
+
 const PLAIN_TEXT: Warning = {
   message: "everything goes to the database in plain text, and others on the network can read it",
   advice: "add sslmode=verify-full to its URL, and sslrootcert=/path/of/ca.pem for an authority of your own",
 };
+
+/** A clock of this process that differs by more is reported. */
+const MOST_ASTRAY_MS = 30_000;
+
+const astray = (aheadMs: number): Warning => ({
+  message: `the clock of this machine is ${formatDuration(Math.abs(aheadMs))} ${aheadMs > 0 ? "ahead of" : "behind"} that of the database, which counts`,
+  advice: "let both machines set their clocks by the network (NTP)",
+});
 
 export interface PostgresOptions {
   /** With the password, if there is one. */
@@ -57,10 +68,12 @@ export interface PostgresOptions {
 export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock): Promise<SqlDatabase> {
   const connection = connectionOf(url);
   const { pool, close } = openPool(connection);
+  const time = new DatabaseClock(clock);
+  const warnings = isOpenToOthers(connection) ? [PLAIN_TEXT] : [];
   const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt, hurry);
   const database: SqlDatabase = {
     reader: postgresSession((statement) => again(() => query(pool, statement))),
-    transaction: (work) => again(() => repeated(() => write(pool, work))),
+    transaction: (work) => again(() => repeated(() => write(pool, time, work))),
     snapshot: (work) =>
       again(() =>
         withClient(pool, async (client) => {
@@ -70,17 +83,18 @@ export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock
           return result;
         }),
       ),
-    clockMs: async (session) => {
-      const now = sql<{ ms: number }>`select (extract(epoch from clock_timestamp()) * 1000)::bigint as ms`;
-      return (await session.first(written(session, now)))?.ms ?? 0;
-    },
+    clock: time,
+    clockMs: async (session) =>
+      (await session.first(written(session, sql<{ ms: number }>`${sql.raw(CLOCK)}`)))?.ms ?? 0,
     // The server checks its own files.
     integrityProblems: async () => [],
-    warnings: isOpenToOthers(connection) ? [PLAIN_TEXT] : [],
+    warnings,
     close,
   };
   try {
-    await prepare(pool, again);
+    await again(() => prepare(pool, time));
+    const aheadMs = clock.nowMs() - time.nowMs();
+    if (Math.abs(aheadMs) > MOST_ASTRAY_MS) warnings.push(astray(aheadMs));
   } catch (error) {
     await close();
     throw error instanceof ImgbatchError ? error : cannotUse(error);
@@ -124,18 +138,53 @@ function toSafeInteger(text: string): number {
   return value;
 }
 
-async function prepare(pool: Pool, again: <T>(attempt: () => Promise<T>) => Promise<T>): Promise<void> {
-  const facts = "select current_setting('server_version') as version, getdatabaseencoding() as encoding";
+/**
+ * The time of the database, which is the same for all processes: one with a wrong clock would make items too early, or
+ * let others wait. Each answer with the time corrects it, by no more than is certain, because it may have come late.
+ */
+class DatabaseClock implements Clock {
+  readonly #own: Clock;
+  #aheadMs = 0;
+
+  constructor(own: Clock) {
+    this.#own = own;
+  }
+
+  nowMs(): number {
+    return this.#own.nowMs() + this.#aheadMs;
+  }
+
+  monotonicMs(): number {
+    return this.#own.monotonicMs();
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return this.#own.sleep(ms, signal);
+  }
+
+  /** Asks for the time with `ask`, and for anything else. */
+  async corrected<T extends { ms: number }>(ask: () => Promise<T>): Promise<T> {
+    const startMs = this.#own.nowMs();
+    const answer = await ask();
+    const [least, most] = [answer.ms - this.#own.nowMs(), answer.ms - startMs];
+    this.#aheadMs = Math.min(Math.max(this.#aheadMs, least), most);
+    return answer;
+  }
+}
+
+async function prepare(pool: Pool, time: DatabaseClock): Promise<void> {
   // In a transaction, which not every mode of a pooler takes.
-  const { rows } = await again(() =>
-    withClient(pool, async (client) => {
-      await beginReading(client);
-      const answer = await client.query<{ version: string; encoding: string }>(facts);
-      await commit(client);
-      return answer;
-    }),
-  );
-  const { version = "", encoding = "" } = rows[0] ?? {};
+  const { version, encoding } = await withClient(pool, async (client) => {
+    await beginReading(client);
+    const ask = () => client.query<{ version: string; encoding: string; ms: number }>(FACTS);
+    const facts = await time.corrected(async () => {
+      const [row] = (await ask()).rows;
+      if (row === undefined) throw new Error("the database answers nothing");
+      return row;
+    });
+    await commit(client);
+    return facts;
+  });
   const refuse = (message: string) => new ImgbatchError("INVALID_CONFIG", message);
   if (Number.parseInt(version, 10) < OLDEST_VERSION) {
     throw refuse(
@@ -223,9 +272,13 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
   }
 }
 
-async function write<T>(pool: Pool, work: Parameters<typeof runInTransaction<T>>[1]): Promise<T> {
+async function write<T>(
+  pool: Pool,
+  time: DatabaseClock,
+  work: Parameters<typeof runInTransaction<T>>[1],
+): Promise<T> {
   return withClient(pool, async (client) => {
-    await beginWriting(client);
+    await time.corrected(() => beginWriting(client));
     const result = await runInTransaction(client, work);
     await commit(client).catch((error) => {
       throw isConnectionLost(error) ? perhapsStoredInPostgres(error) : error;

@@ -1,4 +1,5 @@
 import type { Compilable, Kysely, RawBuilder } from "kysely";
+import type { Clock } from "../../kernel/clock.ts";
 import type { Database } from "../schema.ts";
 
 /** Runs queries built with Kysely on one connection. Statements are prepared once and kept. */
@@ -37,6 +38,8 @@ export interface SqlDatabase {
   transaction<T>(work: (session: SqlSession) => Promise<T>): Promise<T>;
   /** See `Stores.snapshot`. The session belongs to this snapshot: after its end every query rejects. */
   snapshot<T>(work: (session: SqlSession) => Promise<T>): Promise<T>;
+  /** Shows the time of the database without asking for it: correct to less than the time of an answer. */
+  readonly clock: Clock;
   /** Returns the time of the database, in ms since 1970: the same for all processes that use it. */
   clockMs(session: SqlSession): Promise<number>;
   /** Verifies the files of the database itself. Returns a line for each problem. */

@@ -136,6 +136,7 @@ export function openSqlite(
       snapshots ??= openSnapshots();
       return snapshots.read(work);
     },
+    clock,
     clockMs: async () => clock.nowMs(),
     integrityProblems: async () => {
       const rows = reading.pragma("integrity_check") as { integrity_check: string }[];

@@ -246,8 +246,8 @@ export function batchRepository(session: SqlSession): BatchRepository {
       }
     },
     appendEvent: (event) => insertEvent(session, event),
-    events: async (id) => {
-      const query = build.selectFrom("batch_events").selectAll().where("batch_id", "=", id).orderBy("seq");
+    events: async (...ids) => {
+      const query = build.selectFrom("batch_events").selectAll().where("batch_id", "in", ids).orderBy("seq");
       return (await all(query)).map((row) => ({
         batchId: row.batch_id,
         from: row.from_status as BatchStatus | null,

@@ -29,10 +29,10 @@ export function ledgerRepository({ build, first, all, run }: SqlSession): Ledger
       const row = await first(entries().where("request_id", "=", requestId));
       return row && toRecord(row);
     },
-    list: async ({ accountId, batchId }) => {
+    list: async ({ accountId, batchIds }) => {
       let query = entries().orderBy("seq");
       if (accountId !== undefined) query = query.where("account_id", "=", accountId);
-      if (batchId !== undefined) query = query.where("batch_id", "=", batchId);
+      if (batchIds !== undefined) query = query.where("batch_id", "in", [...batchIds]);
       return (await all(query)).map(toRecord);
     },
     page: async ({ accountIds, beforeSeq = Number.MAX_SAFE_INTEGER, offset = 0, limit }) => {

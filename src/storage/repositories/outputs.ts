@@ -40,6 +40,10 @@ export function outputRepository(session: SqlSession): OutputRepository {
         .orderBy("outputs.image_index");
       return (await all(query)).map(toRecord);
     },
+    ofBatches: async (batchIds) => {
+      const query = build.selectFrom("outputs").selectAll();
+      return (await all(query.where("batch_id", "in", [...batchIds]))).map(toRecord);
+    },
     ofItem: async (itemId) => (await all(OF_ITEM(build, { itemId }))).map(toRecord),
     ofItems: async (itemIds) => {
       const query = build.selectFrom("outputs").selectAll().where("item_id", "in", itemIds);

@@ -39,7 +39,7 @@ describe("moving a batch", () => {
     expect(await move("running")).toBe(false);
     expect(await move("cancelled")).toBe(false);
     expect((await stores.read.batches.events(batch.id)).map((e) => e.to)).toEqual(["queued", "cancelled"]);
-    expect((await stores.read.ledger.list({ batchId: batch.id })).map((e) => e.kind)).toEqual([
+    expect((await stores.read.ledger.list({ batchIds: [batch.id] })).map((e) => e.kind)).toEqual([
       "hold",
       "release",
     ]);
@@ -58,6 +58,6 @@ describe("moving a batch", () => {
       settledAtMs: null,
       error: null,
     });
-    expect(await stores.read.ledger.list({ batchId: batch.id })).toHaveLength(1);
+    expect(await stores.read.ledger.list({ batchIds: [batch.id] })).toHaveLength(1);
   });
 });

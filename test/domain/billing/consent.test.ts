@@ -178,7 +178,8 @@ describe("consent", () => {
     const made = await service.create({ model: MODEL, items: items(1) }, headers);
     const { id } = (await made.json()) as { id: string };
     await money.stores.read.batches.byId(id);
-    const kinds = async () => (await money.stores.read.ledger.list({ batchId: id })).map(({ kind }) => kind);
+    const kinds = async () =>
+      (await money.stores.read.ledger.list({ batchIds: [id] })).map(({ kind }) => kind);
     expect((await kinds())[0]).toBe("hold");
     expect(await kinds()).not.toContain("grant");
   });

@@ -13,7 +13,7 @@ describe("the ledger", () => {
       await stores.write((tx) => placeHold(tx, batch, 1));
       await stores.write((tx) => settleHold(tx, batch, 30, 2));
     }
-    const entries = await stores.read.ledger.list({ batchId: batch.id });
+    const entries = await stores.read.ledger.list({ batchIds: [batch.id] });
     expect(entries.map((e) => [e.kind, e.balanceChangeMicroUsd, e.heldChangeMicroUsd])).toEqual([
       ["hold", -60, 60],
       ["capture", 0, -30],
@@ -29,7 +29,7 @@ describe("the ledger", () => {
     const stores = await openStores();
     const batch = await openBatchRecord(stores);
     await expect(stores.write((tx) => settleHold(tx, batch, 70, 2))).rejects.toThrow("more than was held");
-    expect(await stores.read.ledger.list({ batchId: batch.id })).toHaveLength(1);
+    expect(await stores.read.ledger.list({ batchIds: [batch.id] })).toHaveLength(1);
   });
 
   it("[MONEY-2] refuses a hold that the balance does not cover, and leaves no trace of it", async () => {

@@ -125,7 +125,7 @@ describe("the reading of a job's input", () => {
     // A balance of 1000 pays for 83 lines at 12.
     expect(linesRead()).toBe(84);
     expect(await stores.read.items.countByStatus(batch.id)).toEqual({ pending: 0, success: 0, failed: 0 });
-    expect(await stores.read.ledger.list({ batchId: batch.id })).toEqual([]);
+    expect(await stores.read.ledger.list({ batchIds: [batch.id] })).toEqual([]);
   });
 
   it("[LINES-5] grants what the person agreed to, and refuses more", async () => {
@@ -139,7 +139,7 @@ describe("the reading of a job's input", () => {
     expect(await takeIn(less.deps, less.batch, NEVER)).toMatchObject({
       error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE" },
     });
-    expect(await less.stores.read.ledger.list({ batchId: less.batch.id })).toEqual([]);
+    expect(await less.stores.read.ledger.list({ batchIds: [less.batch.id] })).toEqual([]);
   });
 
   it("[LINES-5] stops at the first line too many, and says when the file is gone", async () => {

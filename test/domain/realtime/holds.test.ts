@@ -39,7 +39,8 @@ async function holdOn(stores: Stores, balanceMicroUsd = 10) {
     books: async () => {
       const account = await stores.read.accounts.byId(accountId);
       if (account === null) throw new Error("no account");
-      expect(await realtimeMoneyProblems(stores.read, account)).toEqual([]);
+      const entries = await stores.read.ledger.list({ accountId });
+      expect(await realtimeMoneyProblems(stores.read, account, entries)).toEqual([]);
       const moved = (await stores.read.ledger.list({})).slice(1).map(({ kind }) => kind);
       const { balanceMicroUsd, heldMicroUsd } = account;
       return [balanceMicroUsd, heldMicroUsd, await stores.read.usage.count(), moved.join(" ")];

@@ -39,6 +39,11 @@ describe("the list of batches", () => {
     expect(names(await page(`limit=2&cursor=${second.next_cursor}`))).toEqual(["b1"]);
     expect(names(await page("limit=2&cursor=3"))).toEqual(["B2", "b1"]);
     expect(await page("cursor=99")).toMatchObject({ data: [], has_more: false, next_cursor: null });
+    expect(await page("cursor=10000")).toMatchObject({ data: [], has_more: false, next_cursor: null });
+    const advice = "must be an offset of at most 10000; further on, send `next_cursor` of the page before";
+    expect(await page("cursor=99999999999")).toMatchObject({
+      error: { message: expect.stringContaining(advice) },
+    });
   });
 
   it("[LIST-2] can be narrowed by status, name, download and time", async () => {
@@ -76,6 +81,7 @@ describe("the list of batches", () => {
     "limit=2.5",
     "cursor=abc",
     "cursor=YjU",
+    "cursor=10001",
     "from=yesterday",
     "from=2030-02-30",
     "from=2030-02-02&to=2030-02-01",

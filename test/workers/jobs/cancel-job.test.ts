@@ -95,7 +95,7 @@ describe("an upstream's job of a cancelled batch", () => {
       "running",
       "cancelled",
     ]);
-    expect((await stores.read.ledger.list({ batchId: id })).map((entry) => entry.kind)).toEqual([
+    expect((await stores.read.ledger.list({ batchIds: [id] })).map((entry) => entry.kind)).toEqual([
       "hold",
       "release",
     ]);
