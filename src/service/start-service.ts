@@ -149,6 +149,10 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     const sources = { config, stores, blobs, clock, ids, random, feed, log, presence, ending: ending.signal };
     const parts = await sharedParts({ ...sources, providers: options.providers }, teardown);
     const { workerDeps, providers, decoding } = parts;
+    // A command with a service of its own gives the reason itself.
+    for (const { name, upstream } of options.announceUrl ? providers : [])
+      if (upstream?.disabled)
+        log.warn("a provider is disabled", { provider: name, reason: upstream.disabled });
     const scheduler = new Scheduler(workerDeps);
     const realtime = new Realtime({
       ...workerDeps,

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
@@ -39,6 +39,34 @@ describe("imgbatch serve", () => {
     expect(existsSync(join(data, "server.json"))).toBe(false);
     for (const logLine of stderr.trim().split("\n")) expect(() => JSON.parse(logLine)).not.toThrow();
     expect(stderr).not.toContain(readJson(credentials).api_key);
+  });
+
+  it("[SERVE-5] warns of a provider without its key, which is disabled, and starts with the others", async () => {
+    const data = await tempDir();
+    const google = { name: "real", type: "native", baseUrl: "https://generativelanguage.googleapis.com" };
+    const providers = [
+      { ...google, apiKeyEnv: "GEMINI_API_KEY" },
+      { name: "drawn", type: "procedural" },
+    ];
+    writeFileSync(join(data, "imgbatch.config.json"), JSON.stringify({ providers }));
+    const serve = startNode(serveArgs(data), { cwd: data, env: cleanEnvironment({ GEMINI_API_KEY: "" }) });
+    expect(JSON.parse(await serve.line())).toMatchObject({ event: "ready" });
+    serve.child.kill("SIGTERM");
+    const { code, stderr } = await serve.exited;
+    const warnings = stderr
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect([code, warnings.filter(({ level }) => level === "warn")]).toEqual([
+      0,
+      [
+        expect.objectContaining({
+          msg: "a provider is disabled",
+          provider: "real",
+          reason: "the environment variable GEMINI_API_KEY is not set",
+        }),
+      ],
+    ]);
   });
 
   it("[DATA-1] owns its data directory: a second one gets an error that names the owner", async () => {
