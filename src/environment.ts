@@ -75,8 +75,8 @@ export function secretOf(name: string): string | null {
   return process.env[name] || null;
 }
 
-/** This process's environment with more variables, for a child. */
-export function environmentWith(extra: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
+/** This process's environment with more variables, for a child. Those that are undefined are left out. */
+export function environmentWith(extra: Readonly<Record<string, string | undefined>>): NodeJS.ProcessEnv {
   return { ...process.env, ...extra };
 }
 

@@ -50,6 +50,17 @@ describe("the section about programs in the README", () => {
     },
   );
 
+  it.skipIf(!areInstalled).each(["genai-2", "genai-3"])(
+    "[SDK-12] finds one key of Google's library %s, which warns of two",
+    async (library) => {
+      const code = `import { GoogleGenAI } from "${library}"; new GoogleGenAI({});`;
+      const inherited = { GEMINI_API_KEY: "a-key-of-the-user", GOOGLE_GENAI_USE_VERTEXAI: "true", ...env };
+      const options = { cwd: import.meta.dirname, env: inherited };
+      const { stdout, stderr } = await run(NODE_22, ["--input-type=module", "-e", code], options);
+      expect(stdout + stderr).toBe("");
+    },
+  );
+
   it("[SDK-12] has a command that edits an image", async () => {
     const [, command = ""] = /`(curl [^`]+)`/.exec(section) ?? [];
     const cwd = await tempDir();
