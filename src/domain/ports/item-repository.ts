@@ -118,8 +118,8 @@ export interface ItemRepository {
   countLeased(): Promise<number>;
   /** The sums over the items of a batch. `price` is that of items without one of their own. */
   sums(batchId: string, price: Pick<PriceSnapshot, "imageMicroUsd" | "holdMicroUsd">): Promise<ItemSums>;
-  /** The tiers and ratios that the items of a batch have of their own, each once. */
-  shapes(batchId: string): Promise<{ tier: SizeTier; ratio: AspectRatio }[]>;
+  /** The tiers and ratios that the items of a batch have of their own, each pair once. An item may have one of them. */
+  shapes(batchId: string): Promise<{ tier: SizeTier | null; ratio: AspectRatio | null }[]>;
   /**
    * Leases the first pending items without a lease whose time has come, and marks them as sent to the provider; none of a
    * batch that is not running. Items at which an upstream has failed come later, and those that may be paid already last.
