@@ -1,8 +1,8 @@
 import type { SizePx } from "../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../contract/images/image-types.ts";
-import { type InputImageProblem, InputImages } from "../domain/images/input-images.ts";
+import { type InputImageProblem, InputImages, shownSize } from "../domain/images/input-images.ts";
 import type { SentImage } from "../domain/images/sent-image.ts";
-import type { ImageFacts, ImageInspector } from "../domain/ports/image-inspector.ts";
+import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { CheckedImage } from "../domain/realtime/checked-content.ts";
 import { fieldError } from "./request-problems.ts";
 
@@ -40,9 +40,4 @@ export class ImageChecker {
     });
     this.first ??= shownSize(facts);
   }
-}
-
-/** A photo that was taken upright can be stored on its side; the size as displayed counts. */
-function shownSize({ widthPx, heightPx, isTurned }: ImageFacts): SizePx {
-  return isTurned ? { widthPx: heightPx, heightPx: widthPx } : { widthPx, heightPx };
 }

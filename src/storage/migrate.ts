@@ -24,6 +24,7 @@ import { enabledKeys } from "./migrations/011-020/019-enabled-keys.ts";
 import { batchCounts } from "./migrations/011-020/020-batch-counts.ts";
 import { batchesByParent } from "./migrations/021-030/021-batches-by-parent.ts";
 import { waiting } from "./migrations/021-030/022-waiting.ts";
+import { keptRatios } from "./migrations/021-030/023-kept-ratios.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -49,6 +50,7 @@ const MIGRATIONS: readonly Migration[] = [
   batchCounts,
   batchesByParent,
   waiting,
+  keptRatios,
 ];
 
 /** The step that adds the mark of additive steps. Those before it have none. */

@@ -168,6 +168,8 @@ export interface ItemsTable {
   job_id: Generated<string | null>;
   tier: Generated<string | null>;
   ratio: Generated<string | null>;
+  /** 0 or 1. */
+  keeps_ratio: Generated<number>;
   asked_mime_type: Generated<string | null>;
   earlier: Generated<string | null>;
   price_micro_usd: Generated<number | null>;

@@ -52,7 +52,7 @@ async function leaveQueued(stores: Stores, like: string, count: number): Promise
       const queued = { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 } as const;
       await openBatch(tx, queued, 1);
       await holdFor(tx, queued, 1);
-      const item = { customId: "a", prompt: `waiting ${i + 1}`, outputCount: 1, references: [] };
+      const item = { customId: "a", prompt: `waiting ${i + 1}`, outputCount: 1, references: [], ratio: null };
       await tx.items.insertMany(id, expandItems({ items: [item] }));
       ids.push(id);
     }

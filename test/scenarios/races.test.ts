@@ -118,7 +118,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     mimeType: "image/png",
     metadata: null,
     items: Array.from({ length: ITEMS }, (_, i) => {
-      return { customId: `i${i}`, prompt: "p", outputCount: 1, references: [] };
+      return { customId: `i${i}`, prompt: "p", outputCount: 1, references: [], ratio: null };
     }),
     hash: "h",
   };

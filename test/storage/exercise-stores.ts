@@ -262,6 +262,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     const terms = {
       tier: "2K" as const,
       ratio: "16:9" as const,
+      keepsRatio: true,
       askedMimeType: "image/webp" as const,
       earlier: "before",
       priceMicroUsd: 5,

@@ -199,7 +199,9 @@ export class World {
       parentBatchId: null,
       mimeType: "image/png",
       metadata: null,
-      items: prompts.map((prompt, i) => ({ customId: `i${i}`, prompt, outputCount: 1, references: [] })),
+      items: prompts.map((prompt, i) => {
+        return { customId: `i${i}`, prompt, outputCount: 1, references: [], ratio: null };
+      }),
       hash: sha256Hex(JSON.stringify([model, prompts])),
     };
     const { scheduler, deps: own } = this.#process(by);

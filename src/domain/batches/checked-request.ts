@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { AspectRatio } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import type { SentImage } from "../images/sent-image.ts";
@@ -23,6 +24,8 @@ export interface CheckedItem {
   prompt: string;
   outputCount: number;
   references: readonly CheckedReference[];
+  /** The ratio nearest to that of the first reference, which the image keeps; null without one. Not part of the hash. */
+  ratio: AspectRatio | null;
 }
 
 /** A reference image: its bytes, or the URI of a storage that the provider can read. */
@@ -43,7 +46,12 @@ const PIECE_CHARS = 64 * 1024;
  * SHA-256 over everything that a request asks for, in lower-case hexadecimal: requests that ask for the same have equal
  * hashes, however they were written.
  */
-export function requestHash(request: Omit<CheckedRequest, "hash" | "model"> & { modelId: string }): string {
+export function requestHash(
+  request: Omit<CheckedRequest, "hash" | "model" | "items"> & {
+    modelId: string;
+    items: readonly Omit<CheckedItem, "ratio">[];
+  },
+): string {
   const { modelId: model, taskName, parentBatchId, mimeType } = request;
   const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
   // The canonical JSON of it all, in pieces: the whole text would be copied several times. "items" sorts first.

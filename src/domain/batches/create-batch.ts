@@ -9,6 +9,7 @@ import type { GroupEntry, ModelEntry } from "../models.ts";
 import { identityOf, misfit, type Needs, type Offers } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { NewItem } from "../ports/item-repository.ts";
+import { BATCH_TERMS } from "../ports/item-terms.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
 import type { BatchRecord, NewReference } from "../records.ts";
@@ -93,7 +94,8 @@ export async function createBatch(
   const parentBatchId = await findParent(deps.stores.read, caller, request.parentBatchId);
 
   const counts = request.items.map(({ references }) => references.length);
-  const needs = { references: Math.max(...counts), ratios: [DEFAULT_RATIO], tiers: ["1K" as const] };
+  const ratios = request.items.map(({ ratio }) => ratio ?? DEFAULT_RATIO);
+  const needs = { references: Math.max(...counts), ratios, tiers: ["1K" as const] };
   const problem = misfit(deps.offers.serving(request.model.id), needs);
   if (problem !== null) {
     const param = `items[${counts.indexOf(needs.references)}].reference_images`;
@@ -161,9 +163,10 @@ export function inputsPrefix(batchId: string): string {
  */
 export function expandItems(request: Pick<CheckedRequest, "items">): NewItem[] {
   const expanded: NewItem[] = [];
-  for (const [sourceIndex, { customId: given, outputCount, prompt }] of request.items.entries()) {
+  for (const [sourceIndex, { customId: given, outputCount, prompt, ratio }] of request.items.entries()) {
+    const own = ratio === null ? {} : { terms: { ...BATCH_TERMS, ratio, keepsRatio: true } };
     for (const [outputIndex, customId] of expandedCustomIds(given, outputCount).entries())
-      expanded.push({ position: expanded.length, sourceIndex, outputIndex, customId, prompt });
+      expanded.push({ position: expanded.length, sourceIndex, outputIndex, customId, prompt, ...own });
   }
   return expanded;
 }

@@ -1,12 +1,6 @@
-import {
-  type AspectRatio,
-  DEFAULT_RATIO,
-  imageSizePx,
-  type SizePx,
-  type SizeTier,
-} from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import { DEFAULT_RATIO, imageSizePx } from "../../contract/images/image-sizes.ts";
 import type { Needs } from "../offers.ts";
+import type { ImageRequest } from "../ports/image-provider.ts";
 import type { Repositories } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../records.ts";
 
@@ -16,11 +10,12 @@ const PLAIN = { tier: "1K", ratio: DEFAULT_RATIO } as const;
 /** Returns the picture that an item asks for: what it says itself, else the rest as its batch. */
 export function askedOf(
   batch: Pick<BatchRecord, "mimeType">,
-  item: Pick<ItemRecord, "tier" | "ratio" | "askedMimeType">,
-): { tier: SizeTier; ratio: AspectRatio; size: SizePx; mimeType: ImageMimeType } {
+  item: Pick<ItemRecord, "tier" | "ratio" | "keepsRatio" | "askedMimeType">,
+): Pick<ImageRequest, "tier" | "ratio" | "keepsRatio" | "size" | "mimeType"> {
   const tier = item.tier ?? PLAIN.tier;
   const ratio = item.ratio ?? PLAIN.ratio;
-  return { tier, ratio, size: imageSizePx(tier, ratio), mimeType: item.askedMimeType ?? batch.mimeType };
+  const mimeType = item.askedMimeType ?? batch.mimeType;
+  return { tier, ratio, keepsRatio: item.keepsRatio, size: imageSizePx(tier, ratio), mimeType };
 }
 
 /** Returns what the images of a batch cost so far, in micro-dollars; once it is settled, the final amount. */
@@ -36,5 +31,6 @@ export async function needsOf(read: Repositories, batchId: string): Promise<Need
   const references = await read.references.mostOfSource(batchId);
   const shapes = await read.items.shapes(batchId);
   const all = shapes.length === 0 ? [PLAIN] : shapes;
-  return { references, ratios: all.map(({ ratio }) => ratio), tiers: all.map(({ tier }) => tier) };
+  const ratios = all.map(({ ratio }) => ratio ?? PLAIN.ratio);
+  return { references, ratios, tiers: all.map(({ tier }) => tier ?? PLAIN.tier) };
 }

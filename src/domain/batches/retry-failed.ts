@@ -82,8 +82,8 @@ async function requestFor(
 ): Promise<CheckedRequest> {
   const items = [];
   for (const item of wanted) {
-    const { customId, prompt } = item;
-    items.push({ customId, prompt, outputCount: 1, references: await referencesOf(deps, item) });
+    const { customId, prompt, ratio } = item;
+    items.push({ customId, prompt, outputCount: 1, references: await referencesOf(deps, item), ratio });
   }
   const { taskName, mimeType, metadata } = batch;
   const asked = { modelId: model.id, taskName, parentBatchId: batch.id, mimeType, metadata, items };

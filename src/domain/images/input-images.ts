@@ -1,3 +1,4 @@
+import type { SizePx } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
@@ -46,4 +47,9 @@ export class InputImages {
     }
     return facts;
   }
+}
+
+/** A photo that was taken upright can be stored on its side; the size as displayed counts. */
+export function shownSize({ widthPx, heightPx, isTurned }: ImageFacts): SizePx {
+  return isTurned ? { widthPx: heightPx, heightPx: widthPx } : { widthPx, heightPx };
 }

@@ -136,18 +136,16 @@ async function addLine(
     draft.items.push({ ...place, prompt: "", terms, failed: { error, atMs: deps.clock.nowMs() } });
     return;
   }
-  const { prompt, earlier, size: tier, ratio, mimeType: askedMimeType } = line.content;
+  const { prompt, earlier: texts, size: tier, ratio, keepsRatio, mimeType: askedMimeType } = line.content;
   const modelPriceUsd = model.prices[tier] ?? batch.price.basis.modelPriceUsd;
   const price = priceOf({ ...batch.price.basis, modelPriceUsd });
   const { imageMicroUsd: priceMicroUsd, holdMicroUsd } = price;
-  draft.items.push({
-    ...place,
-    prompt,
-    terms: { tier, ratio, askedMimeType, earlier: earlier || null, priceMicroUsd, holdMicroUsd, clientKey },
-  });
+  const shape = { tier, ratio, keepsRatio, askedMimeType };
+  const terms = { ...shape, earlier: texts || null, priceMicroUsd, holdMicroUsd, clientKey };
+  draft.items.push({ ...place, prompt, terms });
   draft.priceMicroUsd += priceMicroUsd;
   draft.holdMicroUsd += holdMicroUsd;
-  draft.textChars += prompt.length + earlier.length;
+  draft.textChars += prompt.length + texts.length;
   draft.references.push(...checked.references);
 }
 
@@ -182,6 +180,7 @@ async function storeImages(
 const NOTHING = {
   tier: null,
   ratio: null,
+  keepsRatio: false,
   askedMimeType: null,
   earlier: null,
   priceMicroUsd: 0,

@@ -15,6 +15,11 @@ export interface ImageRequest {
   outputIndex: number;
   tier: SizeTier;
   ratio: AspectRatio;
+  /**
+   * Nobody has asked for a ratio: `ratio` is the nearest to that of the first reference. An upstream that keeps the ratio of a
+   * reference by itself is not told any.
+   */
+  keepsRatio: boolean;
   /** The pixels that tier and ratio stand for. */
   size: SizePx;
   mimeType: ImageMimeType;

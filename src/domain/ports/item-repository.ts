@@ -131,8 +131,8 @@ export interface ItemRepository {
   sums(batchId: string, price: Pick<PriceSnapshot, "imageMicroUsd" | "holdMicroUsd">): Promise<ItemSums>;
   /** The counts and the sums of many batches, a total for each status that items of a batch have. */
   totals(batchIds: readonly string[]): Promise<ItemTotal[]>;
-  /** The tiers and ratios that the items of a batch have of their own, each once. */
-  shapes(batchId: string): Promise<{ tier: SizeTier; ratio: AspectRatio }[]>;
+  /** The tiers and ratios that the items of a batch have of their own, each pair once. An item may have one of them. */
+  shapes(batchId: string): Promise<{ tier: SizeTier | null; ratio: AspectRatio | null }[]>;
   /**
    * Leases the first pending items without a lease whose time has come, and marks them as sent to the provider; none of a
    * batch that is not running. Items at which an upstream has failed come later, and those that may be paid already last.

@@ -5,6 +5,8 @@ import type { ImageMimeType } from "../../contract/images/image-types.ts";
 export interface ItemTerms {
   tier: SizeTier | null;
   ratio: AspectRatio | null;
+  /** As in `ImageRequest`. */
+  keepsRatio: boolean;
   /** The type that the image is asked for in. */
   askedMimeType: ImageMimeType | null;
   /** The user's texts before the prompt, the newest last. */
@@ -20,6 +22,7 @@ export interface ItemTerms {
 export const BATCH_TERMS: ItemTerms = {
   tier: null,
   ratio: null,
+  keepsRatio: false,
   askedMimeType: null,
   earlier: null,
   priceMicroUsd: null,

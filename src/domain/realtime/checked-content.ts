@@ -24,6 +24,8 @@ export interface CheckedContent {
   earlier: string;
   images: readonly CheckedImage[];
   ratio: AspectRatio;
+  /** As in `ImageRequest`. Not part of the fingerprint. */
+  keepsRatio: boolean;
   size: SizeTier;
   mimeType: ImageMimeType;
 }
@@ -33,7 +35,7 @@ export interface CheckedContent {
  * have equal ones, however they were written.
  */
 export function contentFingerprint(operation: string, request: CheckedContent): string {
-  const { model, images, ...facts } = request;
+  const { model, images, keepsRatio: _, ...facts } = request;
   const sent = images.map(({ sha256, mimeType }) => ({ sha256, mimeType }));
   return sha256Hex(canonicalJson({ operation, model: model.id, images: sent, ...facts }));
 }

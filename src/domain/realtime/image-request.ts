@@ -9,7 +9,7 @@ export function imageRequest(
   executed: string,
   { id, index }: { id: string; index: number },
 ): ImageRequest {
-  const { prompt, earlier, size, ratio, mimeType, images } = request;
+  const { prompt, earlier, size, ratio, keepsRatio, mimeType, images } = request;
   return {
     model: executed,
     prompt,
@@ -17,6 +17,7 @@ export function imageRequest(
     outputIndex: index,
     tier: size,
     ratio,
+    keepsRatio,
     size: imageSizePx(size, ratio),
     mimeType,
     references: images,

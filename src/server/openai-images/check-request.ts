@@ -68,8 +68,9 @@ export async function checkFields(
   const ratio = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model.ratios);
   const tiers = pricedSizes(model);
   const tier = size === null ? defaultTier(tiers) : nearestTier(size, ratio, tiers);
+  const keepsRatio = size === null && shape !== null;
   return {
-    content: { model, prompt, earlier: "", images: checker.images, ratio, size: tier, mimeType },
+    content: { model, prompt, earlier: "", images: checker.images, ratio, keepsRatio, size: tier, mimeType },
     count: fields.n ?? 1,
     quality: mimeType === "image/png" ? null : (fields.output_compression ?? null),
     isByUrl: responseFormat === "url",

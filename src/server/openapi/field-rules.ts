@@ -41,7 +41,7 @@ function factsOf(limits: Limits): Record<string, Schema> {
       description: `more than one makes items \`<custom_id>_01\`, \`_02\`, …; a batch makes at most ${limits.outputImagesPerBatch} images`,
     },
     "CreateItem.reference_images": {
-      description: `how many is up to the model; ${limits.referenceImagesPerBatch} images and ${mib(limits.referenceBytesPerBatch)} in the whole batch`,
+      description: `how many is up to the model; the image keeps the ratio of the first; ${limits.referenceImagesPerBatch} images and ${mib(limits.referenceBytesPerBatch)} in the whole batch`,
     },
     "ReferenceImage.id": { maxLength: FIXED_LIMITS.referenceIdChars },
     "ReferenceImage.type": { maxLength: FIXED_LIMITS.referenceTypeChars, description: "what it is for" },

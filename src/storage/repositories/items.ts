@@ -114,10 +114,12 @@ export function itemRepository(session: SqlSession): ItemRepository {
     },
     shapes: async (batchId) => {
       const query = build.selectFrom("items").select(["tier", "ratio"]).distinct();
-      const own = query.where("batch_id", "=", batchId).where("tier", "is not", null);
+      const own = query
+        .where("batch_id", "=", batchId)
+        .where((eb) => eb.or([eb("tier", "is not", null), eb("ratio", "is not", null)]));
       return (await all(own)).map(({ tier, ratio }) => ({
-        tier: tier as SizeTier,
-        ratio: ratio as AspectRatio,
+        tier: tier as SizeTier | null,
+        ratio: ratio as AspectRatio | null,
       }));
     },
     claim: (batchId, claim) => claimItems(session, batchId, claim, toRecord),
@@ -252,6 +254,7 @@ function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
     not_before_ms: item.notBeforeMs ?? 0,
     tier: terms.tier,
     ratio: terms.ratio,
+    keeps_ratio: Number(terms.keepsRatio),
     asked_mime_type: terms.askedMimeType,
     earlier: terms.earlier,
     price_micro_usd: terms.priceMicroUsd,
@@ -275,6 +278,7 @@ function toRecord(row: Selectable<ItemsTable>): ItemRecord {
     jobId: row.job_id,
     tier: row.tier as SizeTier | null,
     ratio: row.ratio as AspectRatio | null,
+    keepsRatio: row.keeps_ratio === 1,
     askedMimeType: row.asked_mime_type as ImageMimeType | null,
     earlier: row.earlier,
     holdMicroUsd: row.hold_micro_usd,

@@ -27,6 +27,7 @@ const REQUEST: CheckedRequest = {
       prompt: "a",
       outputCount: 1,
       references: [{ ...reference, image, sha256: image.sha256 }],
+      ratio: "1:1",
     },
   ],
   hash: "h",

@@ -37,7 +37,7 @@ async function queuedJob(prompts: readonly string[], change: { consentMicroUsd?:
       else {
         const size = prompt.includes("2K") ? "2K" : "1K";
         const images = [{ ...image, mimeType: "image/png" as const }];
-        const shape = { ratio: "1:1", size, mimeType: "image/png" } as const;
+        const shape = { ratio: "1:1", keepsRatio: true, size, mimeType: "image/png" } as const;
         yield { key: '"k"', content: { model, prompt, earlier: "", images, ...shape } };
       }
     }

@@ -30,6 +30,7 @@ const content = {
   earlier: "",
   images: [],
   ratio: "1:1",
+  keepsRatio: false,
   size: "1K",
   mimeType: "image/png",
 } as const;

@@ -69,7 +69,8 @@ describe("the native protocol", () => {
     const adapter = connect(server.url, { apiVersion: "v1", keyHeader: "x-goog-api-key" });
     expect(adapter.address).toBe(`${server.url}/v1`);
     await adapter.generate(imageRequest({ model: "gemini-2.5-flash-image", tier: "1K" }), never, () => {});
-    await adapter.generate(imageRequest({ model: "tunedModels/my fox?" }), never, () => {});
+    const edit = { keepsRatio: true, references: [reference(PNG)] };
+    await adapter.generate(imageRequest({ model: "tunedModels/my fox?", ...edit }), never, () => {});
     await connect(server.url, { apiKeyEnv: null }).generate(imageRequest({ model: ".." }), never, () => {});
     expect(server.seen.map(({ url }) => url)).toEqual([
       "/v1/models/gemini-2.5-flash-image:generateContent",
@@ -82,6 +83,8 @@ describe("the native protocol", () => {
     expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig.imageConfig).toEqual({
       aspectRatio: "3:2",
     });
+    // Without one that was asked for, the vendor keeps the ratio of the first reference.
+    expect(JSON.parse(server.seen[1]?.text ?? "").generationConfig.imageConfig).toEqual({ imageSize: "2K" });
   });
 
   it("[UPSTREAM-9] sends no seed to a model that refuses one, and reports none", async () => {

@@ -78,6 +78,8 @@ describe("a request in the form of OpenAI Images", () => {
       aspect_ratio: "3:2",
       response_format: "url",
     });
+    expect(await bodyOf({ sizeAs: "aspect_ratio" }, { keepsRatio: true })).not.toHaveProperty("aspect_ratio");
+    expect(await bodyOf({}, { keepsRatio: true })).toMatchObject({ size: "2528x1696" });
     expect(await bodyOf({ responseFormat: "omit" })).not.toHaveProperty("response_format");
     const header = await sent({ auth: "api-key" });
     expect(header.headers).toMatchObject({ "api-key": KEY });

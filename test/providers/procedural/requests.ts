@@ -13,6 +13,7 @@ export function request(prompt: string, changes: Partial<ImageRequest> = {}): Im
     outputIndex: 0,
     tier,
     ratio,
+    keepsRatio: false,
     size: imageSizePx(tier, ratio),
     mimeType: "image/png",
     references: [],

@@ -108,6 +108,7 @@ export function imageRequest(changes: Partial<ImageRequest> = {}): ImageRequest 
     outputIndex: 0,
     tier: "2K",
     ratio: "3:2",
+    keepsRatio: false,
     size: { widthPx: 2528, heightPx: 1696 },
     mimeType: "image/png",
     references: [],

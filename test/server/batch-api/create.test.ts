@@ -1,9 +1,18 @@
+import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import type { ErrorBody } from "../../../src/contract/errors.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeProvider, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import { picture } from "../../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
 
 const png64 = async () => (await tinyPng()).toString("base64");
+/** A picture that stands upright but is stored on its side. */
+const turnedJpeg = () =>
+  sharp({ create: { width: 600, height: 300, channels: 3, background: "#654" } })
+    .withMetadata({ orientation: 6 })
+    .jpeg()
+    .toBuffer();
 const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error;
 
 describe("creating a batch", () => {
@@ -205,6 +214,42 @@ describe("creating a batch", () => {
     expect(await Promise.all(given)).toEqual([await tinyPng(), await tinyPng()]);
     const four = { model: MODEL, items: [{ prompt: "a", reference_images: Array(4).fill(reference) }] };
     expect((await codeOf(await service.create(four))).code).toBe("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES");
+  });
+
+  it("[BATCH-8] an item keeps the ratio of its first reference, and so does a retry of it", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async () => {
+      throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { retryable: false });
+    };
+    const service = await startTestService({ providers: [provider] });
+    const [wide, tall] = [await picture({ widthPx: 600, heightPx: 300 }), await turnedJpeg()];
+    const references = [
+      { mime_type: "image/png", data: wide.toString("base64") },
+      { mime_type: "image/jpeg", data: tall.toString("base64") },
+    ];
+    const { id } = await service.submit({
+      model: MODEL,
+      items: [
+        { prompt: "wide", reference_images: references },
+        { prompt: "tall", reference_images: references.toReversed() },
+        { prompt: "none" },
+      ],
+    });
+    await service.until(id);
+    const asked = () =>
+      provider.requests
+        .splice(0)
+        .map(({ prompt, ratio, keepsRatio, size }) => [prompt, ratio, keepsRatio, size.widthPx])
+        .sort();
+    const expected = [
+      ["none", "1:1", false, 1024],
+      ["tall", "9:16", true, 768],
+      ["wide", "16:9", true, 1376],
+    ];
+    expect(asked()).toEqual(expected);
+    const again = await service.ask(`/${id}/retry`, { method: "POST" });
+    await service.until(((await again.json()) as { id: string }).id);
+    expect(asked()).toEqual(expected);
   });
 
   it("[BATCH-1] metadata comes back whole, whatever its keys are called", async () => {

@@ -126,7 +126,8 @@ describe("a batch of OpenAI's API", () => {
       ),
     );
     expect(Object.fromEntries(inputs)).toEqual({ both: [large, small], theirs: [large] });
-    expect(provider.requests.map(({ ratio }) => ratio)).toEqual(["21:9", "21:9"]);
+    const kept = { ratio: "21:9", keepsRatio: true };
+    expect(provider.requests).toMatchObject([kept, kept]);
     const errors = await resultsOf(service, batch.error_file_id);
     expect(errors.map(({ custom_id: id, response }) => [id, response?.body.error?.param])).toEqual([
       ["c", "images[0].file_id"],

@@ -10,7 +10,7 @@ export const takesSeed = (model: string): boolean => !WITHOUT_SEED.test(model);
 
 /** The body of `generateContent`. The references in it are read when it is sent. */
 export function generateContentBody(request: ImageRequest): object {
-  const { model, prompt, earlier, references, ratio, tier, seed } = request;
+  const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed } = request;
   const images = references.map((image) => ({
     inlineData: { mimeType: image.mimeType, data: new ReferenceText(image) },
   }));
@@ -21,7 +21,11 @@ export function generateContentBody(request: ImageRequest): object {
     ],
     generationConfig: {
       responseModalities: ["TEXT", "IMAGE"],
-      imageConfig: { aspectRatio: ratio, ...(WITHOUT_SIZES.test(model) ? {} : { imageSize: tier }) },
+      imageConfig: {
+        // Without one the vendor keeps that of the first reference.
+        ...(keepsRatio ? {} : { aspectRatio: ratio }),
+        ...(WITHOUT_SIZES.test(model) ? {} : { imageSize: tier }),
+      },
       ...(takesSeed(model) ? { seed } : {}),
     },
   };

@@ -59,8 +59,9 @@ export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
   };
 }
 
-function sizeFields({ sizeAs }: FieldRules, { size, ratio }: ImageRequest): Fields {
-  if (sizeAs === "aspect_ratio") return { aspect_ratio: ratio };
+/** Pixels are sent for an edit that keeps the ratio of its reference, too: without them many servers make a square. */
+function sizeFields({ sizeAs }: FieldRules, { size, ratio, keepsRatio }: ImageRequest): Fields {
+  if (sizeAs === "aspect_ratio") return keepsRatio ? {} : { aspect_ratio: ratio };
   const { widthPx: width, heightPx: height } = size;
   return sizeAs === "size" ? { size: `${width}x${height}` } : { width, height };
 }

@@ -1,12 +1,13 @@
 import type { z } from "zod";
 import { referenceImageSchema } from "../../../contract/batch-api/create-batch.ts";
 import type { ImgbatchError } from "../../../contract/errors.ts";
+import type { SizePx } from "../../../contract/images/image-sizes.ts";
 import { isImageMimeType } from "../../../contract/images/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { inWords } from "../../../contract/schema-words.ts";
 import type { CheckedItem, CheckedReference } from "../../../domain/batches/checked-request.ts";
 import { receiveImage } from "../../../domain/images/base64-image.ts";
-import { InputImages } from "../../../domain/images/input-images.ts";
+import { InputImages, shownSize } from "../../../domain/images/input-images.ts";
 import type { SentTexts } from "../../../domain/images/sent-image.ts";
 import { type ModelEntry, referenceLimit } from "../../../domain/models.ts";
 import type { ImageInspector } from "../../../domain/ports/image-inspector.ts";
@@ -17,7 +18,7 @@ import { fieldError, schemaProblem } from "../../request-problems.ts";
 type ReferenceBody = z.infer<typeof referenceImageSchema>;
 
 /** An item of which all but the references is checked. */
-export interface ReadItem extends Omit<CheckedItem, "references"> {
+export interface ReadItem extends Omit<CheckedItem, "references" | "ratio"> {
   referenceBodies: readonly unknown[];
 }
 
@@ -33,11 +34,14 @@ interface Rules {
  * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
  * code of the first failure.
  */
-export async function readReferences(items: readonly ReadItem[], rules: Rules): Promise<CheckedItem[]> {
+export async function readReferences(
+  items: readonly ReadItem[],
+  rules: Rules,
+): Promise<Omit<CheckedItem, "ratio">[]> {
   refuseTooMany(items, rules);
   const yieldSometimes = createYield();
   let totalBytes = 0;
-  const checked: CheckedItem[] = [];
+  const checked: Omit<CheckedItem, "ratio">[] = [];
   for (const [i, { customId, prompt, outputCount, referenceBodies }] of items.entries()) {
     const references: CheckedReference[] = [];
     for (const [j, body] of referenceBodies.entries()) {
@@ -60,24 +64,28 @@ export async function readReferences(items: readonly ReadItem[], rules: Rules): 
 
 /**
  * Checks that the bytes of every reference are an image of the type that the request states. Equal bytes are decoded
- * once. Throws the code of the first failure.
+ * once. Returns the size of the first image of each item; null for an item without one. Throws the code of the first failure.
  */
 export async function checkImages(
   items: readonly { references: readonly CheckedReference[] }[],
   inspector: ImageInspector,
-): Promise<void> {
+): Promise<(SizePx | null)[]> {
   const images = new InputImages(inspector);
+  const sizes: (SizePx | null)[] = items.map(() => null);
   for (const [i, { references }] of items.entries()) {
     for (const [j, reference] of references.entries()) {
       const { image, mimeType } = reference;
       if (image === null) continue;
       const at = `items[${i}].reference_images[${j}]`;
       const found = await images.check(image, mimeType);
-      if (!("problem" in found)) continue;
-      const fields = { type: `${at}.mime_type`, bytes: `${at}.data`, amount: at };
-      throw invalid(fields[found.about], found.problem);
+      if ("problem" in found) {
+        const fields = { type: `${at}.mime_type`, bytes: `${at}.data`, amount: at };
+        throw invalid(fields[found.about], found.problem);
+      }
+      sizes[i] ??= shownSize(found);
     }
   }
+  return sizes;
 }
 
 function refuseTooMany(items: readonly ReadItem[], { model, limits }: Rules): void {

@@ -9,6 +9,7 @@ import { type CheckedRequest, requestHash } from "../../../domain/batches/checke
 import { NO_SENT_TEXTS, type SentTexts } from "../../../domain/images/sent-image.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../../domain/models.ts";
 import type { ImageInspector } from "../../../domain/ports/image-inspector.ts";
+import { nearestRatio } from "../../../domain/realtime/nearest-ratio.ts";
 import {
   codePointLength,
   hasUnstorableText,
@@ -94,7 +95,8 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     items: checkedItems,
   };
   const hash = requestHash(asked);
-  if (!(await rules.isKnown?.(hash))) await checkImages(checkedItems, rules.inspector);
+  // The batch of a known request is there: its images need not be decoded.
+  const sizes = (await rules.isKnown?.(hash)) ? [] : await checkImages(checkedItems, rules.inspector);
   const images = items.reduce((sum, item) => sum + item.outputCount, 0);
   if (images > limits.outputImagesPerBatch) {
     const problem = `ask for ${images} images; a batch makes at most ${limits.outputImagesPerBatch}`;
@@ -104,7 +106,11 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fieldError("BATCH_IMAGE_INVALID_MODEL", "model", "is not in the batch model list of this key");
   }
   const { modelId: _, ...checked } = asked;
-  return { ...checked, model, hash };
+  const withRatios = checkedItems.map((item, i) => {
+    const size = sizes[i] ?? null;
+    return { ...item, ratio: size && nearestRatio(size, model.ratios) };
+  });
+  return { ...checked, items: withRatios, model, hash };
 }
 
 type ItemBody = z.infer<typeof bodySchema>["items"][number];

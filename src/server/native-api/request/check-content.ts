@@ -76,7 +76,8 @@ export async function checkContent(
     ...rules,
   });
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
-  return { model, prompt, earlier, images, ratio: shape, size, mimeType };
+  const keepsRatio = ratio === null && first !== null;
+  return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType };
 }
 
 /** A client for images alone may leave out that it wants an image. */

@@ -98,6 +98,7 @@ describe("a job from a file", () => {
     expect(results[2]).toMatchObject({ error: { code: 3, message: "The line is not valid JSON." } });
     expect(results[4]?.error).toMatchObject({ code: 3, message: expect.stringContaining("fileUri") });
     const two = provider.requests.find(({ prompt }) => prompt === "xx");
+    expect(two?.keepsRatio).toBe(true);
     expect(await Promise.all(two?.references.map((reference) => reference.read()) ?? [])).toEqual([fox, fox]);
     const list = await (await ask(service, "/v1beta/batches")).json();
     expect(list.operations[0].metadata.output).toEqual(job.metadata.output);

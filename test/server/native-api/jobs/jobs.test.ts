@@ -64,6 +64,7 @@ describe("batch jobs of the native API", () => {
       earlier: "a fox",
       tier: "2K",
       ratio: "16:9",
+      keepsRatio: false,
       size: { widthPx: 2752, heightPx: 1536 },
       mimeType: "image/webp",
       origin: "batch",

@@ -61,6 +61,7 @@ describe("a real-time request", () => {
         },
       ],
       ratio: "16:9",
+      keepsRatio: false,
       size: "2K",
       mimeType: "image/webp",
     });
