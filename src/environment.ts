@@ -70,6 +70,19 @@ export function hasDisplay(): boolean {
   return Boolean(process.env.DISPLAY || process.env.WAYLAND_DISPLAY);
 }
 
+/**
+ * Names the configuration that Fontconfig reads with the first text, unless the user has named one. Returns a function
+ * that takes the name back, so that no child gets it.
+ */
+export function nameFontConfiguration(file: string): () => void {
+  const { env } = process;
+  if (env.FONTCONFIG_FILE !== undefined) return () => {};
+  env.FONTCONFIG_FILE = file;
+  return () => {
+    delete env.FONTCONFIG_FILE;
+  };
+}
+
 /** Returns the value of a variable that holds a secret; null when it is not set or empty. */
 export function secretOf(name: string): string | null {
   return process.env[name] || null;

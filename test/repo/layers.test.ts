@@ -15,7 +15,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   domain: ["domain/ports", "contract", "kernel"],
   "domain/ports": ["contract", "kernel"],
   storage: ["domain/ports", "contract", "kernel"],
-  imaging: ["domain/ports", "contract", "kernel"],
+  imaging: ["domain/ports", "contract", "kernel", "environment"],
   providers: ["imaging", "processes", "http", "domain/ports", "contract", "kernel"],
   workers: ["domain", "domain/ports", "contract", "kernel"],
   server: ["domain", "domain/ports", "contract", "kernel"],

@@ -4,17 +4,16 @@ import { Decoding } from "../../imaging/decoding.ts";
 import { encodePicture } from "../../imaging/encode.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
-import { DRAWING_VERSION } from "./drawing-version.ts";
-import { layOutPage, pageSize, pageSvg } from "./page/layout.ts";
-import { learnMissing } from "./page/system-fonts.ts";
-import { drawableText } from "./page/text-lines.ts";
-import { pictureSeed, planScene } from "./prompt/plan-scene.ts";
-import { createRandom } from "./random.ts";
-import { drawScene, unitOf } from "./scene/draw-scene.ts";
-import { createPalette } from "./scene/palette.ts";
-import { loadCards, nameCard } from "./scene/reference-cards.ts";
-import { repaint } from "./style/repaint.ts";
-import { short } from "./svg/canvas.ts";
+import { renderCaption } from "./caption.ts";
+import { mix } from "./color.ts";
+import { createPalette, type Palette } from "./palette.ts";
+import { drawPattern } from "./pattern.ts";
+import { type Plan, pictureSeed, planScene } from "./plan.ts";
+import { Random } from "./random.ts";
+import { drawReferences } from "./references.ts";
+import { drawLayers, groundOf, round, type Scene } from "./scene.ts";
+import { inkOf, repaint } from "./style.ts";
+import { drawSubjects } from "./subjects.ts";
 
 const SOFTWARE = "imgbatch procedural (a drawing computed locally, not the output of an image model)";
 /** Further pictures of one request take indexes from here on, above the index of any request. */
@@ -24,6 +23,8 @@ const IMAGE_STRIDE = 1000;
 export interface Drawing extends ImageRequest {
   text: string;
   image: number;
+  /** The version of the drawings. */
+  version: string;
 }
 
 /** Draws a picture and encodes it with its metadata. Throws the signal's reason if it is aborted. */
@@ -34,12 +35,12 @@ export async function drawPicture(
 ): Promise<Buffer> {
   const { size, model, text, mimeType } = drawing;
   const seed = pictureSeed(model, text, drawing.outputIndex + drawing.image * IMAGE_STRIDE);
-  const svg = await documentOf(drawing, seed, signal, decoding);
+  const { svg, caption, left, top } = await pageOf(drawing, seed, signal, decoding);
   signal.throwIfAborted();
-  const encoded = await encodePicture(
-    sharp(Buffer.from(svg), { limitInputPixels: false, unlimited: true }),
-    mimeType,
-  );
+  const page = sharp(Buffer.from(svg), { limitInputPixels: false, unlimited: true }).composite([
+    { input: caption.data, raw: caption.info, left, top },
+  ]);
+  const encoded = await encodePicture(page, mimeType);
   signal.throwIfAborted();
   return addMetadata(encoded, mimeType, size, {
     software: SOFTWARE,
@@ -51,11 +52,11 @@ export async function drawPicture(
       Seed: seed,
       Size: `${size.widthPx}x${size.heightPx}`,
       Model: model,
-      Version: `imgbatch procedural/${DRAWING_VERSION}`,
+      Version: `imgbatch procedural/${drawing.version}`,
     },
     details: {
       provider: "procedural",
-      version: DRAWING_VERSION,
+      version: drawing.version,
       prompt: drawing.prompt,
       model,
       seed,
@@ -65,35 +66,69 @@ export async function drawPicture(
   });
 }
 
-/** Returns the whole picture as one SVG document of the requested size. */
-export async function documentOf(
-  drawing: Drawing,
-  seed: number,
-  signal: AbortSignal,
-  decoding = new Decoding(),
-): Promise<string> {
+/** Above this ratio of width to height, the caption stands beside the scene instead of under it. */
+const WIDE_RATIO = 2.6;
+
+/** Returns the page as an SVG document of the requested size, and the caption that lies over it. */
+async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decoding: Decoding) {
   const { size, text, model } = drawing;
   const factor = TIER_FACTORS[drawing.tier];
-  for (const shown of [text, model, ...drawing.storedReferences.map(({ uri }) => uri)])
-    await learnMissing(drawableText(shown));
+  // Lengths are pixels at 1K in every tier: a larger picture is the same drawing with more pixels.
+  const [w, h] = [size.widthPx / factor, size.heightPx / factor];
+  const least = Math.min(w, h);
+  const margin = Math.round(least * 0.032);
   const plan = planScene(text, seed);
-  const random = createRandom(seed);
+  const random = new Random(seed);
   const palette = createPalette(plan, random.fork("palette"));
-  const cards = [
-    ...(await loadCards(drawing.references, plan, factor, { signal, decoding })),
-    ...drawing.storedReferences.map(({ uri }) => nameCard(uri)),
-  ];
-  const page = pageSize(size, factor);
-  const layout = layOutPage(
-    page,
+  const stored = drawing.storedReferences.map(({ uri }) => uri.split("/").at(-1)?.slice(0, 60) || uri);
+  const isWide = w / h > WIDE_RATIO;
+  const column = isWide ? Math.min(w * 0.27, h * 1.75) : w;
+  // On a narrow strip the letters would be too small, and there is space below.
+  const letter = isWide ? h * 1.2 : least * (h / w > 1.9 ? 1.5 : 1);
+  const caption = await renderCaption(
     text,
-    `procedural · local drawing · no. ${drawing.outputIndex + 1} · ${model}`,
+    ["procedural", "local drawing", `no. ${drawing.outputIndex + 1}`, model, ...stored].join(" · "),
+    {
+      width: (column - margin * 2) * factor,
+      height: (isWide ? h - margin * 2 : Math.min(h * 0.24, least * 0.34)) * factor,
+      largest: letter * (isWide ? 0.1 : 0.046) * factor,
+      smallest: letter * (isWide ? 0.043 : 0.021) * factor,
+    },
+    [palette.ink, mix(palette.ink, palette.paper, 0.42)],
   );
-  const { x, y, w, h } = layout.scene;
-  const drawn = drawScene(plan, palette, w, h, cards);
-  signal.throwIfAborted();
-  const art = await repaint(drawn, plan.style, { w, h, unit: unitOf(w, h) }, random.fork("repaint"));
-  const { under, over } = pageSvg(layout, palette);
-  const box = `x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}"`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${size.widthPx}" height="${size.heightPx}" viewBox="0 0 ${short(page.w)} ${short(page.h)}"><defs>${art.defs}</defs>${under}<svg ${box}>${art.body}</svg>${over}</svg>`;
+  const top = isWide ? margin * 1.2 : h - margin * 0.85 - caption.info.height / factor;
+  const box = isWide
+    ? { x: column, y: margin, w: w - column - margin, h: h - margin * 2 }
+    : { x: margin, y: margin, w: w - margin * 2, h: top - margin * 1.7 };
+  const shapes = await drawScene(drawing, plan, palette, random.fork("scene"), box, { signal, decoding });
+  const place = `x="${round(box.x)}" y="${round(box.y)}" width="${round(box.w)}" height="${round(box.h)}"`;
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${size.widthPx}" height="${size.heightPx}" viewBox="0 0 ${round(w)} ${round(h)}"><rect width="${w}" height="${h}" fill="${palette.paper}"/><svg ${place}>${shapes}</svg><rect ${place} fill="none" stroke="${palette.ink}" stroke-opacity="0.25"/></svg>`;
+  return { svg, caption, left: Math.round(margin * factor), top: Math.round(top * factor) };
+}
+
+async function drawScene(
+  drawing: Drawing,
+  plan: Plan,
+  palette: Palette,
+  random: Random,
+  { w, h }: { w: number; h: number },
+  options: { signal: AbortSignal; decoding: Decoding },
+): Promise<string> {
+  const [place] = plan.places;
+  const unit = Math.min(w, h, Math.sqrt(w * h) * 0.9);
+  const horizon = h * groundOf(plan.places).horizon;
+  const shapes: string[] = [];
+  const scene: Scene = { plan, palette, random, w, h, unit, horizon, ink: inkOf(plan, palette), shapes };
+  if (place === "pattern") drawPattern(scene);
+  else drawLayers(scene, "back");
+  await drawReferences(scene, drawing, TIER_FACTORS[drawing.tier], options);
+  // With a reference, the subjects are small and stand in the lower right corner.
+  const hasCards = drawing.references.length + drawing.storedReferences.length > 0;
+  const corner = `translate(${round(w * 0.52)} ${round(h * 0.52)})scale(0.48)`;
+  shapes.push(`<g transform="${hasCards ? corner : "scale(1)"}">`);
+  drawSubjects(scene);
+  shapes.push("</g>");
+  if (place !== "pattern") drawLayers(scene, "front");
+  options.signal.throwIfAborted();
+  return await repaint(shapes.join(""), plan.style, scene);
 }

@@ -3,9 +3,16 @@ import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provid
 import { Decoding } from "../../imaging/decoding.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { joinTurns } from "../../kernel/text.ts";
-import { parseDirectives, withoutDirectives } from "./directives/directives.ts";
-import { directedFailure, type Simulation, simulatedFailure } from "./directives/simulated-failures.ts";
-import { DRAWING_VERSION } from "./drawing-version.ts";
+import {
+  directedFailure,
+  parseDirectives,
+  type Simulation,
+  simulatedFailure,
+  withoutDirectives,
+} from "./directives.ts";
+
+/** The version of the drawings. It changes whenever the same request gives other pixels. */
+const DRAWING_VERSION = "2";
 
 export interface ProceduralOptions {
   /** The provider's name in the configuration. */
@@ -50,7 +57,11 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
         images.push(
           directives.badBytes
             ? badBytes(request.mimeType)
-            : await drawPicture({ ...request, prompt, text, image }, signal, decoding),
+            : await drawPicture(
+                { ...request, prompt, text, image, version: DRAWING_VERSION },
+                signal,
+                decoding,
+              ),
         );
       }
       return { images, modelVersion };

@@ -1,0 +1,180 @@
+import { type Hex, lighten } from "./color.ts";
+import { type Motif, motifsByWord } from "./motifs.ts";
+import { hashSeed, Random } from "./random.ts";
+import {
+  amountOf,
+  isPatternWord,
+  lookUp,
+  type Meaning,
+  namedColor,
+  type Place,
+  shadeOf,
+  type Table,
+  tables,
+  tokenize,
+} from "./words.ts";
+
+type Part = "sky" | "place" | "water" | "leaf";
+
+/** One kind of thing to show. */
+export interface Subject {
+  motif: Motif;
+  count: number;
+  /** The colour that the prompt gives it; null for one of its usual colours. */
+  color: Hex | null;
+}
+
+/** The things that the words of a prompt name, in their order. */
+interface Found {
+  subjects: Subject[];
+  places: Place[];
+  extras: Set<Meaning<typeof tables.extras>>;
+  /** Colours that the prompt gives to no thing. */
+  accents: Hex[];
+  /** Colours that it gives to parts of the scene. */
+  parts: Partial<Record<Part, Hex>>;
+}
+
+/** The wishes of a prompt. The seed decides everything that they leave open. */
+export interface Plan extends Found {
+  /** The places to show, at least one. The first one is the ground. */
+  places: [Place, ...Place[]];
+  time: Meaning<typeof tables.times>;
+  season: Meaning<typeof tables.seasons>;
+  weather: Meaning<typeof tables.weathers> | "clear";
+  isBold: boolean;
+  style: Meaning<typeof tables.styles> | "flat";
+  tint: Meaning<typeof tables.tints> | "none";
+  pattern: Meaning<typeof tables.patterns>;
+  /** Whether the first subject sits on the second. */
+  isRiding: boolean;
+}
+
+/** Returns the seed of a picture. Another model, prompt or index gives another seed. */
+export function pictureSeed(model: string, prompt: string, outputIndex: number): number {
+  return hashSeed("picture", model, prompt, outputIndex);
+}
+
+/** Reads a prompt into a plan. Every text gives a plan, and the same text and seed give the same plan. */
+export function planScene(prompt: string, seed: number): Plan {
+  const random = new Random(seed).fork("plan");
+  const words = tokenize(prompt);
+  const first = <K extends string>(meanings: Table<K>): K | undefined =>
+    words.map((word) => lookUp(word, meanings)).find((meaning) => meaning !== undefined);
+  const isPattern = words.some(isPatternWord);
+  const found = readWords(words, isPattern);
+  const [time, weather, season] = [first(tables.times), first(tables.weathers), first(tables.seasons)];
+  const isWeatherly = (time ?? weather ?? season) !== undefined;
+  const subjects = found.subjects.slice(0, 3);
+  const places = choosePlaces({ ...found, subjects }, { isPattern, isWeatherly }, random);
+  const mild = random.pick(["spring", "summer", "summer", "autumn"] as const);
+  const bright = random.pick(["day", "day", "day", "dawn", "sunset"] as const);
+  return {
+    ...found,
+    places,
+    subjects,
+    time: time ?? (found.extras.has("rainbow") ? "day" : places[0] === "space" ? "night" : bright),
+    season: weather === "snow" ? "winter" : (season ?? (places[0] === "sea" ? "summer" : mild)),
+    weather: weather ?? "clear",
+    isBold: first(tables.moods) === "bold",
+    style: first(tables.styles) ?? "flat",
+    tint: first(tables.tints) ?? "none",
+    pattern: first(tables.patterns) ?? random.pick([...new Set(tables.patterns.values())]),
+    isRiding: subjects.length > 1 && (words.includes("riding") || words.includes("rides")),
+  };
+}
+
+function choosePlaces(
+  { places, subjects, extras }: Found,
+  { isPattern, isWeatherly }: { isPattern: boolean; isWeatherly: boolean },
+  random: Random,
+): Plan["places"] {
+  const [first, ...others] = places;
+  const home = subjects.map(({ motif }) => motif.home).find((place) => place !== undefined);
+  // Mountains, houses and the sky stand behind a ground that one can walk on.
+  const grounds = first === "sky" ? others : others.filter((place) => WALKABLE.has(place));
+  const [ground = first === "sky" ? home : undefined] = grounds;
+  if (first !== undefined && BEHIND.has(first) && ground !== undefined) return [ground, first, ...others];
+  if (first !== undefined) return [first, ...others];
+  if (home !== undefined) return [home];
+  if (subjects.length > 0) {
+    const isOutdoors = subjects.every(({ motif }) => motif.isOutdoors);
+    return [isOutdoors && (isWeatherly || random.chance(0.55)) ? "meadow" : "stage"];
+  }
+  if (isPattern || (extras.size === 0 && !isWeatherly)) return ["pattern"];
+  const [view, behind] = [random.pick(["mountains", "sea", "meadow", "forest"] as const), random.chance(0.4)];
+  return behind ? [view, "mountains"] : [view];
+}
+
+const BEHIND = new Set<Place>(["mountains", "city", "sky"]);
+const WALKABLE = new Set<Place>(["sea", "meadow", "forest", "desert"]);
+
+/** The most words between a colour or number and its thing: "a red and very fluffy fox". */
+const REACH = 4;
+const SKY = new Set(["sky", "sunset", "sunrise", "sundown", "dusk", "dawn", "aurora", "cloud", "clouds"]);
+const LEAVES = new Set(["leaf", "leaves", "foliage"]);
+
+/** Reads the words in order. Colours and numbers belong to the next thing that is named. */
+function readWords(words: readonly string[], isPattern: boolean): Found {
+  const motifs = motifsByWord();
+  const found: Found = { subjects: [], places: [], extras: new Set(), accents: [], parts: {} };
+  let color: { hex: Hex; at: number } | null = null;
+  let amount: { count: number; at: number } | null = null;
+  // Orange, rose and peach are things if nothing follows that could have that colour.
+  const canHaveColor = (word: string) =>
+    lookUp(word, motifs) !== undefined ||
+    lookUp(word, tables.places) !== undefined ||
+    namedColor(word) !== undefined;
+  for (const [at, word] of words.entries()) {
+    const motif = lookUp(word, motifs);
+    const named = namedColor(word);
+    const isThing = motif !== undefined && !words.slice(at + 1, at + 3).some(canHaveColor);
+    if (color !== null && ((named !== undefined && !isThing) || at - color.at > REACH)) {
+      found.accents.push(color.hex);
+      color = null;
+    }
+    if (named !== undefined && !isThing) {
+      color = { hex: lighten(named, shadeOf(words[at - 1])), at };
+      continue;
+    }
+    const count = amountOf(word);
+    if (count !== null) {
+      amount = { count, at };
+      continue;
+    }
+    // In an abstract picture waves and rings are shapes, not the sea and jewels.
+    if (isPattern && lookUp(word, tables.patterns) !== undefined) continue;
+    const extra = lookUp(word, tables.extras);
+    if (extra !== undefined) found.extras.add(extra);
+    if (motif !== undefined) {
+      // The files list singulars, so a word that is found under another form is a plural.
+      const usual = motifs.has(word) ? 1 : 3;
+      const near = amount !== null && at - amount.at <= REACH ? amount.count : usual;
+      addSubject(found, { motif, count: near, color: color?.hex ?? null });
+      [color, amount] = [null, null];
+    }
+    const place = lookUp(word, tables.places);
+    if (place !== undefined && !found.places.includes(place)) found.places.push(place);
+    const part = partOf(word, extra === "river" ? "sea" : place);
+    if (color !== null && part !== undefined) {
+      found.parts[part] = color.hex;
+      color = null;
+    }
+  }
+  if (color !== null) found.accents.push(color.hex);
+  return found;
+}
+
+/** Returns the part of a scene that the colour before a word belongs to. */
+function partOf(word: string, place: Place | undefined): Part | undefined {
+  if (SKY.has(word)) return "sky";
+  if (place === "sea" || place === "underwater" || word === "water") return "water";
+  if (place === "forest" || LEAVES.has(word)) return "leaf";
+  return place === undefined ? undefined : "place";
+}
+
+function addSubject({ subjects }: Found, subject: Subject): void {
+  const same = subjects.find(({ motif }) => motif === subject.motif);
+  if (same === undefined) subjects.push(subject);
+  else same.color ??= subject.color;
+}
