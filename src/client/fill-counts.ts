@@ -7,7 +7,7 @@ import type { Batch } from "./wire/read-batch.ts";
  * without an image has failed. Any other batch is returned as it is.
  */
 export async function withCounts(http: Http, batch: Batch, signal?: AbortSignal): Promise<Batch> {
-  if (batch.hasCounts || !batch.isDone || batch.status === "output_deleted") return batch;
+  if (batch.hasCounts || !batch.isDone || batch.isUnknown || batch.status === "output_deleted") return batch;
   const items = await listItems(http, batch.id, signal);
   const successCount = items.filter((item) => item.status === "success").length;
   const itemCount = items.length;

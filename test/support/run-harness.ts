@@ -118,7 +118,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
           fetchedCount: 0,
           hasRetry: false,
           failedAt: [],
-          recordsDeleted: new Set(),
+          unknown: new Map(),
           replayed,
         };
       const ended = await awaitBatches(batches, { service, clock, random: () => 0.5, signal, reporter });

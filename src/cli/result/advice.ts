@@ -34,7 +34,7 @@ export const NO_CAPACITY_ADVICE =
   "the service has no capacity now, and asking again at once makes it worse: wait some minutes, then run the same command again";
 
 /** After an error that means that a run belongs to another service or key. */
-export const OWNER_ADVICE = "use the key and the --base-url that the run was made with";
+export const OWNER_ADVICE = "use the service and the key of the run again (--base-url, --data)";
 
 const again: Advice = ({ resumes }) =>
   resumes

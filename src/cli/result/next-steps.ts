@@ -1,7 +1,9 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
+import type { ImgbatchError } from "../../contract/errors.ts";
 import { isLacking, lastRound } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
+import { OWNER_ADVICE } from "./advice.ts";
 import { nextCommand, type Whereabouts } from "./next-command.ts";
 
 /** The parts of a target (see `Target`) that the next step depends on. */
@@ -65,6 +67,20 @@ function stepOf(
 /** The advice to look at files of a run's directory. */
 export function lookInto(dir: string, ...names: readonly string[]): string {
   return `look into ${names.map((name) => shellWord(`${dir}/${name}`)).join(", ")}`;
+}
+
+export const ALL_HERE = "the images are all here";
+
+/** A note that begins with the reason why the service does not know a batch. */
+export function unknownNote({ message }: ImgbatchError, more: string): string {
+  return `${message.replace(/^The/, "the").replace(/\.$/, "")}; ${more}`;
+}
+
+/** The advice for a run with missing images whose batches the service does not know. */
+export function goingOnHere(where: Whereabouts, dir: string): string {
+  const [lost, here] = [{ flag: "--include-lost" }, { flag: "--here" }] as const;
+  const retry = nextCommand(where, "retry", lost, here, dir);
+  return `${OWNER_ADVICE}; or ${retry} makes only the missing images with this service, which is paid again if the other one still runs`;
 }
 
 /** The advice for a run whose submission was not finished. */

@@ -20,7 +20,7 @@ import { type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./judge-batches.ts";
 import { type Flag, nextCommand, type Whereabouts } from "./next-command.ts";
-import { lookInto } from "./next-steps.ts";
+import { ALL_HERE, goingOnHere, lookInto, unknownNote } from "./next-steps.ts";
 
 export interface EndedRun {
   outcome: RunOutcome;
@@ -48,12 +48,11 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   const cost = actualCost(batches);
   for (const line of failureLines(outcome.lines)) output.note(line);
   for (const problem of batchProblems(deciding)) output.note(problem);
-  for (const batch of batches) {
-    const isDeleted = outcome.recordsDeleted.has(batch.id);
-    if ((batch.status === "output_deleted" || isDeleted) && counts.missing === 0)
-      output.note(
-        `the service has deleted ${isDeleted ? "" : "the images of "}${batch.id}; the images are all here`,
-      );
+  for (const batch of counts.missing === 0 ? batches : []) {
+    const unknown = outcome.unknown.get(batch.id);
+    if (unknown !== undefined) output.note(unknownNote(unknown, ALL_HERE));
+    else if (batch.status === "output_deleted")
+      output.note(`the service has deleted the images of ${batch.id}; ${ALL_HERE}`);
   }
   for (const line of paidTwiceNote(lines, shownDir)) output.note(line);
   const parts = [
@@ -167,6 +166,7 @@ function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | n
     return lines.some(isLost)
       ? "run the same command again: it fetches what is missing"
       : "run the same command again, later: nothing is paid twice";
+  if (kind === "retryHere") return canRetry ? goingOnHere(where, shownDir) : SUBMITTED_ELSEWHERE;
   if (kind === "retryLost") {
     if (!canRetry) return SUBMITTED_ELSEWHERE;
     return retryLostStep(shownDir, where);

@@ -1,5 +1,5 @@
 import { retryIds, supersededIn } from "../../runs/directory/run-state.ts";
-import { collectRun } from "../../runs/outcome/collect-run.ts";
+import { collectRun, type RunOutcome } from "../../runs/outcome/collect-run.ts";
 import type { Allowance } from "../../runs/outcome/verdict.ts";
 import type { StartedRun } from "../../runs/submit/start-run.ts";
 import { awaitBatches } from "../../runs/wait/await-batches.ts";
@@ -9,14 +9,18 @@ import type { ConnectedService } from "../service/with-service.ts";
 import { pollInterval } from "./poll-interval.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "./reports.ts";
 
-export interface RunToFinish extends StartedRun {
-  dir: string;
+/** A run whose images are here, as far as they can be. */
+export interface FinishedRun extends Pick<StartedRun, "state" | "replayed" | "earlier"> {
   shownDir: string;
-  keepZip: boolean;
   allowance: Allowance;
-  intervalMs: number | undefined;
   /** See `EndedRun`. */
   updateStep?: string | undefined;
+}
+
+export interface RunToFinish extends StartedRun, FinishedRun {
+  dir: string;
+  keepZip: boolean;
+  intervalMs: number | undefined;
   /** See `CollectOptions`. */
   isForgiving?: boolean;
 }
@@ -28,7 +32,7 @@ export async function finishRun(
   run: RunToFinish,
 ): Promise<CommandResult> {
   const { signal, clock, output: reporter } = context;
-  const { dir, state: runState, keepZip, shownDir, replayed, allowance, isForgiving = false } = run;
+  const { dir, state: runState, keepZip, isForgiving = false } = run;
   const intervalMs = pollInterval(run.intervalMs, service, reporter);
   const random = Math.random;
   if (run.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
@@ -49,11 +53,18 @@ export async function finishRun(
     signal,
     isForgiving,
   };
-  const outcome = await collectRun(collecting);
-  reporter.settle();
-  const { model = null, task_name: name = null } = runState.request ?? {};
+  return describeFinished(context, await collectRun(collecting), run);
+}
+
+/** Writes the reports of a run, and returns the result. */
+export async function describeFinished(
+  context: CommandContext,
+  outcome: RunOutcome,
+  { state, shownDir, replayed, earlier, allowance, updateStep }: FinishedRun,
+): Promise<CommandResult> {
+  context.output.settle();
+  const { model = null, task_name: name = null } = state.request ?? {};
   const flags = readReportFlags(context);
   await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
-  const { earlier, updateStep } = run;
   return describeRun(context, { outcome, replayed, earlier, shownDir, allowance, updateStep });
 }

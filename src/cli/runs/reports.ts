@@ -107,9 +107,10 @@ export function fetchAgain(
   shownDir: string,
 ): { retryCommand?: string } {
   const [first] = repairsOf(lines);
-  if (lines.some(isFailed) || first === undefined) return {};
-  const command = first.kind === "fetch" ? "download" : "retry --include-lost";
-  return { retryCommand: `imgbatch ${command} ${shellWord(shownDir)}` };
+  const isHere = first?.kind === "retryHere";
+  if (first === undefined || (lines.some(isFailed) && !isHere)) return {};
+  const retry = `retry --include-lost${isHere ? " --here" : ""}`;
+  return { retryCommand: `imgbatch ${first.kind === "fetch" ? "download" : retry} ${shellWord(shownDir)}` };
 }
 
 /** Loads the image library, which is large, only for a page that is written. Null if it does not load. */

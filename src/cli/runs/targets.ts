@@ -3,11 +3,17 @@ import { resolve } from "node:path";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { otherOwner } from "../../runs/directory/claim.ts";
 import { recordInRunState } from "../../runs/directory/record-run-state.ts";
-import { lastRound, RUN_STATE_FILE, readRunState } from "../../runs/directory/run-state.ts";
+import {
+  isUnsent,
+  lastRound,
+  makerOf,
+  RUN_STATE_FILE,
+  readRunState,
+} from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import type { RunService } from "../../runs/directory/service-identity.ts";
+import { otherMaker, type RunService } from "../../runs/directory/service-identity.ts";
+import { isUnsentHere } from "../../runs/submit/find-batch.ts";
 import type { CommandContext, CommandResult, Output } from "../command-line/command-context.ts";
 import { OWNER_ADVICE } from "../result/advice.ts";
 import { exitCodeOf } from "../result/error-document.ts";
@@ -35,7 +41,8 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
   }
   if (runState !== null) {
     const ids = runState.batches.flatMap(({ id }) => (id === null ? [] : [id]));
-    return { argument, ids, unsent: runState.batches.length - ids.length, run: { dir, state: runState } };
+    const unsent = runState.batches.filter(isUnsent).length;
+    return { argument, ids, unsent, run: { dir, state: runState } };
   }
   if (isDirectory(dir))
     throw new ImgbatchError("USAGE", `${argument} has no ${RUN_STATE_FILE}: it is not the output of a run.`);
@@ -69,20 +76,29 @@ export async function resolveTargets(context: CommandContext): Promise<Target[]>
   return targets;
 }
 
-/** Throws `SUBMISSION_UNKNOWN` if the id of a batch of a run is not known: the run cannot be judged as a whole. */
-export function requireSubmitted(targets: readonly Target[], where: Whereabouts): void {
+/**
+ * Throws `SUBMISSION_UNKNOWN` if this service may have made a batch of a run without an answer: the run cannot be judged as a
+ * whole.
+ */
+export function requireSubmitted(targets: readonly Target[], service: RunService, where: Whereabouts): void {
   for (const target of targets) {
-    const unknown = submissionUnknown(target, where);
+    const unknown = submissionUnknown(target, service, where);
     if (unknown !== null) throw unknown;
   }
 }
 
 /** The error for batches of a run whose ids are not known; null if all are. Such batches may exist and be billed. */
-function submissionUnknown({ argument, unsent, run }: Target, where: Whereabouts): ImgbatchError | null {
-  if (unsent === 0 || run === null) return null;
+function submissionUnknown(
+  { argument, run }: Target,
+  service: RunService,
+  where: Whereabouts,
+): ImgbatchError | null {
+  if (run === null) return null;
   const { batches } = run.state;
+  const unsent = batches.filter((entry) => isUnsentHere(run.state, entry, service));
+  if (unsent.length === 0) return null;
   const command = lastRound(run.state) > 0 ? "retry" : "submit";
-  const numbers = batches.flatMap(({ id, index }) => (id === null ? [index + 1] : []));
+  const numbers = unsent.map(({ index }) => index + 1);
   const which =
     batches.length === 1
       ? `The submission of ${argument} was not finished`
@@ -97,10 +113,11 @@ function submissionUnknown({ argument, unsent, run }: Target, where: Whereabouts
  */
 export function withUnknown(
   target: Target,
+  service: RunService,
   { output, global }: { output: Output; global: Whereabouts },
   result: CommandResult,
 ): CommandResult {
-  const unknown = submissionUnknown(target, global);
+  const unknown = submissionUnknown(target, service, global);
   if (unknown === null) return result;
   const { code, message, advice } = unknown;
   output.warn(message);
@@ -112,13 +129,22 @@ export function withUnknown(
   };
 }
 
-/** Throws `DIRECTORY_CONFLICT` if a target's run belongs to another service or key. */
-export function requireReachable(targets: readonly Target[], service: RunService): void {
-  for (const { run } of targets) {
-    const other = run === null ? null : otherOwner(run.state, service);
-    if (run !== null && other !== null)
-      throw new ImgbatchError("DIRECTORY_CONFLICT", `${run.dir} ${other}.`, { advice: OWNER_ADVICE });
-  }
+/**
+ * Returns the batches of a target, by id, that this service and key have made. Throws `DIRECTORY_CONFLICT` if a run has none
+ * of them.
+ */
+export function ownIds({ argument, ids, run }: Target, service: RunService): readonly string[] {
+  if (run === null) return ids;
+  const { state } = run;
+  const others = new Map(
+    state.batches.map((entry) => [entry.id, otherMaker(makerOf(state, entry), service)]),
+  );
+  const own = ids.filter((id) => others.get(id) === null);
+  const [other] = others.values();
+  if (own.length > 0 || other == null) return own;
+  throw new ImgbatchError("DIRECTORY_CONFLICT", `No batch of ${argument} is known here: ${other}.`, {
+    advice: OWNER_ADVICE,
+  });
 }
 
 /** Records the state of the batches in the run states of the targets. */

@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { identityOf, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 import type { Output } from "../command-line/command-context.ts";
@@ -29,6 +30,38 @@ export async function connect(
   surroundings: Surroundings,
 ): Promise<ServiceConnection> {
   const { output, signal, cwd } = surroundings;
+  const { environment, config, dataDirectory, baseUrl } = await settingsOf(global, needs, cwd);
+  if (baseUrl === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
+
+  const running = await findRunning(dataDirectory);
+  const own = running?.url === baseUrl ? running : null;
+  return {
+    baseUrl,
+    apiKey: own?.apiKey ?? (await readApiKey(global, environment, surroundings)),
+    ...(own === null ? {} : { confirm: own.confirm, providers: own.providers ?? [] }),
+    kind: "remote",
+    isLocal: isLoopback(new URL(baseUrl).hostname),
+    close: async () => {},
+  };
+}
+
+/**
+ * Returns the providers that `connect` would find, without starting or asking a named service, which has providers of its
+ * own. Throws `USAGE` as `connect` does.
+ */
+export async function providersToExpect(
+  global: GlobalOptions,
+  needs: Pick<ServiceNeeds, "upstream">,
+  cwd: string,
+): Promise<readonly ProviderIdentity[]> {
+  const { config, dataDirectory, baseUrl } = await settingsOf(global, needs, cwd);
+  const running = await findRunning(dataDirectory);
+  if (baseUrl !== null) return (running?.url === baseUrl ? running.providers : null) ?? [];
+  return running?.providers ?? config?.providers.map(identityOf) ?? [];
+}
+
+/** Returns what decides the service of a command. `baseUrl` is null for the embedded one. */
+async function settingsOf(global: GlobalOptions, needs: Pick<ServiceNeeds, "upstream">, cwd: string) {
   const environment = readEnvironment();
   const upstream = needs.upstream ?? null;
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
@@ -40,20 +73,9 @@ export async function connect(
     replaced: chosen === undefined ? [] : "all",
   });
   const named = chosen ?? config?.baseUrl ?? null;
-  if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
-
-  const baseUrl = checkedUrl(named);
-  if (upstream?.isTyped) throw upstreamElsewhere(baseUrl);
-  const running = await findRunning(dataDirectory);
-  const own = running?.url === baseUrl ? running : null;
-  return {
-    baseUrl,
-    apiKey: own?.apiKey ?? (await readApiKey(global, environment, surroundings)),
-    ...(own === null ? {} : { confirm: own.confirm, providers: own.providers ?? [] }),
-    kind: "remote",
-    isLocal: isLoopback(new URL(baseUrl).hostname),
-    close: async () => {},
-  };
+  const baseUrl = named === null ? null : checkedUrl(named);
+  if (baseUrl !== null && upstream?.isTyped) throw upstreamElsewhere(baseUrl);
+  return { environment, config, dataDirectory, baseUrl };
 }
 
 /** The error of `--upstream` together with the address of a service. */

@@ -43,6 +43,8 @@ export interface ServiceConnection {
   isLocal: boolean;
   /** The providers of an embedded service. An entry that is not `free` costs real money. */
   providers?: readonly ProviderIdentity[];
+  /** The data directory of an embedded service. */
+  dataDirectory?: string;
   /** The upstream that the command named or the run remembers, of an embedded service. */
   upstream?: UpstreamName | null;
   /**

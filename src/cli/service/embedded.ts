@@ -49,6 +49,7 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
       const disabled = () => disabledOf(providers ?? []);
       const noteDrawings = drawingsNote(embedding, providers ?? []);
       const facts = {
+        dataDirectory,
         noteDrawings,
         ...(providers === null ? { upstream } : { upstream, providers, disabled }),
       };
@@ -60,7 +61,8 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
     const providers = config.providers.map(identityOf);
     const noteDrawings = drawingsNote(embedding, providers);
     try {
-      return { ...(await startOwn({ ...embedding, config })), upstream, providers, noteDrawings };
+      const own = await startOwn({ ...embedding, config });
+      return { ...own, dataDirectory, upstream, providers, noteDrawings };
     } catch (error) {
       const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
       if (!isOwned || clock.monotonicMs() - startMs >= OWNER_PATIENCE_MS) throw error;

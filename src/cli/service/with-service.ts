@@ -56,7 +56,7 @@ const WHOSE = {
 
 function toService(connection: ServiceConnection, { output, clock }: CommandContext): ConnectedService {
   const { baseUrl, apiKey, confirm, kind, isLocal, providers, upstream = null } = connection;
-  const { noteDrawings = () => {} } = connection;
+  const { noteDrawings = () => {}, dataDirectory } = connection;
   const http = createServiceHttp({
     baseUrl,
     apiKey,
@@ -84,6 +84,7 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     kind,
     noteDrawings,
     upstream,
+    ...(dataDirectory === undefined ? {} : { dataDirectory }),
     ...(providers === undefined ? {} : { providers }),
   };
 }

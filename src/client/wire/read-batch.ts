@@ -16,6 +16,8 @@ export interface Batch {
   /** A known status, or the service's own word. */
   status: BatchStatus | (string & {});
   isDone: boolean;
+  /** Set if the service does not know the batch, and these are the facts that the run's directory has. */
+  isUnknown?: true;
   name: string | null;
   model: string | null;
   parentId: string | null;

@@ -1,10 +1,10 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { claimDirectory, removeLeftovers, requireSameService } from "./claim.ts";
+import { claimDirectory, removeLeftovers } from "./claim.ts";
 import { adoptedBatch, newRunState, readRunState, writeRunState } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
-import type { RunService } from "./service-identity.ts";
+import { makerAt, type RunService } from "./service-identity.ts";
 
 /**
  * Prepares a directory for the images of batches that were submitted elsewhere. A directory that
@@ -20,7 +20,6 @@ export async function adoptDirectory(
   const { identity, keyFingerprint } = service;
   const existing = await readRunState(dir);
   if (existing !== null) {
-    requireSameService(dir, existing, service);
     const ids = existing.batches.map((entry) => entry.id);
     if (ids.length === batches.length && batches.every((batch) => ids.includes(batch.id))) return existing;
     throw new ImgbatchError(
@@ -28,11 +27,15 @@ export async function adoptDirectory(
       `${dir} belongs to other batches. Choose another directory with --output.`,
     );
   }
-  await claimDirectory(dir, { identity, keyFingerprint, inputSha256: null });
+  await claimDirectory(dir, null);
   await removeLeftovers(dir);
   const entries = batches.map((batch, index) => {
     const { round = 0, retried } = from?.batches.find(({ id }) => id === batch.id) ?? {};
-    return { ...adoptedBatch(index, batch), round, ...(retried === undefined ? {} : { retried }) };
+    return {
+      ...adoptedBatch(index, makerAt(service), batch),
+      round,
+      ...(retried === undefined ? {} : { retried }),
+    };
   });
   const fresh = newRunState({
     baseUrl: identity,

@@ -14,52 +14,36 @@ import { isSameService } from "./service-identity.ts";
 /** Names that a run writes. In a directory without a run state, files of these names are not the run's. */
 const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jsonl", "retry.jsonl"];
 
-export interface Owner {
-  identity: string;
-  keyFingerprint: string;
-  /** Null when images are only fetched. */
-  inputSha256: string | null;
-}
-
 /**
- * Makes the directory when needed and returns its run state, null when it is new. Throws `DIRECTORY_CONFLICT` when it
- * belongs to another input, service or key, or holds files that a run would mix with its own.
+ * Makes the directory when needed and returns its run state, null when it is new. `inputSha256` is null when images are
+ * only fetched. Throws `DIRECTORY_CONFLICT` when it belongs to another input, or holds files that a run would mix with its
+ * own.
  */
-export async function claimDirectory(dir: string, owner: Owner): Promise<RunState | null> {
+export async function claimDirectory(dir: string, inputSha256: string | null): Promise<RunState | null> {
   await saving(dir, () => makeDurably(dir));
-  const runState = await checkDirectory(dir, owner);
+  const runState = await checkDirectory(dir, inputSha256);
   if (runState !== null) await takePendingInput(dir, runState);
   return runState;
 }
 
 /** Checks a directory as `claimDirectory` does, and writes nothing. */
-export async function checkDirectory(dir: string, owner: Owner): Promise<RunState | null> {
+export async function checkDirectory(dir: string, inputSha256: string | null): Promise<RunState | null> {
   await refuseLinks(dir);
   const runState = await readRunState(dir);
   if (runState === null) {
     if (existsSync(dir)) await refuseForeignFiles(dir);
     return null;
   }
-  requireSameService(dir, runState, owner);
-  if (runState.input_sha256 !== owner.inputSha256) {
+  if (runState.input_sha256 !== inputSha256) {
     throw conflict(dir, "belongs to a run with other prompts or options");
   }
   return runState;
 }
 
-/** Throws `DIRECTORY_CONFLICT` unless the run state's batches are of this service and key. */
-export function requireSameService(dir: string, runState: RunState, owner: Omit<Owner, "inputSha256">): void {
-  const other = otherOwner(runState, owner);
-  if (other !== null) throw conflict(dir, other);
-}
-
-/** Returns why the run's batches are not of this service and key; null when they are. */
-export function otherOwner(runState: RunState, owner: Omit<Owner, "inputSha256">): string | null {
-  if (!isSameService(runState.base_url, owner.identity))
-    return `belongs to a run on another service (${runState.base_url}, not ${owner.identity})`;
-  if (runState.key_fingerprint !== owner.keyFingerprint)
-    return "belongs to a run with another API key, which alone can see its batches";
-  return null;
+/** Throws `DIRECTORY_CONFLICT` unless the run is one of this service. */
+export function requireSameService(dir: string, { base_url }: RunState, identity: string): void {
+  if (isSameService(base_url, identity)) return;
+  throw conflict(dir, `belongs to a run on another service (${base_url}, not ${identity})`);
 }
 
 async function refuseForeignFiles(dir: string): Promise<void> {

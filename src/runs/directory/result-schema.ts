@@ -46,7 +46,7 @@ const ofBatches = z.looseObject({
   seed: z.int().optional(),
   upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
   status: z.string().describe("success or failed; another service may have words of its own"),
-  batch_id: z.string(),
+  batch_id: z.string().describe("empty if the batch is not known"),
   verified: z
     .enum(["sha256", "crc32"])
     .nullable()

@@ -5,15 +5,19 @@ import { NAMINGS } from "../files/word-names.ts";
 /**
  * The known facts of a batch. `intent`: the request is about to leave, or left before a crash without an answer.
  * `created`: the service has returned an id. `unknown`: the answer was lost; the same idempotency key finds the batch.
+ * `left`: no answer came, and the run went on with another service or key, which does not know the batch.
  */
 const runBatchFields = z.looseObject({
   index: z.int().min(0),
+  /** The service and key of the request. Absent: those of the run. */
+  base_url: z.string().optional(),
+  key_fingerprint: z.string().optional(),
   id: z.string().min(1).nullable(),
   idempotency_key: z
     .string()
     .regex(/^[\x20-\x7e]{1,255}$/)
     .nullable(),
-  state: z.enum(["intent", "created", "unknown"]),
+  state: z.enum(["intent", "created", "unknown", "left"]),
   status: z.string().nullable(),
   item_count: z.int().nullable(),
   success_count: z.int().nullable(),
@@ -23,6 +27,8 @@ const runBatchFields = z.looseObject({
   /** The amounts are no real money: the images are drawn. */
   play_money: z.boolean().optional(),
   parent_batch_id: z.string().nullable(),
+  /** When the service made the batch, in seconds; null if it does not say. */
+  created_at: z.number().nullable().default(null),
   /** 0 for the submission, then one more for each retry and each update. */
   round: z.int().min(0).default(0),
   /** For a retry or an update: the images that it makes, in the order of the request. */
@@ -33,8 +39,6 @@ const runBatchFields = z.looseObject({
   missing_count: z.int().min(0).optional(),
   /** The service has refused the request, so that no batch was made. */
   refused: z.boolean().optional(),
-  /** The service has deleted its record of the ended batch. */
-  record_deleted: z.boolean().optional(),
 });
 const runBatchSchema = runBatchFields
   .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {

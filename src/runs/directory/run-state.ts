@@ -5,6 +5,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { writeWhenChanged } from "./json-lines.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./run-state-schema.ts";
+import type { Maker } from "./service-identity.ts";
 
 export const RUN_STATE_FILE = "imgbatch.json";
 
@@ -35,11 +36,12 @@ export function newRunState(facts: {
 /** A batch of `imageCount` images that is about to be asked for. */
 export function intendedBatch(
   index: number,
+  maker: Maker,
   request: { idempotencyKey: string; parentId: string | null; imageCount: number },
 ): RunBatch {
   const { idempotencyKey, parentId, imageCount } = request;
   return {
-    ...unknownBatch(index),
+    ...unknownBatch(index, maker),
     idempotency_key: idempotencyKey,
     parent_batch_id: parentId,
     asked_count: imageCount,
@@ -47,15 +49,17 @@ export function intendedBatch(
 }
 
 /** A batch that was made elsewhere. */
-export function adoptedBatch(index: number, batch: Batch): RunBatch {
-  const entry = unknownBatch(index);
+export function adoptedBatch(index: number, maker: Maker, batch: Batch): RunBatch {
+  const entry = unknownBatch(index, maker);
   recordBatch(entry, batch);
   return entry;
 }
 
-function unknownBatch(index: number): RunBatch {
+function unknownBatch(index: number, { base_url, key_fingerprint }: Maker): RunBatch {
   return {
     index,
+    base_url,
+    key_fingerprint,
     id: null,
     idempotency_key: null,
     state: "intent",
@@ -66,8 +70,20 @@ function unknownBatch(index: number): RunBatch {
     estimated_cost: null,
     actual_cost: null,
     parent_batch_id: null,
+    created_at: null,
     round: 0,
   };
+}
+
+/** Whether the request of a batch has to be sent, or sent again to find its batch. */
+export function isUnsent({ state }: RunBatch): boolean {
+  return state === "intent" || state === "unknown";
+}
+
+/** The service and key that a batch belongs to. */
+export function makerOf(runState: RunState, entry: RunBatch): Maker {
+  const { base_url = runState.base_url, key_fingerprint = runState.key_fingerprint } = entry;
+  return { base_url, key_fingerprint };
 }
 
 /** The number of the last retry or update; 0 when there was none. */
@@ -93,13 +109,6 @@ export function isLacking({ batches }: Pick<RunState, "batches">): boolean {
 /** The batches of the submission itself, without those of its retries. */
 export function submittedBatches(runState: RunState): RunBatch[] {
   return runState.batches.filter((batch) => batch.round === 0);
-}
-
-/** Returns the batch that a new one names as its parent; null without one, or if the service has deleted its record. */
-export function parentOf({ batches }: RunState, parentId: string | null): string | null {
-  return batches.some(({ id, record_deleted }) => id === parentId && record_deleted === true)
-    ? null
-    : parentId;
 }
 
 /** Whether a batch of the run stands for an image: an update may have superseded the one that it made. */
@@ -129,6 +138,7 @@ export function recordBatch(entry: RunBatch, batch: Batch): void {
     actual_cost: usd(batch.actualCostMicroUsd),
     ...(batch.isPlay ? { play_money: true } : {}),
     parent_batch_id: batch.parentId ?? entry.parent_batch_id,
+    created_at: batch.createdAtMs === null ? entry.created_at : batch.createdAtMs / 1000,
   } satisfies Partial<RunBatch>);
 }
 

@@ -12,6 +12,8 @@ export interface RunService {
   keyFingerprint: string;
   /** The upstream that the command named for the embedded service; null when it named none. */
   upstream: string | null;
+  /** The data directory of the embedded service. */
+  dataDirectory?: string;
   /** Whether short polling intervals are fair. */
   isLocal: boolean;
   /** Whether it runs inside another command and ends with it. */
@@ -32,6 +34,39 @@ export function keyFingerprint(apiKey: string): string {
 export function isSameService(a: string, b: string): boolean {
   return a === b || (isOnThisMachine(a) && isOnThisMachine(b));
 }
+
+/** Whoever made a batch of a run, in the words of the run state. */
+export interface Maker {
+  base_url: string;
+  key_fingerprint: string;
+}
+
+/** Returns who makes the batches that are sent to a service. */
+export function makerAt({
+  identity,
+  keyFingerprint,
+}: Pick<RunService, "identity" | "keyFingerprint">): Maker {
+  return { base_url: identity, key_fingerprint: keyFingerprint };
+}
+
+/** Returns why a service is not the one, with the same key, that made a batch; null if it is. */
+export function otherMaker(
+  { base_url, key_fingerprint }: Maker,
+  {
+    identity,
+    keyFingerprint,
+    dataDirectory,
+  }: Pick<RunService, "identity" | "keyFingerprint" | "dataDirectory">,
+): string | null {
+  if (!isSameService(base_url, identity))
+    return `it is of another service (${inWords(base_url)}, not ${inWords(identity)})`;
+  if (key_fingerprint === keyFingerprint) return null;
+  return dataDirectory === undefined
+    ? "it is of another API key, which alone can see it"
+    : `the data of the embedded service in ${dataDirectory} are new, or have another key`;
+}
+
+const inWords = (identity: string) => (identity === EMBEDDED ? "the embedded one" : identity);
 
 function isOnThisMachine(identity: string): boolean {
   if (identity === EMBEDDED) return true;

@@ -43,8 +43,11 @@ function nameOf({ keepZip, batch }: FetchJob): string {
 }
 
 /** Takes images from a ZIP that is already here. Null when there is none that can be used. */
-export async function takeThere(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches | null> {
-  const name = nameOf(job);
+export async function takeThere(
+  job: FetchJob,
+  wanted: readonly BatchItem[],
+  name = nameOf(job),
+): Promise<Fetches | null> {
   return existsSync(join(job.dir, name)) ? takeAll(job, name, wanted).catch(refused(job)) : null;
 }
 

@@ -2,7 +2,6 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
@@ -12,6 +11,7 @@ import { isOfTheZip } from "./error-scope.ts";
 import { fetchByContent } from "./fetch-by-content.ts";
 import { fetchByZip, takeThere } from "./fetch-by-zip.ts";
 import type { Fetched, Fetches, FetchJob } from "./fetch-job.ts";
+import { zipName } from "./save-zip.ts";
 
 export interface FetchedImages extends Fetches {
   /** Items whose files were not here before. */
@@ -23,25 +23,26 @@ const FEW = 8;
 
 /**
  * Fetches the missing and damaged images of a batch, and no others. When this resolves, every successful item has its
- * verified files, or a problem. Throws errors that concern all images: the service's (`BATCH_IMAGE_OUTPUT_DELETED` among
- * them), `NETWORK`, `SAVE_FAILED`.
+ * verified files, or a problem. Throws errors that concern all images: the reason why they are gone, the service's errors,
+ * `NETWORK`, `SAVE_FAILED`.
  */
 export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
   const wanted = job.wanted.filter(hasImages);
   const byItem = job.keepZip ? new Map<string, Fetched>() : await intactItems(job, wanted);
   const missing = wanted.filter((item) => !byItem.has(item.customId));
   if (missing.length === 0) return { byItem, problems: new Map(), fetchedCount: 0 };
-  if (job.batch.status === "output_deleted") {
-    const kept = job.keepZip ? await takeThere(job, missing) : null;
-    const deleted = new ImgbatchError(
-      "BATCH_IMAGE_OUTPUT_DELETED",
-      `The images of ${job.batch.id} were deleted.`,
-    );
-    if (kept === null) throw deleted;
-    const problems = new Map([...kept.problems.keys()].map((id) => [id, deleted]));
-    return { ...kept, problems, fetchedCount: 0 };
-  }
+  const { gone } = job;
   const images = join(job.dir, IMAGES_FOLDER);
+  if (gone !== null) {
+    const zip = zipName(job.batch.id);
+    if (!existsSync(join(job.dir, zip))) throw gone;
+    if (!job.keepZip) await saving(images, () => makeDirectory(images));
+    const kept = await takeThere(job, missing, zip);
+    if (kept === null) throw gone;
+    const problems = new Map([...kept.problems.keys()].map((id) => [id, gone]));
+    const fetchedCount = job.keepZip ? 0 : missing.length - problems.size;
+    return { byItem: new Map([...byItem, ...kept.byItem]), problems, fetchedCount };
+  }
   if (!job.keepZip) await saving(images, () => makeDirectory(images));
   const { byItem: found, problems } = await fetchMissing(job, missing);
   for (const [customId, fetched] of found) {

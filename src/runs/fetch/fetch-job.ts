@@ -14,6 +14,8 @@ export interface FetchJob {
   http: Http;
   dir: string;
   batch: Batch;
+  /** Why none of its images can be fetched; null if they can. */
+  gone: ImgbatchError | null;
   /** All of the batch. */
   items: readonly BatchItem[];
   /** Those whose images are to be here. */

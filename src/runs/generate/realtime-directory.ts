@@ -7,7 +7,7 @@ import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/images/image-ty
 import type { Clock } from "../../kernel/clock.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
+import { claimDirectory, removeLeftovers, requireSameService } from "../directory/claim.ts";
 import { mapRunInput, writeRunInput } from "../directory/input-file.ts";
 import { toJsonLines } from "../directory/json-lines.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
@@ -16,7 +16,7 @@ import { RESULTS_FILE, type ResultFile, readResults } from "../directory/results
 import { newRunState, readRunState, writeRunState } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
-import { isImagePath, isIntact } from "../files/intact-files.ts";
+import { isImagePath, isIntact, isWholeResult } from "../files/intact-files.ts";
 import { isLost } from "../outcome/image-outcome.ts";
 import { matchItems, toOldItem } from "../update/match-items.ts";
 import { changeLines, describeChanges } from "../update/plan-update.ts";
@@ -48,7 +48,7 @@ async function requireWritable(folder: string): Promise<void> {
 
 /**
  * Prepares a directory for this run, or opens it when it is this run's already. A run may continue with another key, but
- * not with another service or other prompts. Throws `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
+ * not with other prompts, and with another service only when all its images are here. Throws `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
  */
 export async function openRealtimeDirectory(
   dir: string,
@@ -62,7 +62,9 @@ export async function openRealtimeDirectory(
   const keyFingerprint = before?.key_fingerprint ?? service.keyFingerprint;
   if (before?.kind === "realtime" && before.input_sha256 !== inputSha256)
     await refuseEdited(dir, plan, before);
-  const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256 });
+  const isElsewhere = before?.kind === "realtime" && before.base_url !== identity;
+  if (isElsewhere && !(await hasAll(dir, plan.images))) requireSameService(dir, before, identity);
+  const earlier = await claimDirectory(dir, inputSha256);
   const facts = {
     baseUrl: identity,
     keyFingerprint,
@@ -141,6 +143,16 @@ export async function findFinished(
 export async function rewriteResults(dir: string, lines: readonly RealtimeLine[]): Promise<void> {
   const path = join(dir, RESULTS_FILE);
   await saving(path, () => writeFileDurably(path, toJsonLines(lines)));
+}
+
+/** Whether every image is on disk as the results say. */
+async function hasAll(dir: string, images: readonly PlannedImage[]): Promise<boolean> {
+  const lines = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
+  for (const { customId } of images) {
+    const line = lines.get(customId);
+    if (line === undefined || !(await isWholeResult(dir, line))) return false;
+  }
+  return true;
 }
 
 /** Appends a finished image to the results, so that a later run knows its hash. */

@@ -2,7 +2,8 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import type { ResultLine } from "../directory/results-file.ts";
-import type { RunBatch } from "../directory/run-state-schema.ts";
+import { submittedBatches } from "../directory/run-state.ts";
+import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { CLIENT } from "./image-outcome.ts";
 
 /** Throws `BAD_RESPONSE` when the service lists fewer items than the batch has. */
@@ -12,32 +13,63 @@ export function requireWholeList(batch: Batch, items: readonly BatchItem[]): voi
   throw new ImgbatchError("BAD_RESPONSE", message);
 }
 
+/** Throws `BAD_RESPONSE` when requested images are in no batch of the run: these are not its batches. */
+export function requireAskedFor(ids: readonly string[], lines: readonly ResultLine[]): void {
+  const absent = absentIds(ids, lines);
+  if (absent.length === 0) return;
+  const message = `The service's batches are not what was asked for: ${absent.length} of ${ids.length} images are in none of them, ${JSON.stringify(absent[0])} among them.`;
+  throw new ImgbatchError("BAD_RESPONSE", message);
+}
+
 /**
- * Throws `BAD_RESPONSE` when requested images are in no batch of the run, which means that these are not its batches. A
- * service may number the images of an item in another way than `_01`, `_02`, so the beginning of the id decides. Throws
- * `BATCH_IMAGE_NOT_FOUND` when the service has deleted a record, and the results are lost here, too.
+ * Returns the requested images without a line. A service may number the images of an item in another way than `_01`, `_02`,
+ * so the beginning of the id decides.
  */
-export function requireAskedFor(
-  ids: readonly string[],
-  lines: readonly ResultLine[],
-  batches: readonly RunBatch[],
-): void {
+function absentIds(ids: readonly string[], lines: readonly ResultLine[]): string[] {
   const asked = new Set(ids);
   const listed = new Set(lines.map((line) => line.custom_id));
   const others = [...listed].filter((id) => !asked.has(id)).sort();
-  const absent = ids.filter((id) => {
+  return ids.filter((id) => {
     if (listed.has(id)) return false;
     const stem = id.replace(/_\d+$/, "");
     return firstFrom(others, stem)?.startsWith(stem) !== true;
   });
-  if (absent.length === 0) return;
-  const gone = batches.find(({ record_deleted }) => record_deleted === true)?.id;
-  if (gone != null) {
-    const message = `The service has no batch ${gone} any more, and ${absent.length} of ${ids.length} images are not in the results here.`;
-    throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", message);
+}
+
+/**
+ * Returns the lines of the images that have none, because the service does not know their batches. `ids` are all images, in
+ * the order of the input. None where the service knows all batches.
+ */
+export function lostLines(
+  runState: RunState,
+  ids: readonly string[],
+  lines: readonly ResultLine[],
+  unknown: ReadonlyMap<RunBatch, ImgbatchError>,
+): ResultLine[] {
+  const [first] = unknown;
+  if (first === undefined) return [];
+  const makers = new Map<string, RunBatch>();
+  let at = 0;
+  // After an update, the input does not tell which prompts the first batches had.
+  for (const entry of runState.updates === undefined ? submittedBatches(runState) : []) {
+    const end = at + (entry.asked_count ?? 0);
+    for (const id of ids.slice(at, end)) makers.set(id, entry);
+    at = end;
   }
-  const message = `The service's batches are not what was asked for: ${absent.length} of ${ids.length} images are in none of them, ${JSON.stringify(absent[0])} among them.`;
-  throw new ImgbatchError("BAD_RESPONSE", message);
+  for (const entry of runState.batches) for (const id of entry.retried ?? []) makers.set(id, entry);
+  return absentIds(ids, lines).map((custom_id) => {
+    const own = makers.get(custom_id);
+    const reason = own && unknown.get(own);
+    const [entry, { code, message }] = own === undefined || reason === undefined ? first : [own, reason];
+    const error = { code, message, source: CLIENT };
+    return { custom_id, status: "pending", batch_id: entry.id ?? "", files: [], error };
+  });
+}
+
+/** Returns why no image of a batch can be fetched; null if they can. */
+export function goneOf({ id, status }: Batch, unknown: ImgbatchError | undefined): ImgbatchError | null {
+  if (unknown !== undefined || status !== "output_deleted") return unknown ?? null;
+  return new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${id} were deleted.`);
 }
 
 /** Returns the first text of a sorted list that is not before `text`. If any text begins with `text`, this one does. */

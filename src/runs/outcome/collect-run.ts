@@ -20,8 +20,9 @@ import { isIntact } from "../files/intact-files.ts";
 import { imageStem } from "../files/word-names.ts";
 import type { RunReporter } from "../reporter.ts";
 import { retriedId } from "../retry/retried-id.ts";
-import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
-import { isFailed, isHere, isMissing, undelivered } from "./image-outcome.ts";
+import { unknownBatches } from "../submit/find-batch.ts";
+import { errorOf, goneOf, lostLines, requireAskedFor, requireWholeList } from "./check-outcome.ts";
+import { isFailed, isHere, isMissing, isUnknownHere, undelivered } from "./image-outcome.ts";
 import { recordedItems } from "./recorded-items.ts";
 import { setAside, setAsideStray } from "./set-aside.ts";
 import { collectWithoutFetching } from "./without-fetching.ts";
@@ -56,8 +57,8 @@ export interface RunOutcome {
   hasRetry: boolean;
   /** The lines of the prompt files whose images failed, where they are known. */
   failedAt: { file: string; line: number }[];
-  /** The batches, by id, whose records the service has deleted. */
-  recordsDeleted: ReadonlySet<string>;
+  /** Why the service does not know a batch of the run, by its id. */
+  unknown: ReadonlyMap<string | null, ImgbatchError>;
 }
 
 /**
@@ -78,6 +79,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   let fetchedCount = 0;
   const entries = new Map(runState.batches.map((entry) => [entry.id, entry]));
   const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
+  const unknown = unknownBatches(runState, batches, options.service);
   // The last attempt at an image counts, so earlier attempts are not fetched any more.
   for (const batch of batches.toSorted((a, b) => roundOf(b) - roundOf(a))) {
     const entry = entries.get(batch.id);
@@ -86,6 +88,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
       const superseded = supersededIn(runState, roundOf(batch));
       const found = await collectBatch(options, batch, {
         entry,
+        gone: goneOf(batch, entry && unknown.get(entry)),
         superseded,
         earlier,
         names,
@@ -102,9 +105,14 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   }
   await writeRunState(dir, runState);
   if (errors.length > 0) throw errors[0];
-  const isComplete = runState.batches.every((entry) => batches.some((batch) => batch.id === entry.id));
+  const isComplete = runState.batches.every(
+    ({ id, state }) => state === "left" || batches.some((batch) => batch.id === id),
+  );
   if (input.damage !== null) options.reporter.note(`${input.damage}: what it held is not known any more`);
-  else if (isComplete) requireAskedFor([...input.keys()], lines, runState.batches);
+  else {
+    for (const line of lostLines(runState, [...input.keys()], lines, unknown)) lines.push(line);
+    if (isComplete) requireAskedFor([...input.keys()], lines);
+  }
   sortAsIn([...input.keys()], lines);
   const last = lastAttempts(lines);
   const { hasRetry } = await writeResults(dir, last, input, isFailed);
@@ -113,13 +121,13 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   if (isComplete && input.damage === null) await setAsideStray(dir, runState, earlier, last, input);
   await removePassingZips(dir);
   if (fetchedCount > 0) runState.finished_at = null;
-  runState.finished_at ??= new Date(options.clock.nowMs()).toISOString();
+  // The service that knows the batches may still make the images.
+  if (!last.some(isUnknownHere)) runState.finished_at ??= new Date(options.clock.nowMs()).toISOString();
   await writeRunState(dir, runState);
   const round = batches.reduce((last, batch) => Math.max(last, roundOf(batch)), 0);
   const deciding = batches.filter((batch) => roundOf(batch) === round);
-  const gone = runState.batches.filter(({ record_deleted }) => record_deleted === true);
-  const recordsDeleted = new Set(gone.map(({ id }) => id ?? ""));
-  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry, failedAt, recordsDeleted };
+  const reasons = new Map([...unknown].map(([{ id }, reason]) => [id, reason]));
+  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry, failedAt, unknown: reasons };
 }
 
 /** Whether an error concerns one batch only, and not the disk, the key or the account. */
@@ -154,6 +162,7 @@ function retriedIds(entry: RunBatch | undefined): ReadonlyMap<string, string> {
 /** The facts of a run that collecting one batch needs. */
 interface Collected {
   entry: RunBatch | undefined;
+  gone: ImgbatchError | null;
   /** Images that the batch does not stand for any more. */
   superseded: ReadonlySet<string>;
   earlier: readonly ResultLine[];
@@ -166,17 +175,17 @@ interface Collected {
 async function collectBatch(
   options: CollectOptions,
   batch: Batch,
-  { entry, superseded, earlier, names, stemOf, later }: Collected,
+  { entry, gone, superseded, earlier, names, stemOf, later }: Collected,
 ): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
   const { dir, service, keepZip, signal, reporter } = options;
   const { http } = service;
   const ids = retriedIds(entry);
   const idOf = ({ customId }: BatchItem) => ids.get(customId) ?? customId;
-  const isGone = entry?.record_deleted === true;
-  const listed = isGone
+  const { isUnknown } = batch;
+  const listed = isUnknown
     ? recordedItems(earlier, batch.id, entry?.retried !== undefined)
     : await listItems(http, batch.id, signal, entry?.asked_count);
-  if (!isGone) requireWholeList(batch, listed);
+  if (!isUnknown) requireWholeList(batch, listed);
   const made = new Set(later.filter(isHere).map((line) => line.custom_id));
   const wanted = listed.filter((item) => !made.has(idOf(item)) && !superseded.has(idOf(item)));
   const before = new Map(
@@ -190,7 +199,8 @@ async function collectBatch(
   const job: FetchJob = {
     http,
     dir,
-    batch: isGone ? { ...batch, status: "output_deleted" } : batch,
+    batch,
+    gone,
     items: listed,
     wanted,
     ids,
@@ -203,7 +213,8 @@ async function collectBatch(
   };
   const fetched = await fetchImages(job).catch((error) => {
     if (!isOfTheImages(error, job, service)) throw error;
-    if (options.isForgiving !== true && error.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw error;
+    if (options.isForgiving !== true && error !== gone && error.code !== "BATCH_IMAGE_OUTPUT_DELETED")
+      throw error;
     return collectWithoutFetching(job, error);
   });
   const lines = wanted.map((item) => toLine(item, idOf(item), batch, fetched));

@@ -11,6 +11,7 @@ export const CLIENT = "client";
 const UNDECIDED: readonly string[] = [
   "BATCH_IMAGE_NOT_READY",
   "BATCH_IMAGE_OUTPUT_DELETED",
+  "BATCH_IMAGE_NOT_FOUND",
 ] satisfies ErrorCode[];
 
 type Outcome = Pick<ResultLine, "status" | "error">;
@@ -79,9 +80,20 @@ export function judgeMissing(lines: readonly ResultLine[]): { exit: ExitName; co
   return first === undefined ? null : { exit: "gone", code: first };
 }
 
+const GONE: readonly string[] = [
+  "BATCH_IMAGE_OUTPUT_DELETED",
+  "BATCH_IMAGE_NOT_FOUND",
+  "REALTIME_OUTCOME_UNKNOWN",
+] satisfies ErrorCode[];
+
 /** Whether an error means that the image is not to be had any more. */
 export function isGone(code: string | undefined): boolean {
-  return code === "BATCH_IMAGE_OUTPUT_DELETED" || code === "REALTIME_OUTCOME_UNKNOWN";
+  return code !== undefined && GONE.includes(code);
+}
+
+/** Whether an image is missing whose batch the service does not know: another service may have made it, or still make it. */
+export function isUnknownHere(line: Outcome): boolean {
+  return isMissing(line) && line.error?.code === "BATCH_IMAGE_NOT_FOUND";
 }
 
 function codeOf(code: string | undefined): ErrorCode {

@@ -8,7 +8,7 @@ import { referencePath } from "../directory/references.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
-import { isFailed, isLost, isMissing, isRefused } from "../outcome/image-outcome.ts";
+import { isFailed, isLost, isMissing, isRefused, isUnknownHere } from "../outcome/image-outcome.ts";
 import { type Chunk, planRun, type RunRequest } from "../plan/plan.ts";
 import { readPromptFiles } from "../prompts/prompt-files.ts";
 import type { PromptItem } from "../prompts/prompt-item.ts";
@@ -30,6 +30,8 @@ export interface RetryPlan {
   unknown: number;
   /** Images that are not here and may still come, or, unless they are included, are lost. */
   missing: number;
+  /** Images of batches that the service does not know. */
+  unknownHere: number;
 }
 
 /**
@@ -49,11 +51,13 @@ export async function planRetry(
   const parts: RetryPart[] = [];
   for (const batchId of new Set(known.map((line) => line.batch_id))) {
     const ids = known.filter((line) => line.batch_id === batchId).map((line) => line.custom_id);
-    parts.push(...(await partsOf(run, batchId, ids)));
+    parts.push(...(await partsOf(run, batchId === "" ? null : batchId, ids)));
   }
   const sent = new Set(wanted);
   const missing = lines.filter((line) => isMissing(line) && !sent.has(line)).length;
-  return { parts, refused: failed.length - wanted.length, unknown: wanted.length - known.length, missing };
+  const unknownHere = lines.filter(isUnknownHere).length;
+  const counts = { refused: failed.length - wanted.length, unknown: wanted.length - known.length, missing };
+  return { parts, ...counts, unknownHere };
 }
 
 /**

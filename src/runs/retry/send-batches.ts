@@ -3,11 +3,11 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { counted } from "../../kernel/text.ts";
-import { isUpdate, parentOf, writeRunState } from "../directory/run-state.ts";
+import { isUpdate, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import type { RunReporter } from "../reporter.ts";
-import { findBatch } from "../submit/find-batch.ts";
+import { findBatch, isUnsentHere } from "../submit/find-batch.ts";
 import type { Submissions } from "../submit/pending-submissions.ts";
 import type { StartedRun } from "../submit/start-run.ts";
 import { submitBatch } from "../submit/submit-batch.ts";
@@ -52,8 +52,9 @@ export async function sendBatches(
       submissions?.known.set(batch.id, batch);
       batches.push(batch);
       earlier.add(batch.id);
-    } else if (isWanted(entry)) {
-      const found = await send(options, entry, fresh.includes(entry));
+    } else if (isUnsentHere(runState, entry, service) && isWanted(entry)) {
+      const parent = batches.find(({ id, isUnknown }) => id === entry.parent_batch_id && !isUnknown);
+      const found = await send(options, entry, { isFresh: fresh.includes(entry), parent });
       batches.push(found.batch);
       if (!found.replayed) continue;
       replayed = true;
@@ -66,7 +67,7 @@ export async function sendBatches(
 async function send(
   options: RetryOptions,
   entry: RunBatch,
-  isFresh: boolean,
+  { isFresh, parent }: { isFresh: boolean; parent: Batch | undefined },
 ): Promise<{ batch: Batch; replayed: boolean }> {
   const { dir, state: runState, limits, reporter } = options;
   const { retried: ids = [], parent_batch_id: parentId } = entry;
@@ -88,7 +89,8 @@ async function send(
     await writeRunState(dir, runState);
   }
   try {
-    const request = { ...part.request, parentId: parentOf(runState, parentId) };
+    // A service refuses a parent that it does not know.
+    const request = { ...part.request, parentId: parent?.id ?? null };
     return await submitBatch({ ...options, ...part, request, entry });
   } catch (error) {
     if (ofUpdate && wasUnmade && isOutright(error)) {

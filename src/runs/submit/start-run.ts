@@ -5,15 +5,21 @@ import { counted } from "../../kernel/text.ts";
 import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
 import { writeRunInput } from "../directory/input-file.ts";
 import { storeReferences } from "../directory/references.ts";
-import { intendedBatch, newRunState, submittedBatches, writeRunState } from "../directory/run-state.ts";
+import {
+  intendedBatch,
+  isUnsent,
+  newRunState,
+  submittedBatches,
+  writeRunState,
+} from "../directory/run-state.ts";
 import type { RunState, SubmittedRequest } from "../directory/run-state-schema.ts";
-import type { RunService } from "../directory/service-identity.ts";
+import { makerAt, type RunService } from "../directory/service-identity.ts";
 import type { Naming } from "../files/word-names.ts";
 import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
 import type { Chunk, Plan, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
 import { submittingText } from "../wait/progress.ts";
-import { findBatch } from "./find-batch.ts";
+import { findBatch, isUnsentElsewhere } from "./find-batch.ts";
 import type { Submissions } from "./pending-submissions.ts";
 import { submitAll } from "./submit-all.ts";
 import { submitBatch } from "./submit-batch.ts";
@@ -54,12 +60,11 @@ export interface StartedRun {
  */
 export async function startRun(options: StartOptions): Promise<StartedRun> {
   const { plan, dir, service, signal } = options;
-  const { identity, keyFingerprint } = service;
-  const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256: plan.inputSha256 });
+  const earlier = await claimDirectory(dir, plan.inputSha256);
   const runState = prepareRunState(options, earlier);
   if (options.submissions !== undefined) noteOpen(options.submissions, runState, earlier);
-  const unsent = plan.chunks.filter((chunk) => runState.batches[chunk.index]?.state !== "created");
-  const unsentImages = unsent.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+  const chunks = plan.chunks.filter(({ index }) => isOfService(runState, index, service));
+  const unsentImages = imagesToMake(chunks, runState);
   const imageConsentMicroUsd = (await options.approve?.(unsentImages)) ?? null;
   await writeRunState(dir, runState);
   await removeLeftovers(dir);
@@ -87,7 +92,7 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
     return one;
   };
   const pacing = service.drawsHere ? { clock: options.clock, signal } : null;
-  const found = await submitAll(plan.chunks, submitOne, pacing).catch(async (error: unknown) => {
+  const found = await submitAll(chunks, submitOne, pacing).catch(async (error: unknown) => {
     if (earlier === null) await undoRefusedRun(dir, runState, error);
     throw error;
   });
@@ -104,12 +109,27 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   };
 }
 
+/**
+ * Whether a batch of the submission can be asked of the service. One that another service may have made without an answer is
+ * not sent to this one: it may be paid already.
+ */
+function isOfService(runState: RunState, index: number, service: RunService): boolean {
+  const entry = runState.batches[index];
+  return entry === undefined || (entry.state !== "left" && !isUnsentElsewhere(runState, entry, service));
+}
+
+/** The number of images whose batches have no id yet. */
+function imagesToMake(chunks: readonly Chunk[], { batches }: RunState): number {
+  const unsent = chunks.filter(({ index }) => batches[index]?.state !== "created");
+  return unsent.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+}
+
 /** Marks batches whose request an earlier command sent, or was about to send: their outcome is not known. */
 function noteOpen(submissions: Submissions, runState: RunState, earlier: RunState | null): void {
   submissions.total = runState.batches.length;
   const keys = new Set(earlier?.batches.map((batch) => batch.idempotency_key));
   for (const batch of runState.batches)
-    if (batch.state !== "created" && keys.has(batch.idempotency_key)) submissions.open.add(batch);
+    if (isUnsent(batch) && keys.has(batch.idempotency_key)) submissions.open.add(batch);
 }
 
 /** Marks a started run as finished here: the next `--new` generates again instead of continuing this run. */
@@ -146,7 +166,7 @@ export function prepareRunState(
     earlier !== null && chosen.length === known.length && chosen.every((key, i) => key === known[i]);
   if (isSame) {
     const request = earlier.request ?? requestOf(plan.request);
-    return { ...earlier, base_url: service.identity, request };
+    return { ...earlier, request };
   }
   refuseOtherKeys(known, chosen, keys);
   const runState = newRunState({
@@ -159,7 +179,8 @@ export function prepareRunState(
     nowMs: clock.nowMs(),
     batches: chosen.map((idempotencyKey, index) => {
       const { imageCount = 1 } = plan.chunks[index] ?? {};
-      return intendedBatch(index, { idempotencyKey, parentId: plan.request.parentId, imageCount });
+      const { parentId } = plan.request;
+      return intendedBatch(index, makerAt(service), { idempotencyKey, parentId, imageCount });
     }),
   });
   return { ...runState, names: earlier === null ? names : (earlier.names ?? "id") };

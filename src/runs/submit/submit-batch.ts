@@ -34,16 +34,20 @@ export async function submitBatch(options: SubmitBatchOptions): Promise<{ batch:
   const { batch, replayed } = found;
   const { reporter, clock, submissions } = options;
   submissions?.known.set(batch.id, batch);
-  reporter.event?.({
-    event: replayed ? "batch_replayed" : "batch_created",
-    batch_id: batch.id,
-    item_count: batch.itemCount,
-  });
-  if (replayed) {
-    const hint = options.entry.round === 0 ? " (--new to generate again)" : "";
-    reporter.note(`${reuseNote(batch, clock.nowMs())}${hint}`);
-  }
+  if (replayed) reportReplay(reporter, batch, { nowMs: clock.nowMs(), isRetry: options.entry.round > 0 });
+  else reporter.event?.({ event: "batch_created", batch_id: batch.id, item_count: batch.itemCount });
   return found;
+}
+
+/** Reports a batch that was submitted before. */
+export function reportReplay(
+  reporter: RunReporter,
+  batch: Batch,
+  { nowMs, isRetry }: { nowMs: number; isRetry: boolean },
+): void {
+  reporter.event?.({ event: "batch_replayed", batch_id: batch.id, item_count: batch.itemCount });
+  if (batch.isUnknown) return;
+  reporter.note(`${reuseNote(batch, nowMs)}${isRetry ? "" : " (--new to generate again)"}`);
 }
 
 async function createOrFind(options: SubmitBatchOptions): Promise<{ batch: Batch; replayed: boolean }> {

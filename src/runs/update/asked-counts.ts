@@ -34,7 +34,7 @@ export async function askedCounts(
       continue;
     }
     const left = new Set([...replaced, ...replaced.map(retriedId)]);
-    const items = (await itemsOf(http, run, entry, batch.id, signal)).filter(
+    const items = (await itemsOf(http, run, entry, batch, signal)).filter(
       ({ customId }) => !left.has(customId),
     );
     const successCount = items.filter(({ status }) => status === "success").length;
@@ -55,15 +55,15 @@ function replacedIn(state: RunState, { id, round }: RunBatch): string[] {
   return [...supersededIn(state, round), ...retries.flatMap(({ retried = [] }) => retried)];
 }
 
-/** Reads the items of a batch whose record the service has deleted from the results of the run. */
+/** Reads the items of a batch that the service does not know from the results of the run. */
 async function itemsOf(
   http: Http,
   { dir }: Run,
-  { record_deleted: isGone = false, round }: RunBatch,
-  batchId: string,
+  { round }: RunBatch,
+  { id: batchId, isUnknown }: Batch,
   signal: AbortSignal,
 ): Promise<BatchItem[]> {
-  if (!isGone) return listItems(http, batchId, signal);
+  if (!isUnknown) return listItems(http, batchId, signal);
   // Reading the files of a run takes libraries that load slowly.
   const { readResults } = await import("../directory/results-file.ts");
   return recordedItems(await readResults(dir), batchId, round > 0);

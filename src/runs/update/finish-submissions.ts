@@ -3,20 +3,22 @@ import type { Limits } from "../../contract/limits.ts";
 import { INPUT_FILE } from "../directory/names.ts";
 import { submittedBatches } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
+import type { RunService } from "../directory/service-identity.ts";
 import { type Plan, planRun } from "../plan/plan.ts";
 import { readPromptFiles } from "../prompts/prompt-files.ts";
 import { sendBatches } from "../retry/send-batches.ts";
+import { isUnsentHere } from "../submit/find-batch.ts";
 import { type StartOptions, startRun } from "../submit/start-run.ts";
 import { isRefused } from "./plan-update.ts";
 
-/** The batches of a run that may exist without being known here. Their images would be paid for and lost. */
-function openBatches({ batches }: RunState): RunBatch[] {
-  return batches.filter((batch) => batch.state !== "created" && !isRefused(batch));
+/** The batches of a run that this service may have made without an answer. Their images would be paid for and lost. */
+function openBatches(state: RunState, service: RunService): RunBatch[] {
+  return state.batches.filter((batch) => isUnsentHere(state, batch, service) && !isRefused(batch));
 }
 
 /** The number of images of the open batches of a run. */
-export function openImages(state: RunState): number {
-  return openBatches(state).reduce(
+export function openImages(state: RunState, service: RunService): number {
+  return openBatches(state, service).reduce(
     (sum, { retried, asked_count: asked = 1 }) => sum + (retried?.length ?? asked),
     0,
   );
@@ -31,8 +33,8 @@ export async function finishSubmissions(
   options: StartOptions & { limits: Limits; imageConsentMicroUsd: number | null },
   earlier: RunState,
 ): Promise<RunState> {
-  const { dir, limits, reporter, imageConsentMicroUsd } = options;
-  const open = openBatches(earlier);
+  const { dir, limits, reporter, service, imageConsentMicroUsd } = options;
+  const open = openBatches(earlier, service);
   if (open.length > 0) reporter.note("finishing the earlier submission first");
   let state = earlier;
   if (open.some(({ round }) => round === 0)) {

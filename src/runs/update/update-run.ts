@@ -5,8 +5,11 @@ import { pendingInputName, takePendingInput } from "../directory/pending-input.t
 import { storeReferences } from "../directory/references.ts";
 import { intendedBatch, isUpdate, lastRound, readRunState, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
-import { partsOf, type RetryPart } from "../retry/plan-retry.ts";
+import { makerAt, type RunService } from "../directory/service-identity.ts";
+import { partsOf } from "../retry/plan-retry.ts";
+import { leaveElsewhere } from "../retry/retry-run.ts";
 import { sendBatches } from "../retry/send-batches.ts";
+import { isUnsentHere } from "../submit/find-batch.ts";
 import { requestOf, type StartedRun, type StartOptions, startRun } from "../submit/start-run.ts";
 import { finishSubmissions, openImages } from "./finish-submissions.ts";
 import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "./plan-update.ts";
@@ -40,14 +43,13 @@ export async function startOrUpdate(options: UpdateOptions): Promise<StartedRun>
 
 /** Decides how a submission begins. `claim` checks the directory. Throws `DIRECTORY_CONFLICT` as `startOrUpdate` does. */
 export async function chooseStart(options: UpdateOptions, claim: typeof claimDirectory): Promise<Start> {
-  const { dir, plan, keys, shownDir, service } = options;
+  const { dir, plan, keys, shownDir } = options;
   const earlier = await readRunState(dir);
   if (earlier === null || earlier.kind === "realtime" || earlier.input_sha256 === null)
     return { kind: "run" };
   const isSame = earlier.input_sha256 === plan.inputSha256;
   if (isSame && (keys.isNew || earlier.updates === undefined)) return { kind: "run" };
-  const { identity, keyFingerprint } = service;
-  await claim(dir, { identity, keyFingerprint, inputSha256: earlier.input_sha256 });
+  await claim(dir, earlier.input_sha256);
   const update = await planUpdate(dir, earlier, plan);
   if (isSame) return { kind: "resume", earlier, update };
   if (!options.isUpdate) throw changedError(shownDir, update, options.adviseUpdate);
@@ -55,16 +57,19 @@ export async function chooseStart(options: UpdateOptions, claim: typeof claimDir
 }
 
 /** The number of images that the start of an update sends, with those that an earlier command left open. */
-export function imagesToSend({ kind, earlier, update }: Exclude<Start, { kind: "run" }>): number {
-  if (kind === "update") return update.images.length + openImages(earlier);
-  const unsent = unsentOf(earlier);
+export function imagesToSend(
+  { kind, earlier, update }: Exclude<Start, { kind: "run" }>,
+  service: RunService,
+): number {
+  if (kind === "update") return update.images.length + openImages(earlier, service);
+  const unsent = unsentOf(earlier, service);
   return unsent.reduce((sum, { retried = [] }) => sum + retried.length, 0);
 }
 
 /** The batches of updates that were not sent yet. Those of retries are left to the next retry. */
-function unsentOf(state: RunState): RunBatch[] {
+function unsentOf(state: RunState, service: RunService): RunBatch[] {
   const isWanted = isOfUpdate(state);
-  return state.batches.filter((entry) => entry.state !== "created" && isWanted(entry));
+  return state.batches.filter((entry) => isUnsentHere(state, entry, service) && isWanted(entry));
 }
 
 async function startUpdate(
@@ -75,7 +80,7 @@ async function startUpdate(
   const { dir, plan, service, limits } = options;
   const { items, images, superseded } = update;
   if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
-  const wanted = imagesToSend({ kind: "update", earlier: before, update });
+  const wanted = imagesToSend({ kind: "update", earlier: before, update }, service);
   const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
   const earlier = await finishSubmissions({ ...options, imageConsentMicroUsd }, before);
   await removeLeftovers(dir);
@@ -88,7 +93,6 @@ async function startUpdate(
   const round = lastRound(earlier) + 1;
   const state: RunState = {
     ...earlier,
-    base_url: service.identity,
     input_sha256: plan.inputSha256,
     is_fresh: false,
     finished_at: null,
@@ -100,17 +104,21 @@ async function startUpdate(
   };
   const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;
   const parts = images.length === 0 ? [] : await partsOf({ dir, state, limits, input }, parentId, images);
-  const fresh = parts.map((part, i) => batchOf(part, state.batches.length + i, round));
+  const fresh = parts.map(({ chunk, request, ids }, i) => {
+    const made = {
+      idempotencyKey: chunk.contentKey,
+      parentId: request.parentId,
+      imageCount: chunk.imageCount,
+    };
+    return { ...intendedBatch(state.batches.length + i, makerAt(service), made), round, retried: ids };
+  });
   state.batches.push(...fresh);
   await writeRunState(dir, state);
   await takePendingInput(dir, state);
-  return sendBatches({ ...options, state, imageConsentMicroUsd }, { fresh, isWanted: isOfUpdate(state) });
-}
-
-function batchOf({ chunk, request, ids }: RetryPart, index: number, round: number): RunBatch {
-  const { contentKey: idempotencyKey, imageCount } = chunk;
-  const { parentId } = request;
-  return { ...intendedBatch(index, { idempotencyKey, parentId, imageCount }), round, retried: ids };
+  const sending = { ...options, state, imageConsentMicroUsd };
+  const started = await sendBatches(sending, { fresh, isWanted: isOfUpdate(state) });
+  await leaveElsewhere(sending);
+  return started;
 }
 
 /** Goes on with a run that was updated to these prompts. */
@@ -119,9 +127,9 @@ async function resumeUpdate(
   state: RunState,
   update: UpdatePlan,
 ): Promise<StartedRun> {
-  const { dir, submissions } = options;
-  for (const entry of unsentOf(state)) submissions?.open.add(entry);
-  const wanted = imagesToSend({ kind: "resume", earlier: state, update });
+  const { dir, service, submissions } = options;
+  for (const entry of unsentOf(state, service)) submissions?.open.add(entry);
+  const wanted = imagesToSend({ kind: "resume", earlier: state, update }, service);
   const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
   await removeLeftovers(dir);
   // The lines of the prompt file may have moved, and metadata may have changed.

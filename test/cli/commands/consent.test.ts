@@ -141,6 +141,26 @@ describe("consent to real money", () => {
     expect((await run("retry", "out")).code).toBe(0);
   });
 
+  it("[WHOLE-2] after the data of the service are gone, only a lost image is made again, with consent", async () => {
+    expect((await run(...SUBMIT, "--max-cost", "0.24")).code).toBe(0);
+    rmSync(data, { recursive: true });
+    expect((await run(...SUBMIT)).code).toBe(0);
+    expect(existsSync(data)).toBe(false);
+    expect((await run("status", "out")).code).toBe(0);
+    rmSync(join(cwd, "out", "images", "item_000001-good-one.png"));
+    const lost = await run(...SUBMIT);
+    expect([lost.code, lost.stderr]).toEqual([10, expect.stringContaining(`service in ${data} are new`)]);
+    const again = ["retry", "out", "--include-lost", "--here"];
+    const refused = await run(...again);
+    expect([refused.code, refused.stderr]).toEqual([8, expect.stringContaining("--max-cost 0.12\n")]);
+    expect(bill()).toEqual(["a bad one", "good one"]);
+    expect((await run(...again, "--max-cost", "0.12")).code).toBe(0);
+    expect((await run(...again)).code).toBe(0);
+    expect((await run(...SUBMIT)).code).toBe(0);
+    expect(bill()).toEqual(["a bad one", "good one", "good one"]);
+    expect(await books()).toMatchObject({ batches: 1, balances: { default: 0 } });
+  });
+
   it("[CONSENT-8] --max-cost agrees: real-time images, one consent for a whole file", async () => {
     expect((await run("generate", "a fox", "--max-cost", "0.2")).code).toBe(0);
     const file = ["generate", "--file", "p.jsonl", "-o", "out"];

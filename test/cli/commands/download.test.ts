@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../../support/cli.ts";
@@ -140,15 +140,19 @@ it("[CLI-20] with another key than the run's, no other directory is advised", as
   await cli.here(["submit", "p.jsonl"]);
   const stateFile = join(cli.cwd, "p-images", "imgbatch.json");
   const text = await readFile(stateFile, "utf8");
-  await writeFile(stateFile, text.replace(/"key_fingerprint": "\w+"/, '"key_fingerprint": "0123456789ab"'));
+  await writeFile(stateFile, text.replace(/"key_fingerprint": "\w+"/g, '"key_fingerprint": "0123456789ab"'));
+  await rm(join(cli.cwd, "p-images", "images"), { recursive: true });
+  const made = cli.fake.batches.at(-1)?.id;
+  const body = { error: { code: "BATCH_IMAGE_NOT_FOUND", message: "No such batch." } };
+  cli.fake.always(new RegExp(`^GET .*${made}`), { status: 404, body });
   for (const args of [
     ["download", "p-images"],
     ["download", "p-images", "-o", "new"],
     ["status", "p-images"],
   ]) {
     const { code, stderr } = await cli.here(args);
-    expect(code).toBe(6);
-    expect(stderr).toContain("next: use the key and the --base-url that the run was made with");
+    expect(code).toBe(10);
+    expect(stderr).toContain("next: use the service and the key of the run again (--base-url, --data)");
     expect(stderr).not.toContain("another directory");
   }
   await writeFile(stateFile, "{");

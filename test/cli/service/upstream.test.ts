@@ -53,11 +53,16 @@ describe("--upstream", () => {
     await service.close(0);
 
     // Without the memory these would draw.
-    for (const args of [SUBMIT, ["retry", "out"], ["wait", "out"]]) {
+    for (const args of [
+      [...SUBMIT, "--new"],
+      ["retry", "out"],
+      ["wait", "out"],
+    ]) {
       const { code, stderr } = await run(...args);
       expect([args, code]).toEqual([args, 3]);
       expect(stderr).toContain("GEMINI_API_KEY");
     }
+    expect((await run(...SUBMIT)).code).toBe(0);
     const other = await run(...SUBMIT, "--upstream", "openai");
     expect(other.code).toBe(6);
     expect(other.stderr).toContain("belongs to a run with the upstream google, not openai");

@@ -1,6 +1,8 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
+import { keyFingerprint } from "../../../src/runs/directory/service-identity.ts";
 import { judgeMissing } from "../../../src/runs/outcome/image-outcome.ts";
+import { FAKE_KEY } from "../../support/fake-service.ts";
 import { createBench } from "../../support/run-harness.ts";
 
 const TWO = [
@@ -78,7 +80,7 @@ it("[RUN-4] when many files are missing they come as a ZIP again", async () => {
   expect(bench.fake.count(/\/download/)).toBe(2);
 });
 
-it("[RUN-5] a directory of another input, another key or another service is refused", async () => {
+it("[RUN-5] a directory of another input is refused, and one of another key or service is asked for its own batches", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   await expect(bench.submit([{ prompt: "another" }])).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
@@ -86,9 +88,10 @@ it("[RUN-5] a directory of another input, another key or another service is refu
     code: "DIRECTORY_CONFLICT",
   });
   bench.service.keyFingerprint = "000000000000";
-  await expect(bench.submit(TWO)).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
   bench.service.identity = "https://elsewhere.example";
-  await expect(bench.submit(TWO)).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
+  expect(await bench.submit(TWO)).toMatchObject({ replayed: true });
+  const [made] = (await bench.runState()).batches;
+  expect(made).toMatchObject({ base_url: bench.fake.url, key_fingerprint: keyFingerprint(FAKE_KEY) });
   expect(bench.fake.batches).toHaveLength(1);
 });
 

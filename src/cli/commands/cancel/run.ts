@@ -8,7 +8,7 @@ import { describeCancel, releasedMicroUsd } from "../../result/describe-cancel.t
 import { nextCommand } from "../../result/next-command.ts";
 import { forEachBatch } from "../../runs/for-each-batch.ts";
 import { requireBatch } from "../../runs/get-batches.ts";
-import { recordAll, requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
+import { ownIds, recordAll, resolveTarget, withUnknown } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
@@ -18,20 +18,20 @@ export const run: RunCommand = async (context) => {
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
   const needs = { workers: true, images: false, ...rememberedUpstream([target]) };
   return withService(context, needs, async (service) => {
-    requireReachable([target], service);
+    const own = ownIds(target, service);
     const { http } = service;
     const cancel = async (id: string) => {
       const before = await requireBatch(http, id, signal);
       const batch = before.isDone ? before : await cancelBatch(http, id, signal);
       return { batch, isNew: !before.isDone && batch.status === "cancelled" };
     };
-    const ended = await forEachBatch(target.ids, cancel, ({ batch }) => describe(batch));
+    const ended = await forEachBatch(own, cancel, ({ batch }) => describe(batch));
     const batches = ended.map(({ batch }) => batch);
     await recordAll([target], batches, context.clock);
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
     if (batches.some((batch) => batch.successCount > 0))
       output.note(`next: ${nextCommand(context.global, "download", target.argument)}`);
-    return withUnknown(target, context, {
+    return withUnknown(target, service, context, {
       exitCode: EXIT_CODES.ok.code,
       json: {
         cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),

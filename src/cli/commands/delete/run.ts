@@ -4,7 +4,7 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { flagOption } from "../../command-line/option-values.ts";
 import { forEachBatch } from "../../runs/for-each-batch.ts";
-import { requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
+import { ownIds, resolveTarget, withUnknown } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
@@ -21,7 +21,7 @@ export const run: RunCommand = async (context) => {
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
   const needs = { workers: true, images: false, ...rememberedUpstream([target]) };
   return withService(context, needs, async (service) => {
-    requireReachable([target], service);
+    const own = ownIds(target, service);
     const { http } = service;
     const remove = async (id: string) => {
       if (outputs) await deleteOutputs(http, id, signal);
@@ -29,10 +29,10 @@ export const run: RunCommand = async (context) => {
       return id;
     };
     const what = [...(outputs ? ["images"] : []), ...(record ? ["record"] : [])].join(" and ");
-    const ids = await forEachBatch(target.ids, remove, (id) => `${what} of ${id} deleted`);
+    const ids = await forEachBatch(own, remove, (id) => `${what} of ${id} deleted`);
     for (const id of ids) output.note(`${what} of ${id} deleted`);
     if (target.run !== null) output.note(`the files in ${target.argument} are untouched`);
     const json = { deleted: ids, outputs, record };
-    return withUnknown(target, context, { exitCode: EXIT_CODES.ok.code, json, lines: ids });
+    return withUnknown(target, service, context, { exitCode: EXIT_CODES.ok.code, json, lines: ids });
   });
 };

@@ -18,7 +18,8 @@ import { nextCommand } from "../../result/next-command.ts";
 import { describeRun } from "../../result/run-summary.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../../runs/reports.ts";
-import { requireReachable, requireSubmitted, resolveTarget, type Target } from "../../runs/targets.ts";
+import { unknownRun } from "../../runs/require-images.ts";
+import { requireSubmitted, resolveTarget, type Target } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { downloadItem } from "./item.ts";
@@ -45,10 +46,9 @@ export const run: RunCommand = async (context) => {
     throw new ImgbatchError("USAGE", "--force works only with --item or --zip.", { param: "--force" });
 
   const target = await resolveTarget(argument, cwd);
-  requireSubmitted([target], context.global);
   const needs = { workers: false, ...rememberedUpstream([target]) };
   return withService(context, needs, async (service) => {
-    requireReachable([target], service);
+    requireSubmitted([target], service, context.global);
     const { http } = service;
     if (item !== undefined) {
       const state = target.run?.state;
@@ -58,6 +58,12 @@ export const run: RunCommand = async (context) => {
     }
     const batches = await requireBatches(http, [target], signal);
     requireEnded(batches);
+    const shownDir = output ?? argument;
+    const dir = resolve(cwd, shownDir);
+    if (wantsZip || dir !== target.run?.dir) {
+      const unknown = await unknownRun(target, batches, service, context.global);
+      if (unknown !== null) throw unknown.error;
+    }
     if (wantsZip) {
       const singly = nextCommand(context.global, "download", argument);
       return downloadZip({
@@ -71,8 +77,7 @@ export const run: RunCommand = async (context) => {
         singly,
       });
     }
-    const shownDir = output ?? argument;
-    return withRunLock(resolve(cwd, shownDir), { clock: context.clock, signal }, () =>
+    return withRunLock(dir, { clock: context.clock, signal }, () =>
       downloadDirectory(context, service, target, batches, shownDir),
     );
   });
@@ -90,9 +95,6 @@ async function downloadDirectory(
   // Another process may have changed the state before this one got the lock.
   const own = target.run?.dir === dir ? await readRunState(dir) : null;
   const from = target.run?.state ?? null;
-  // The look at the batches has shown which records the service has deleted.
-  const deleted = new Set(from?.batches.filter((entry) => entry.record_deleted).map(({ id }) => id));
-  for (const entry of own?.batches ?? []) if (deleted.has(entry.id)) entry.record_deleted = true;
   const runState = own ?? (await adoptDirectory(dir, batches, service, clock, from));
   const known = runState.batches
     .map((entry) => batches.find((batch) => batch.id === entry.id))

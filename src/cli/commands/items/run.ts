@@ -9,9 +9,12 @@ import type { Http } from "../../../http/http.ts";
 import { standsFor } from "../../../runs/directory/run-state.ts";
 import { recordedItems } from "../../../runs/outcome/recorded-items.ts";
 import { retriedId } from "../../../runs/retry/retried-id.ts";
+import { findBatch } from "../../../runs/submit/find-batch.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
-import { requireReachable, resolveTarget, type Target, withUnknown } from "../../runs/targets.ts";
+import { unknownNote } from "../../result/next-steps.ts";
+import { unknownRun } from "../../runs/require-images.ts";
+import { resolveTarget, type Target, withUnknown } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { recordLine } from "../../terminal/record-line.ts";
@@ -28,7 +31,6 @@ export const run: RunCommand = async (context) => {
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
   const needs = { workers: false, ...rememberedUpstream([target]) };
   return withService(context, needs, async (service) => {
-    requireReachable([target], service);
     const all = await itemsOf(target, service, context);
     const wanted = all.filter((item) => status === "all" || item.status === status);
     const isCut = results.isForPeople && !flagOption(options, "all");
@@ -36,7 +38,7 @@ export const run: RunCommand = async (context) => {
     const hasMore = shown.length < wanted.length;
     if (hasMore) output.note(`${wanted.length - shown.length} more items: add --all`);
     if (wanted.length === 0) output.note(status === "all" ? "no items" : `no items are ${status}`);
-    return withUnknown(target, context, {
+    return withUnknown(target, service, context, {
       exitCode: EXIT_CODES.ok.code,
       json: {
         items: shown.map((item) => ({ ...item.raw, custom_id: item.customId, batch_id: item.batchId })),
@@ -50,17 +52,21 @@ export const run: RunCommand = async (context) => {
 /** A retried image is listed once: with its last attempt, or with an earlier one that made the image. */
 async function itemsOf(
   target: Target,
-  { http }: ConnectedService,
-  { signal, output }: Pick<CommandContext, "signal" | "output">,
+  service: ConnectedService,
+  { signal, output, global }: Pick<CommandContext, "signal" | "output" | "global">,
 ): Promise<FoundItem[]> {
+  const { http } = service;
   const found = new Map<string, FoundItem>();
   for (const batchId of target.ids) {
     const entry = target.run?.state.batches.find(({ id }) => id === batchId);
     const ids = new Map(entry?.retried?.map((id) => [retriedId(id), id]));
     const listed = await listOf(http, batchId, signal).catch(async (error) => {
       const here = await resultsOf(target, batchId, error);
-      if (here.length === 0) throw error;
-      output.note(`the service has deleted its record of ${batchId}; these are the results that are here`);
+      if (entry === undefined) throw error;
+      const batch = await findBatch(http, entry, batchId, signal);
+      const unknown = await unknownRun(target, [batch], service, global);
+      if (here.length === 0) throw unknown?.error ?? error;
+      if (unknown !== null) output.note(unknownNote(unknown.error, "these are the results that are here"));
       return here;
     });
     for (const item of listed) {

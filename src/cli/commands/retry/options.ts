@@ -17,6 +17,8 @@ export interface RetryCommandOptions extends RunOptions {
   withRefused: boolean;
   /** Also make images again that the service made but can no longer deliver. */
   withLost: boolean;
+  /** Go on with this service although it does not know batches of the run. */
+  isHere: boolean;
   dryRun: boolean;
 }
 
@@ -36,6 +38,7 @@ export async function readRetryOptions(context: CommandContext): Promise<RetryCo
     needs: rememberedUpstream([target]),
     withRefused: read.flagOption(options, "includeRefused"),
     withLost: read.flagOption(options, "includeLost"),
+    isHere: read.flagOption(options, "here"),
     dryRun: read.flagOption(options, "dryRun"),
     ...readRunOptions(options),
   };

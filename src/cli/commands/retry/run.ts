@@ -14,7 +14,7 @@ import { shellWord } from "../../../runs/reports/run-report.ts";
 import { planRetry, type RetryPlan } from "../../../runs/retry/plan-retry.ts";
 import { isRetryOpen, resumeRetry, startRetry, unsentImages } from "../../../runs/retry/retry-run.ts";
 import type { RetryOptions } from "../../../runs/retry/send-batches.ts";
-import { findBatch } from "../../../runs/submit/find-batch.ts";
+import { findBatch, isUnsentHere } from "../../../runs/submit/find-batch.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { flagOption, positiveDurationOption } from "../../command-line/option-values.ts";
@@ -24,7 +24,7 @@ import { notEnded } from "../../result/judge-batches.ts";
 import { describeRun } from "../../result/run-summary.ts";
 import { type Budget, createBudget, estimateLine } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
-import { requireReachable, resolveTarget } from "../../runs/targets.ts";
+import { resolveTarget } from "../../runs/targets.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { type RetryCommandOptions, readRetryOptions } from "./options.ts";
 
@@ -68,7 +68,6 @@ async function retry(
   const { dir, shownDir, allowance, intervalMs, dryRun } = options;
   const { signal, clock, output: reporter } = context;
   const target = await resolveTarget(options.shownDir, context.cwd);
-  requireReachable([target], service);
   const runState = target.run?.state;
   if (runState === undefined) throw new ImgbatchError("INTERNAL", "A retry has no run.");
   const model = await modelOf(runState, service, signal);
@@ -88,9 +87,9 @@ async function retry(
   );
   const updateStep = updateStepOf(shownDir);
   const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
-  const images = unsentImages(runState);
+  const images = unsentImages(runState, service);
   const budget = createBudget(options, model, service, context);
-  if (isRetryOpen(runState)) {
+  if (isRetryOpen(runState, service)) {
     if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
     const imageConsentMicroUsd = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");
@@ -100,6 +99,7 @@ async function retry(
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
   const plan = await planRetry(work, outcome.lines, include);
+  if (plan.unknownHere > 0 && !options.isHere) return describeUnknown(context, options, outcome);
   const count = plan.parts.reduce((sum, part) => sum + part.ids.length, 0);
   if (dryRun) {
     const counts = { images: count, batches: plan.parts.length, refused: plan.refused };
@@ -108,6 +108,7 @@ async function retry(
   if (count === 0) return describeNothing(context, options, outcome, plan);
   if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
+  if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const imageConsentMicroUsd = await budget.consent(count);
   const started = await startRetry({ ...work, imageConsentMicroUsd }, plan.parts);
   return finishRun(context, service, { ...started, ...run });
@@ -131,6 +132,7 @@ async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOu
   const batches = [];
   for (const entry of runState.batches) {
     const { id } = entry;
+    if (id === null && !isUnsentHere(runState, entry, service)) continue;
     if (id === null)
       throw new ImgbatchError(
         "SUBMISSION_UNKNOWN",
@@ -151,6 +153,20 @@ function refusedNote(count: number): string {
 function missingNote(count: number): string {
   const have = count === 1 ? "1 image is missing here but has" : `${count} images are missing here but have`;
   return `${have} not failed: left out`;
+}
+
+function paidAgainNote(count: number): string {
+  return `${counted(count, "image")} of batches that are not known here: paid again if the other service still runs`;
+}
+
+/** Nothing is made unasked when another service may have made the missing images. */
+function describeUnknown(
+  context: CommandContext,
+  { shownDir, allowance }: RetryCommandOptions,
+  outcome: RunOutcome,
+): CommandResult {
+  context.output.note("nothing was sent");
+  return describeRun(context, { outcome, replayed: null, shownDir, allowance });
 }
 
 function describeNothing(

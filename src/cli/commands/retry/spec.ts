@@ -16,10 +16,19 @@ export const retry: CommandSpec = {
       description:
         "also make images again that were made and paid, or may have been, but can no longer be fetched; this is paid again",
     },
+    {
+      flags: "--here",
+      description:
+        "go on with this service, which does not know batches of the run (its data are new, or it is another service or key); with --include-lost, only the missing images are made, and paid again if the other service still runs",
+    },
     { flags: "--dry-run", description: "count the images and estimate the cost; submit nothing" },
     ...runOptions,
   ],
-  examples: ["imgbatch retry prompts-images", "imgbatch retry prompts-images --max-cost 1"],
+  examples: [
+    "imgbatch retry prompts-images",
+    "imgbatch retry prompts-images --max-cost 1",
+    "imgbatch retry --include-lost --here prompts-images",
+  ],
   exits: running,
   resumes: true,
   load: () => import("./run.ts"),

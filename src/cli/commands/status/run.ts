@@ -8,9 +8,10 @@ import { askedCounts } from "../../../runs/update/asked-counts.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";
 import { exitCodeOf } from "../../result/error-document.ts";
-import { nextSteps } from "../../result/next-steps.ts";
+import { ALL_HERE, nextSteps, unknownNote } from "../../result/next-steps.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
-import { requireReachable, resolveTargets, type Target } from "../../runs/targets.ts";
+import { unknownRun } from "../../runs/require-images.ts";
+import { resolveTargets, type Target } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
@@ -25,7 +26,6 @@ export const run: RunCommand = async (context) => {
   }
   const needs = { workers: false, ...rememberedUpstream(targets) };
   return withService(context, needs, async ({ http, ...service }) => {
-    requireReachable(targets, { http, ...service });
     const batches: Batch[] = [];
     const missing: ImgbatchError[] = [];
     for (const { id, run } of targets.flatMap(({ ids, run }) => ids.map((id) => ({ id, run })))) {
@@ -37,6 +37,11 @@ export const run: RunCommand = async (context) => {
         missing.push(error);
       }
     }
+    for (const target of targets) {
+      const unknown = await unknownRun(target, batches, { http, ...service }, context.global);
+      if (unknown?.isWhole) output.note(unknownNote(unknown.error, ALL_HERE));
+      else if (unknown !== null) missing.push(unknown.error);
+    }
     const [first] = missing;
     if (first !== undefined && batches.length === 0) throw first;
     for (const error of missing) output.note(`error: ${error.message}`);
@@ -47,7 +52,7 @@ export const run: RunCommand = async (context) => {
         ...(first === undefined ? {} : { error: { code: first.code, message: first.message } }),
       },
       lines: batches.map(batchLine),
-      next: nextSteps(context.global, targets, batches),
+      next: first?.advice ?? nextSteps(context.global, targets, batches),
     };
   });
 };

@@ -21,13 +21,11 @@ import { type Budget, estimateLine, imagesOf } from "../../runs/budget.ts";
  * that the run itself would throw before it sends anything.
  */
 export async function describeDryRun(work: UpdateOptions, budget: Budget): Promise<CommandResult> {
-  const { plan, dir, shownDir, service } = work;
+  const { plan, dir } = work;
   const start = await chooseStart(work, checkDirectory);
   if (start.kind !== "run") return describeUpdate(work, start, budget);
   const { chunks, items, request } = plan;
-  const { identity, keyFingerprint } = service;
-  const owner = { identity, keyFingerprint, inputSha256: plan.inputSha256 };
-  const state = prepareRunState(work, await checkDirectory(dir, owner));
+  const state = prepareRunState(work, await checkDirectory(dir, plan.inputSha256));
   const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
   const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
   const fresh = chunks.filter((chunk) => !isReused(chunk));
@@ -37,7 +35,7 @@ export async function describeDryRun(work: UpdateOptions, budget: Budget): Promi
     exitCode: EXIT_CODES.ok.code,
     json: {
       dry_run: true,
-      directory: shownDir,
+      directory: work.shownDir,
       model: request.model,
       item_count: items.length,
       image_count: imagesOf(chunks),
@@ -65,14 +63,14 @@ export async function describeDryRun(work: UpdateOptions, budget: Budget): Promi
 }
 
 async function describeUpdate(
-  { plan, shownDir }: UpdateOptions,
+  { plan, shownDir, service }: UpdateOptions,
   start: Exclude<Start, { kind: "run" }>,
   budget: Budget,
 ): Promise<CommandResult> {
   const { update, earlier } = start;
   const { kept, changed, added, removed } = update;
-  const images = imagesToSend(start);
-  const open = start.kind === "update" ? openImages(earlier) : 0;
+  const images = imagesToSend(start, service);
+  const open = start.kind === "update" ? openImages(earlier, service) : 0;
   budget.approveImages(images);
   const cost = budget.estimateImages(images);
   return {

@@ -1,28 +1,27 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import type { ProviderIdentity } from "../../../contract/provider-identity.ts";
 import { keepHeapSmall } from "../../../kernel/memory/small-heap.ts";
 import { costText } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
-import { readRunState } from "../../../runs/directory/run-state.ts";
-import {
-  type ChosenModel,
-  chooseModel,
-  requireReferencesFit,
-  usualReferences,
-} from "../../../runs/plan/choose-model.ts";
+import { readRunState, submittedBatches } from "../../../runs/directory/run-state.ts";
+import { chooseModel, requireReferencesFit, usualReferences } from "../../../runs/plan/choose-model.ts";
 import { type Plan, planRun } from "../../../runs/plan/plan.ts";
 import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../runs/prompts/prompt-item.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import { leaveRun, type StartedRun } from "../../../runs/submit/start-run.ts";
+import { reportReplay } from "../../../runs/submit/submit-batch.ts";
 import { startOrUpdate, type UpdateOptions } from "../../../runs/update/update-run.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { commandAgain, nextCommand } from "../../result/next-command.ts";
 import { createBudget, imagesOf } from "../../runs/budget.ts";
-import { finishRun } from "../../runs/finish-run.ts";
+import { describeFinished, finishRun } from "../../runs/finish-run.ts";
+import { requireKnown, unknownRun } from "../../runs/require-images.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
+import type { UpstreamChoice } from "../../service/connection.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { realtimeCommand } from "./batch-shape.ts";
 import { withoutService } from "./detach.ts";
@@ -59,6 +58,8 @@ export const run: RunCommand = async (context) => {
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
+    const here = await runHere(limited, options, items, upstream);
+    if (here !== null) return here;
     return await withService(limited, { workers: !options.dryRun, images: true, upstream }, (service) =>
       stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
         submit(inner, options, items, { service, submissions }),
@@ -76,6 +77,52 @@ function keptNote(names: readonly string[]): string {
   return `other fields are kept as metadata: ${shown}${names.length > MOST_NAMES ? ", …" : ""}`;
 }
 
+/**
+ * Verifies a run that is whole in its directory, and asks no service: neither a new one, nor one that cannot be reached,
+ * changes anything about it. Null for any other run.
+ */
+async function runHere(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  upstream: UpstreamChoice | null,
+): Promise<CommandResult | null> {
+  const { dir, shownDir, keepZip, allowance } = options;
+  const { global, cwd, clock, signal, output } = context;
+  const needsService = options.isNew || options.explicitKey !== null || options.detach || options.dryRun;
+  if (needsService || !(await hasEnded(dir))) return null;
+  const { providersToExpect } = await import("../../service/connect.ts");
+  const providers = await providersToExpect(global, { upstream }, cwd);
+  return withRunLock(dir, { clock, signal }, async () => {
+    const state = await readRunState(dir);
+    const { request = null } = state ?? {};
+    if (state === null || request === null) return null;
+    const name = options.name ?? request.task_name;
+    const plan = planOf({ ...options, name }, options.model ?? request.model, items, providers);
+    const isSplitSo = state.updates !== undefined || plan.chunks.length === submittedBatches(state).length;
+    if (plan.inputSha256 !== state.input_sha256 || !isSplitSo) return null;
+    const { outcomeHere } = await import("../../../runs/outcome/whole-here.ts");
+    const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
+    if (outcome === null) return null;
+    reportPlan(context, options, plan);
+    const submitted = new Set(submittedBatches(state).map(({ id }) => id));
+    for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
+      reportReplay(output, batch, { nowMs: clock.nowMs(), isRetry: false });
+    for (const { batch_id, custom_id, status, error = null } of outcome.lines)
+      output.event({ event: "item_ended", batch_id, custom_id, status, error });
+    const earlier = new Set(outcome.batches.map(({ id }) => id));
+    const updateStep = commandAgain(context.typed, "--update");
+    const run = { state, replayed: true, earlier, shownDir, allowance, updateStep };
+    return describeFinished(context, outcome, run);
+  });
+}
+
+/** Whether a directory has a run of batches that was finished there. */
+async function hasEnded(dir: string): Promise<boolean> {
+  const state = await readRunState(dir);
+  return state !== null && state.kind === undefined && state.finished_at !== null;
+}
+
 async function submit(
   context: CommandContext,
   options: SubmitOptions,
@@ -90,16 +137,9 @@ async function submit(
   requireReferencesFit(items, model);
   // An older run without a name keeps its request, and so its idempotency keys.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
-  const plan = planOf({ ...options, name: options.name ?? defaultName }, model, items, service);
+  const plan = planOf({ ...options, name: options.name ?? defaultName }, model.id, items, service.providers);
   const budget = createBudget(options, model, service, context);
-  reporter.event({
-    event: "run_planned",
-    directory: options.shownDir,
-    model: model.id,
-    item_count: plan.items.length,
-    image_count: imagesOf(plan.chunks),
-    batch_count: plan.chunks.length,
-  });
+  reportPlan(context, options, plan);
   const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: number) => {
@@ -113,6 +153,8 @@ async function submit(
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
     ...{ names, shownDir, limits, isUpdate, adviseUpdate },
   };
+  const target = { argument: shownDir, run: earlier === null ? null : { dir, state: earlier } };
+  if (options.dryRun || isUpdate) await requireKnown(target, service, context);
   if (options.dryRun) {
     const result = await describeDryRun(work, budget);
     return { ...result, next: "the same command without --dry-run" };
@@ -120,6 +162,9 @@ async function submit(
   return withRunLock(dir, { clock, signal }, async () => {
     const started = await startOrUpdate(work);
     if (options.detach) {
+      const begun = { argument: shownDir, run: { dir, state: started.state } };
+      const unknown = await unknownRun(begun, started.batches, service, context.global);
+      if (unknown !== null && !unknown.isWhole) throw unknown.error;
       if (started.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
@@ -131,15 +176,26 @@ async function submit(
   });
 }
 
+function reportPlan({ output }: CommandContext, { shownDir }: SubmitOptions, plan: Plan): void {
+  output.event({
+    event: "run_planned",
+    directory: shownDir,
+    model: plan.request.model,
+    item_count: plan.items.length,
+    image_count: imagesOf(plan.chunks),
+    batch_count: plan.chunks.length,
+  });
+}
+
 function planOf(
   options: SubmitOptions,
-  model: ChosenModel,
+  model: string,
   items: readonly PromptItem[],
-  { providers = [] }: ConnectedService,
+  providers: readonly ProviderIdentity[] = [],
 ): Plan {
   const { name, parentId, mimeType, metadata, limits } = options;
   const isReal = providers.some(({ type }) => type !== "procedural");
-  return planRun({ model: model.id, name, parentId, mimeType, metadata, items, isReal }, limits);
+  return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits);
 }
 
 function describeDetached(

@@ -10,7 +10,7 @@ import { describeEnd } from "../../result/batch-summary.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
 import { pollInterval } from "../../runs/poll-interval.ts";
 import { requireImages } from "../../runs/require-images.ts";
-import { recordAll, requireReachable, requireSubmitted, resolveTargets } from "../../runs/targets.ts";
+import { recordAll, requireSubmitted, resolveTargets } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
@@ -21,14 +21,13 @@ export const run: RunCommand = async (context) => {
   const interval = positiveDurationOption(options, "interval");
   const limit = timeLimit(context, positiveDurationOption(options, "timeout"));
   const targets = await resolveTargets(context);
-  requireSubmitted(targets, context.global);
   const ids = targets.flatMap((target) => target.ids);
   let going = ids;
   const { signal } = limit;
   try {
     const needs = { workers: true, ...rememberedUpstream(targets) };
     return await withService({ ...context, signal }, needs, async (service) => {
-      requireReachable(targets, service);
+      requireSubmitted(targets, service, context.global);
       try {
         const found = await requireBatches(service.http, targets, signal);
         going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
@@ -45,7 +44,7 @@ export const run: RunCommand = async (context) => {
         const batches = await allWithCounts(service.http, ended, signal);
         await recordAll(targets, batches, clock);
         output.settle();
-        await requireImages(targets, batches, context.global);
+        await requireImages(targets, batches, service, context.global);
         return await describeEnd({ ...context, signal }, service.http, targets, batches);
       } catch (error) {
         const left = going.filter((id) => !hasEnded(id));

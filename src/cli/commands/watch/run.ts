@@ -12,13 +12,7 @@ import { nextCommand } from "../../result/next-command.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
 import { pollInterval } from "../../runs/poll-interval.ts";
 import { requireImages } from "../../runs/require-images.ts";
-import {
-  recordAll,
-  requireReachable,
-  requireSubmitted,
-  resolveTargets,
-  type Target,
-} from "../../runs/targets.ts";
+import { recordAll, requireSubmitted, resolveTargets, type Target } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { mayShowDashboard } from "../../terminal/dashboard.ts";
@@ -32,7 +26,6 @@ export const run: RunCommand = async (context) => {
   const interval = positiveDurationOption(options, "interval");
   const limit = timeLimit(context, positiveDurationOption(options, "timeout"));
   const targets = await resolveTargets(context);
-  requireSubmitted(targets, context.global);
   // The reader of the output has gone, so nothing is left to do.
   const signal = AbortSignal.any([limit.signal, results.closed]);
   try {
@@ -55,7 +48,7 @@ async function watch(
   intervalMs: number | undefined,
 ): Promise<CommandResult> {
   const { signal, clock, output, results, global } = context;
-  requireReachable(named, service);
+  requireSubmitted(named, service, global);
   const isNamed = context.arguments.length > 0;
   const found = isNamed
     ? await requireBatches(service.http, named, signal)
@@ -79,7 +72,7 @@ async function watch(
     if (ended === null) return { exitCode: EXIT_CODES.ok.code, json: {} };
     const batches = await allWithCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
-    if (isNamed) await requireImages(named, batches, global);
+    if (isNamed) await requireImages(named, batches, service, global);
     const end = await describeEnd(context, service.http, targets, batches);
     // The view has already printed the lines.
     return { ...end, lines: [] };
