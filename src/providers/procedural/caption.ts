@@ -38,6 +38,8 @@ export async function renderCaption(
     if (length > capacity(room.smallest) * 0.9) break;
     letters.push(segment);
   }
+  const most = Math.floor(room.width / small / LETTER);
+  const below = label.length > most ? `${label.slice(0, most - 1)}…` : label;
   let shown = letters.join("");
   if (shown.length < words.length) shown = `${shown.trimEnd()}…`;
   for (let size = room.largest; ; size *= 0.92) {
@@ -46,11 +48,11 @@ export async function renderCaption(
     const markup = [
       `<span foreground="${color}">${escapeMarkup(shown)}</span>`,
       `<span size="${Math.round(small * 700)}"> </span>`,
-      `<span foreground="${faded}" size="${Math.round(small * 1024)}">${escapeMarkup(label)}</span>`,
+      `<span foreground="${faded}" size="${Math.round(small * 1024)}">${escapeMarkup(below)}</span>`,
     ];
     const image = await renderText(markup.join("\n"), { size, width: room.width });
-    if (image.info.height <= room.height) return image;
+    if (image.info.height <= room.height || shown.length <= 1) return image;
     // The estimate was too low.
-    if (isLast) shown = `${shown.slice(0, shown.length * 0.8).trimEnd()}…`;
+    if (isLast) shown = `${shown.slice(0, Math.floor(shown.length * 0.8 - 1)).trimEnd()}…`;
   }
 }

@@ -86,7 +86,7 @@ export function recolor(color: Hex, from: Hex, to: Hex): Hex {
   const lightness = toL + (l - fromL) * Math.min(1, toL / fromL);
   const strength = fromA ** 2 + fromB ** 2;
   // A grey has no hue that could be turned.
-  if (strength < 0.001) return toHex(lightness, toA + a - fromA, toB + b - fromB);
+  if (strength < 0.004) return toHex(lightness, toA + a - fromA, toB + b - fromB);
   const [turnA, turnB] = [(a * fromA + b * fromB) / strength, (b * fromA - a * fromB) / strength];
   return toHex(lightness, toA * turnA - toB * turnB, toA * turnB + toB * turnA);
 }

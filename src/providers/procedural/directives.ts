@@ -119,8 +119,22 @@ export interface Simulation {
   seed: number;
 }
 
+/** Returns the failure that a directive or the simulation asks for, or null. */
+export function failureOf(
+  directives: Directives,
+  simulation: Simulation | undefined,
+  request: ImageRequest,
+  modelVersion: string,
+): ProviderError | null {
+  return (
+    directedFailure(directives, request, modelVersion) ??
+    (simulation && simulatedFailure(simulation, request)) ??
+    null
+  );
+}
+
 /** Returns the failure that a directive asks for, or null. The failure carries `modelVersion`, as an image would. */
-export function directedFailure(
+function directedFailure(
   { refuse, status, retryAfterMs, fail, failOnce }: Directives,
   request: ImageRequest,
   modelVersion: string,
@@ -153,7 +167,7 @@ function statusCode(status: number): ItemErrorCode {
  * Returns the failure that the simulation draws for an item, or null. The same items fail at every try and in every run. A
  * batch that retries them draws again.
  */
-export function simulatedFailure(simulation: Simulation, request: ImageRequest): ProviderError | null {
+function simulatedFailure(simulation: Simulation, request: ImageRequest): ProviderError | null {
   const { prompt, outputIndex, origin } = request;
   const random = new Random(hashSeed(simulation.seed, prompt, outputIndex, origin === "batch" ? 0 : 1));
   if (!random.chance(simulation.fail)) return null;

@@ -66,9 +66,6 @@ export async function drawPicture(
   });
 }
 
-/** Above this ratio of width to height, the caption stands beside the scene instead of under it. */
-const WIDE_RATIO = 2.6;
-
 /** Returns the page as an SVG document of the requested size, and the caption that lies over it. */
 async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decoding: Decoding) {
   const { size, text, model } = drawing;
@@ -81,25 +78,21 @@ async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decod
   const random = new Random(seed);
   const palette = createPalette(plan, random.fork("palette"));
   const stored = drawing.storedReferences.map(({ uri }) => uri.split("/").at(-1)?.slice(0, 60) || uri);
-  const isWide = w / h > WIDE_RATIO;
-  const column = isWide ? Math.min(w * 0.27, h * 1.75) : w;
-  // On a narrow strip the letters would be too small, and there is space below.
-  const letter = isWide ? h * 1.2 : least * (h / w > 1.9 ? 1.5 : 1);
+  // On a narrow strip the letters would be too small, and there is space below. On a wide one, too.
+  const letter = least * (Math.max(h / w, w / h) > 1.9 ? 1.5 : 1);
   const caption = await renderCaption(
     text,
     ["procedural", "local drawing", `no. ${drawing.outputIndex + 1}`, model, ...stored].join(" · "),
     {
-      width: (column - margin * 2) * factor,
-      height: (isWide ? h - margin * 2 : Math.min(h * 0.24, least * 0.34)) * factor,
-      largest: letter * (isWide ? 0.1 : 0.046) * factor,
-      smallest: letter * (isWide ? 0.043 : 0.021) * factor,
+      width: (w - margin * 2) * factor,
+      height: Math.min(h * 0.24, least * 0.34) * factor,
+      largest: letter * 0.046 * factor,
+      smallest: letter * 0.021 * factor,
     },
     [palette.ink, mix(palette.ink, palette.paper, 0.42)],
   );
-  const top = isWide ? margin * 1.2 : h - margin * 0.85 - caption.info.height / factor;
-  const box = isWide
-    ? { x: column, y: margin, w: w - column - margin, h: h - margin * 2 }
-    : { x: margin, y: margin, w: w - margin * 2, h: top - margin * 1.7 };
+  const top = h - margin * 0.85 - caption.info.height / factor;
+  const box = { x: margin, y: margin, w: w - margin * 2, h: top - margin * 1.7 };
   const shapes = await drawScene(drawing, plan, palette, random.fork("scene"), box, { signal, decoding });
   const place = `x="${round(box.x)}" y="${round(box.y)}" width="${round(box.w)}" height="${round(box.h)}"`;
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${size.widthPx}" height="${size.heightPx}" viewBox="0 0 ${round(w)} ${round(h)}"><rect width="${w}" height="${h}" fill="${palette.paper}"/><svg ${place}>${shapes}</svg><rect ${place} fill="none" stroke="${palette.ink}" stroke-opacity="0.25"/></svg>`;

@@ -17,20 +17,14 @@ export interface Palette {
   lit(color: Hex, share?: number): Hex;
 }
 
-/** The colour of the shadows, and the share of it in the land. Those of the night have the colour of its sky. */
-const LIGHT = {
-  day: { shade: "#5b86b8", depth: 0.06 },
-  dawn: { shade: "#6a5a9a", depth: 0.28 },
-  sunset: { shade: "#3a1f55", depth: 0.5 },
-  night: { shade: null, depth: 0.66 },
-};
-
 /** Chooses the colours of a picture: first those that the prompt names, then others that match them. */
 export function createPalette(plan: Plan, random: Random): Palette {
   const { time, season, accents, parts } = plan;
   const sky = skyOf(plan, random);
-  const shade = LIGHT[time].shade ?? mix(sky.top, sky.middle, 0.4);
-  const lit = (color: Hex, share = 0.8) => mix(color, shade, LIGHT[time].depth * share);
+  // The shadows have this colour, or that of the night's sky.
+  const { shade, depth } = colors.light[time];
+  const dark = shade ?? mix(sky.top, sky.middle, 0.4);
+  const lit = (color: Hex, share = 0.8) => mix(color, dark, depth * share);
   const land = random.pick(colors.land[season]);
   const near = parts.place ? lit(parts.place, 0.55) : lit(land, 1);
   const { leaf = "" } = parts;

@@ -3,13 +3,7 @@ import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provid
 import { Decoding } from "../../imaging/decoding.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { joinTurns } from "../../kernel/text.ts";
-import {
-  directedFailure,
-  parseDirectives,
-  type Simulation,
-  simulatedFailure,
-  withoutDirectives,
-} from "./directives.ts";
+import { failureOf, parseDirectives, type Simulation, withoutDirectives } from "./directives.ts";
 
 /** The version of the drawings. It changes whenever the same request gives other pixels. */
 const DRAWING_VERSION = "2";
@@ -46,9 +40,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
       const waitMs = directives.delayMs + (simulate?.latencyMs ?? 0);
       if (waitMs > 0) await clock.sleep(waitMs, signal);
       signal.throwIfAborted();
-      const failure =
-        directedFailure(directives, request, modelVersion) ??
-        (simulate && simulatedFailure(simulate, request));
+      const failure = failureOf(directives, simulate, request, modelVersion);
       if (failure) throw failure;
       const images: Buffer[] = [];
       // Loaded with the first picture, together with the image library.

@@ -6,12 +6,10 @@ import { turnHue } from "./color.ts";
 import { hashSeed } from "./random.ts";
 import { round, type Scene } from "./scene.ts";
 
-/** A reference image, ready for the document. */
+/** A reference image as an SVG element without its size, and its width over its height. */
 interface Card {
-  /** Width over height. */
   ratio: number;
-  /** Returns the card as SVG in a box of this size. */
-  svg(width: string, height: string): string;
+  element: string;
 }
 
 /** The longest side of a single reference in a picture at 1K, and that of one of several, in pixels. */
@@ -35,15 +33,12 @@ export async function drawReferences(
         shrink(decodable, longest),
       ),
     );
-    const href = `data:image/jpeg;base64,${data.toString("base64")}`;
-    const svg: Card["svg"] = (width, height) =>
-      `<image width="${width}" height="${height}" preserveAspectRatio="none" href="${href}"/>`;
-    cards.push({ ratio: info.width / info.height, svg });
+    const element = `<image preserveAspectRatio="none" href="data:image/jpeg;base64,${data.toString("base64")}"`;
+    cards.push({ ratio: info.width / info.height, element });
   }
   for (const { uri } of storedReferences) {
     const color = turnHue("#e8a9a0", hashSeed("stored", uri) % 360);
-    const svg: Card["svg"] = (width, height) => `<rect width="${width}" height="${height}" fill="${color}"/>`;
-    cards.push({ ratio: 4 / 3, svg });
+    cards.push({ ratio: 4 / 3, element: `<rect fill="${color}"` });
   }
   const random = scene.random.fork("cards");
   const rows = Math.max(1, Math.round(Math.sqrt((count * h) / w)));
@@ -73,7 +68,7 @@ function shrink(bytes: Buffer, longest: number) {
 
 function drawCard(
   { shapes, unit }: Scene,
-  { ratio, svg }: Card,
+  { ratio, element }: Card,
   { x, y, width, turn }: { x: number; y: number; width: number; turn: number },
 ): void {
   const height = width / ratio;
@@ -82,6 +77,6 @@ function drawCard(
     `<rect x="${round(shift - mat)}" y="${round(shift - mat)}" width="${round(width + mat * 2)}" height="${round(height + mat * 2)}" rx="2" ${paint}/>`;
   const place = `translate(${round(x)} ${round(y)})rotate(${round(turn)})translate(${round(-width / 2)} ${round(-height / 2)})`;
   const shadow = frame(unit * 0.011, 'fill="#0c0d1c" fill-opacity="0.3"');
-  const card = svg(round(width), round(height));
+  const card = `${element} width="${round(width)}" height="${round(height)}"/>`;
   shapes.push(`<g transform="${place}">${shadow}${frame(0, 'fill="#fdfbf5"')}${card}</g>`);
 }

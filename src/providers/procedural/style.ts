@@ -49,7 +49,7 @@ export function inkOf({ style, tint }: Plan, { roles }: Palette): Ink {
         tone(
           color,
           Math.min(0.85, Math.max(0.72, lightness(color))),
-          Math.min(3, 0.21 / (chroma(color) + 0.04)),
+          Math.min(3, 0.25 / (chroma(color) + 0.04)),
         );
       const edge: Ink["edge"] = (color, scale) => stroke(line(color), 2.8 / scale);
       return { fill: (color) => mix(paper, line(color), 0.16), line, edge };

@@ -2,14 +2,6 @@ import { drawing } from "./drawing.ts";
 import type { Subject } from "./plan.ts";
 import { groundOf, put, type Scene, shadow } from "./scene.ts";
 
-interface Placed {
-  subject: Subject;
-  x: number;
-  y: number;
-  height: number;
-  flip: boolean;
-}
-
 /** Draws the subjects, the far ones first. */
 export function drawSubjects(scene: Scene): void {
   const { plan, palette } = scene;
@@ -29,7 +21,7 @@ export function drawSubjects(scene: Scene): void {
 }
 
 /** Places the subjects side by side. Small things grow, most of all one that stands alone. */
-function arrange(scene: Scene): Placed[] {
+function arrange(scene: Scene) {
   const { plan, w, h, unit } = scene;
   const random = scene.random.fork("subjects");
   const { tall, least } = groundOf(plan.places);
@@ -58,7 +50,7 @@ function arrange(scene: Scene): Placed[] {
 }
 
 /** Places the first subject on the second. It is higher up, so it is drawn first and stays behind the mount's neck. */
-function riderOf(scene: Scene): Placed[] {
+function riderOf(scene: Scene): ReturnType<typeof arrange> {
   const [rider, mount] = scene.plan.subjects;
   if (rider === undefined || mount === undefined) return [];
   const height = Math.min(scene.unit * 0.48, (scene.w * 0.8) / Math.max(1, mount.motif.wide));

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { motifsByWord } from "../../../src/providers/procedural/motifs.ts";
-import { pictureSeed, planScene } from "../../../src/providers/procedural/plan.ts";
+import { motifsByWord, pictureSeed, planScene } from "../../../src/providers/procedural/plan.ts";
 
 const plan = (prompt: string, index = 0) => planScene(prompt, pictureSeed("model", prompt, index));
 
