@@ -69,17 +69,28 @@ export const FIXED_LIMITS = {
   promptPreviewChars: 120,
   /** The entries of each list of a real-time body; the parts of all messages count as one. */
   realtimeEntries: 1000,
-  /** Lines of a batch job that come with its request, and the bytes of that request. */
+  /** Lines of a batch job that come with its request, the fields of each on average, and the bytes of that request. */
   inlineLines: 100,
+  inlineLineFields: 1000,
   inlineBodyBytes: 20 * MIB,
   /** Prompts, earlier turns and keys of all lines of a job: they are in memory together when its items are written. */
   jobTextChars: 96 * MIB,
+  /** The client's name of a line, and in characters of JSON when it is no text. */
+  lineKeyChars: 512,
+  lineKeyJsonChars: 4096,
   /** Jobs of one key that have not ended. */
   runningJobsPerKey: 100,
   jobPageDefault: 20,
   jobPageMax: 100,
   jsonDepth: 64,
+  /** Entries of lists and fields of objects, in all. */
   jsonElements: 200_000,
+  /** The fields of a body, and the entries of lists that it needs. More where the configuration allows a batch with more. */
+  jsonFields: 10_000,
+  /** Bytes of the name of a field. */
+  jsonNameBytes: 256,
+  /** Bytes of a text that is neither a prompt nor an image. */
+  jsonTextBytes: 64 * 1024,
   batchPageDefault: 20,
   batchPageMax: 100,
   itemPageDefault: 100,

@@ -26,7 +26,6 @@ import type { RequestLimits } from "./limits/request-limits.ts";
 import type { Reach } from "./middleware/known-host.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
 import type { BodyBudgets } from "./request-body/body-reservation.ts";
-import type { JsonParser } from "./request-body/parse-json.ts";
 
 /** The items (or jobs of whole batches) that run, and the most that may run at once. */
 export interface QueueLoad {
@@ -80,7 +79,6 @@ export interface ApiDeps extends CreateBatchDeps {
   converter: ImageConverter;
   slots: DownloadSlots;
   bodyBudgets: BodyBudgets;
-  jsonParser: JsonParser;
   failedAuth: FailedAuthLimit;
   log: Log;
   /** Gets a line for each request; silent for a live view, which gets the requests from the feed. */

@@ -10,8 +10,10 @@ import type { ReferenceImage } from "../../src/domain/ports/image-provider.ts";
 import { sha256Hex } from "../../src/kernel/ids.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
+import { createInline, endedJob, inlinedOf } from "../support/jobs.ts";
+import { createOf, ended, line, resultsOf } from "../support/openai-batches.ts";
 import { requestText } from "../support/raw-http.ts";
-import { answerOf, content, generate, refusalOf } from "../support/realtime.ts";
+import { answerOf, content, generate, imagePart, refusalOf } from "../support/realtime.ts";
 import { MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -34,7 +36,154 @@ const hashesOf = async (references: readonly ReferenceImage[]) =>
 
 const drafts = async ({ data }: TestService) => readdir(join(data, "blobs", "drafts")).catch(() => []);
 
+describe("bodies and lines", () => {
+  const long = "x".repeat(65 * 1024);
+  const name = { [`${"n".repeat(300)}`]: 1 };
+  const fields = Object.fromEntries(Array.from({ length: 10_001 }, (_, i) => [`f${i}`, i]));
+  const items = [{ prompt: "a fox" }];
+  const create = "/v1/images/batches";
+  const native = `/v1beta/models/${MODEL}:generateContent`;
+  const inline = (request: object) => ({ batch: { input_config: { requests: { requests: [request] } } } });
+  it.each<[path: string, body: object, code: string, param: string]>([
+    [create, { model: long, items }, "BATCH_IMAGE_INVALID_MODEL", "model"],
+    [
+      create,
+      { model: MODEL, items: [{ prompt: "a", custom_id: long }] },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      "items[0].custom_id",
+    ],
+    [
+      create,
+      { model: MODEL, items: [referringTo(long)] },
+      "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
+      "items[0].reference_images[0].storage_uri",
+    ],
+    [
+      create,
+      { model: MODEL, items, extra: { deep: [name] } },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      `extra.deep[0].${"n".repeat(40)}…`,
+    ],
+    [create, { model: MODEL, items, extra: fields }, "BATCH_IMAGE_INVALID_ITEMS", "extra.f9996"],
+    [
+      native,
+      { ...content("a"), generationConfig: { responseMimeType: long } },
+      "INVALID_ARGUMENT",
+      "generationConfig.responseMimeType",
+    ],
+    [native, { ...content("a"), ...name }, "INVALID_ARGUMENT", `${"n".repeat(40)}…`],
+    [
+      `/v1beta/models/${MODEL}:batchGenerateContent`,
+      inline({ request: content("a"), metadata: { key: "k".repeat(5000) } }),
+      "INVALID_ARGUMENT",
+      "batch.inputConfig.requests.requests[0].metadata",
+    ],
+    ["/v1/images/generations", { prompt: "a", size: long }, "REALTIME_INVALID_ARGUMENT", "size"],
+    [
+      "/v1/images/edits",
+      { prompt: "a", images: Array(10_001).fill(1) },
+      "REALTIME_INVALID_ARGUMENT",
+      "images[9999]",
+    ],
+    ["/v1/batches", { input_file_id: long }, "REALTIME_INVALID_ARGUMENT", "input_file_id"],
+  ])(
+    "[LIMIT-8] to %s with too much in one field are refused as other errors of it are (%#)",
+    async (path, body, code, param) => {
+      const service = await startTestService({ workers: false });
+      const headers = {
+        authorization: `Bearer ${service.credentials.api_key}`,
+        "content-type": "application/json",
+      };
+      // The same as a large body, which is read while it arrives.
+      for (const pad of ["", "狐".repeat(500_000)]) {
+        const sent = JSON.stringify({ ...body, pad });
+        const answer = await fetch(service.url + path, { method: "POST", headers, body: sent });
+        const text = await answer.text();
+        const { error } = JSON.parse(text);
+        expect([answer.status, text.length < 1000]).toEqual([400, true]);
+        expect([error.code, error.status]).toContain(code);
+        expect([error.param, error.details?.[0].fieldViolations[0].field]).toContain(param);
+      }
+    },
+  );
+
+  it("[LIMIT-8] of the most that the other limits allow are taken, with unknown fields of any size", async () => {
+    const service = await startTestService();
+    service.view.setPaused(true);
+    const data = (await tinyPng()).toString("base64");
+    const reference = { id: "狐".repeat(80), type: "t".repeat(40), mime_type: "image/png", data };
+    const full = Array.from({ length: 200 }, (_, i) => ({
+      custom_id: `${i}-${"狐".repeat(120)}`,
+      prompt: `${i} ${"🦊".repeat(7990)}`,
+      output_count: 1,
+      reference_images: Array(5).fill(reference),
+      note: "n".repeat(20_000),
+    }));
+    const metadata = Object.fromEntries(
+      Array.from({ length: 20 }, (_, i) => [`${i}`.padEnd(63, "狐"), "🦊".repeat(256)]),
+    );
+    const model = "vendorx-3-pro-image";
+    const batch = await service.submit({ model, items: full, metadata, task_name: "狐".repeat(1000) });
+    expect([batch.item_count, batch.metadata]).toEqual([200, metadata]);
+  });
+
+  it("[LIMIT-8] of a job: a line with too much in it fails alone", async () => {
+    const service = await startTestService({ providers: [new FakeProvider()] });
+    const lines = [
+      line("a", "x", { pad: "狐".repeat(500_000) }),
+      line("k".repeat(513), "x"),
+      line("b", "x".repeat(2_000_000)),
+      line("c", "x", { size: long }),
+      line("k".repeat(512), "x", name),
+    ];
+    const batch = await ended(service, await createOf(service, lines));
+    const errors = await resultsOf(service, batch.error_file_id);
+    const problems = errors.map(({ custom_id: id, response }) => [
+      id,
+      response?.body.error?.message.slice(0, 60),
+    ]);
+    expect(problems).toEqual([
+      [null, "The name of the line has more than 512 characters."],
+      ["b", "prompt: has more than the 8000 characters that are allowed"],
+      [null, "body.size: is too long: a text that is no prompt and no imag"],
+      [null, `body.${"n".repeat(40)}…: the name of `],
+    ]);
+    expect(batch.request_counts).toEqual({ total: 5, completed: 1, failed: 4 });
+  });
+});
+
+const referringTo = (storage_uri: string) => ({
+  prompt: "a fox",
+  reference_images: [{ mime_type: "image/png", storage_uri }],
+});
+
 describe("large images", () => {
+  it("[LOAD-7] of a job whose requests come with it are kept in their lines, and make the job large only on the disk", async () => {
+    const provider = new FakeProvider();
+    const inputs: string[][] = [];
+    provider.answer = async ({ references }) => {
+      inputs.push(await hashesOf(references));
+      return made(await tinyPng());
+    };
+    const service = await startTestService({ providers: [provider] });
+    const [one, two, small] = [await noise(), await noise(), await tinyPng()];
+    const wrong = { inlineData: { mimeType: "image/png", data: `${"A".repeat(100_000)}@` } };
+    const job = await createInline(service, [
+      {
+        request: content("a fox", {}, [imagePart(one), imagePart(small), imagePart(two)]),
+        metadata: { key: "1" },
+      },
+      { request: content("an owl", {}, [wrong]), metadata: { key: "2" } },
+    ]);
+    const [good, bad] = inlinedOf(await endedJob(service, job));
+    expect([good?.metadata, inputs]).toEqual([{ key: "1" }, [hashes([one, small, two])]]);
+    expect(bad).toMatchObject({
+      metadata: { key: "2" },
+      error: { message: expect.stringContaining("must be Base64") },
+    });
+    expect(await drafts(service)).toEqual([]);
+  });
+
   it("[LOAD-7] [LOAD-8] of a batch come to the provider as they were sent, stored once when they are equal", async () => {
     const provider = new FakeProvider({ concurrency: 1 });
     const service = await startTestService({ providers: [provider] });

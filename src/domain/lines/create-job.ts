@@ -3,7 +3,9 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { BatchSource } from "../../contract/statuses.ts";
 import { type Caller, type CreateBatchDeps, inputsPrefix, newBatch } from "../batches/create-batch.ts";
 import { openBatch } from "../batches/lifecycle.ts";
+import type { SentImage } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
+import type { BlobDraft } from "../ports/blob-store.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Transaction } from "../ports/stores.ts";
 import { pricedSizes } from "../realtime/models.ts";
@@ -21,9 +23,12 @@ export interface JobRequest {
    * another one. It has locked the key, so no process makes one at the same time.
    */
   findMade?(tx: Transaction): Promise<BatchRecord | null>;
-  /** A file of the caller, or lines to keep: JSON without line breaks, one after the other. */
-  input: { fileName: string; blobKey: string } | { lines: readonly string[] };
+  /** A file of the caller, or lines to keep. */
+  input: { fileName: string; blobKey: string } | { lines: Iterable<LineText> };
 }
+
+/** A line in pieces: JSON without line breaks, and images that are written as Base64. */
+export type LineText = readonly (string | SentImage)[];
 
 /**
  * Accepts a batch job. Its lines are checked, stored and paid for by a worker: see `takeIn`. Throws
@@ -96,12 +101,25 @@ async function keepFile(
   }
 }
 
-async function keepLines({ blobs }: CreateBatchDeps, key: string, lines: readonly string[]): Promise<void> {
+async function keepLines({ blobs }: CreateBatchDeps, key: string, lines: Iterable<LineText>): Promise<void> {
   const draft = blobs.draft();
   try {
-    for (const line of lines) await draft.write(Buffer.from(`${line}\n`));
+    for (const line of lines) {
+      for (const piece of [...line, "\n"]) {
+        if (typeof piece === "string") await draft.write(Buffer.from(piece));
+        else await piece.lend((bytes) => writeBase64(draft, bytes));
+      }
+    }
     await draft.keepAs(key);
   } finally {
     await draft.discard();
   }
+}
+
+/** A multiple of 3: only the end of a text has padding. */
+const STEP_BYTES = 192 * 1024;
+
+async function writeBase64(draft: BlobDraft, bytes: Buffer): Promise<void> {
+  for (let at = 0; at < bytes.length; at += STEP_BYTES)
+    await draft.write(Buffer.from(bytes.toString("base64", at, at + STEP_BYTES)));
 }

@@ -6,10 +6,13 @@ import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
 import { idempotencyKeyOf } from "../idempotency-key.ts";
+import { plainFormat, shapeOf } from "../request-body/body-shape.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { schemaProblem } from "../request-problems.ts";
 import { showBatch } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
+
+const SHAPE = shapeOf(retryBatchSchema);
 
 /** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
 export function retry(deps: ApiDeps) {
@@ -31,8 +34,8 @@ function hasBody(request: Request): boolean {
 }
 
 function readCustomIds(deps: ApiDeps, request: Request, response: Response): Promise<string[] | null> {
-  const images = { path: [], base64: "strict", maxBytes: 0, blobs: deps.blobs } as const;
-  const options = { ...deps, maxBytes: deps.limits.createBodyBytes, images };
+  const format = plainFormat(SHAPE, "BATCH_IMAGE_INVALID_ITEMS");
+  const options = { ...deps, maxBytes: deps.limits.createBodyBytes, format, images: null };
   return withJsonBody(request, response, options, async ({ value }) => {
     const parsed = retryBatchSchema.safeParse(value, { error: inWords });
     if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");

@@ -1,16 +1,18 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
-import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { BodyBudgets, BodyReservation } from "../request-body/body-reservation.ts";
+import type { BodyFormat } from "../request-body/body-shape.ts";
 import { ImageExtraction, type ImageTexts } from "../request-body/image-extraction.ts";
-import { JsonParser } from "../request-body/parse-json.ts";
 
 /** A line that is a JSON object, or what is wrong with it. */
 export type JsonLine = { value: object; sent: SentTexts } | { problem: string };
 
-/** Where the images of a line are, and their rules. */
-export type LineImages = Omit<ImageTexts, "blobs">;
+/** The format of a line, and the rules for its images; null when these are not taken out. */
+export interface LinesFormat {
+  format: BodyFormat;
+  images: Omit<ImageTexts, "blobs"> | null;
+}
 
 /** Lines wait for each other, not for the bodies of requests. */
 const LONGEST_WAIT_MS = 2 ** 31 - 1;
@@ -22,12 +24,11 @@ const BLANK = new Set([0x20, 0x09, 0x0d]);
  * it; they can be used until the next line is asked for. Blank lines do not count.
  */
 export class JsonLines {
-  readonly #options: { blobs: BlobStore; images: LineImages; maxBytes: number };
+  readonly #options: { format: BodyFormat; images: ImageTexts | null; maxBytes: number };
   readonly #budgets = new BodyBudgets();
-  readonly #parser = new JsonParser();
 
   /** `maxBytes` is the size of the largest line. */
-  constructor(options: { blobs: BlobStore; images: LineImages; maxBytes: number }) {
+  constructor(options: { format: BodyFormat; images: ImageTexts | null; maxBytes: number }) {
     this.#options = options;
   }
 
@@ -53,23 +54,21 @@ export class JsonLines {
   }
 
   #begin(): LineInput {
-    const { blobs, images, maxBytes } = this.#options;
+    const { format, images, maxBytes } = this.#options;
     const reservation = new BodyReservation(this.#budgets, "", 0, LONGEST_WAIT_MS);
-    return new LineInput(new ImageExtraction({ ...images, blobs }, reservation), this.#parser, maxBytes);
+    return new LineInput(new ImageExtraction(format, images, reservation), maxBytes);
   }
 }
 
 /** One line as it arrives. */
 class LineInput {
   readonly #extraction: ImageExtraction;
-  readonly #parser: JsonParser;
   readonly #maxBytes: number;
   #sizeBytes = 0;
   isBlank = true;
 
-  constructor(extraction: ImageExtraction, parser: JsonParser, maxBytes: number) {
+  constructor(extraction: ImageExtraction, maxBytes: number) {
     this.#extraction = extraction;
-    this.#parser = parser;
     this.#maxBytes = maxBytes;
   }
 
@@ -88,8 +87,7 @@ class LineInput {
   async end(): Promise<JsonLine> {
     if (this.#isTooLarge) return { problem: `The line is larger than ${formatBytes(this.#maxBytes)}.` };
     try {
-      const { pieces, sent, problem } = await this.#extraction.end();
-      const value = await this.#parser.parse(pieces, problem);
+      const { value, sent } = await this.#extraction.end();
       return isObject(value) ? { value, sent } : { problem: "The line is not a JSON object." };
     } catch (error) {
       if (!(error instanceof ImgbatchError)) throw error;
@@ -105,5 +103,5 @@ class LineInput {
 export const isObject = (value: unknown): value is object =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The parser speaks of the body of a request. */
+/** The reader speaks of the body of a request. */
 const lineWords = (message: string) => message.replace("The body", "The line");

@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { Limits } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import type { JobOfLines, Line, LineReader } from "../../domain/lines/line.ts";
@@ -9,7 +9,8 @@ import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { JsonLines, type LineImages } from "./json-lines.ts";
+import { isLongerThan } from "../../kernel/text.ts";
+import { JsonLines, type LinesFormat } from "./json-lines.ts";
 
 export interface LineRules {
   stores: Stores;
@@ -22,8 +23,8 @@ export interface LineRules {
 
 /** How a surface reads the lines of one job. */
 export interface LineFormat {
-  /** Returns the client's name of the line, as JSON; null when it has none. */
-  keyOf(line: object): string | null;
+  /** Returns the client's name of the line; undefined when it has none. */
+  keyOf(line: object): unknown;
   /** Checks the request of a line. Throws `ImgbatchError` with the problem. */
   check(line: object, asked: LineContext): Promise<CheckedContent>;
 }
@@ -37,11 +38,15 @@ export interface LineContext {
 /** Returns a reader of lines whose format begins anew with each job. */
 export function lineReader(
   rules: LineRules,
-  images: LineImages,
+  { format: lineFormat, images }: LinesFormat,
   formatOf: (job: JobOfLines) => LineFormat,
 ): LineReader {
   const { blobs, limits } = rules;
-  const lines = new JsonLines({ blobs, images, maxBytes: limits.realtimeBodyBytes });
+  const lines = new JsonLines({
+    format: lineFormat,
+    images: images && { ...images, blobs },
+    maxBytes: limits.realtimeBodyBytes,
+  });
   return async function* (model, input, job) {
     const format = formatOf(job);
     for await (const line of lines.read(input)) {
@@ -61,11 +66,26 @@ export function lineReader(
 }
 
 async function checked(format: LineFormat, line: object, asked: LineContext): Promise<Line> {
-  const key = format.keyOf(line);
+  const given = format.keyOf(line);
+  const problem = keyProblem(given);
+  if (problem !== null) return { key: null, problem };
+  const key = given === undefined ? null : JSON.stringify(given);
   try {
     return { key, content: await format.check(line, asked) };
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
     return { key, problem: error.message };
   }
+}
+
+/** The names of all lines are in memory together when the items of their job are written. */
+function keyProblem(key: unknown): string | null {
+  const { lineKeyChars, lineKeyJsonChars } = FIXED_LIMITS;
+  if (typeof key === "string") {
+    return isLongerThan(key, lineKeyChars)
+      ? `The name of the line has more than ${lineKeyChars} characters.`
+      : null;
+  }
+  const isLong = key !== undefined && JSON.stringify(key).length > lineKeyJsonChars;
+  return isLong ? `The name of the line has more than ${lineKeyJsonChars} characters as JSON.` : null;
 }

@@ -1,25 +1,36 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { Limits } from "../../contract/limits.ts";
+import { generateContentSchema } from "../../contract/native-api/generate-content.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { GeneratedContent } from "../../domain/realtime/generate.ts";
+import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
 import { answerOnce, beginRequest } from "../answer-once.ts";
 import { answerStream } from "../answer-stream.ts";
 import { goneSignal } from "../connections/exchange.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
-import type { ImageTexts } from "../request-body/image-extraction.ts";
+import { type BodyFormat, type Shape, shapeOf } from "../request-body/body-shape.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { findModel } from "./models.ts";
 import { checkContent } from "./request/check-content.ts";
 import { contentView } from "./response/content-view.ts";
 import { framingOf } from "./stream.ts";
 
-/** Where the images of a request are. */
-export const contentImages: Pick<ImageTexts, "path" | "base64"> = {
-  path: [["contents"], "*", ["parts"], "*", ["inlineData", "inline_data"], ["data"]],
-  base64: "lenient",
-};
+const marks = { "contents[].parts[].text": "prompt", "contents[].parts[].inlineData.data": "image" } as const;
+/** The shape of a request. */
+export const CONTENT_SHAPE = shapeOf(generateContentSchema, marks, true);
+
+/** The format of a body with one request. */
+export function contentFormat(
+  { promptChars }: Pick<Limits, "promptChars">,
+  shape: Shape = CONTENT_SHAPE,
+): BodyFormat {
+  const code = () => "REALTIME_INVALID_ARGUMENT" as const;
+  // A prompt, and the earlier turns.
+  return { shape, prompts: 2, images: MAX_INPUT_IMAGES, promptChars, code };
+}
 
 /**
  * `POST …:generateContent` and `POST …:streamGenerateContent`. The order, behind the key: its limits,
@@ -32,8 +43,9 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
-    const images = { ...contentImages, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
-    const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
+    const { limits, blobs } = deps;
+    const images = { base64: "lenient", maxBytes: limits.referenceImageBytes, blobs } as const;
+    const options = { ...deps, maxBytes: limits.realtimeBodyBytes, format: contentFormat(limits), images };
     await withJsonBody(request, response, options, async ({ value, sent }) => {
       const { strictImageConfig } = deps.features;
       const files = fileImagesOf(deps, caller.key.id);

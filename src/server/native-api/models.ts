@@ -11,12 +11,15 @@ import { isPaid } from "../../domain/offers.ts";
 import { wholeNames } from "../../domain/realtime/model-names.ts";
 import { pricedSizes, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { AccountRecord } from "../../domain/records.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf } from "../middleware/authenticate.ts";
 import { modelParameter } from "./model-path.ts";
 import { type Page, pageOf } from "./paging.ts";
 import { nativeModelView, sharedModelView } from "./response/model-view.ts";
 
+/** Of a name that is not known, in an error. */
+const SHOWN_NAME_CHARS = 100;
 const NATIVE_PAGE = 50;
 const SHARED_PAGE = 1000;
 
@@ -95,7 +98,7 @@ function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry 
 }
 
 export function modelNotFound(name: string): ImgbatchError {
-  const message = `models/${name} is not found for this key.`;
+  const message = `models/${truncateCodePoints(name, SHOWN_NAME_CHARS, "…")} is not found for this key.`;
   return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
 }
 

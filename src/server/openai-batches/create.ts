@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import type { CreateOpenaiBatch } from "../../contract/openai-batches/batches.ts";
+import { type CreateOpenaiBatch, createOpenaiBatchSchema } from "../../contract/openai-batches/batches.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { createJob } from "../../domain/lines/create-job.ts";
 import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
@@ -12,11 +12,13 @@ import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
 import { usableFile } from "../jobs/usable-file.ts";
 import { modelNotFound } from "../native-api/models.ts";
+import { plainFormat, shapeOf } from "../request-body/body-shape.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { batchView } from "./batch-view.ts";
 import { checkBatch, isRepeated } from "./check-batch.ts";
 import { firstModelName } from "./first-model.ts";
 
+const FORMAT = plainFormat(shapeOf(createOpenaiBatchSchema), "REALTIME_INVALID_ARGUMENT");
 /** The library asks three times at most, and waits ten minutes for each answer. */
 const REPEATED_WITHIN_MS = 35 * 60_000;
 
@@ -28,8 +30,7 @@ const REPEATED_WITHIN_MS = 35 * 60_000;
 export function createOpenaiBatch(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const images = { path: [], base64: "lenient", maxBytes: 0, blobs: deps.blobs } as const;
-    const options = { ...deps, maxBytes: FIXED_LIMITS.inlineBodyBytes, images };
+    const options = { ...deps, maxBytes: FIXED_LIMITS.inlineBodyBytes, format: FORMAT, images: null };
     const batch = await withJsonBody(request, response, options, ({ value }) => {
       const asked = checkBatch(value);
       return create(deps, caller, asked, isRepeated(request));

@@ -1,7 +1,10 @@
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { ApiDeps } from "../deps.ts";
 import { JsonLines } from "../jobs/json-lines.ts";
-import { LINE_IMAGES } from "./read-lines.ts";
+import { plainFormat } from "../request-body/body-shape.ts";
+
+/** Nothing else of the line is kept. */
+const FORMAT = plainFormat({ body: { model: "any" } }, "REALTIME_INVALID_ARGUMENT");
 
 /**
  * Returns the model that the first readable line of an input names, as it writes it; null when it names none. Reads no
@@ -14,8 +17,7 @@ export async function firstModelName(
   const maxBytes = limits.realtimeBodyBytes;
   const bytes = await (blobs as BlobStore).open(blobKey, { start: 0, end: maxBytes - 1 });
   if (bytes === null) return null;
-  // The images are of no interest here.
-  const lines = new JsonLines({ blobs, images: { ...LINE_IMAGES, maxBytes: 0 }, maxBytes });
+  const lines = new JsonLines({ format: FORMAT, images: null, maxBytes });
   try {
     for await (const line of lines.read(bytes)) {
       if ("problem" in line) continue;

@@ -1,10 +1,10 @@
 import { PATHS } from "../../contract/routes.ts";
 import type { JobOfLines, LineReader } from "../../domain/lines/line.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
-import { isObject, type LineImages } from "../jobs/json-lines.ts";
+import { isObject } from "../jobs/json-lines.ts";
 import { type LineFormat, type LineRules, lineReader } from "../jobs/line-reader.ts";
 import { checkFields } from "../openai-images/check-request.ts";
-import { EDIT_IMAGES, readJson } from "../openai-images/with-request.ts";
+import { EDIT_IMAGES, IMAGES_SHAPE, imagesFormat, readJson } from "../openai-images/with-request.ts";
 import { fieldError } from "../request-problems.ts";
 
 /** A line as it was sent. */
@@ -15,15 +15,15 @@ interface SentLine {
   body?: unknown;
 }
 
-/** Where a line has its images. */
-export const LINE_IMAGES: LineImages = { ...EDIT_IMAGES, path: [["body"], ...EDIT_IMAGES.path] };
+const LINE_SHAPE = { custom_id: "any", method: "any", url: "any", body: IMAGES_SHAPE } as const;
 
 /**
  * Returns the reader of OpenAI's batches: a JSON object a line, with a `body` as the images API takes it as JSON, and a
  * `custom_id` that no other line has. A line asks for one image, of the model of its batch.
  */
 export function openaiLines(rules: LineRules): LineReader {
-  return lineReader(rules, LINE_IMAGES, (job) => formatOf(rules, job));
+  const format = imagesFormat(rules.limits, LINE_SHAPE);
+  return lineReader(rules, { format, images: EDIT_IMAGES }, (job) => formatOf(rules, job));
 }
 
 function formatOf(rules: LineRules, { input }: JobOfLines): LineFormat {
@@ -31,7 +31,7 @@ function formatOf(rules: LineRules, { input }: JobOfLines): LineFormat {
   const modelName = input?.openai?.modelName ?? null;
   const known = new Set<string>();
   return {
-    keyOf: ({ custom_id: id }: SentLine) => (typeof id === "string" ? JSON.stringify(id) : null),
+    keyOf: ({ custom_id: id }: SentLine) => (typeof id === "string" ? id : undefined),
     check: async (line: SentLine, { model, sent, findFileImage }) => {
       checkEnvelope(line, endpoint, known);
       if (!isObject(line.body)) throw invalid("body", "must be an object");

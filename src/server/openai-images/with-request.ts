@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import type { z } from "zod";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import {
   editImagesSchema,
   generateImagesSchema,
@@ -12,6 +12,7 @@ import type { SentTexts } from "../../domain/images/sent-image.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { ReceivedImage } from "../input-images.ts";
 import { callerOf } from "../middleware/authenticate.ts";
+import { type BodyFormat, type Shape, shapeOf } from "../request-body/body-shape.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { fieldError, schemaProblem } from "../request-problems.ts";
 import { imagesOfJson, refuseMask } from "./images.ts";
@@ -21,13 +22,23 @@ import { withForm } from "./read-form.ts";
 const NUMBERS: readonly string[] = ["n", "output_compression"];
 const TRUTHS: readonly string[] = ["stream"];
 
-/** Where an edit as JSON has its images. */
+/** The shape of a request as JSON. */
+export const IMAGES_SHAPE = shapeOf(editImagesSchema, { prompt: "prompt", "images[].image_url": "image" });
+/** How its images are written. */
 export const EDIT_IMAGES = {
-  path: [["images"], "*", ["image_url"]],
   base64: "lenient",
   areDataUrls: true,
   maxBytes: FIXED_LIMITS.editImageBytes,
 } as const;
+
+/** The format of a body with one request. */
+export function imagesFormat(
+  { promptChars }: Pick<Limits, "promptChars">,
+  shape: Shape = IMAGES_SHAPE,
+): BodyFormat {
+  const code = () => "REALTIME_INVALID_ARGUMENT" as const;
+  return { shape, prompts: 1, images: FIXED_LIMITS.editImages, promptChars, code };
+}
 
 /** A request whose fields have their types. The images were not looked into yet. */
 export interface SentRequest {
@@ -54,7 +65,12 @@ export async function withRequest(
     });
   }
   const images = { ...EDIT_IMAGES, blobs: deps.blobs };
-  const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
+  const options = {
+    ...deps,
+    maxBytes: deps.limits.realtimeBodyBytes,
+    format: imagesFormat(deps.limits),
+    images,
+  };
   await withJsonBody(request, response, options, async ({ value, sent }) => {
     const files = fileImagesOf(deps, callerOf(response).key.id);
     try {

@@ -1,12 +1,12 @@
 const KIB = 1024;
 const MIB = 1024 * KIB;
-/** Sizes of the pieces that a body is kept in. The system commits memory of the last size page by page. */
-const PIECE_BYTES = [4 * KIB, 64 * KIB, MIB, 4 * MIB, 32 * MIB] as const;
+/** Sizes of the pieces that a small body is kept in. */
+const PIECE_BYTES = [4 * KIB, 64 * KIB, MIB] as const;
 
 /** Copies chunks of any size into pieces. Keeping a chunk would hold far more memory than its bytes. */
 export class ChunkBuffer {
   size = 0;
-  readonly #full: Uint8Array<ArrayBuffer>[] = [];
+  readonly #full: Uint8Array[] = [];
   #last = new Uint8Array(0);
   #used = 0;
 
@@ -21,15 +21,17 @@ export class ChunkBuffer {
     }
   }
 
-  /** Returns all bytes, in pieces that own their memory. */
-  all(): Uint8Array<ArrayBuffer>[] {
-    const last = this.#last.subarray(0, this.#used);
-    return this.#used === 0 ? this.#full : [...this.#full, last];
+  /** Returns all bytes and forgets them. */
+  take(): Uint8Array[] {
+    const all = [...this.#full.splice(0), this.#last.subarray(0, this.#used)];
+    this.#last = new Uint8Array(0);
+    this.#used = 0;
+    return all;
   }
 
   #grow(): void {
     if (this.#used > 0) this.#full.push(this.#last);
-    this.#last = new Uint8Array(PIECE_BYTES[this.#full.length] ?? PIECE_BYTES[4]);
+    this.#last = new Uint8Array(PIECE_BYTES[this.#full.length] ?? MIB);
     this.#used = 0;
   }
 }

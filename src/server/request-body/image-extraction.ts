@@ -1,26 +1,22 @@
-import { randomBytes } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import type { SentImage, SentText, SentTexts } from "../../domain/images/sent-image.ts";
 import type { BlobDraft, BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Base64Rules } from "../../kernel/base64.ts";
 import { Base64String } from "./base64-string.ts";
 import type { BodyReservation } from "./body-reservation.ts";
+import type { BodyFormat } from "./body-shape.ts";
 import { ChunkBuffer } from "./chunk-buffer.ts";
-import type { StringProblem } from "./string-decoder.ts";
-import { type BodyPart, StringFinder, type StringPath } from "./string-finder.ts";
+import { type ImagePart, JsonReader } from "./json-reader.ts";
 
 const KIB = 1024;
-/** A body up to this size stays in memory as it is. */
+/** A body up to this size is read at once, and its images stay in memory. */
 const WHOLE_BYTES = 1024 * KIB;
-/** A shorter string stays in its body. */
-const LONG_TEXT_BYTES = 16 * KIB;
 const STEP_BYTES = 64 * KIB;
 const STEPS_BEFORE_YIELD = 4;
 const MEMORY_BYTES = 256 * KIB;
 
-/** The path of the images in a request, and their rules. */
+/** The rules for the images of a request, which are Base64. */
 export interface ImageTexts {
-  path: StringPath;
   base64: Base64Rules;
   /** Whether they are data URLs (RFC 2397), with their Base64 behind a head. Default: false. */
   areDataUrls?: boolean;
@@ -28,13 +24,10 @@ export interface ImageTexts {
   blobs: Pick<BlobStore, "draft">;
 }
 
-/** A body without its long strings. */
 export interface TakenBody {
-  pieces: Uint8Array<ArrayBuffer>[];
-  /** The outcome of each string, by the name that replaces it in the body. */
+  value: unknown;
+  /** The images that were taken out of a large body, by the name that replaces each in `value`. */
   sent: SentTexts;
-  /** The problem of a string that was taken out: it is not valid JSON. */
-  problem: StringProblem | null;
 }
 
 /**
@@ -42,26 +35,31 @@ export interface TakenBody {
  * holds only a small part of them. Equal images are kept once.
  */
 export class ImageExtraction {
-  readonly #texts: ImageTexts;
+  readonly #format: BodyFormat;
+  readonly #texts: ImageTexts | null;
   readonly #reservation: BodyReservation;
   readonly #wholeBytes: number;
-  /** Of the names that replace strings; empty before the first one. */
-  #prefix = "";
   readonly #sent = new Map<string, SentText>();
   readonly #drafts: BlobDraft[] = [];
   readonly #images = new Map<string, SentImage>();
-  #pieces = new ChunkBuffer();
-  #finder: StringFinder | null = null;
+  /** The body, while it is small. */
+  readonly #whole = new ChunkBuffer();
+  #reader: JsonReader | null = null;
   #memory: Buffer = Buffer.alloc(0);
   #counted = 0;
   #text: Base64String | null = null;
-  #problem: StringProblem | null = null;
   #steps = 0;
   #working: Promise<void> = Promise.resolve();
   #isOver = false;
 
-  /** `wholeBytes` is for tests. */
-  constructor(texts: ImageTexts, reservation: BodyReservation, wholeBytes = WHOLE_BYTES) {
+  /** `texts` is null for bodies whose images stay where they are. `wholeBytes` is for tests. */
+  constructor(
+    format: BodyFormat,
+    texts: ImageTexts | null,
+    reservation: BodyReservation,
+    wholeBytes = WHOLE_BYTES,
+  ) {
+    this.#format = format;
     this.#texts = texts;
     this.#reservation = reservation;
     this.#wholeBytes = wholeBytes;
@@ -69,18 +67,29 @@ export class ImageExtraction {
 
   /** Returns null when the next chunk may follow now, else a promise of that moment. One call at a time. */
   add(chunk: Buffer): Promise<void> | null {
-    if (this.#finder !== null) return this.#work(() => this.#step(chunk));
-    this.#pieces.add(chunk);
-    if (this.#pieces.size > this.#wholeBytes) return this.#work(() => this.#begin());
-    return this.#count();
+    if (this.#reader !== null) return this.#work(() => this.#step(chunk));
+    this.#whole.add(chunk);
+    if (this.#whole.size > this.#wholeBytes) return this.#work(() => this.#begin());
+    return this.#count(this.#whole.size);
   }
 
-  /** Returns the body after its last chunk. */
+  /**
+   * Returns the body after its last chunk. Throws `INVALID_JSON`, or the error about the field that exceeds a bound. Such a
+   * body is read to its end before, because its sender reads no response earlier.
+   */
   async end(): Promise<TakenBody> {
-    for (const part of this.#finder?.end() ?? []) await this.#take(part);
+    let reader = this.#reader;
+    if (reader === null) {
+      reader = new JsonReader(this.#format, { takesImages: false });
+      for (const _ of reader.read(Buffer.concat(this.#whole.take())));
+    }
+    if (this.#text !== null) {
+      await this.#text.add(Buffer.alloc(0), true);
+      reader.refuse(this.#text.problem ?? "json");
+    }
     this.#reservation.finish();
     this.#memory = Buffer.alloc(0);
-    return { pieces: this.#pieces.all(), sent: this.#sent, problem: this.#problem };
+    return { value: reader.end(), sent: this.#sent };
   }
 
   /** Stops the work and removes the drafts that did not become blobs. */
@@ -98,44 +107,47 @@ export class ImageExtraction {
   }
 
   async #begin(): Promise<void> {
-    const whole = this.#pieces.all();
-    this.#pieces = new ChunkBuffer();
-    this.#finder = new StringFinder(this.#texts.path, LONG_TEXT_BYTES);
+    this.#reader = new JsonReader(this.#format, { takesImages: this.#texts !== null });
     this.#memory = Buffer.allocUnsafeSlow(MEMORY_BYTES);
-    for (const { buffer, byteOffset, length } of whole)
+    for (const { buffer, byteOffset, length } of this.#whole.take())
       await this.#step(Buffer.from(buffer, byteOffset, length));
   }
 
   async #step(bytes: Buffer): Promise<void> {
-    for (let at = 0; at < bytes.length; at += STEP_BYTES) {
-      for (const part of this.#finder?.read(bytes.subarray(at, at + STEP_BYTES)) ?? []) {
-        await this.#take(part);
+    const reader = this.#reader;
+    for (let at = 0; at < bytes.length && reader !== null; at += STEP_BYTES) {
+      for (const part of reader.read(bytes.subarray(at, at + STEP_BYTES))) {
+        await this.#take(part, reader);
         if (this.#isOver) throw new Error("the request ended early");
       }
-      await this.#count();
+      await this.#count(reader.keptBytes);
       if (++this.#steps % STEPS_BEFORE_YIELD === 0) await setImmediate();
     }
   }
 
-  /** Reserves memory for the bytes kept since the last call. */
-  #count(): Promise<void> | null {
-    const more = this.#pieces.size - this.#counted;
+  /** Reserves memory for the bytes that are kept now. */
+  #count(bytes: number): Promise<void> | null {
+    const more = bytes - this.#counted;
     if (more <= 0) return null;
     this.#counted += more;
     return this.#reservation.memoryFor(more);
   }
 
-  async #take(part: BodyPart): Promise<void> {
-    if (part.kind === "rest") return this.#pieces.add(part.bytes);
+  async #take({ name, bytes, isEnd }: ImagePart, reader: JsonReader): Promise<void> {
     this.#text ??= this.#open();
-    await this.#text.add(part.bytes, part.isEnd);
-    if (part.isEnd) await this.#close(this.#text);
+    const text = this.#text;
+    await text.add(bytes, isEnd);
+    if (!isEnd) return;
+    this.#text = null;
+    if (text.problem !== null) reader.refuse(text.problem);
+    this.#sent.set(name, await this.#once(await text.end()));
   }
 
   #open(): Base64String {
-    const draft = this.#texts.blobs.draft();
+    if (this.#texts === null) throw new Error("there are no images to take out");
+    const { base64, areDataUrls = false, maxBytes, blobs } = this.#texts;
+    const draft = blobs.draft();
     this.#drafts.push(draft);
-    const { base64, areDataUrls = false, maxBytes } = this.#texts;
     const reserveDisk = async (bytes: number) => {
       await this.#reservation.diskFor(bytes);
     };
@@ -147,15 +159,6 @@ export class ImageExtraction {
       memory: this.#memory,
       reserveDisk,
     });
-  }
-
-  async #close(text: Base64String): Promise<void> {
-    this.#text = null;
-    this.#prefix ||= randomBytes(16).toString("hex");
-    const name = `${this.#prefix}.${this.#sent.size}`;
-    this.#pieces.add(Buffer.from(name));
-    this.#problem = this.#problem === "utf-8" ? "utf-8" : (text.problem ?? this.#problem);
-    this.#sent.set(name, await this.#once(await text.end()));
   }
 
   /** Replaces an image by an equal one that came before. */

@@ -53,6 +53,47 @@ export class StringDecoder {
   }
 }
 
+/** A long string whose beginning is kept. */
+export class LongString {
+  readonly #decoder = new StringDecoder();
+  readonly #mostChars: number;
+  #text = "";
+
+  constructor(mostChars: number) {
+    this.#mostChars = mostChars;
+  }
+
+  get problem(): StringProblem | null {
+    return this.#decoder.problem;
+  }
+
+  /** As much of the string as is kept. It does not end in half of a character. */
+  get text(): string {
+    return this.#text.length < this.#mostChars ? this.#text : this.#text.replace(/[\ud800-\udbff]$/, "");
+  }
+
+  /** Takes the next part of the bytes between the quotes. */
+  add(part: Buffer, isEnd: boolean): void {
+    const raw = this.#decoder.decode(part, isEnd);
+    const text = raw === null ? "" : (this.#decoder.unescape(raw) ?? "");
+    this.#text += text.slice(0, Math.max(0, this.#mostChars - this.#text.length));
+  }
+}
+
+const UTF_8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Decodes a string of which all bytes are there. */
+export function decodeString(bytes: Buffer): { text: string; problem: StringProblem | null } {
+  let problem: StringProblem = "utf-8";
+  try {
+    const raw = isAscii(bytes) ? bytes.toString("latin1") : UTF_8.decode(bytes);
+    problem = "json";
+    return { text: JSON.parse(`"${raw}"`), problem: null };
+  } catch {
+    return { text: "", problem };
+  }
+}
+
 /** The number of bytes before an escape that is not complete. */
 function wholeEscapes(bytes: Buffer): number {
   const last = bytes.lastIndexOf(BACKSLASH);

@@ -1,54 +1,44 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { SentTexts } from "../../domain/images/sent-image.ts";
 import { type BodyBudgets, BodyReservation } from "./body-reservation.ts";
-import { ImageExtraction, type ImageTexts } from "./image-extraction.ts";
-import type { JsonParser } from "./parse-json.ts";
+import type { BodyFormat } from "./body-shape.ts";
+import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
 import { BODY_RATE, type BodyRate, readBody, tooLarge } from "./read-body.ts";
 
 export interface JsonBodyOptions {
   maxBytes: number;
   bodyBudgets: BodyBudgets;
-  jsonParser: JsonParser;
-  /** The path of the images in the body: see `JsonBody.sent`. */
-  images: ImageTexts;
+  format: BodyFormat;
+  /** How the images of a large body are taken out of it: see `TakenBody.sent`. Null when they stay. */
+  images: ImageTexts | null;
   /** For tests. */
   rate?: BodyRate;
-}
-
-export interface JsonBody {
-  value: unknown;
-  /** The images that were taken out of a large body, by the name that replaces each in `value`. */
-  sent: SentTexts;
 }
 
 /**
  * Reads the body of a request as JSON and passes it to `work`. Memory and disk are bounded, and released when the work has
  * ended, however it ends. Throws `UNSUPPORTED_MEDIA_TYPE`, `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT`, `RATE_LIMITED`,
- * `INVALID_JSON`, and the error of a disk that cannot be written.
+ * `INVALID_JSON`, the error of a field that exceeds a bound of the format, and that of a disk that cannot be written.
  */
 export async function withJsonBody<T>(
   request: Request,
   response: Response,
   options: JsonBodyOptions,
-  work: (body: JsonBody) => Promise<T>,
+  work: (body: TakenBody) => Promise<T>,
 ): Promise<T> {
-  const { maxBytes, images, bodyBudgets, jsonParser, rate = BODY_RATE } = options;
+  const { maxBytes, format, images, bodyBudgets, rate = BODY_RATE } = options;
   refuseOtherTypes(request);
   const isChunked = request.get("transfer-encoding") !== undefined;
   const announced = isChunked ? 0 : Number(request.get("content-length") ?? 0);
   // A body that announces too many bytes is refused without reading it.
   if (announced > maxBytes) throw tooLarge(maxBytes);
   const caller = response.locals.key?.id ?? request.socket.remoteAddress ?? "";
-  const extraction = new ImageExtraction(
-    images,
-    new BodyReservation(bodyBudgets, caller, announced, rate.waitMs),
-  );
+  const reservation = new BodyReservation(bodyBudgets, caller, announced, rate.waitMs);
+  const extraction = new ImageExtraction(format, images, reservation);
   try {
     mayContinue(request, response);
     await readBody(request, { maxBytes, rate, add: (chunk) => extraction.add(chunk) });
-    const { pieces, sent, problem } = await extraction.end();
-    return await work({ value: await jsonParser.parse(pieces, problem), sent });
+    return await work(await extraction.end());
   } finally {
     await extraction.discard();
   }

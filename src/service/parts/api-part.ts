@@ -7,7 +7,6 @@ import { DownloadSlots } from "../../server/limits/download-slots.ts";
 import { FailedAuthLimit } from "../../server/limits/failed-auth-limit.ts";
 import { RequestLimits } from "../../server/limits/request-limits.ts";
 import { BodyBudgets } from "../../server/request-body/body-reservation.ts";
-import { JsonParser } from "../../server/request-body/parse-json.ts";
 import { consoleParts } from "../console.ts";
 import type { SharedParts } from "./shared-parts.ts";
 
@@ -55,7 +54,6 @@ export function apiParts(
     requestLimits: new RequestLimits(config.limits, clock),
     slots: new DownloadSlots(config.limits.downloadsPerKey),
     bodyBudgets: new BodyBudgets(),
-    jsonParser: new JsonParser(),
     failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
       countsLoopback: config.server.trustProxy !== false,
     }),

@@ -7,8 +7,8 @@ import { NO_SENT_TEXTS, type SentTexts } from "../../../src/domain/images/sent-i
 import type { Base64Rules } from "../../../src/kernel/base64.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { BodyBudgets, BodyReservation } from "../../../src/server/request-body/body-reservation.ts";
+import { plainFormat } from "../../../src/server/request-body/body-shape.ts";
 import { ImageExtraction } from "../../../src/server/request-body/image-extraction.ts";
-import { JsonParser } from "../../../src/server/request-body/parse-json.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -19,15 +19,14 @@ const WHOLE_BYTES = 25_000;
 const base64 = (size: number, seed = 1) =>
   Buffer.from(Uint8Array.from({ length: size }, (_, i) => (i * seed + (i >> 8)) % 256)).toString("base64");
 
-async function openIntake(rules: Base64Rules = "strict") {
+const FORMAT = { ...plainFormat({ images: ["image"], a: { b: "image" } }, "INVALID_JSON"), images: 9 };
+
+async function openIntake(rules: Base64Rules = "strict", wholeBytes = WHOLE_BYTES) {
   const root = await tempDir();
   const blobs = fileBlobs(root);
-  const images = { path: [["images"], "*"] as const, base64: rules, maxBytes: MAX_BYTES, blobs };
-  const intake = new ImageExtraction(
-    images,
-    new BodyReservation(new BodyBudgets(), "caller", 0, 1000),
-    WHOLE_BYTES,
-  );
+  const images = { base64: rules, maxBytes: MAX_BYTES, blobs };
+  const reservation = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
+  const intake = new ImageExtraction(FORMAT, images, reservation, wholeBytes);
   return { intake, blobs, drafts: () => readdir(join(root, "drafts")).catch(() => []) };
 }
 
@@ -35,8 +34,7 @@ async function openIntake(rules: Base64Rules = "strict") {
 async function send(intake: ImageExtraction, body: Buffer, cuts: readonly number[] = []) {
   const places = [0, ...cuts.map((cut) => cut % body.length).sort((a, b) => a - b), body.length];
   for (const [i, end] of places.slice(1).entries()) await intake.add(body.subarray(places[i], end));
-  const { pieces, sent, problem } = await intake.end();
-  return { value: await new JsonParser().parse(pieces, problem), sent };
+  return intake.end();
 }
 
 /** The domain's view of the images of a body: their hashes, or what is wrong with each. */
@@ -51,8 +49,8 @@ function judge({ value, sent }: { value: unknown; sent: SentTexts }, rules: Base
 
 /** A large body and the same as a small one have the same outcome, and leave nothing. */
 async function compare(body: Buffer, rules: Base64Rules, cuts: readonly number[]): Promise<void> {
-  const small = new JsonParser().parse([new Uint8Array(body)]);
-  const expected = await told(small.then((value) => judge({ value, sent: NO_SENT_TEXTS }, rules)));
+  const small = await openIntake(rules, body.length);
+  const expected = await told(send(small.intake, body).then((taken) => judge(taken, rules)));
   const { intake, drafts } = await openIntake(rules);
   expect(await told(send(intake, body, cuts).then((taken) => judge(taken, rules)))).toEqual(expected);
   await intake.discard();
@@ -147,9 +145,9 @@ describe("taking a large body", () => {
 
   it("[LOAD-8] keeps equal images once, and of several under one name the last counts", async () => {
     const root = await tempDir();
-    const images = { path: [["a"], ["b"]], base64: "strict", maxBytes: MAX_BYTES } as const;
+    const images = { base64: "strict", maxBytes: MAX_BYTES, blobs: fileBlobs(root) } as const;
     const room = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
-    const intake = new ImageExtraction({ ...images, blobs: fileBlobs(root) }, room, WHOLE_BYTES);
+    const intake = new ImageExtraction(FORMAT, images, room, WHOLE_BYTES);
     const [one, two] = [base64(20_000, 3), base64(20_000, 5)];
     const body = `{"a":{"b":"${one}","b":"${two}"},"a":{"b":"${two}","b":"${two}","b":"${one}"}}`;
     const { value, sent } = await send(intake, Buffer.from(body));
@@ -164,7 +162,7 @@ describe("taking a large body", () => {
     const small = await openIntake();
     const short = base64(18_000);
     expect(small.intake.add(Buffer.from(`{"images":["${short}"]}`))).toBeNull();
-    expect(String(Buffer.concat((await small.intake.end()).pieces))).toContain(short);
+    expect(await small.intake.end()).toEqual({ value: { images: [short] }, sent: NO_SENT_TEXTS });
     const large = await openIntake();
     const images = Array(5).fill(base64(9000));
     const { value, sent } = await send(large.intake, Buffer.from(JSON.stringify({ images })));
@@ -194,9 +192,9 @@ describe("taking a large body", () => {
       const write = (bytes: Uint8Array) => (left-- > 0 ? real.write(bytes) : Promise.reject(failure));
       return { ...real, write };
     };
-    const images = { path: [["images"], "*"] as const, base64: "strict" as const, maxBytes: MAX_BYTES };
+    const images = { base64: "strict", maxBytes: MAX_BYTES, blobs: { draft } } as const;
     const room = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
-    const intake = new ImageExtraction({ ...images, blobs: { draft } }, room, WHOLE_BYTES);
+    const intake = new ImageExtraction(FORMAT, images, room, WHOLE_BYTES);
     const body = `{"images":["${base64(40_000)}","${base64(40_000, 3)}"]}`;
     await expect(send(intake, Buffer.from(body))).rejects.toBe(failure);
     expect(await drafts()).toHaveLength(1);

@@ -6,32 +6,22 @@ import { batchErrorStyle } from "../../../src/server/batch-api/error-style.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { answerErrors } from "../../../src/server/middleware/errors.ts";
 import { BodyBudgets } from "../../../src/server/request-body/body-reservation.ts";
-import type { ImageTexts } from "../../../src/server/request-body/image-extraction.ts";
-import { JsonParser } from "../../../src/server/request-body/parse-json.ts";
+import { plainFormat } from "../../../src/server/request-body/body-shape.ts";
 import { BODY_RATE, type BodyRate } from "../../../src/server/request-body/read-body.ts";
 import { withJsonBody } from "../../../src/server/request-body/with-json-body.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 
 const MIB = 1024 * 1024;
 
-const NO_IMAGES: ImageTexts = {
-  path: [["nowhere"]],
-  base64: "strict",
-  maxBytes: 0,
-  blobs: {
-    draft: () => {
-      throw new Error("there is no image");
-    },
-  },
-};
+/** A body that is kept whole. */
+const FORMAT = { ...plainFormat("prompt", "INVALID_JSON"), prompts: 1, promptChars: 6 * MIB };
 
 /** A service of one route that answers how many bytes of JSON it got. The header `caller` is the key. */
 async function jsonServer(pace: BodyRate = BODY_RATE, bodyBudgets = new BodyBudgets()): Promise<string> {
-  const jsonParser = new JsonParser();
   const app = express();
   app.post("/", async (request, response) => {
     response.locals.key = { id: request.get("caller") };
-    const options = { maxBytes: 192 * MIB, images: NO_IMAGES, bodyBudgets, jsonParser, rate: pace };
+    const options = { maxBytes: 192 * MIB, format: FORMAT, images: null, bodyBudgets, rate: pace };
     const characters = await withJsonBody(
       request,
       response,

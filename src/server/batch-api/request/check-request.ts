@@ -78,9 +78,10 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   refuseDuplicateIds(items);
   items.forEach((item, i) => {
     if (!isLongerThan(item.prompt, limits.promptChars)) return;
-    // Counting the characters of such a text takes long, and its sender does not need the exact number.
-    const length = item.prompt.length > 1_000_000 ? "over a million" : codePointLength(item.prompt);
-    const problem = `has ${length} characters; at most ${limits.promptChars} are allowed`;
+    const most = limits.promptChars;
+    // Only the beginning of a far longer prompt was kept.
+    const length = isLongerThan(item.prompt, 2 * most) ? `over ${2 * most}` : codePointLength(item.prompt);
+    const problem = `has ${length} characters; at most ${most} are allowed`;
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const model = rules.models.find((m) => m.id === modelId) ?? null;
