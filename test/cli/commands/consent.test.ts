@@ -248,7 +248,7 @@ describe("consent, in processes of its own", () => {
 });
 
 it("[CONSENT-13] drawings are free of charge in all words of the commands, and have their amounts in --json", async () => {
-  rmSync(join(cwd, "imgbatch.config.json"));
+  writeFileSync(join(cwd, "imgbatch.config.json"), "{}");
   writeFileSync(join(cwd, "one.txt"), "a fox\n");
   const commands = [
     [...SUBMIT, "--dry-run"],
