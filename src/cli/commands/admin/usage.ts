@@ -3,6 +3,7 @@ import { amountText, formatUsd, microsToNumber } from "../../../kernel/money.ts"
 import type { UsageLine } from "../../../service/admin.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, instantOption } from "../../command-line/option-values.ts";
+import { configChoice } from "../../service/config-choice.ts";
 import { type Column, tableLines } from "../../terminal/table.ts";
 import { USAGE_GROUPS, wrongArgument } from "./arguments.ts";
 import { parseExpiry } from "./keys/expiry.ts";
@@ -16,7 +17,7 @@ export const run: RunCommand = (context) =>
     const by = choiceOption(context.options, "by", USAGE_GROUPS) ?? "day";
     const from = readMoment(context, "from");
     const to = readMoment(context, "to");
-    const { providers } = loadConfig({ file: context.global.config, cwd: context.cwd });
+    const { providers } = loadConfig(configChoice(context));
     const drawings = new Set(providers.flatMap(({ name, type }) => (type === "procedural" ? [name] : [])));
     const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs, drawings });
     const key: Column<UsageLine> = { title: by, of: (line) => line.key };
