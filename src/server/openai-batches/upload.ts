@@ -27,18 +27,29 @@ export function uploadFile(deps: ApiDeps) {
 function readForm(boundary: string, chunk: Chunk): FileForm {
   const fields: Record<string, string> = {};
   let file: Pick<Part, "fileName" | "type"> | null = null;
+  let sizeBytes = 0;
   const parts = readParts(boundary, MOST_PARTS, async (part) => {
     if (part.name !== "file") {
-      if (part.fileName === undefined) fields[part.name ?? ""] = await textOf(part, FIELD_BYTES);
+      const { name = "" } = part;
+      if (part.fileName === undefined) fields[name] = await textOf(part, FIELD_BYTES);
+      else if (name === "purpose")
+        throw fieldError("REALTIME_INVALID_ARGUMENT", name, "must be a text, not a file");
       return;
     }
     if (file !== null) throw invalidFile("may be there once");
+    // A field without either is a text: `curl -F file=NAME` forgets the `@`.
+    if (part.fileName === undefined && part.type === undefined)
+      throw invalidFile("must be a file, not a text");
     file = part;
-    for await (const bytes of part.bytes()) await chunk.add(bytes);
+    for await (const bytes of part.bytes()) {
+      sizeBytes += bytes.length;
+      await chunk.add(bytes);
+    }
   });
   const end = async () => {
     await parts.end();
     if (file === null) throw invalidFile("is required: a file");
+    if (sizeBytes === 0) throw invalidFile("is empty");
     return factsOf(fields, file);
   };
   return { add: parts.add, end };

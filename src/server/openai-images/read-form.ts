@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { generateImagesSchema } from "../../contract/openai-images/requests.ts";
 import { imageInDraft } from "../../domain/images/sent-image.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import { formatBytes } from "../../kernel/text.ts";
@@ -21,6 +22,7 @@ const { editImages, editImageBytes } = FIXED_LIMITS;
 const MOST_BYTES = editImages * editImageBytes + MOST_PARTS * (FIELD_BYTES + KIB);
 /** `image`, `image[]` and `image[0]`. */
 const IMAGE_NAME = /^image(?:\[\d*\])?$/;
+const TEXT_NAMES = Object.keys(generateImagesSchema.shape);
 
 /** A form whose images are on the disk. */
 export interface ImagesForm {
@@ -51,13 +53,16 @@ export async function withForm<T>(
     const at = `image[${form.images.length}]`;
     form.images.push(await storeImage(part, at, draft, reservation, ended.signal));
   };
+  // A character of a prompt takes up to four bytes.
+  const fieldBytes = Math.max(FIELD_BYTES, 4 * deps.limits.promptChars + KIB);
   const readPart = async (part: Part) => {
     const { name = "" } = part;
     if (name === "mask") throw refuseMask();
     if (IMAGE_NAME.test(name)) {
       if (form.images.length === editImages) throw tooManyImages(editImages + 1, editImages);
       await store(part);
-    } else if (part.fileName === undefined) form.fields[name] = await textOf(part, FIELD_BYTES);
+    } else if (part.fileName === undefined) form.fields[name] = await textOf(part, fieldBytes);
+    else if (TEXT_NAMES.includes(name)) throw invalid(name, "must be a text, not a file");
   };
   try {
     const parts = readParts(boundary, MOST_PARTS, readPart);
@@ -85,7 +90,7 @@ async function storeImage(
   for await (const bytes of part.bytes()) {
     sizeBytes += bytes.length;
     if (sizeBytes > editImageBytes) {
-      throw fieldError("REALTIME_INVALID_ARGUMENT", at, `is larger than ${formatBytes(editImageBytes)}`);
+      throw invalid(at, `is larger than ${formatBytes(editImageBytes)}`);
     }
     await reservation.diskFor(bytes.length);
     // A draft that was discarded would begin again.
@@ -93,6 +98,9 @@ async function storeImage(
     await draft.write(bytes);
     hash.update(bytes);
   }
+  if (sizeBytes === 0) throw invalid(at, "is empty: send the bytes of an image");
   await draft.finish();
   return receivedImage(imageInDraft(draft, { sizeBytes, sha256: hash.digest("hex") }), at);
 }
+
+const invalid = (param: string, problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", param, problem);

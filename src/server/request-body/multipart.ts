@@ -1,5 +1,6 @@
 import type { Readable } from "node:stream";
 import { Dicer } from "@fastify/busboy";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { fieldError } from "../request-problems.ts";
 
@@ -65,7 +66,10 @@ export function readParts(
     }
     part.on("header", (headers: PartHeaders) => {
       const read = async () => {
-        if (failure === null) await readPart({ ...describe(headers), isFirst, bytes: () => bytesOf(part) });
+        if (failure !== null) return;
+        const described = describe(headers);
+        refuseLongName(described.name);
+        await readPart({ ...described, isFirst, bytes: () => bytesOf(part) });
       };
       // The end of a part and the beginning of the next one come together.
       reading = reading.then(read).catch(fail);
@@ -105,11 +109,26 @@ export async function textOf(part: Part, maxBytes: number): Promise<string> {
   for await (const bytes of part.bytes()) {
     size += bytes.length;
     if (size > maxBytes) {
-      throw bodyError(`has more than ${formatBytes(maxBytes)} in the part ${part.name ?? "without a name"}`);
+      throw fieldError(
+        "REALTIME_INVALID_ARGUMENT",
+        part.name || "body",
+        `has more than ${formatBytes(maxBytes)}`,
+      );
     }
     chunks.push(bytes);
   }
   return String(Buffer.concat(chunks));
+}
+
+function refuseLongName(name = ""): void {
+  const most = FIXED_LIMITS.jsonNameBytes;
+  // The bytes of a header are one character each.
+  if (name.length <= most) return;
+  throw fieldError(
+    "REALTIME_INVALID_ARGUMENT",
+    `${name.slice(0, 40)}…`,
+    `the name of a field has at most ${most} bytes`,
+  );
 }
 
 type PartHeaders = Readonly<Record<string, readonly string[] | undefined>>;

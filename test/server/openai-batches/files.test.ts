@@ -54,11 +54,27 @@ describe("files of OpenAI's API", () => {
       expect(refusal).toEqual([400, "REALTIME_INVALID_ARGUMENT", param]);
     }
     const empty = await refusalOf(await sendFile(service, ""));
-    expect(empty).toEqual([400, "REALTIME_INVALID_ARGUMENT", "body"]);
+    expect(empty).toEqual([400, "REALTIME_INVALID_ARGUMENT", "file"]);
     const body = new FormData();
     body.append("purpose", "batch");
     const missing = await refusalOf(await ask(service, "files", { method: "POST", body }));
     expect(missing).toEqual([400, "REALTIME_INVALID_ARGUMENT", "file"]);
+    const wrong: [name: string, value: string | Blob][][] = [
+      [
+        ["purpose", "batch"],
+        ["file", "lines.jsonl"],
+      ],
+      [
+        ["file", new Blob(["x"])],
+        ["purpose", new Blob(["batch"])],
+      ],
+    ];
+    for (const fields of wrong) {
+      const body = new FormData();
+      for (const [name, value] of fields) body.append(name, value);
+      const refused = await refusalOf(await ask(service, "files", { method: "POST", body }));
+      expect(refused).toEqual([400, "REALTIME_INVALID_ARGUMENT", fields[1]?.[0]]);
+    }
     const files = await listOf<OpenaiFile>(await ask(service, "files"));
     expect(files.data.map((file) => file.id)).toEqual([id]);
     clock.advance(3_600_000);

@@ -105,7 +105,12 @@ describe("an edit as a form", () => {
       [form(prompt, ...many(15)), "image", "at most 14"],
       [form(...many(17), prompt), "image", "at most 16"],
       [form(prompt, ["image", png], ["n", "eleven"]), "n", "must be a number"],
-      [form(prompt, ["image", png], ["size", "9".repeat(70_000)]), "body", "65536 bytes in the part size"],
+      [form(prompt, ["image", png], ["size", "9".repeat(70_000)]), "size", "more than 65536 bytes"],
+      [form(prompt, ["image", Buffer.alloc(0)]), "image[0]", "is empty"],
+      [form(prompt, ["image", png], ["image[]", ""]), "image[1]", "is empty"],
+      [form(prompt, ["image", "fox.png"]), "image[0]", "not a PNG"],
+      [form(["prompt", png], ["image", png]), "prompt", "must be a text, not a file"],
+      [form(prompt, ["image", png], ["n".repeat(300), "x"]), `${"n".repeat(40)}…`, "at most 256 bytes"],
     ] as const) {
       const answer = await edit(service, sent);
       expect(await errorOf(answer)).toMatchObject({ param, message: expect.stringContaining(words) });
