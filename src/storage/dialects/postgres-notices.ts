@@ -1,4 +1,4 @@
-import type { Client } from "pg";
+import type { Client, QueryResult } from "pg";
 import type { Clock } from "../../kernel/clock.ts";
 import { randomIds } from "../../kernel/ids.ts";
 import { connectionOf, PostgresClient } from "./postgres-connection.ts";
@@ -96,9 +96,10 @@ async function listen(
   client.on("notification", ({ channel, payload }) => channel === CHANNEL && onNotice(payload ?? ""));
   try {
     await client.connect();
-    await client.query(`listen ${CHANNEL}`);
-    const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
-    const isBehindPooler = rows[0]?.pid !== backendOf(client);
+    const answer = await client.query(`listen ${CHANNEL}; select pg_backend_pid() as pid`);
+    // The types of `pg` know only the answer to a single statement.
+    const [, pids] = answer as unknown as QueryResult<{ pid: number }>[];
+    const isBehindPooler = pids?.rows[0]?.pid !== backendOf(client);
     if (isBehindPooler && !(await hearsOthers(client, url, clock, signal)))
       throw new Error("a pooler does not pass on LISTEN");
     return { client, lost };
