@@ -205,6 +205,11 @@ export interface ErrorDetails {
   details?: readonly string[] | undefined;
   /** The next step, where the usual advice for the code does not fit. */
   advice?: string | undefined;
+  /**
+   * Why nothing was made, where that decides the advice: a code of `Waiting`, or the system's code for a connection to the
+   * service that could not be made.
+   */
+  because?: string | undefined;
 }
 
 /** The one error class of service, client and command line. Decide by `code`, never by the message. */
@@ -217,6 +222,7 @@ export class ImgbatchError extends Error {
   readonly retryAfterMs: number | undefined;
   readonly details: readonly string[] | undefined;
   readonly advice: string | undefined;
+  readonly because: string | undefined;
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
     super(message ?? errorEntry(code).message, { cause: details.cause });
@@ -228,6 +234,7 @@ export class ImgbatchError extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.details = details.details;
     this.advice = details.advice;
+    this.because = details.because;
   }
 }
 

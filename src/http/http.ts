@@ -129,8 +129,8 @@ export function createHttp(options: HttpOptions): Http {
       const again =
         isPassing && !outcome.isReplayed && delayMs <= policy.longestPauseMs && attempt < lastAttempt;
       const isPaidAgain = paidAttempt !== null && (again || attempt > paidAttempt);
-      const unmade = request.bills && !mayHaveArrived ? nothingMade(error) : error;
-      const told = paidAttempt === null ? unmade : perhapsPaid(error, isPaidAgain);
+      const doubtful = request.bills && mayHaveArrived ? withDoubt(error) : error;
+      const told = paidAttempt === null ? doubtful : perhapsPaid(doubtful, isPaidAgain);
       if (!again)
         throw request.submits && mayHaveArrived && leavesDoubt(error) ? unknownOutcome(error) : told;
       options.onRetry?.(told, delayMs, isPaidAgain);
@@ -268,12 +268,10 @@ function unknownOutcome(error: ImgbatchError): ImgbatchError {
   });
 }
 
-/** Replaces the usual advice after a broken connection, which is that the image may be billed. */
-function nothingMade(error: ImgbatchError): ImgbatchError {
-  if (error.code !== "NETWORK") return error;
-  const advice =
-    "nothing was made or billed: check the address and the network (`imgbatch doctor`), then run the same command again";
-  return new ImgbatchError(error.code, error.message, { ...error, cause: error.cause, advice });
+/** An earlier attempt may have arrived, though this one did not. */
+function withDoubt(error: ImgbatchError): ImgbatchError {
+  if (error.because === undefined || error.code !== "NETWORK") return error;
+  return new ImgbatchError(error.code, error.message, { ...error, cause: error.cause, because: undefined });
 }
 
 function perhapsPaid(error: ImgbatchError, isTwice: boolean): ImgbatchError {

@@ -58,7 +58,8 @@ export function networkError(
   const message = mayHaveArrived
     ? `The connection to ${baseUrl} broke: ${reason}`
     : `No answer from ${baseUrl} (${reason})`;
-  return { error: new ImgbatchError("NETWORK", message, { cause: thrown }), mayHaveArrived };
+  const because = mayHaveArrived ? undefined : code;
+  return { error: new ImgbatchError("NETWORK", message, { cause: thrown, because }), mayHaveArrived };
 }
 
 /** Node may nest the system's code: an error may have a cause, or bundle one error per address. */

@@ -1,7 +1,8 @@
 import { type ErrorCode, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
+import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
-import { PAID_AGAIN } from "./advice-when-billed.ts";
+import { PAID_AGAIN, SLOWER } from "./advice-when-billed.ts";
 import { defaultRunDirectory, nextCommand, type Whereabouts } from "./next-command.ts";
 
 /** The parts of the command line that an advice can repeat. */
@@ -50,8 +51,6 @@ const listed: Advice = (typed) => {
     ? textOf(anew, typed)
     : `${nextCommand(where, "list")} (lists the batches of this key; only the key that created a batch can see it)`;
 };
-const goesOn = (first: string): string =>
-  `${first}, then run the same command again: it continues where it stopped, and nothing is paid twice`;
 /** `--idempotency-key` and `--new` exclude each other. */
 const anew: Advice = ({ options }) =>
   options.idempotencyKey === undefined
@@ -78,12 +77,25 @@ function subjectOf({ path, arguments: words, options }: Typed): readonly string[
   return ["wait", "watch", "status"].includes(path) ? words : words.slice(0, 1);
 }
 
+/** What has to change before a provider can be asked again. */
+const REMEDIES: Readonly<Record<WaitingCode, string>> = {
+  PROVIDER_NOT_CONFIGURED:
+    "configure this provider again (`providers` in the configuration, or the --upstream of the command that made the batch)",
+  PROVIDER_CREDENTIAL: "set a key that the upstream takes in the variable of the provider",
+  PROVIDER_FORBIDDEN: "check at the upstream what the key of the provider may do",
+  PROVIDER_BILLING: "check the balance and the limits at the upstream",
+  PROVIDER_MODEL_MISSING: "check the provider's `models` and `baseUrl` in the configuration",
+  PROVIDER_RATE_LIMITED: "wait a while",
+  PROVIDER_UNREACHABLE: "check the provider's `baseUrl` and the network, or wait a while",
+  PROVIDER_FAILING: "wait a while",
+};
+
 /** The advice for each error code. */
 const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   USAGE: ({ path }) => `imgbatch ${path === "" ? "" : `${path} `}--help`,
   INVALID_INPUT: "fix the lines above and run the same command again",
   INVALID_CONFIG: "fix the file, then run the same command again; `imgbatch schema config` prints every key",
-  NETWORK: (typed) => `${textOf(again, typed)}; to find the cause: ${nextCommand(typed.where, "doctor")}`,
+  NETWORK: (typed) => `${textOf(again, typed)}; ${toFindTheCause(typed)}`,
   BAD_RESPONSE: "check --base-url; if it is right, run the same command again",
   TIMEOUT: (typed) => `${about(typed, "wait")} (or the same command again)`,
   BATCH_IMAGE_NOT_READY: (typed) => about(typed, "wait"),
@@ -111,16 +123,6 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   REALTIME_OUTPUT_NOT_FOUND: "make the image again",
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
     `${nextCommand(where, "models", { flag: "--realtime" })} (lists what this key can use)`,
-  PROVIDER_NOT_CONFIGURED: goesOn(
-    "configure this provider again (`providers` in the configuration, or the --upstream of the command that made the batch)",
-  ),
-  PROVIDER_CREDENTIAL: goesOn("set a key that the upstream takes in the variable of the provider"),
-  PROVIDER_FORBIDDEN: goesOn("check at the upstream what the key of the provider may do"),
-  PROVIDER_BILLING: goesOn("check the balance and the limits at the upstream"),
-  PROVIDER_MODEL_MISSING: goesOn("check the provider's `models` and `baseUrl` in the configuration"),
-  PROVIDER_RATE_LIMITED: goesOn("wait until then"),
-  PROVIDER_UNREACHABLE: goesOn("check the provider's `baseUrl` and the network, or wait until then"),
-  PROVIDER_FAILING: goesOn("wait until then"),
   DATA_DIRECTORY_IN_USE: "stop the other process, or choose another directory with --data",
   DIRECTORY_CONFLICT: elsewhere,
   DIRECTORY_IN_USE: "wait until the other process has ended, then run the same command again",
@@ -132,6 +134,38 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
     "free disk space or fix the permission, then run the same command again: it fetches only what is missing",
   VERIFY_FAILED: "run the same command again: it fetches only what is missing or damaged",
 };
+
+const UNBILLED = "nothing was made or billed: ";
+
+function toFindTheCause({ where }: Pick<Typed, "where">): string {
+  return `to find the cause: ${nextCommand(where, "doctor")}`;
+}
+
+/** What to do about a connection that could not be made, by the code of the system. */
+const CONNECTIONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "start the service, or check the port of its address",
+  ENOTFOUND: "check the name in the address of the service",
+  EAI_AGAIN: "check the network and the name in the address of the service",
+};
+
+/**
+ * The next step by the kind of failure: what has to change, then `again`. Null if the kind is not known. With `paysAgain`,
+ * each request of the command is billed.
+ */
+export function adviceByKind(
+  { code, because = code }: Pick<ImgbatchError, "code" | "because">,
+  { where, paysAgain }: Pick<Typed, "where" | "paysAgain">,
+  again: string,
+): string | null {
+  if (isWaitingCode(because)) {
+    const isSlower = paysAgain && because === "PROVIDER_RATE_LIMITED";
+    return `${REMEDIES[because]}, then ${again}${isSlower ? SLOWER : ""}`;
+  }
+  if (code !== "NETWORK" || because === code) return null;
+  const usual = /CERT|SIGNATURE/.test(because) ? "certificate" : "address";
+  const remedy = CONNECTIONS[because] ?? `check the ${usual} of the service and the network`;
+  return `${remedy}, then ${again}; ${toFindTheCause({ where })}`;
+}
 
 /** The advice for codes that have none above, by exit code. */
 const BY_EXIT: Record<ExitName, Advice> = {
@@ -156,6 +190,8 @@ export function adviceFor(error: ImgbatchError, typed: Typed): string {
   if (error.advice !== undefined) return error.advice;
   if (isOutOfCapacity(error)) return NO_CAPACITY_ADVICE;
   const { code } = error;
+  const byKind = adviceByKind(error, typed, textOf(again, typed));
+  if (byKind !== null) return `${typed.paysAgain && code === "NETWORK" ? UNBILLED : ""}${byKind}`;
   const advice = (typed.paysAgain ? PAID_AGAIN[code] : undefined) ?? ADVICE[code];
   return textOf(advice ?? BY_EXIT[errorEntry(code).exit], typed);
 }

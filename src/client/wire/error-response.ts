@@ -7,7 +7,7 @@ import {
 } from "../../contract/errors.ts";
 import { NATIVE_DETAILS } from "../../contract/native-api/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
-import { LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
+import { isWaitingCode, LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 import type { ErrorAnswer, SentRequest } from "../../http/http.ts";
 import { retryAfterMs } from "../../http/retry-after.ts";
 import type { Answer } from "../../http/send.ts";
@@ -58,6 +58,7 @@ export function readErrorResponse(
     requestId: requestId === null ? undefined : hideUsedKeys(requestId),
     retryAfterMs: body?.retryDelayMs ?? retryAfterMs(response.headers, nowMs) ?? undefined,
     param: body?.param,
+    because: body?.because,
   };
   if (body?.code !== undefined && Object.hasOwn(SERVICE_ERRORS, body.code))
     return answer(new ImgbatchError(body.code as ServiceErrorCode, body.message, facts));
@@ -95,6 +96,8 @@ interface ForeignError {
   code: string | undefined;
   message: string;
   param: string | undefined;
+  /** The reason why no upstream could make the image. */
+  because: string | undefined;
   retryDelayMs: number | undefined;
   /** Whether it has the form of the native API: `code` is a number, and `status` a word. */
   isNative: boolean;
@@ -118,6 +121,7 @@ function readErrorBody(json: string): ForeignError | null {
     message: truncateCodePoints(message, MAX_MESSAGE_CHARS, "…"),
     code: codeIn(error),
     param: text(error.param) ?? fieldIn(error.details),
+    because: waitingIn(error.details),
     retryDelayMs: delayIn(error.details),
     isNative: isRecord(body.error) && typeof error.code === "number",
   };
@@ -125,9 +129,18 @@ function readErrorBody(json: string): ForeignError | null {
 
 /** The code of this kind of service where the error has one, else its own code, else its status. */
 function codeIn(error: Record<string, unknown>): string | undefined {
-  const info = detail(error.details, NATIVE_DETAILS.errorInfo);
-  const reason = info?.domain === ERROR_DOMAIN ? text(info.reason) : undefined;
-  return reason ?? text(error.code) ?? text(error.status);
+  return text(ownInfo(error.details)?.reason) ?? text(error.code) ?? text(error.status);
+}
+
+function ownInfo(details: unknown): Record<string, unknown> | undefined {
+  const info = detail(details, NATIVE_DETAILS.errorInfo);
+  return info?.domain === ERROR_DOMAIN ? info : undefined;
+}
+
+function waitingIn(details: unknown): string | undefined {
+  const metadata = ownInfo(details)?.metadata;
+  const waiting = isRecord(metadata) ? text(metadata.waiting) : undefined;
+  return waiting !== undefined && isWaitingCode(waiting) ? waiting : undefined;
 }
 
 /** The first field that a native error names. */

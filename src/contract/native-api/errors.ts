@@ -56,6 +56,7 @@ export function nativeErrorBody({
   param,
   httpStatus,
   retryAfterMs,
+  because,
 }: ImgbatchError): NativeErrorBody {
   const details: { "@type": string }[] = [];
   const add = (type: string, facts: object) => details.push({ "@type": type, ...facts });
@@ -65,7 +66,8 @@ export function nativeErrorBody({
   if (retryAfterMs !== undefined) {
     add(NATIVE_DETAILS.retryInfo, { retryDelay: `${Math.ceil(retryAfterMs / 1000)}s` });
   }
-  add(NATIVE_DETAILS.errorInfo, { reason: code, domain: "imgbatch" });
+  const metadata = because === undefined ? {} : { metadata: { waiting: because } };
+  add(NATIVE_DETAILS.errorInfo, { reason: code, domain: "imgbatch", ...metadata });
   const status = STATUSES_OF_CODES[code] ?? nativeStatus(httpStatus);
   return { error: { code: httpStatus, message, status, details } };
 }

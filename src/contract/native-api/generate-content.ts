@@ -156,7 +156,8 @@ export const nativeErrorBodySchema = z.looseObject({
     status: z.string(),
     /**
      * `BadRequest {fieldViolations: [{field, description}]}` with every 400 about a field, `RetryInfo {retryDelay: "2s"}`
-     * when it is known how long to wait, `ErrorInfo {reason, domain: "imgbatch"}` with this service's error code.
+     * when it is known how long to wait, `ErrorInfo {reason, domain: "imgbatch"}` with this service's error code, and `metadata.waiting` with the reason why no
+     * upstream could make the image.
      */
     details: z.array(z.looseObject({ "@type": z.string() })).optional(),
   }),

@@ -2,7 +2,7 @@ import { named, type Waiting, type WaitingCode } from "../../contract/waiting.ts
 import type { Trouble } from "../ports/image-provider.ts";
 import type { Block } from "./provider-health.ts";
 
-const CODES: Readonly<Record<Trouble, WaitingCode>> = {
+export const WAITING_CODE_OF: Readonly<Record<Trouble, WaitingCode>> = {
   credential: "PROVIDER_CREDENTIAL",
   forbidden: "PROVIDER_FORBIDDEN",
   billing: "PROVIDER_BILLING",
@@ -15,7 +15,7 @@ const CODES: Readonly<Record<Trouble, WaitingCode>> = {
 
 /** Returns what a batch reports while it waits for a block to end. */
 export function waitingOn({ provider, trouble, message, untilMs }: Block): Waiting {
-  return { code: CODES[trouble], message: named(provider, message), untilMs };
+  return { code: WAITING_CODE_OF[trouble], message: named(provider, message), untilMs };
 }
 
 /**

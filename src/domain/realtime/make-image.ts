@@ -132,15 +132,16 @@ function knownError({ log }: MakeImageDeps, error: unknown, { upstream }: ItemPr
 
 /** The refusal of a request that found no provider, although the pause of one is over or just ending. */
 const BACK_SOON = {
+  code: undefined,
   message: "A provider is just being tried again after a pause. Send the request again.",
   untilMs: null,
 };
 
 function allPause({ health, clock }: MakeImageDeps, offers: readonly Offer<ItemProvider>[]): ImgbatchError {
   const blocks = offers.map(({ provider, executedModel }) => health.blockOf(provider, executedModel));
-  const { message, untilMs } = waitingFor(blocks) ?? BACK_SOON;
+  const { message, untilMs, code } = waitingFor(blocks) ?? BACK_SOON;
   const retryAfterMs = Math.max(SHORTEST_PAUSE_MS, (untilMs ?? 0) - clock.nowMs());
-  return new ImgbatchError("REALTIME_PROVIDER_PAUSES", message, { retryAfterMs });
+  return new ImgbatchError("REALTIME_PROVIDER_PAUSES", message, { retryAfterMs, because: code });
 }
 
 /** Returns a refusal or an empty result; throws the API error of every other failure. */

@@ -1,4 +1,5 @@
 import { type ErrorDetails, ImgbatchError } from "../../contract/errors.ts";
+import { WAITING_CODE_OF } from "../health/waiting.ts";
 import type { ProviderError } from "../ports/image-provider.ts";
 
 /** How long to wait when an upstream takes no more and does not say for how long. */
@@ -9,8 +10,9 @@ const LIMITED_RETRY_MS = 5000;
  * are no errors and do not come here.
  */
 export function realtimeError(error: ProviderError): ImgbatchError {
-  const { message, retryAfterMs } = error;
-  const details: ErrorDetails = { cause: error, retryAfterMs: retryAfterMs ?? undefined };
+  const { message, retryAfterMs, trouble } = error;
+  const because = trouble === null || trouble === "ambiguous" ? undefined : WAITING_CODE_OF[trouble];
+  const details: ErrorDetails = { cause: error, retryAfterMs: retryAfterMs ?? undefined, because };
   switch (error.code) {
     case "INVALID_ARGUMENT":
       return refusal(error, details);

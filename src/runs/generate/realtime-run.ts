@@ -56,6 +56,8 @@ export interface RealtimeOutcome {
   hasRetry: boolean;
   /** The error that ended the run before every image was requested. Null when it ran to its end. */
   stop: ImgbatchError | null;
+  /** The last failure that was not about one prompt. Null without one. */
+  failure: ImgbatchError | null;
   /** Requests that an interruption ended before their answer came: they may be billed. */
   abandonedCount: number;
 }
@@ -90,7 +92,12 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     ? early
     : await approve(plan.images.filter(({ customId }) => !lines.has(customId)));
   const queue = new PQueue({ concurrency: options.concurrency });
-  const run = { stop: null as ImgbatchError | null, failuresInARow: 0, abandonedCount: 0 };
+  const run: Pick<RealtimeOutcome, "stop" | "failure" | "abandonedCount"> & { failuresInARow: number } = {
+    stop: null,
+    failure: null,
+    failuresInARow: 0,
+    abandonedCount: 0,
+  };
   const reportProgress = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
   const halt = (error: ImgbatchError) => {
     run.stop ??= error;
@@ -136,6 +143,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       reportEnded(reporter, line);
       const isOwn = OF_ONE_PROMPT.includes(error.code);
       run.failuresInARow = isOwn ? 0 : run.failuresInARow + 1;
+      if (!isOwn) run.failure = error;
       const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error);
       if (!isOwn && (!mayPass || run.failuresInARow >= FAILURES_IN_A_ROW)) halt(error);
     } finally {
@@ -160,7 +168,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const isMade = ({ customId }: PlannedImage) =>
     !kept.has(customId) && lines.get(customId)?.status === "success";
   const made = plan.images.filter(isMade);
-  return { lines: ordered, keptCount, made, hasRetry, stop: run.stop, abandonedCount: run.abandonedCount };
+  const { stop, failure, abandonedCount } = run;
+  return { lines: ordered, keptCount, made, hasRetry, stop, failure, abandonedCount };
 }
 
 async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<RealtimeLine> {

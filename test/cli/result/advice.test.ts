@@ -1,13 +1,14 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
 import type { CommandSpec } from "../../../src/cli/command-line/command-spec.ts";
 import { readCommandLine } from "../../../src/cli/command-line/parse.ts";
 import { COMMANDS } from "../../../src/cli/commands/registry.ts";
 import { adviceFor, type Typed } from "../../../src/cli/result/advice.ts";
 import { commandAgain, nextCommand } from "../../../src/cli/result/next-command.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../../src/contract/errors.ts";
-import { runInProcess } from "../../support/cli-in-process.ts";
+import { retryAtOnce, runInProcess } from "../../support/cli-in-process.ts";
+import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -136,5 +137,48 @@ it("[CLI-1] what the help gives as examples can be typed", () => {
   for (const call of calls) {
     const words = call.trim().split(/\s+/).slice(1);
     expect({ call, kind: readCommandLine(words, COMMANDS).kind }).toEqual({ call, kind: "command" });
+  }
+});
+
+const nextOf = ({ stderr }: { stderr: string }) => stderr.trim().split("\n").at(-1);
+
+it("[ADVICE-2] after a refused connection the advice is about the service and its address, whatever was asked for", async () => {
+  const cwd = await tempDir();
+  await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a cat"}\n');
+  vi.stubEnv("IMGBATCH_API_KEY", "k");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  retryAtOnce();
+  for (const args of [
+    ["submit", "p.jsonl"],
+    ["generate", "a cat"],
+    ["generate", "--file", "p.jsonl"],
+    ["list"],
+  ]) {
+    const result = await runInProcess([...args, "--base-url", "http://127.0.0.1:1"], { cwd });
+    expect([args, result.code, nextOf(result)]).toEqual([
+      args,
+      7,
+      expect.stringContaining("start the service"),
+    ]);
+    expect(nextOf(result)).not.toMatch(/may have been billed|--rpm/);
+  }
+});
+
+it("[ADVICE-2] when the service cannot reach its upstream, the advice is to check that; fewer requests help only against a limit", async () => {
+  const upstream = new FakeUpstream("vendor", { isFree: true });
+  const service = await startTestService({ workers: false, providers: [upstream] });
+  const cwd = await tempDir();
+  await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a cat"}\n');
+  vi.stubEnv("IMGBATCH_API_KEY", service.credentials.api_key);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  retryAtOnce();
+  for (const [trouble, advised, model] of [
+    ["unreachable", /^next: check the provider's `baseUrl`(?!.*(?:--rpm|billed))/, "vendorx-3.1-flash-image"],
+    ["limited", /^next: wait a while.*a lower --rpm$/, "vendorx-3-pro-image"],
+  ] as const) {
+    upstream.answer = () => Promise.reject(troubled(trouble, { retryAfterMs: 1 }));
+    const args = ["--retries", "0", "--model", model, "--base-url", service.url];
+    for (const what of [["a cat"], ["--file", "p.jsonl", "-o", trouble]])
+      expect(nextOf(await runInProcess(["generate", ...what, ...args], { cwd }))).toMatch(advised);
   }
 });

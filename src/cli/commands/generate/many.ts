@@ -32,7 +32,8 @@ import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { flagOption, usdOption } from "../../command-line/option-values.ts";
 import { stopReason } from "../../interruption/stop-reason.ts";
-import { NO_CAPACITY_ADVICE } from "../../result/advice.ts";
+import { adviceByKind, NO_CAPACITY_ADVICE } from "../../result/advice.ts";
+import { whenBilled } from "../../result/advice-when-billed.ts";
 import { exitCodeOf, originLines } from "../../result/error-document.ts";
 import { type Judgement, judgeFailed } from "../../result/judge-batches.ts";
 import { defaultRunDirectory, nextCommand, type Whereabouts } from "../../result/next-command.ts";
@@ -259,9 +260,12 @@ function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): 
 
 function nextStep(made: Made, exitCode: number, outcome: RealtimeOutcome, where: Whereabouts): string {
   const { dir } = made;
-  const { stop, hasRetry } = outcome;
+  const { stop, hasRetry, failure } = outcome;
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
   const again = "run the same command again: it makes only what is missing";
+  const error = stop ?? (exitCode === EXIT_CODES.temporary.code ? failure : null);
+  const byKind = error === null ? null : adviceByKind(error, { where, paysAgain: true }, again);
+  if (byKind !== null) return byKind;
   if (exitCode === EXIT_CODES.ok.code)
     return `${lookInto(dir, IMAGES_FOLDER)} (running the same command again makes no image twice)`;
   if (stop === null && exitCode !== EXIT_CODES.temporary.code) {
@@ -278,7 +282,8 @@ function nextStep(made: Made, exitCode: number, outcome: RealtimeOutcome, where:
     EXIT_CODES.usage.code,
     EXIT_CODES.saving.code,
   ];
-  return hasToChange.some((code) => code === exitCode) ? `fix that, then ${again}` : again;
+  if (hasToChange.some((code) => code === exitCode)) return `fix that, then ${again}`;
+  return error === null ? again : `${again}${whenBilled(error.code)}`;
 }
 
 /** The model and upstream that made the images of a run, and its directory. */
