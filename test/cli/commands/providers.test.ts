@@ -11,7 +11,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 
 const KEY = "fake-upstream-key-0123456789";
 const NO_CALLS = { requests: 0, images: 0, errors: 0, may_be_paid_twice: 0, billed: 0, upstream_cost: 0 };
-const WELL = { state: "ok", until: null, reason: null, models: [] };
+const WELL = { state: "ok", until: null, reason: null, failed_requests: 0, said: null, models: [] };
 
 let data: string;
 let upstream: FakeUpstream;

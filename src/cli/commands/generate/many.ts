@@ -188,6 +188,7 @@ function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): 
 function nextStep(made: Made, exitCode: number, stop: ImgbatchError | null, where: Whereabouts): string {
   const { dir } = made;
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
+  if (stop?.code === "PROVIDER_UNREACHABLE" && stop.advice !== undefined) return stop.advice;
   const again = "run the same command again: it makes only what is missing";
   if (exitCode === EXIT_CODES.ok.code)
     return `${lookInto(dir, IMAGES_FOLDER)} (running the same command again makes no image twice)`;
