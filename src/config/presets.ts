@@ -226,7 +226,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
   ollama: {
     title: "Ollama on this machine",
     keyVariable: null,
-    preparation: "ollama pull x/z-image-turbo",
+    preparation: "run `ollama serve` and, once, `ollama pull x/z-image-turbo`",
     priceSource: "Your own machine: images cost nothing",
     models: [model("z-image-turbo", { "1K": 0 }, 0)],
     provider: {

@@ -30,6 +30,8 @@ export interface ItemError {
   code: ItemErrorCode;
   message: string;
   source: ErrorSource;
+  /** The upstream's own words, for the owner of the service alone; see `ProviderError`. */
+  said?: string | null;
 }
 
 const OWN_REFUSALS: readonly ItemErrorCode[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"];

@@ -24,6 +24,8 @@ export interface Waiting {
   message: string;
   /** When the next try may be made; null when only a change of the configuration helps. */
   untilMs: number | null;
+  /** The upstream's own words, at most two lines, for the owner of the service alone. Left out or null: it said nothing. */
+  said?: string | null;
 }
 
 export function isWaitingCode(code: string): code is WaitingCode {
@@ -43,10 +45,30 @@ export function named(provider: string, message: string): string {
   return `${provider}: ${unnamed(provider, message)}`;
 }
 
-/** Describes a waiting: `waiting for google: too many requests, until 14:32:10`. */
+/** Why a provider is in its state: `the last 3 requests failed: could not be reached (ENOTFOUND)`. Empty when it is well. */
+export function reasonText(provider: string, reason: string | null, failedRequests: number): string {
+  const why = unnamed(provider, reason ?? "").replace(/\.$/, "");
+  if (failedRequests === 0) return why;
+  const last = failedRequests === 1 ? "the last request" : `the last ${failedRequests} requests`;
+  return `${last} failed: ${why}`;
+}
+
+/** Returns a message with the upstream's own words behind it. */
+export function withUpstreamWords(message: string, said: string | null | undefined): string {
+  return said ? `${message.replace(/\.$/, "")}: ${said.replaceAll("\n", " ")}` : message;
+}
+
+/** The lines that tell the owner what the upstream said; none when it said nothing. */
+export function saidLines(said: string | null | undefined): string[] {
+  return said
+    ? said.split("\n").map((line, at) => (at === 0 ? `the upstream says: ${line}` : `  ${line}`))
+    : [];
+}
+
+/** Describes a waiting: `waiting for google: too many requests; next try at 14:32:10`. */
 export function waitingText(waiting: { code: string; message: string; untilMs: number | null }): string {
   const { code, message, untilMs } = waiting;
   const reason = message.replace(/\.$/, "");
   const isNamed = isWaitingCode(code) && code !== "PROVIDER_NOT_CONFIGURED";
-  return `waiting${isNamed ? " for" : ":"} ${reason}${untilMs === null ? "" : `, until ${clockTime(untilMs)}`}`;
+  return `waiting${isNamed ? " for" : ":"} ${reason}${untilMs === null ? "" : `; next try at ${clockTime(untilMs)}`}`;
 }

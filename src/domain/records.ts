@@ -210,9 +210,13 @@ export interface HealthRecord {
   state: "ok" | "cooling" | "disabled";
   /** When a pause ends; null unless cooling. */
   untilMs: number | null;
-  /** Why it is not well; null when it is. */
+  /** Why it is not well; null when it is. `message` is that of the last failure, also before it makes a pause. */
   trouble: Trouble | null;
   message: string | null;
+  /** The upstream's own words about the last failure, see `ProviderError`; left out or null for none. */
+  said?: string | null;
+  /** Requests in a row that have failed; left out for none. */
+  failures?: number;
   /** Pauses since the last success. */
   pauses: number;
   /** The items of the last failures in a row. */

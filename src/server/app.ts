@@ -40,7 +40,9 @@ export function buildApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES)
     ...(surfaces === SURFACES ? consolePage(deps) : []),
     notFound,
   ]);
-  const fail = answerErrors(deps.log, errorStyleOf);
+  const fail = answerErrors(deps.log, errorStyleOf, ({ locals }) => {
+    return locals.key !== undefined && deps.isOwnerKey(locals.key.id);
+  });
   const listener = (request: Request, response: Response) => {
     request.res = response;
     request.originalUrl = request.url;

@@ -115,9 +115,9 @@ function rethrow(error: unknown): never {
 }
 
 function troublesOf(provider: ImageProvider, health: ProviderHealth | null): ProviderTrouble[] {
-  if (health) return health.blocksOf(provider);
+  if (health) return health.troublesOf(provider);
   const disabled = disabledBy(provider);
-  return disabled ? [{ ...disabled, model: EVERY_MODEL }] : [];
+  return disabled ? [{ ...disabled, model: EVERY_MODEL, failures: 0, isOver: false }] : [];
 }
 
 /** Returns a provider as the running service has it, which may have another key, or one that is missing here. */

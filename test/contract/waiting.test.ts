@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { named, unnamed, waitingText } from "../../src/contract/waiting.ts";
 import { waitingOn } from "../../src/domain/health/waiting.ts";
+import { clockTime } from "../../src/kernel/durations.ts";
 
 describe("the message about a provider", () => {
   it.each([
@@ -12,6 +13,15 @@ describe("the message about a provider", () => {
     expect(unnamed("local", message)).toBe("could not be reached (ECONNREFUSED).");
     const block = { provider: "local", trouble: "unreachable", message, untilMs: null } as const;
     expect(waitingText(waitingOn(block))).toBe("waiting for local: could not be reached (ECONNREFUSED)");
+  });
+
+  it("[WAIT-1] says when the next try is", () => {
+    const untilMs = Date.now();
+    const message = "google could not be reached (ENOTFOUND).";
+    const block = { provider: "google", trouble: "unreachable", message, untilMs } as const;
+    expect(waitingText(waitingOn(block))).toBe(
+      `waiting for google: could not be reached (ENOTFOUND); next try at ${clockTime(untilMs)}`,
+    );
   });
 
   it("[PROVIDERS-8] keeps a word that only begins like the name", () => {

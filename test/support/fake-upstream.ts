@@ -41,7 +41,10 @@ export class FakeUpstream extends FakeProvider {
 const CODES = { limited: "PROVIDER_RATE_LIMITED", ambiguous: "PROVIDER_TIMEOUT" } as const;
 
 /** The failure of an upstream with a trouble. */
-export function troubled(trouble: Trouble, options: { retryAfterMs?: number } = {}): ProviderError {
+export function troubled(
+  trouble: Trouble,
+  options: { retryAfterMs?: number; said?: string } = {},
+): ProviderError {
   const code = trouble === "limited" || trouble === "ambiguous" ? CODES[trouble] : "PROVIDER_ITEM_FAILED";
   return new ProviderError(code, `the upstream has a trouble: ${trouble}`, { trouble, ...options });
 }

@@ -7,7 +7,14 @@ import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { content, errorOf, generate, imagePart } from "../support/realtime.ts";
-import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
+import {
+  items,
+  MODEL,
+  openBeside,
+  otherKey,
+  startTestService,
+  type TestService,
+} from "../support/service.ts";
 
 const SECOND_MS = 1000;
 const HOUR_MS = 3_600_000;
@@ -48,6 +55,28 @@ async function expectBooks(service: TestService) {
 }
 
 describe("an upstream that cannot be used", () => {
+  it("[WAIT-7] what it says reaches the owner of the service, and no other key", async () => {
+    const upstream = new FakeUpstream("vendor");
+    const said = "Quota exceeded for metric images.";
+    upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 90 * SECOND_MS, said }));
+    const service = await start([upstream], { clock: new FakeClock() });
+    const { headers } = await otherKey(service);
+    const own = await service.submit({ model: MODEL, items: items(1) });
+    const body = JSON.stringify({ model: MODEL, items: items(1) });
+    const init = { method: "POST", headers: { ...headers, "content-type": "application/json" }, body };
+    const theirs = await (await fetch(`${service.url}/v1/images/batches`, init)).json();
+    await expect.poll(async () => (await service.batch(own.id)).waiting).toMatchObject({ said });
+    const shown = async () =>
+      (await (await fetch(`${service.url}/v1/images/batches/${theirs.id}`, { headers })).json()).waiting;
+    await expect.poll(shown).toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
+    expect(JSON.stringify(await shown())).not.toContain("Quota");
+    const prompt = JSON.stringify({ contents: [{ parts: [{ text: "a fox" }] }] });
+    const asked = { ...init, body: prompt };
+    const answer = await fetch(`${service.url}/v1beta/models/${MODEL}:generateContent`, asked);
+    expect(answer.ok).toBe(false);
+    expect(await answer.text()).not.toContain("Quota");
+  });
+
   it("[HEALTH-4] items wait, lose no try, and the batch says why and until when", async () => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor");

@@ -1,9 +1,11 @@
 import { createServiceHttp } from "../../client/service-http.ts";
+import { PRESETS } from "../../config/presets.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isProceduralOnly } from "../../contract/provider-identity.ts";
 import { named } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
+import { refusingServer } from "../../runs/wait/parked.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 import { nextCommand, type Whereabouts } from "../result/next-command.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
@@ -11,8 +13,6 @@ import { describeRequest } from "./describe-request.ts";
 
 export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
-  /** See `ServiceConnection`. */
-  providers?: ServiceConnection["providers"];
   /** See `ServiceConnection`. */
   noteDrawings(): void;
 }
@@ -35,7 +35,7 @@ export async function withService<T>(
       return await work(toService(connection, context));
     } catch (error) {
       if (connection.kind !== "shared" || attempt >= CONNECTIONS || !isGone(error))
-        throw explainUnlisted(error, connection, context.global);
+        throw explainRefused(explainUnlisted(error, connection, context.global), connection);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
       await connection.close();
@@ -61,6 +61,7 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     baseUrl,
     apiKey,
     ...(confirm === undefined ? {} : { confirm }),
+    explain: (error) => explainRefused(error, connection),
     clock,
     random: Math.random,
     onAttempt: (attempt) => output.detail(describeRequest(attempt)),
@@ -105,6 +106,35 @@ function explainUnlisted(error: unknown, { disabled }: ServiceConnection, where:
     advice: mend(where),
     cause: error,
   });
+}
+
+const UNREACHABLE: readonly string[] = ["PROVIDER_UNREACHABLE", "REALTIME_PROVIDER_UNREACHABLE"];
+
+/** A server on this machine that refuses connections has to be started: trying again does not help. */
+function explainRefused<E>(error: E, { kind, providers = [] }: ServiceConnection): E | ImgbatchError {
+  if (kind === "remote" || !(error instanceof ImgbatchError) || !UNREACHABLE.includes(error.code))
+    return error;
+  const server = error.advice === undefined ? refusingServer(error.message, providers) : null;
+  if (server === null) return error;
+  const message = `${error.message} No server listens at ${server.address}.`;
+  const rest = error.code === "PROVIDER_UNREACHABLE" ? ": it continues where it stopped" : "";
+  return new ImgbatchError("PROVIDER_UNREACHABLE", message, {
+    requestId: error.requestId,
+    advice: `${howToStart(server)}, then run the same command again${rest}`,
+    cause: error,
+  });
+}
+
+/** Says how to start the server of a provider on this machine, by the port of its address. */
+function howToStart({ name, address }: { name: string; address: string }): string {
+  const { port } = new URL(address);
+  const known = Object.values(PRESETS).find(
+    ({ preparation, provider }) =>
+      preparation && "baseUrl" in provider && provider.baseUrl && new URL(provider.baseUrl).port === port,
+  );
+  return (
+    known?.preparation ?? `start the server at ${address}, or correct the \`baseUrl\` of the provider ${name}`
+  );
 }
 
 /** An unknown submission of an earlier command says nothing about the service. */

@@ -8,6 +8,8 @@ export interface BatchWaiting {
   message: string;
   /** Null: until the configuration of the service changes. */
   untilMs: number | null;
+  /** The upstream's own words, at most two lines; null when the service does not report them. */
+  said: string | null;
 }
 
 /** A batch as the client sees it. */
@@ -94,7 +96,7 @@ function waitingOf(value: unknown): BatchWaiting | null {
   const [code, message] = [textOf(waiting?.code), textOf(waiting?.message)];
   return code === null || message === null
     ? null
-    : { code, message, untilMs: momentMsOf(numeric(waiting?.until)) };
+    : { code, message, untilMs: momentMsOf(numeric(waiting?.until)), said: textOf(waiting?.said) };
 }
 
 function jobsOf(value: unknown): Batch["jobs"] {

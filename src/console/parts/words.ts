@@ -1,4 +1,6 @@
+import type { BatchObject } from "../../contract/batch-api/batches.ts";
 import type { AccountObject } from "../../contract/console-api/account.ts";
+import { waitingText } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";
 
@@ -41,4 +43,9 @@ export function statusWord(status: string): string {
 /** `1,200`: a count with its thousands apart. */
 export function count(value: number): string {
   return value.toLocaleString("en-US");
+}
+
+/** Why a batch waits: `waiting for google: takes no more requests for now (HTTP 429); next try at 14:32:10`. */
+export function waitingWords({ code, message, until }: NonNullable<BatchObject["waiting"]>): string {
+  return waitingText({ code, message, untilMs: until === null ? null : until * 1000 });
 }

@@ -39,6 +39,10 @@ export const batchObjectSchema = z.object({
       code: z.string(),
       message: z.string(),
       until: unixSeconds.nullable().describe("null: until the configuration changes"),
+      said: z
+        .string()
+        .optional()
+        .describe("the upstream's own words, at most two lines, for the key of the data directory alone"),
     })
     .nullable()
     .describe("why the items cannot be made now; no try is lost meanwhile"),

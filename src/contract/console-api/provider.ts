@@ -8,6 +8,8 @@ const stateSchema = z.object({
   state: z.enum(["ok", "cooling", "disabled"]),
   until: unixSecondsOrNull.describe("when a pause ends"),
   reason: z.string().nullable(),
+  failed_requests: z.int().describe("how many requests in a row have failed, the last one included"),
+  said: z.string().nullable().describe("the upstream's own words, at most two lines"),
 });
 
 const sumsSchema = z.object({
@@ -38,6 +40,10 @@ export type ProviderObject = z.infer<typeof providerSchema>;
 interface Trouble {
   message: string;
   untilMs: number | null;
+  said?: string | null;
+  failures: number;
+  /** The provider may be asked all the same. */
+  isOver: boolean;
 }
 interface Sums {
   requests: number;
@@ -77,14 +83,22 @@ export function providerObject(facts: ProviderFacts): ProviderObject {
 }
 
 /** The word for the state of a provider with this trouble, or without one. */
-export function stateOf(trouble: Pick<Trouble, "untilMs"> | undefined): "ok" | "cooling" | "disabled" {
-  if (!trouble) return "ok";
+export function stateOf(
+  trouble: Pick<Trouble, "untilMs" | "isOver"> | undefined,
+): "ok" | "cooling" | "disabled" {
+  if (!trouble || trouble.isOver) return "ok";
   return trouble.untilMs === null ? "disabled" : "cooling";
 }
 
 function stateView(trouble: Trouble | undefined) {
   const until = secondsOrNull(trouble?.untilMs ?? null);
-  return { state: stateOf(trouble), until, reason: trouble?.message ?? null };
+  return {
+    state: stateOf(trouble),
+    until,
+    reason: trouble?.message ?? null,
+    failed_requests: trouble?.failures ?? 0,
+    said: trouble?.said ?? null,
+  };
 }
 
 const secondsOrNull = (ms: number | null) => (ms === null ? null : Math.floor(ms / 1000));

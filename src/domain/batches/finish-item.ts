@@ -106,10 +106,10 @@ export async function failLeased(
   tx: Transaction,
   batch: Priced,
   item: LeasedItem,
-  { code, message, source, modelVersion = null }: ItemError & { modelVersion?: string | null },
+  { code, message, source, said, modelVersion = null }: ItemError & { modelVersion?: string | null },
   nowMs: number,
 ): Promise<{ isOurs: boolean }> {
-  const error: ItemError = { code, message, source };
+  const error: ItemError = { code, message, source, ...(said ? { said } : {}) };
   const made = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [], usage: null };
   const { id, leaseToken } = item;
   const outcome = { id, leaseToken, status: "failed" as const, ...made, error, finishedAtMs: nowMs };

@@ -3,17 +3,18 @@ import type { Log } from "../../kernel/log.ts";
 import type { ImageProvider, ProviderError, Trouble } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { HealthRecord } from "../records.ts";
-import { isOther, isSame, keyOf, lastsLonger, type Scope, scopeOf } from "./scope.ts";
+import {
+  type Block,
+  isOther,
+  isSame,
+  type KnownTrouble,
+  keyOf,
+  lastsLonger,
+  type Scope,
+  scopeOf,
+  troubleOf,
+} from "./scope.ts";
 import { afterResult, EVERY_MODEL, type HealthEvent, healthy, lateResult, RULES } from "./transitions.ts";
-
-/** Why a provider is not asked now. */
-export interface Block {
-  provider: string;
-  trouble: Trouble;
-  message: string;
-  /** When it may be asked again; null when only a change of the configuration helps. */
-  untilMs: number | null;
-}
 
 /**
  * The permission to send one request. One of its methods must be called. Only the first call counts; others wait for it. None
@@ -119,11 +120,11 @@ export class ProviderHealth {
     return {
       isProbe: probed.length > 0,
       succeeded: () => end({ type: "success" }),
-      failed: ({ trouble, message, retryAfterMs }, itemId) =>
+      failed: ({ trouble, message, said, retryAfterMs }, itemId) =>
         end(
           trouble === null
             ? { type: "success" }
-            : { type: "trouble", trouble, message, itemId, retryAfterMs },
+            : { type: "trouble", trouble, message, said, itemId, retryAfterMs },
         ),
       dropped: () => {
         void end(null);
@@ -158,14 +159,15 @@ export class ProviderHealth {
   }
 
   /** The troubles of a provider that are not over, those of other processes too. */
-  blocksOf(provider: ImageProvider): (Block & { model: string })[] {
+  blocksOf = (provider: ImageProvider) => this.troublesOf(provider).filter(({ isOver }) => !isOver);
+
+  /** The same, and those that are over without a success since. */
+  troublesOf(provider: ImageProvider): KnownTrouble[] {
     const disabled = disabledBy(provider);
-    if (disabled) return [{ ...disabled, model: EVERY_MODEL }];
-    return [...this.#scopes.values()].flatMap((scope) => {
-      const { provider: name, model } = scope.record;
-      const block = name === provider.name ? this.#knownBlockOfScope(scope) : null;
-      return block ? [{ ...block, model }] : [];
-    });
+    if (disabled) return [{ ...disabled, model: EVERY_MODEL, failures: 0, isOver: false }];
+    return [...this.#scopes.values()]
+      .filter(({ record }) => record.provider === provider.name)
+      .flatMap((scope) => troubleOf(scope.record, this.#knownBlockOfScope(scope)) ?? []);
   }
 
   #knownBlockOfScope(scope: Scope): Block | null {
@@ -174,11 +176,16 @@ export class ProviderHealth {
   }
 
   #blockOfScope({ record, isProbing }: Scope): Block | null {
-    const { provider, state, trouble, message, untilMs } = record;
+    const { provider, state, trouble, message, said = null, untilMs } = record;
     if (state === "ok") return null;
     const nowMs = this.#deps.clock.nowMs();
     if (state === "cooling" && !isProbing && nowMs >= (untilMs ?? 0)) return null;
-    const block = { provider, trouble: trouble ?? "failing", message: message ?? "The upstream has failed." };
+    const block = {
+      provider,
+      trouble: trouble ?? "failing",
+      message: message ?? "The upstream has failed.",
+      said,
+    };
     return { ...block, untilMs: state === "disabled" ? null : Math.max(untilMs ?? 0, nowMs) };
   }
 
@@ -261,8 +268,11 @@ export class ProviderHealth {
     if (isChanged) this.#tell();
   }
 
-  #log(before: HealthRecord, { provider, model, state, untilMs, trouble, message }: HealthRecord): void {
-    const facts = { provider, model, trouble, message };
+  #log(
+    before: HealthRecord,
+    { provider, model, state, untilMs, trouble, message, said }: HealthRecord,
+  ): void {
+    const facts = { provider, model, trouble, message, ...(said ? { said } : {}) };
     const { log } = this.#deps;
     if (state === "ok") log.info("a provider is well again", { provider, model });
     else if (state === "disabled") log.error("a provider is disabled until its configuration changes", facts);

@@ -2,14 +2,13 @@ import { paysDrawingsInPlay } from "../accounts.ts";
 import type { ImageProvider } from "../ports/image-provider.ts";
 import type { Repositories } from "../ports/stores.ts";
 import { type CallSums, sumCalls } from "./call-sums.ts";
-import type { Block } from "./provider-health.ts";
 import { CALLS_EVERY_MS } from "./record-call.ts";
+import type { KnownTrouble } from "./scope.ts";
 import { EVERY_MODEL } from "./transitions.ts";
 
 const HOUR_MS = 3_600_000;
 
-/** A trouble of a provider that is not over. `model`: the upstream's id, or `EVERY_MODEL`. */
-export type ProviderTrouble = Block & { model: string };
+export type ProviderTrouble = KnownTrouble;
 
 /** The state of a configured provider, for people. */
 export interface ProviderReport {

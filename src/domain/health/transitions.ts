@@ -47,6 +47,8 @@ export type HealthEvent =
       trouble: Trouble;
       /** For people: what happened. */
       message: string;
+      /** See `ProviderError`. */
+      said?: string | null;
       /** The item that had the trouble. An item counts once in a row of failures. */
       itemId: string;
       /** The pause that the upstream asked for; null when it asked for none. */
@@ -63,6 +65,8 @@ const WELL = {
   untilMs: null,
   trouble: null,
   message: null,
+  said: null,
+  failures: 0,
   pauses: 0,
   failedItems: [],
   forbiddenMs: [],
@@ -75,14 +79,14 @@ const WELL = {
 export function afterResult(before: HealthRecord, event: HealthEvent, nowMs: number): HealthRecord {
   if (event.type === "success")
     return before.state === "disabled" ? before : { ...before, ...WELL, forbiddenMs: before.forbiddenMs };
-  const { trouble, message, itemId, retryAfterMs } = event;
+  const { trouble, message, said = null, itemId, retryAfterMs } = event;
   const rule = RULES[trouble];
   const forbiddenMs = rule.disables
     ? [...before.forbiddenMs.filter((ms) => nowMs - ms < (rule.disables?.withinMs ?? 0)), nowMs]
     : before.forbiddenMs;
-  const known = { ...before, forbiddenMs };
+  const known = { ...before, forbiddenMs, message, said, failures: (before.failures ?? 0) + 1 };
   if (!Number.isFinite(rule.baseMs) || (rule.disables && forbiddenMs.length >= rule.disables.count)) {
-    return { ...known, state: "disabled", untilMs: null, trouble, message };
+    return { ...known, state: "disabled", untilMs: null, trouble };
   }
   const failedItems = rule.inARow ? [...new Set([...before.failedItems, itemId])] : before.failedItems;
   // A pause has just ended, so the first request after it decides.
@@ -95,7 +99,7 @@ export function afterResult(before: HealthRecord, event: HealthEvent, nowMs: num
   const pauseMs =
     trouble === "limited" && announcedMs !== null ? announcedMs : Math.max(ownMs, announcedMs ?? 0);
   const untilMs = Math.max(before.untilMs ?? 0, nowMs + pauseMs);
-  return { ...known, state: "cooling", untilMs, trouble, message, pauses, failedItems: [] };
+  return { ...known, state: "cooling", untilMs, trouble, pauses, failedItems: [] };
 }
 
 /**
@@ -106,8 +110,8 @@ export function lateResult(before: HealthRecord, event: HealthEvent, nowMs: numb
   if (event.type === "success" || before.state === "disabled") return before;
   // The pause is over by now: a failure counts like any other.
   if (before.state === "ok") return afterResult(before, event, nowMs);
-  const { trouble, message, retryAfterMs } = event;
+  const { trouble, message, said = null, retryAfterMs } = event;
   if (!Number.isFinite(RULES[trouble].baseMs)) return afterResult(before, event, nowMs);
   const untilMs = nowMs + (retryAfterMs ?? 0);
-  return untilMs > (before.untilMs ?? 0) ? { ...before, untilMs, trouble, message } : before;
+  return untilMs > (before.untilMs ?? 0) ? { ...before, untilMs, trouble, message, said } : before;
 }

@@ -1,6 +1,6 @@
 import { named, type Waiting, type WaitingCode } from "../../contract/waiting.ts";
 import type { Trouble } from "../ports/image-provider.ts";
-import type { Block } from "./provider-health.ts";
+import type { Block } from "./scope.ts";
 
 export const WAITING_CODE_OF: Readonly<Record<Trouble, WaitingCode>> = {
   credential: "PROVIDER_CREDENTIAL",
@@ -14,8 +14,8 @@ export const WAITING_CODE_OF: Readonly<Record<Trouble, WaitingCode>> = {
 };
 
 /** Returns what a batch reports while it waits for a block to end. */
-export function waitingOn({ provider, trouble, message, untilMs }: Block): Waiting {
-  return { code: WAITING_CODE_OF[trouble], message: named(provider, message), untilMs };
+export function waitingOn({ provider, trouble, message, untilMs, said = null }: Block): Waiting {
+  return { code: WAITING_CODE_OF[trouble], message: named(provider, message), untilMs, ...(said ? { said } : {}) };
 }
 
 /**

@@ -237,6 +237,8 @@ export class ProviderError extends Error {
   readonly modelVersion: string | null;
   /** Null when the failure concerns the request alone: a refusal, an invalid request, a simulated error. */
   readonly trouble: Trouble | null;
+  /** The upstream's own words, at most two lines without keys, where the message has ours. For the owner of the service alone. */
+  readonly said: string | null;
 
   constructor(
     code: ItemErrorCode,
@@ -248,6 +250,7 @@ export class ProviderError extends Error {
       upstreamStatus?: number | null;
       modelVersion?: string | null;
       trouble?: Trouble | null;
+      said?: string | null;
       cause?: unknown;
     } = {},
   ) {
@@ -256,6 +259,7 @@ export class ProviderError extends Error {
     this.code = code;
     this.source = options.source ?? "provider";
     this.trouble = options.trouble ?? null;
+    this.said = options.said || null;
     const isTemporary = code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT";
     this.retryable = options.retryable ?? (this.trouble !== null || isTemporary);
     const pauseMs = options.retryAfterMs ?? null;

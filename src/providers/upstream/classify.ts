@@ -3,7 +3,7 @@ import { ProviderError, type Trouble } from "../../domain/ports/image-provider.t
 import type { UpstreamHeaders } from "./connections.ts";
 import { type ErrorFacts, readErrorFacts } from "./error-facts.ts";
 import { announcedMs } from "./retry-times.ts";
-import { ownMatches, upstreamWords } from "./words.ts";
+import { ownersWords, ownMatches, upstreamWords } from "./words.ts";
 
 /** An answer of an upstream that is no success. */
 export interface ErrorAnswer {
@@ -137,6 +137,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
       trouble: isFinal ? null : verdict,
       retryAfterMs: isFinal ? null : announcedMs({ headers, delays, message, asked, limit }, nowMs),
       upstreamStatus: answer.status,
+      said: isFinal ? null : ownersWords(facts.message),
     },
   );
 }

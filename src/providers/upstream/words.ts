@@ -23,6 +23,19 @@ export function upstreamWords(text: string): string {
   return truncateCodePoints(oneLine(safe), MAX_CHARS, "…");
 }
 
+const OWNERS_LINES = 2;
+const OWNERS_LINE_CHARS = 200;
+
+/** Returns the first two lines of an upstream's words for the owner of the service, as safe as `upstreamWords`. */
+export function ownersWords(text: string): string {
+  const lines = text.slice(0, MAX_READ_CHARS).split(/[\r\n]+/);
+  return lines
+    .map((line) => truncateCodePoints(upstreamWords(line), OWNERS_LINE_CHARS, "…"))
+    .filter((line) => line !== "")
+    .slice(0, OWNERS_LINES)
+    .join("\n");
+}
+
 /**
  * Returns the matches of a pattern (with the flag `g`) in an upstream's message that are its own words. A match whose
  * letters are also in the caller's texts may be a repeated prompt, however it was shortened or escaped.

@@ -1,3 +1,4 @@
+import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 
@@ -20,6 +21,8 @@ export interface RunService {
   isBorrowed: boolean;
   /** Whether this process draws the images itself, so that reading requests and drawing share its main thread. Default: no. */
   drawsHere?: boolean;
+  /** The providers of an embedded service. Default: not known. */
+  providers?: readonly ProviderIdentity[];
 }
 
 /** Returns 12 hexadecimal digits of a key's SHA-256: they distinguish keys without revealing one. */
@@ -68,7 +71,8 @@ export function otherMaker(
 
 const inWords = (identity: string) => (identity === EMBEDDED ? "the embedded one" : identity);
 
-function isOnThisMachine(identity: string): boolean {
+/** Whether an identity or an address is that of a server on this machine. */
+export function isOnThisMachine(identity: string): boolean {
   if (identity === EMBEDDED) return true;
   const host = URL.canParse(identity) ? new URL(identity).hostname : "";
   return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);

@@ -144,7 +144,9 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       const isOwn = OF_ONE_PROMPT.includes(error.code);
       run.failuresInARow = isOwn ? 0 : run.failuresInARow + 1;
       if (!isOwn) run.failure = error;
-      const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error);
+      // Of an upstream on this machine that does not run.
+      const isOff = error.code === "PROVIDER_UNREACHABLE";
+      const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error) && !isOff;
       if (!isOwn && (!mayPass || run.failuresInARow >= FAILURES_IN_A_ROW)) halt(error);
     } finally {
       reportProgress();

@@ -4,6 +4,7 @@ import { pollUntilDone } from "../../client/poll.ts";
 import { PollLimiter } from "../../client/poll-limiter.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import type { RunEvent } from "../../contract/events.ts";
+import { saidLines } from "../../contract/waiting.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import type { RunService } from "../directory/service-identity.ts";
@@ -42,6 +43,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
   const isOne = batches.filter((batch) => !batch.isDone).length < 2;
   const changes = followChanges(service, clock, intervalMs);
   const limiter = new PollLimiter(clock, intervalMs === undefined ? undefined : 0);
+  let lastSaid: string | null = null;
   const awaitOne = async (batch: Batch, index: number) => {
     if (batch.isDone) return;
     try {
@@ -58,6 +60,9 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
         signal,
         onLook: (look) => {
           if (hasChanged(states[index], look)) reporter.event?.(progressEvent(look));
+          const said = look.waiting?.said ?? lastSaid;
+          if (said !== lastSaid) for (const line of saidLines(said)) reporter.note(line);
+          lastSaid = said;
           states[index] = look;
           reporter.progress(progress(), startMs);
           const parked = parkedError(states, service, clock.nowMs());

@@ -1,8 +1,9 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch, BatchWaiting } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { isWaitingCode, named } from "../../contract/waiting.ts";
+import type { ProviderIdentity } from "../../contract/provider-identity.ts";
+import { isWaitingCode, named, saidLines } from "../../contract/waiting.ts";
 import { clockTime } from "../../kernel/durations.ts";
-import { EMBEDDED, type RunService } from "../directory/service-identity.ts";
+import { EMBEDDED, isOnThisMachine, type RunService } from "../directory/service-identity.ts";
 
 /** A command waits this long for a provider that pauses. The API rounds the end of a pause up to a second. */
 const PATIENCE_MS = 10 * 60_000 + 1000;
@@ -13,25 +14,26 @@ const PATIENCE_MS = 10 * 60_000 + 1000;
  */
 export function parkedError(
   batches: readonly Batch[],
-  { identity, isBorrowed }: Pick<RunService, "identity" | "isBorrowed">,
+  { identity, isBorrowed, providers = [] }: Pick<RunService, "identity" | "isBorrowed" | "providers">,
   nowMs: number,
 ): ImgbatchError | null {
   if (identity !== EMBEDDED) return null;
   const open = batches.filter((batch) => !batch.isDone);
   const stuck = open.flatMap(({ provider, waiting }) => {
     const isLong = waiting?.untilMs === null || (waiting?.untilMs ?? 0) - nowMs > PATIENCE_MS;
-    return waiting && isLong ? [{ provider, waiting }] : [];
+    return waiting && (isLong || isRefusedHere(waiting, providers)) ? [{ provider, waiting }] : [];
   });
-  const providers = new Set(stuck.map(({ provider }) => provider));
+  const paused = new Set(stuck.map(({ provider }) => provider));
   // A batch that waits in line behind a stuck one of its provider cannot go on either.
-  const queued = open.filter(({ status, provider }) => status === "queued" && providers.has(provider));
+  const queued = open.filter(({ status, provider }) => status === "queued" && paused.has(provider));
   const [first] = stuck.toSorted(
     (a, b) =>
       (a.waiting.untilMs ?? Number.POSITIVE_INFINITY) - (b.waiting.untilMs ?? Number.POSITIVE_INFINITY),
   );
   if (first === undefined || stuck.length + queued.length < open.length) return null;
-  const { code, message, untilMs } = first.waiting;
-  const until = untilMs === null ? "until the configuration changes" : `until ${clockTime(untilMs)}`;
+  const { code, message, untilMs, said } = first.waiting;
+  const isRefused = isRefusedHere(first.waiting, providers);
+  const until = untilMs === null ? " until the configuration changes" : ` until ${clockTime(untilMs)}`;
   const [one] = open;
   const which = open.length === 1 ? `${one?.id} is` : `${open.length} batches are`;
   const why = code === "PROVIDER_NOT_CONFIGURED" && first.provider ? named(first.provider, message) : message;
@@ -41,6 +43,26 @@ export function parkedError(
       : "";
   return new ImgbatchError(
     isWaitingCode(code) ? code : "PROVIDER_FAILING",
-    `${which} parked ${until}. ${why}${restart}`,
+    `${which} parked${isRefused ? "" : until}. ${why}${restart}`,
+    { details: saidLines(said) },
   );
+}
+
+/**
+ * Whether the only upstream of a service is on this machine and refuses connections: its server does not run, and it does
+ * not come back by itself.
+ */
+function isRefusedHere({ code, message }: BatchWaiting, providers: readonly ProviderIdentity[]): boolean {
+  return code === "PROVIDER_UNREACHABLE" && refusingServer(message, providers) !== null;
+}
+
+/** Returns the upstream on this machine whose refused connection a message reports; null when there is none, or others are left. */
+export function refusingServer(
+  message: string,
+  providers: readonly ProviderIdentity[],
+): (ProviderIdentity & { address: string }) | null {
+  const [only, ...others] = providers.filter(({ type }) => type !== "procedural");
+  if (only === undefined || others.length > 0 || !message.includes("ECONNREFUSED")) return null;
+  const { address } = only;
+  return address !== null && isOnThisMachine(address) ? { ...only, address } : null;
 }

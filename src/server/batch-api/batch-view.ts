@@ -1,9 +1,11 @@
 import type { BatchObject } from "../../contract/batch-api/batches.ts";
 import { type ItemObject, PAID_TWICE_NOTE } from "../../contract/batch-api/items.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
+import type { ItemError } from "../../contract/item-errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ShownJob } from "../../contract/upstream-jobs.ts";
 import type { Waiting } from "../../contract/waiting.ts";
+import { withUpstreamWords } from "../../contract/waiting.ts";
 import type { ListedItem } from "../../domain/ports/item-repository.ts";
 import type { BatchRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -17,13 +19,14 @@ const microsOrNull = (micros: number | null) => (micros === null ? null : micros
 
 /**
  * A batch as the API shows it. `waiting`: why its items cannot be made now. `jobs`: those at work upstream. `queuedBehind`:
- * how many batches come first, where that was counted.
+ * how many batches come first, where that was counted. `isOwner`: the upstream's own words are shown, too.
  */
 function batchView(
   batch: BatchRecord,
   waiting: Waiting | null,
   jobs: readonly ShownJob[],
-  queuedBehind: number | null = null,
+  queuedBehind: number | null,
+  isOwner: boolean,
 ): BatchObject {
   return {
     id: batch.id,
@@ -54,6 +57,7 @@ function batchView(
       code: waiting.code,
       message: waiting.message,
       until: waiting.untilMs === null ? null : Math.ceil(waiting.untilMs / 1000),
+      ...(waiting.said && isOwner ? { said: waiting.said } : {}),
     },
     queued_behind: queuedBehind,
     upstream_jobs: jobs.map(({ createdAtMs, ...job }) => ({ ...job, created_at: seconds(createdAtMs) })),
@@ -62,11 +66,17 @@ function batchView(
 
 /** Returns a batch as the API shows it, with why it waits and its jobs as they are now. */
 export async function showBatch(
-  deps: Pick<ApiDeps, "waitingOf" | "jobsOf">,
+  deps: Pick<ApiDeps, "waitingOf" | "jobsOf" | "isOwnerKey">,
   batch: BatchRecord,
   queuedBehind: number | null = null,
 ): Promise<BatchObject> {
-  return batchView(batch, deps.waitingOf(batch), await deps.jobsOf(batch), queuedBehind);
+  return batchView(
+    batch,
+    deps.waitingOf(batch),
+    await deps.jobsOf(batch),
+    queuedBehind,
+    deps.isOwnerKey(batch.apiKeyId),
+  );
 }
 
 /** Facts of an item that the list has when it is asked for them. */
@@ -77,11 +87,16 @@ export interface ItemDetails {
   retriedIn?: string | null;
 }
 
-/** An item of a batch as the item list shows it. */
+function itemError({ code, message, source, said }: ItemError, isOwner: boolean): ItemObject["error"] {
+  return { code, message: isOwner ? withUpstreamWords(message, said) : message, source };
+}
+
+/** An item of a batch as the item list shows it. `isOwner`: with the upstream's own words about a failure. */
 export function itemView(
   { price }: Pick<BatchRecord, "price">,
   item: ListedItem,
   { prompt, references, outputs, retriedIn }: ItemDetails,
+  isOwner: boolean,
 ): ItemObject {
   return {
     custom_id: item.customId,
@@ -95,7 +110,7 @@ export function itemView(
     seed: item.seed,
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
     notes: [...item.notes, ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : [])],
-    error: item.error,
+    error: item.error && itemError(item.error, isOwner),
     cost: item.status === "success" ? microsToNumber(item.priceMicroUsd ?? price.imageMicroUsd) : null,
     ...(prompt === undefined ? {} : { prompt }),
     ...(references && {

@@ -23,7 +23,8 @@ export function items(deps: ApiDeps) {
     const filter = status === undefined || status === "all" ? {} : { status };
     const { items, pageOf } = await readItems(deps, request, batch, { fallback, max, ...filter });
     const detailsOf = await readDetails(deps, batch, items, readExtras(request));
-    response.json(pageOf((item) => itemView(batch, item, detailsOf(item))));
+    const isOwner = deps.isOwnerKey(batch.apiKeyId);
+    response.json(pageOf((item) => itemView(batch, item, detailsOf(item), isOwner)));
   };
 }
 

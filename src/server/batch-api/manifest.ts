@@ -25,5 +25,9 @@ export function buildManifest(batch: BatchRecord, images: readonly ZipImage[]): 
 
 /** `errors.json`: one entry per failed item, in request order. */
 export function buildErrors(items: readonly Pick<ItemRecord, "customId" | "error">[]): ManifestError[] {
-  return items.flatMap(({ customId, error }) => (error ? [{ custom_id: customId, ...error }] : []));
+  return items.flatMap(({ customId, error }) => {
+    if (!error) return [];
+    const { code, message, source } = error;
+    return [{ custom_id: customId, code, message, source }];
+  });
 }

@@ -28,7 +28,7 @@ export function overview(deps: ApiDeps) {
     const reports = await reportProviders(health.providers, {
       read: stores.read,
       nowMs: clock.nowMs(),
-      troublesOf: (provider) => health.blocksOf(provider),
+      troublesOf: (provider) => health.troublesOf(provider),
     });
     const view: OverviewObject = {
       object: "service.overview",

@@ -1,6 +1,8 @@
 import { inspect } from "node:util";
-import type { ErrorRequestHandler, RequestHandler } from "express";
+import type { ErrorRequestHandler, RequestHandler, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { withUpstreamWords } from "../../contract/waiting.ts";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Log } from "../../kernel/log.ts";
 import { drainUnreadBody } from "../connections/drain-unread-body.ts";
@@ -17,11 +19,15 @@ const DOWNLOAD_HEADERS = [
 ];
 
 /**
- * The last handler: it turns every error into an error body in the style of the path, and reveals no internals. It throws
- * nothing: when that fails, it ends the connection.
+ * The last handler: it turns every error into an error body in the style of the path, and reveals no internals. `isOwner`: the
+ * caller owns the service, and sees the upstream's own words. It throws nothing: when that fails, it ends the connection.
  */
-export function answerErrors(log: Log, styleOf: (path: string) => ErrorStyle): ErrorRequestHandler {
-  const answer = answerError(log, styleOf);
+export function answerErrors(
+  log: Log,
+  styleOf: (path: string) => ErrorStyle,
+  isOwner: (response: Response) => boolean = () => false,
+): ErrorRequestHandler {
+  const answer = answerError(log, styleOf, isOwner);
   return (thrown, request, response, next) => {
     try {
       answer(thrown, request, response, next);
@@ -32,9 +38,14 @@ export function answerErrors(log: Log, styleOf: (path: string) => ErrorStyle): E
   };
 }
 
-function answerError(log: Log, styleOf: (path: string) => ErrorStyle): ErrorRequestHandler {
+function answerError(
+  log: Log,
+  styleOf: (path: string) => ErrorStyle,
+  isOwner: (response: Response) => boolean,
+): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
-    const error = toServiceError(thrown);
+    const plain = toServiceError(thrown);
+    const error = isOwner(response) ? forOwner(plain) : plain;
     // The caller went away before its body was read: no response can reach it, and nothing failed here.
     if (request.destroyed && (!request.complete || request.errored)) {
       response.destroy();
@@ -92,6 +103,12 @@ export function toServiceError(error: unknown): ImgbatchError {
   // A part of the path does not decode.
   if (thrown instanceof URIError) return new ImgbatchError("NOT_FOUND");
   return internal(thrown);
+}
+
+function forOwner(error: ImgbatchError): ImgbatchError {
+  const { cause, code } = error;
+  if (!(cause instanceof ProviderError)) return error;
+  return new ImgbatchError(code, withUpstreamWords(error.message, cause.said), { ...error, cause });
 }
 
 const internal = (cause: unknown) => new ImgbatchError("INTERNAL_ERROR", undefined, { cause });

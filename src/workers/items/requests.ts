@@ -1,3 +1,4 @@
+import { named } from "../../contract/waiting.ts";
 import { isPaid } from "../../domain/offers.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { WorkerDeps } from "../deps.ts";
@@ -56,8 +57,10 @@ export class Requests {
       answered = resolve;
     });
     const recorded = this.#make(request, active, slots, answered).then((attempt) => {
-      if (attempt instanceof ProviderError)
-        active.unreachable = attempt.trouble === "unreachable" ? attempt.message : null;
+      if (attempt instanceof ProviderError) {
+        const { name } = work.offer.provider;
+        active.unreachable = attempt.trouble === "unreachable" ? named(name, attempt.message) : null;
+      }
       answered(bytesOf(attempt));
       return this.#record(active, work, attempt, signal);
     });

@@ -236,11 +236,12 @@ async function giveBack(
     await tx.lock("batch", batch.id);
     let { waitingSinceMs } = batch;
     if (outage) {
-      const { trouble, message } = outage;
+      const { trouble, message, said } = outage;
       const block = {
         provider: offer.provider.name,
         trouble: trouble ?? "failing",
         message,
+        said,
         untilMs: notBeforeMs,
       };
       const waiting = waitingOn(block);

@@ -1,5 +1,6 @@
 import { noteOutage } from "../../domain/health/batch-outage.ts";
-import type { Block, Ticket } from "../../domain/health/provider-health.ts";
+import type { Ticket } from "../../domain/health/provider-health.ts";
+import type { Block } from "../../domain/health/scope.ts";
 import { waitingOn } from "../../domain/health/waiting.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
@@ -42,8 +43,8 @@ export function waitAfter(
   if (block) return waitOut(work, block, mayGiveUp);
   const ownMs = Math.max(AGAIN.baseMs / 2, backoffMs(tries, AGAIN, deps.random));
   const untilMs = deps.clock.nowMs() + (error.retryAfterMs ?? ownMs);
-  const { message, trouble } = error;
-  const own = { provider: provider.name, trouble: trouble ?? "failing", message, untilMs } as const;
+  const { message, trouble, said } = error;
+  const own = { provider: provider.name, trouble: trouble ?? "failing", message, said, untilMs } as const;
   return waitOut(work, own, mayGiveUp);
 }
 

@@ -13,7 +13,7 @@ const KEY = "fake-upstream-key-0123456789";
 /** Naming the file is the consent to its address. */
 const CONFIG = ["--config", "imgbatch.config.json"];
 const NO_CALLS = { requests: 0, images: 0, errors: 0, may_be_paid_twice: 0, billed: 0, upstream_cost: 0 };
-const WELL = { state: "ok", until: null, reason: null, models: [] };
+const WELL = { state: "ok", until: null, reason: null, failed_requests: 0, said: null, models: [] };
 
 let data: string;
 let upstream: FakeUpstream;

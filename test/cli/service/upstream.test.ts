@@ -189,6 +189,61 @@ it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 
   expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
 });
 
+it("[WAIT-6] a server on this machine that does not run ends each command at once; once it runs, the same command goes on", async () => {
+  const { cwd, run } = await workplace();
+  const server = createServer();
+  const { port } = new URL(await listening(server));
+  server.close();
+  const baseUrl = `http://127.0.0.1:${port}/v1`;
+  const card = { name: "card", type: "openai", baseUrl, models: ["*"], free: true };
+  writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [card] }));
+  const commands = [
+    SUBMIT,
+    ["wait", "out"],
+    ["generate", "a fox", "-o", "fox.png"],
+    ["generate", "--file", "p.jsonl", "-o", "many"],
+  ];
+  for (const args of commands) {
+    const { code, stderr } = await run(...args);
+    expect([args, code]).toEqual([args, 7]);
+    expect(stderr).toMatch(/card:? could not be reached \(ECONNREFUSED\)/);
+    expect(stderr).toContain(`next: start the server at ${baseUrl}, or correct the \`baseUrl\``);
+  }
+  const failing = /ok .* the last [2-9] requests failed: could not be reached \(ECONNREFUSED\)/;
+  expect((await run("providers")).stdout).toMatch(failing);
+  const answer = JSON.stringify({ data: [{ b64_json: (await tinyPng()).toString("base64") }] });
+  const started = createServer((request, response) => {
+    request.resume().on("end", () => {
+      response.writeHead(200, { "content-type": "application/json" }).end(answer);
+    });
+  }).listen(Number(port), "127.0.0.1");
+  onTestFinished(() => new Promise((done) => void started.close(() => done())));
+  expect(await run(...SUBMIT)).toMatchObject({ code: 0 });
+  expect((await run("providers")).stdout).not.toContain("failed:");
+});
+
+it("[WAIT-7] the owner reads what the upstream says, in at most two lines and without keys", async () => {
+  const { cwd, run } = await workplace();
+  const message = "The model is overloaded (sk-abcdef0123456789).\nTry again later.\nA third line.";
+  const baseUrl = `${await listening(
+    createServer((_request, response) => {
+      response
+        .writeHead(503, { "content-type": "application/json" })
+        .end(JSON.stringify({ error: { message } }));
+    }),
+  )}/v1`;
+  const card = { name: "card", type: "openai", baseUrl, models: ["*"], free: true };
+  writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [card] }));
+  const words = "card failed (HTTP 503): The model is overloaded ([API key]). Try again later.";
+  const generated = await run("generate", "a fox", "-o", "fox.png", "--retries", "0");
+  expect([generated.code, generated.stderr]).toEqual([7, expect.stringContaining(words)]);
+  expect((await run(...SUBMIT)).stderr).toContain(words);
+  const { stdout } = await run("providers");
+  expect(stdout).toMatch(
+    /failed: failed \(HTTP 503\)\n.*the upstream says: The model is overloaded.*\n.* Try again later\.\n$/,
+  );
+});
+
 describe("a provider that cannot be used", () => {
   const asking = [
     [...SUBMIT.slice(0, 3), "other"],

@@ -253,7 +253,7 @@ describe("a batch whose provider cannot be asked now", () => {
     const { pass, progress, events } = bench({ a: parked(waiting, 90), b: running(40) });
     await pass();
     const time = clockTime(waiting.until === null ? 0 : waiting.until * 1000);
-    const text = `waiting for google: takes no more requests now, until ${time}`;
+    const text = `waiting for google: takes no more requests now; next try at ${time}`;
     expect(progress.some((line) => line.endsWith(`running, 1 batch ${text}`))).toBe(true);
     expect(progress.some((line) => line.startsWith("10/20 images") && line.endsWith(`/s, ${text}`))).toBe(
       true,

@@ -40,6 +40,7 @@ describe("creating a batch", () => {
       estimated_cost: 0.1005,
       hold_amount: 0.1206,
       actual_cost: null,
+      play_money: true,
       created_at: expect.any(Number),
       submitted_at: expect.any(Number),
       settled_at: null,

@@ -222,7 +222,7 @@ describe("lists", () => {
     ];
     const service = await startTestService({ config: { groups, models } });
     const list = (await (await service.ask("/models")).json()) as object;
-    const pricing = { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402 };
+    const pricing = { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402, play_money: true };
     const provider = "procedural";
     const entry = { id: MODEL, object: "image.batch.model", provider, max_reference_images: 3, pricing };
     expect(list).toEqual({ object: "list", data: [entry], has_more: false, next_cursor: null });

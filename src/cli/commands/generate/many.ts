@@ -262,6 +262,7 @@ function nextStep(made: Made, exitCode: number, outcome: RealtimeOutcome, where:
   const { dir } = made;
   const { stop, hasRetry, failure } = outcome;
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
+  if (stop?.code === "PROVIDER_UNREACHABLE" && stop.advice !== undefined) return stop.advice;
   const again = "run the same command again: it makes only what is missing";
   const error = stop ?? (exitCode === EXIT_CODES.temporary.code ? failure : null);
   const byKind = error === null ? null : adviceByKind(error, { where, paysAgain: true }, again);

@@ -1,4 +1,5 @@
 import { providerObject, stateOf } from "../../../contract/console-api/provider.ts";
+import { reasonText, saidLines } from "../../../contract/waiting.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../../kernel/money.ts";
 import {
   type CallSums,
@@ -24,6 +25,8 @@ interface Row {
   trouble: ProviderTrouble | undefined;
   report?: ProviderReport;
   probe?: Probe | undefined;
+  /** A line of the upstream's own words, which stands alone. */
+  said?: string;
 }
 
 /** Returns the lines of the table. Counts and money are written as `last hour/all`. */
@@ -35,12 +38,16 @@ export function tableOf(
     const { ofAll, ofModels } = splitTroubles(report);
     return [
       { name: report.name, trouble: ofAll, report, probe: probes?.get(report.name) },
-      ...ofModels.map((trouble) => ({ name: `  ${trouble.model}`, trouble })),
+      ...saidRows(ofAll),
+      ...ofModels.flatMap((trouble) => [{ name: `  ${trouble.model}`, trouble }, ...saidRows(trouble)]),
     ];
   });
   const jobs = reports.some((report) => report.jobs !== null) ? [JOBS] : [];
   return tableLines([...COLUMNS, ...jobs, ...(probes ? [PROBE] : []), REASON], rows);
 }
+
+const saidRows = (trouble: ProviderTrouble | undefined): Row[] =>
+  saidLines(trouble?.said).map((said) => ({ name: "", trouble: undefined, said }));
 
 const moment = (ms: number | null | undefined) => (ms == null ? "" : formatMoment(ms));
 const counted = (title: string, of: (sums: CallSums) => string): Column<Row> => ({
@@ -51,7 +58,7 @@ const counted = (title: string, of: (sums: CallSums) => string): Column<Row> => 
 const COLUMNS: readonly Column<Row>[] = [
   { title: "provider", of: ({ name }) => name },
   { title: "type", of: ({ report }) => report?.type ?? "" },
-  { title: "state", of: ({ trouble }) => stateOf(trouble) },
+  { title: "state", of: ({ trouble, said }) => (said === undefined ? stateOf(trouble) : "") },
   { title: "until", of: ({ trouble }) => moment(trouble?.untilMs) },
   { title: "last success", of: ({ report }) => moment(report?.total.lastSuccessMs) },
   counted("requests 1h/all", ({ requests }) => String(requests)),
@@ -80,4 +87,8 @@ const PROBE: Column<Row> = {
   title: "probe",
   of: ({ probe }) => (probe ? (probe.isOk ? "ok" : `failed: ${probe.message}`) : ""),
 };
-const REASON: Column<Row> = { title: "reason", of: ({ trouble }) => trouble?.message ?? "" };
+const REASON: Column<Row> = {
+  title: "reason",
+  of: ({ trouble, said = "" }) =>
+    trouble ? reasonText(trouble.provider, trouble.message, trouble.failures) : said,
+};

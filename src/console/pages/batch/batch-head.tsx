@@ -1,11 +1,12 @@
 import { isTerminal } from "../../../contract/statuses.ts";
+import { saidLines } from "../../../contract/waiting.ts";
 import { counted } from "../../../kernel/text.ts";
 import { hrefOf } from "../../hooks/use-route.ts";
 import { Counts } from "../../parts/counts.tsx";
 import { Problem } from "../../parts/notes.tsx";
 import { ProgressBar } from "../../parts/progress-bar.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
-import { ago, costOf, localTime, until, usd } from "../../parts/words.ts";
+import { ago, costOf, localTime, usd, waitingWords } from "../../parts/words.ts";
 import { BatchActions, type BatchActionsProps } from "./batch-actions.tsx";
 
 /** The facts of a batch as a whole, and what can be done with it. */
@@ -35,10 +36,14 @@ export function BatchHead(props: BatchActionsProps) {
         </p>
       )}
       {waiting && !isTerminal(status) && (
-        <p className="note warn">
-          {waiting.message}
-          {waiting.until !== null && ` It goes on ${until(waiting.until)}.`}
-        </p>
+        <>
+          <p className="note warn">{waitingWords(waiting)}</p>
+          {saidLines(waiting.said).map((line) => (
+            <p key={line} className="quiet small-text">
+              {line}
+            </p>
+          ))}
+        </>
       )}
       {error && (
         <p className="note bad">

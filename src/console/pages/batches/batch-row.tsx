@@ -11,7 +11,7 @@ import { Counts } from "../../parts/counts.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
 import { ProgressBar } from "../../parts/progress-bar.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
-import { ago, localTime, usd } from "../../parts/words.ts";
+import { ago, localTime, usd, waitingWords } from "../../parts/words.ts";
 
 export function BatchRow({ batch }: { batch: BatchObject }) {
   const { id, task_name, status, model, created_at, waiting, parent_batch_id } = batch;
@@ -25,7 +25,7 @@ export function BatchRow({ batch }: { batch: BatchObject }) {
           <b dir="auto">{task_name}</b>
           <span className="quiet">
             {parent_batch_id !== null && "retry · "}
-            {waiting && !isTerminal(status) ? waiting.message : model}
+            {waiting && !isTerminal(status) ? waitingWords(waiting) : model}
           </span>
         </span>
         <span className="batch-state">

@@ -1,4 +1,5 @@
 import type { ProviderObject } from "../../../contract/console-api/provider.ts";
+import { reasonText, saidLines } from "../../../contract/waiting.ts";
 import { ScrollingTable } from "../../parts/scrolling-table.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
 import { ago, costOf, count, until } from "../../parts/words.ts";
@@ -31,7 +32,7 @@ export function Providers({ providers }: { providers: readonly ProviderObject[] 
 }
 
 function Row({ provider }: { provider: ProviderObject }) {
-  const { name, type, state, until: end, reason, models, last_hour, total, last_success_at } = provider;
+  const { name, type, state, models, last_hour, total, last_success_at } = provider;
   return (
     <tr>
       <td>
@@ -39,15 +40,12 @@ function Row({ provider }: { provider: ProviderObject }) {
       </td>
       <td>
         <StatusBadge status={state} />
-        {reason !== null && (
-          <div className="quiet small-text">
-            {reason}
-            {end !== null && `, ${until(end)}`}
-          </div>
-        )}
+        <Trouble provider={name} trouble={provider} />
         {models.map((trouble) => (
-          <div key={trouble.model} className="quiet small-text">
-            {trouble.model}: {trouble.reason}
+          <div key={trouble.model}>
+            <b className="small-text">{trouble.model}</b>{" "}
+            {trouble.state !== state && <StatusBadge status={trouble.state} />}
+            <Trouble provider={name} trouble={trouble} />
           </div>
         ))}
       </td>
@@ -57,5 +55,22 @@ function Row({ provider }: { provider: ProviderObject }) {
       <td className="number">{costOf(total.billed, provider.play_money)}</td>
       <td className="quiet">{last_success_at === null ? "none yet" : ago(last_success_at)}</td>
     </tr>
+  );
+}
+
+type TroubleFacts = Pick<ProviderObject, "reason" | "failed_requests" | "until" | "said">;
+
+/** Why a provider is in its state, how often it failed, when it is asked again, and what the upstream said. */
+function Trouble({ provider, trouble }: { provider: string; trouble: TroubleFacts }) {
+  const { reason, failed_requests, until: end, said } = trouble;
+  if (reason === null) return null;
+  return (
+    <div className="quiet small-text">
+      {reasonText(provider, reason, failed_requests)}
+      {end !== null && `; next try ${until(end)}`}
+      {saidLines(said).map((line) => (
+        <div key={line}>{line}</div>
+      ))}
+    </div>
   );
 }
