@@ -20,6 +20,10 @@ export interface Limits {
   realtimeTimeoutSeconds: number;
   /** How long an item waits for an upstream that cannot be used. May be a fraction. */
   outageHours: number;
+  /** Bytes of one uploaded file. */
+  uploadBytes: number;
+  /** Bytes of all uploaded files of a key, with those of unfinished uploads. */
+  uploadBytesPerKey: number;
 }
 
 const MIB = 1024 * 1024;
@@ -43,6 +47,8 @@ export const DEFAULT_LIMITS: Limits = {
   failedAuthPerMinute: 0,
   realtimeTimeoutSeconds: 300,
   outageHours: 24,
+  uploadBytes: 2048 * MIB,
+  uploadBytesPerKey: 20_480 * MIB,
 };
 
 /** Limits that no configuration changes. */
@@ -108,10 +114,6 @@ export const FIXED_LIMITS = {
   editImageBytes: 50 * MIB,
   /** How long an image can be fetched by its URL. */
   imageLinkHours: 1,
-  /** The size of one uploaded file. */
-  fileBytes: 2048 * MIB,
-  /** The size of all uploaded files of a key, with the bytes of unfinished uploads. */
-  fileBytesPerKey: 20_480 * MIB,
   openUploadsPerKey: 16,
   /** An uploaded file is deleted after this many hours. */
   fileHours: 48,

@@ -1,5 +1,4 @@
 import type { Request, Response } from "express";
-import { FIXED_LIMITS } from "../contract/limits.ts";
 import type { Upload } from "../domain/files/upload.ts";
 import type { Chunk } from "../domain/files/upload-ties.ts";
 import type { FileFacts } from "../domain/ports/files.ts";
@@ -8,8 +7,8 @@ import { callerOf } from "./middleware/authenticate.ts";
 import { boundaryOf } from "./request-body/multipart.ts";
 import { streamBody } from "./request-body/stream-body.ts";
 
-/** The largest body: the largest file with everything around it. */
-const MOST_BYTES = FIXED_LIMITS.fileBytes + 1024 * 1024;
+/** The rest of a body, around its file. */
+const MORE_BYTES = 1024 * 1024;
 
 /** A form with one file. */
 export interface FileForm {
@@ -37,7 +36,8 @@ export async function storeForm(
     const chunk = await upload.open(0, 0);
     try {
       const form = readForm(boundary, chunk);
-      await streamBody(request, response, { maxBytes: MOST_BYTES, add: form.add });
+      const maxBytes = deps.limits.uploadBytes + MORE_BYTES;
+      await streamBody(request, response, { maxBytes, add: form.add });
       upload.facts = await form.end();
       await chunk.finish();
     } finally {

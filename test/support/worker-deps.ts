@@ -1,4 +1,4 @@
-import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { joinFinishes } from "../../src/domain/batches/finish-item.ts";
 import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { Feed } from "../../src/domain/feed.ts";
@@ -53,7 +53,7 @@ export async function workerDepsOf({
     outputRetentionMs: 0,
     limits: DEFAULT_LIMITS,
     lineReaders: {},
-    uploads: new Uploads({ stores, blobs, clock }),
+    uploads: new Uploads({ stores, blobs, clock }, { ...FIXED_LIMITS, ...DEFAULT_LIMITS }),
     health: await ProviderHealth.load({ stores, clock, log: silentLog }, providers),
   };
 }

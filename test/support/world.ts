@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
-import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
@@ -301,7 +301,14 @@ export class World {
       limits: DEFAULT_LIMITS,
       lineReaders: {},
       outputRetentionMs: 0,
-      uploads: new Uploads({ stores, blobs: this.#filesOf(turn), clock }),
+      uploads: new Uploads(
+        {
+          stores,
+          blobs: this.#filesOf(turn),
+          clock,
+        },
+        { ...FIXED_LIMITS, ...DEFAULT_LIMITS },
+      ),
     };
     return Object.assign(process, { deps, presence, scheduler: new Scheduler(deps) });
   }

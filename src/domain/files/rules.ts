@@ -1,5 +1,6 @@
 import { randomInt } from "node:crypto";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { Limits } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
@@ -8,9 +9,7 @@ import type { Stores } from "../ports/stores.ts";
 import { purgeFile } from "./files.ts";
 
 /** How much a key may upload. */
-export interface UploadLimits {
-  fileBytes: number;
-  fileBytesPerKey: number;
+export interface UploadLimits extends Pick<Limits, "uploadBytes" | "uploadBytesPerKey"> {
   openUploadsPerKey: number;
 }
 
@@ -69,7 +68,7 @@ export function bytesOfUploads(uploads: readonly UnfinishedUpload[]): number {
  * stored, and what the new upload announces.
  */
 export function refuseBeyondQuota(
-  { openUploadsPerKey: most, fileBytesPerKey }: UploadLimits,
+  { openUploadsPerKey: most, uploadBytesPerKey }: UploadLimits,
   open: readonly UnfinishedUpload[],
   otherBytes: number,
 ): void {
@@ -77,7 +76,7 @@ export function refuseBeyondQuota(
     const message = `This key has ${most} open uploads; finish or cancel one of them.`;
     throw new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
   }
-  if (bytesOfUploads(open) + otherBytes > fileBytesPerKey) throw quotaExceeded(fileBytesPerKey);
+  if (bytesOfUploads(open) + otherBytes > uploadBytesPerKey) throw quotaExceeded(uploadBytesPerKey);
 }
 
 /** An error about one field or header of an upload. */

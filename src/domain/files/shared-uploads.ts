@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { FileFacts } from "../ports/files.ts";
 import type { UploadRecord } from "../ports/shared-records.ts";
@@ -27,16 +26,15 @@ export class SharedUploads implements UploadStore {
   readonly #deps: UploadDeps;
   readonly #limits: UploadLimits;
 
-  /** `limits` is for tests. */
-  constructor(deps: UploadDeps, limits: UploadLimits = FIXED_LIMITS) {
+  constructor(deps: UploadDeps, limits: UploadLimits) {
     this.#deps = deps;
     this.#limits = limits;
   }
 
   async begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload> {
-    const { fileBytes } = this.#limits;
+    const { uploadBytes } = this.#limits;
     const { stores, clock } = this.#deps;
-    if ((announcedBytes ?? 0) > fileBytes) throw fileTooLarge(fileBytes);
+    if ((announcedBytes ?? 0) > uploadBytes) throw fileTooLarge(uploadBytes);
     if (facts.id !== null) await refuseTakenName(this.#deps, apiKeyId, facts.id);
     const stored = await storedBytes(this.#deps, apiKeyId);
     const id = newUploadId();

@@ -186,7 +186,7 @@ export class Upload {
       await tx.lock("key", apiKeyId);
       if (await tx.files.find(apiKeyId, id)) throw nameTaken(id);
       const stored = await tx.files.bytesOf(apiKeyId, nowMs);
-      if (stored + sizeBytes > this.#ties.limits.fileBytesPerKey) throw this.#quotaError();
+      if (stored + sizeBytes > this.#ties.limits.uploadBytesPerKey) throw this.#quotaError();
       await tx.files.insert(record);
       await this.#ties.parts?.finish(tx, this.#draftFrom, id);
     });
@@ -216,16 +216,16 @@ export class Upload {
 
   /** A file that can never be stored ends its upload; one for which there may be space later does not. */
   async #refuseTooMany(moreBytes: number): Promise<void> {
-    const { fileBytes, fileBytesPerKey } = this.#ties.limits;
-    if (this.receivedBytes + moreBytes > fileBytes) {
+    const { uploadBytes, uploadBytesPerKey } = this.#ties.limits;
+    if (this.receivedBytes + moreBytes > uploadBytes) {
       await this.#end();
-      throw fileTooLarge(fileBytes);
+      throw fileTooLarge(uploadBytes);
     }
-    if (this.#storedBytes + this.#ties.openBytes() + moreBytes > fileBytesPerKey) throw this.#quotaError();
+    if (this.#storedBytes + this.#ties.openBytes() + moreBytes > uploadBytesPerKey) throw this.#quotaError();
   }
 
   #quotaError(): ImgbatchError {
-    return quotaExceeded(this.#ties.limits.fileBytesPerKey);
+    return quotaExceeded(this.#ties.limits.uploadBytesPerKey);
   }
 
   #refuseEnded(): void {

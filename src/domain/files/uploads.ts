@@ -1,5 +1,4 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { FileFacts } from "../ports/files.ts";
 import {
   bytesOfUploads,
@@ -37,15 +36,14 @@ export class Uploads implements UploadStore {
   /** Oldest first. */
   readonly #finished = new Map<string, Upload>();
 
-  /** `limits` is for tests. */
-  constructor(deps: UploadDeps, limits: UploadLimits = FIXED_LIMITS) {
+  constructor(deps: UploadDeps, limits: UploadLimits) {
     this.#deps = deps;
     this.#limits = limits;
   }
 
   async begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload> {
-    const { fileBytes } = this.#limits;
-    if ((announcedBytes ?? 0) > fileBytes) throw fileTooLarge(fileBytes);
+    const { uploadBytes } = this.#limits;
+    if ((announcedBytes ?? 0) > uploadBytes) throw fileTooLarge(uploadBytes);
     await this.endIdle();
     if (facts.id !== null) await refuseTakenName(this.#deps, apiKeyId, facts.id);
     const stored = await storedBytes(this.#deps, apiKeyId);

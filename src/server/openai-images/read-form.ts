@@ -18,8 +18,6 @@ const KIB = 1024;
 const MOST_PARTS = 100;
 const FIELD_BYTES = 64 * KIB;
 const { editImages, editImageBytes } = FIXED_LIMITS;
-/** The largest body: the images with everything around them. */
-const MOST_BYTES = editImages * editImageBytes + MOST_PARTS * (FIELD_BYTES + KIB);
 /** `image`, `image[]` and `image[0]`. */
 const IMAGE_NAME = /^image(?:\[\d*\])?$/;
 const TEXT_NAMES = Object.keys(generateImagesSchema.shape);
@@ -66,7 +64,7 @@ export async function withForm<T>(
   };
   try {
     const parts = readParts(boundary, MOST_PARTS, readPart);
-    await streamBody(request, response, { maxBytes: MOST_BYTES, add: parts.add });
+    await streamBody(request, response, { maxBytes: deps.limits.realtimeBodyBytes, add: parts.add });
     await parts.end();
     reservation.finish();
     return await work(form);

@@ -1,4 +1,5 @@
 import type { Config } from "../../config/schema.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { joinFinishes } from "../../domain/batches/finish-item.ts";
 import { EarlyReadBack } from "../../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../../domain/feed.ts";
@@ -97,6 +98,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     await presence.leave().catch((error) => log.debug("a worker could not leave", { error: String(error) }));
   });
   const earlyReadBack = new EarlyReadBack(blobs);
+  const uploadLimits = { ...FIXED_LIMITS, ...config.limits };
   teardown.add(() => earlyReadBack.close());
   return {
     providers,
@@ -118,8 +120,8 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
       ending,
       outageMs: config.limits.outageHours * HOUR_MS,
       uploads: presence.isAlone
-        ? new Uploads({ stores, blobs, clock })
-        : new SharedUploads({ stores, blobs, clock }),
+        ? new Uploads({ stores, blobs, clock }, uploadLimits)
+        : new SharedUploads({ stores, blobs, clock }, uploadLimits),
       clock,
       ids,
       random,

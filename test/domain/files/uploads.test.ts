@@ -11,7 +11,7 @@ import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-const limits = { fileBytes: 10, fileBytesPerKey: 15, openUploadsPerKey: 2 };
+const limits = { uploadBytes: 10, uploadBytesPerKey: 15, openUploadsPerKey: 2 };
 const FACTS = { id: null, displayName: null, mimeType: "x" };
 const HOUR_MS = 3_600_000;
 

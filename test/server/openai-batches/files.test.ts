@@ -81,6 +81,20 @@ describe("files of OpenAI's API", () => {
     expect((await ask(service, `files/${id}`)).status).toBe(404);
   });
 
+  it("[LIMIT-2] are as large, one and together, as the configuration allows", async () => {
+    const limits = { uploadBytes: 10, uploadBytesPerKey: 15 };
+    const service = await startTestService({ workers: false, config: { limits } });
+    const statuses = [];
+    for (const size of [11, 10, 6, 5, 1]) statuses.push((await sendFile(service, "x".repeat(size))).status);
+    expect(statuses).toEqual([413, 200, 429, 200, 429]);
+    const announced = { "x-goog-upload-command": "start", "x-goog-upload-header-content-length": "11" };
+    const begun = await fetch(`${service.url}/upload/v1beta/files`, {
+      method: "POST",
+      headers: { "x-vendorx-api-key": service.credentials.api_key, ...announced },
+    });
+    expect(begun.status).toBe(413);
+  });
+
   it("[OAIB-2] are listed in pages, in both orders and by purpose, and no other key sees them", async () => {
     const service = await startTestService({ workers: false });
     const ids: string[] = [];

@@ -132,6 +132,27 @@ describe("an edit as a form", () => {
     await expect.poll(() => draftsOf(service)).toEqual([]);
   });
 
+  it("[API-5] above the limit of real-time bodies is answered with 413, announced or not, and leaves nothing", async () => {
+    const config = { limits: { realtimeBodyBytes: 5000 } };
+    const service = await startTestService({ workers: false, providers: [new FakeProvider()], config });
+    const prompt = ["prompt", "x"] as const;
+    await imagesOf(await edit(service, form(prompt, ["image", await tinyPng()])));
+    const large = form(prompt, ["image", Buffer.alloc(6000)]);
+    expect(await refusalOf(await edit(service, large))).toEqual([413, "REQUEST_TOO_LARGE", null]);
+    const sent = new Response(large);
+    const chunked = await fetch(`${service.url}/v1/images/edits`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${service.credentials.api_key}`,
+        "content-type": sent.headers.get("content-type") ?? "",
+      },
+      body: sent.body,
+      duplex: "half",
+    } as RequestInit);
+    expect(chunked.status).toBe(413);
+    await expect.poll(() => draftsOf(service)).toEqual([]);
+  });
+
   it("[OAI-4] whose sender goes away leaves nothing on the disk", async () => {
     const { service } = await editService();
     const caller = new AbortController();
