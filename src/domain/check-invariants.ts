@@ -1,5 +1,5 @@
 import { BATCH_STATUSES, type BatchStatus, isTerminal } from "../contract/statuses.ts";
-import { groupBy } from "../kernel/group-by.ts";
+import { groupBy } from "../kernel/json/fields.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { readAhead } from "./downloads/read-ahead.ts";
 import { isIntact } from "./downloads/read-intact.ts";

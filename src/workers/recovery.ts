@@ -67,14 +67,15 @@ function releaseLeasesOf({ stores, providers, clock }: WorkerDeps, batchId: stri
 
 /**
  * Removes the images of batches that ended in the last hour and that no record names: a worker that is gone may have
- * stored them after the end.
+ * stored them after the end. Asks the bucket for each batch, which takes long. Never rejects: retention removes the rest later.
  */
 export async function removeLateOrphans(deps: WorkerDeps): Promise<void> {
-  const { stores, clock } = deps;
-  const ended = await stores.read.batches.endedSince(clock.nowMs() - ENDED_LATELY_MS, [
-    ...STOPPED,
-    "completed",
-  ]);
+  const { stores, clock, log } = deps;
+  const sinceMs = clock.nowMs() - ENDED_LATELY_MS;
+  const ended = await stores.read.batches.endedSince(sinceMs, [...STOPPED, "completed"]).catch((error) => {
+    log.warn("images that no record names could not be looked for", { error: String(error) });
+    return [];
+  });
   for (const { id } of ended) if (!deps.ending.aborted) await removeOrphansOf(deps, [id]);
 }
 

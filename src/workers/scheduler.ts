@@ -21,17 +21,14 @@ const TROUBLE_DELAY_MS = 1000;
 
 /**
  * Decides which batches are worked on here. Every batch in hand is either in a pool (its items are being made) or being
- * advanced (results, money). The others that have not ended wait in the database, which owns the truth, or other processes
- * work on them. The items of a batch are made by any number of processes. All else is done by its tender alone.
+ * advanced (results, money). The items of a batch are made by any number of processes; all else is done by its tender.
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
   readonly #pools: ReadonlySet<WorkerPool>;
   readonly #items: WorkerPool;
-  /** The pools of job providers by their names. */
   readonly #jobs: ReadonlyMap<string, JobPool>;
   readonly #intake: Intake;
-  /** The batches in hand, with their queues. */
   readonly #inHand = new Map<string, BatchQueue>();
   readonly #admission: Admission;
   /** Batches being advanced now, and whether they must be advanced once more afterwards. */
@@ -40,7 +37,6 @@ export class Scheduler {
   readonly #cancelling = new Set<string>();
   readonly #work = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
-  /** Removes what the dead have stored. It asks the bucket for each batch that ended lately, and no look waits for it. */
   readonly #orphans: Filling;
   #isRunning = false;
   #isPaused = false;
@@ -52,10 +48,7 @@ export class Scheduler {
       isInHand: (batchId) => this.#inHand.has(batchId),
     });
     this.#intake = new Intake(deps);
-    const warn = (error: unknown) => {
-      deps.log.warn("images that no record names could not be looked for", { error: String(error) });
-    };
-    this.#orphans = new Filling(() => removeLateOrphans(deps).catch(warn), this.#stopping.signal);
+    this.#orphans = new Filling(() => removeLateOrphans(deps), this.#stopping.signal);
     const wake = (batchId: string) => this.wake(batchId);
     const itemProviders = deps.providers.filter((provider) => provider.kind === "item");
     const jobProviders = deps.providers.filter((provider) => provider.kind === "job");
@@ -185,8 +178,8 @@ export class Scheduler {
     this.#isRunning = false;
     this.#stopping.abort();
     this.#intake.stop();
-    await Promise.all([...this.#pools].map((pool) => pool.stop(graceMs, isAbandoned)));
-    await this.#orphans.idle();
+    const stops = [...this.#pools].map((pool) => pool.stop(graceMs, isAbandoned));
+    await Promise.all([this.#orphans.idle(), ...stops]);
     while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
   }
 
@@ -269,7 +262,6 @@ export class Scheduler {
     if (!this.#deps.presence.isAlone) await removeOrphansOf(this.#deps, [batchId]);
   }
 
-  /** Forgets a batch that has ended, and begins with the next one of its queue. */
   #forget(batchId: string): void {
     const queue = this.#inHand.get(batchId);
     this.#drop(batchId);

@@ -19,6 +19,7 @@ import {
   NO_LEASE,
   PAGE,
   PAGE_OF_STATUS,
+  totalsOf,
 } from "./items/queries.ts";
 import { insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
@@ -94,24 +95,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
         earnedMicroUsd: sums?.earned ?? 0,
       };
     },
-    totals: async (batchIds) => {
-      const query = build
-        .selectFrom("items")
-        .select((eb) => [
-          "batch_id as batchId",
-          "status",
-          eb.fn.countAll<number>().as("count"),
-          sql<number>`coalesce(sum(price_micro_usd), 0)`.as("priceMicroUsd"),
-          eb.fn.count<number>("price_micro_usd").as("priced"),
-          sql<number>`coalesce(sum(hold_micro_usd), 0)`.as("holdMicroUsd"),
-          eb.fn.count<number>("hold_micro_usd").as("held"),
-        ])
-        .where("batch_id", "in", [...batchIds])
-        .groupBy(["batch_id", "status"])
-        .orderBy("batch_id")
-        .orderBy("status");
-      return (await all(query)).map((row) => ({ ...row, status: row.status as ItemStatus }));
-    },
+    totals: (batchIds) => totalsOf(session, batchIds),
     shapes: async (batchId) => {
       const query = build.selectFrom("items").select(["tier", "ratio"]).distinct();
       const own = query

@@ -1,5 +1,6 @@
+import { sql } from "kysely";
 import type { ItemStatus } from "../../../contract/statuses.ts";
-import type { ItemRepository } from "../../../domain/ports/item-repository.ts";
+import type { ItemRepository, ItemTotal } from "../../../domain/ports/item-repository.ts";
 import { kept, type Values } from "../../dialects/kept-query.ts";
 import type { SqlSession } from "../../dialects/sql-session.ts";
 
@@ -94,3 +95,26 @@ export const NEXT_DUE = kept((build, { batchId }: Values<{ batchId: string }>) =
     .where("status", "=", "pending")
     .where("lease_token", "is", null),
 );
+
+/** See `ItemRepository.totals`. */
+export async function totalsOf(
+  { build, all }: SqlSession,
+  batchIds: readonly string[],
+): Promise<ItemTotal[]> {
+  const query = build
+    .selectFrom("items")
+    .select((eb) => [
+      "batch_id as batchId",
+      "status",
+      eb.fn.countAll<number>().as("count"),
+      sql<number>`coalesce(sum(price_micro_usd), 0)`.as("priceMicroUsd"),
+      eb.fn.count<number>("price_micro_usd").as("priced"),
+      sql<number>`coalesce(sum(hold_micro_usd), 0)`.as("holdMicroUsd"),
+      eb.fn.count<number>("hold_micro_usd").as("held"),
+    ])
+    .where("batch_id", "in", [...batchIds])
+    .groupBy(["batch_id", "status"])
+    .orderBy("batch_id")
+    .orderBy("status");
+  return (await all(query)).map((row) => ({ ...row, status: row.status as ItemStatus }));
+}
