@@ -54,10 +54,10 @@ describe("imgbatch exec", () => {
         ready: ready.status, models: models.status, loopback: new URL(url).hostname,
         openai: e.OPENAI_BASE_URL === url + "/v1" && e.OPENAI_API_KEY === e.IMGBATCH_API_KEY,
         gemini: e.GOOGLE_GEMINI_BASE_URL === url
-          && e.GOOGLE_API_KEY === e.IMGBATCH_API_KEY && e.GEMINI_API_KEY === undefined,
+          && e.GEMINI_API_KEY === e.IMGBATCH_API_KEY && e.GOOGLE_API_KEY === undefined,
         proxy: e.NO_PROXY,
       }));`;
-    vi.stubEnv("GEMINI_API_KEY", "a-key-of-the-user");
+    vi.stubEnv("GOOGLE_API_KEY", "a-key-of-the-user");
     onTestFinished(() => void vi.unstubAllEnvs());
     const { code, left } = await execHere("--", process.execPath, "--input-type=module", "-e", script);
     expect(JSON.parse(await readFile(told, "utf8"))).toEqual({
@@ -216,7 +216,7 @@ describe("imgbatch exec", () => {
 
   it("[PRESET-9] --vendor serves a client of the vendor, which knows the address and the key alone", async () => {
     const script = `
-      const { GOOGLE_GEMINI_BASE_URL: base, GOOGLE_API_KEY: key } = process.env;
+      const { GOOGLE_GEMINI_BASE_URL: base, GEMINI_API_KEY: key } = process.env;
       const url = base + "/v1beta/models/gemini-2.5-flash-image:generateContent";
       const body = JSON.stringify({ contents: [{ parts: [{ text: "a red fox" }] }] });
       const headers = { "content-type": "application/json", "x-goog-api-key": key };
