@@ -1,4 +1,3 @@
-import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
@@ -6,6 +5,7 @@ import type { ProviderEntry } from "../contract/provider-entries.ts";
 import { secretVariables } from "../contract/provider-identity.ts";
 import { writeFileDurably } from "../kernel/files/durable-file.ts";
 import { makeDirectory } from "../kernel/files/make-directory.ts";
+import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf } from "../kernel/json/fields.ts";
 import { agreementsFile } from "./paths.ts";
 import { PRESETS } from "./presets.ts";
@@ -53,7 +53,7 @@ function fieldsOfEntry(entry: ProviderEntry): string[] {
 
 /** Throws `CONSENT_REQUIRED` unless the user has agreed to a file with exactly this content. */
 export function requireAgreed({ path, text, fields }: FoundFile): void {
-  if (readAgreed()[path] === hashOf(text)) return;
+  if (readAgreed()[path] === sha256Hex(text)) return;
   const message = `${path} needs your consent, since a stranger may have written it: ${fields.join(", ")}. Nothing was run, sent or connected to.`;
   const advice =
     "read the file; if you trust it, agree to it as it is: imgbatch doctor --agree (for one run, and in CI: --config imgbatch.config.json)";
@@ -63,7 +63,7 @@ export function requireAgreed({ path, text, fields }: FoundFile): void {
 /** Stores the user's consent to a file with exactly this content. Throws system errors. */
 export async function agreeTo({ path, text }: Pick<FoundFile, "path" | "text">): Promise<void> {
   const store = agreementsFile();
-  const agreed = { ...readAgreed(), [path]: hashOf(text) };
+  const agreed = { ...readAgreed(), [path]: sha256Hex(text) };
   await makeDirectory(dirname(store), 0o700);
   await writeFileDurably(store, `${JSON.stringify(agreed, null, 2)}\n`, { mode: 0o600 });
 }
@@ -75,8 +75,4 @@ function readAgreed(): Record<string, unknown> {
   } catch {
     return {};
   }
-}
-
-function hashOf(text: string): string {
-  return hash("sha256", text);
 }

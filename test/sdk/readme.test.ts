@@ -54,7 +54,7 @@ describe("the section about programs in the README", () => {
     "[SDK-12] finds one key of Google's library %s, which warns of two",
     async (library) => {
       const code = `import { GoogleGenAI } from "${library}"; new GoogleGenAI({});`;
-      const inherited = { GEMINI_API_KEY: "a-key-of-the-user", GOOGLE_GENAI_USE_VERTEXAI: "true", ...env };
+      const inherited = { GOOGLE_API_KEY: "a-key-of-the-user", GOOGLE_GENAI_USE_VERTEXAI: "true", ...env };
       const options = { cwd: import.meta.dirname, env: inherited };
       const { stdout, stderr } = await run(NODE_22, ["--input-type=module", "-e", code], options);
       expect(stdout + stderr).toBe("");
