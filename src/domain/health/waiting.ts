@@ -15,7 +15,12 @@ export const WAITING_CODE_OF: Readonly<Record<Trouble, WaitingCode>> = {
 
 /** Returns what a batch reports while it waits for a block to end. */
 export function waitingOn({ provider, trouble, message, untilMs, said = null }: Block): Waiting {
-  return { code: WAITING_CODE_OF[trouble], message: named(provider, message), untilMs, ...(said ? { said } : {}) };
+  return {
+    code: WAITING_CODE_OF[trouble],
+    message: named(provider, message),
+    untilMs,
+    ...(said ? { said } : {}),
+  };
 }
 
 /**
