@@ -3,7 +3,7 @@ import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
 import { NAMINGS } from "../files/word-names.ts";
 
 /**
- * The known facts of a batch. `intent`: the request is about to leave, or left before a crash without an answer.
+ * The known facts of a batch, in the order in which they are written: a state that is the same is not written again. `intent`: the request is about to leave, or left before a crash without an answer.
  * `created`: the service has returned an id. `unknown`: the answer was lost; the same idempotency key finds the batch.
  * `left`: no answer came, and the run went on with another service or key, which does not know the batch.
  */
@@ -24,17 +24,17 @@ const runBatchFields = z.looseObject({
   fail_count: z.int().nullable(),
   estimated_cost: z.number().nullable(),
   actual_cost: z.number().nullable(),
-  /** The amounts are no real money: the images are drawn. */
-  play_money: z.boolean().optional(),
   parent_batch_id: z.string().nullable(),
   /** When the service made the batch, in seconds; null if it does not say. */
   created_at: z.number().nullable().default(null),
   /** 0 for the submission, then one more for each retry and each update. */
   round: z.int().min(0).default(0),
-  /** For a retry or an update: the images that it makes, in the order of the request. */
-  retried: z.array(z.string()).optional(),
   /** The number of requested images. Absent when another version or another program made the request. */
   asked_count: z.int().min(1).optional(),
+  /** For a retry or an update: the images that it makes, in the order of the request. */
+  retried: z.array(z.string()).optional(),
+  /** The amounts are no real money: the images are drawn. */
+  play_money: z.boolean().optional(),
   /** Images that were not here after the last fetch although they have not failed. */
   missing_count: z.int().min(0).optional(),
   /** The service has refused the request, so that no batch was made. */

@@ -136,9 +136,9 @@ export function recordBatch(entry: RunBatch, batch: Batch): void {
     fail_count: batch.failCount,
     estimated_cost: usd(batch.estimatedCostMicroUsd),
     actual_cost: usd(batch.actualCostMicroUsd),
-    ...(batch.isPlay ? { play_money: true } : {}),
     parent_batch_id: batch.parentId ?? entry.parent_batch_id,
     created_at: batch.createdAtMs === null ? entry.created_at : batch.createdAtMs / 1000,
+    ...(batch.isPlay ? { play_money: true } : {}),
   } satisfies Partial<RunBatch>);
 }
 

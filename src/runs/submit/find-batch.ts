@@ -29,11 +29,11 @@ export async function findBatch(
 /** Returns a batch as the run state knows it, with the request of the run if that is known; null without an id. */
 export function recordedBatch(entry: RunBatch, request: RunState["request"] = null): Batch | null {
   const { id, status, item_count, success_count, fail_count } = entry;
-  const { estimated_cost, actual_cost, parent_batch_id, created_at } = entry;
+  const { estimated_cost, actual_cost, play_money, parent_batch_id, created_at } = entry;
   const { model, task_name } = request ?? {};
-  const counts = { item_count, success_count, fail_count };
-  const facts = { ...counts, estimated_cost, actual_cost, parent_batch_id };
-  return readBatch({ id, model, status, task_name, ...facts, created_at });
+  const costs = { estimated_cost, actual_cost, ...(play_money === undefined ? {} : { play_money }) };
+  const facts = { item_count, success_count, fail_count, ...costs, parent_batch_id, created_at };
+  return readBatch({ id, model, status, task_name, ...facts });
 }
 
 /** Whether the service itself says that it has no such batch. Any other 404 may come from something before it. */
