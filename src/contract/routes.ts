@@ -39,6 +39,7 @@ export const PATHS = {
   files: "/v1beta/files",
   file: "/v1beta/files/{file}",
   fileDownload: "/v1beta/files/{file}:download",
+  fileDownloadAlone: "/download/v1beta/files/{file}:download",
   uploads: "/upload/v1beta/files",
   sharedModels: "/v1/models",
   sharedModel: "/v1/models/{model}",

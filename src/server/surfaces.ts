@@ -4,7 +4,7 @@ import { batchErrorStyle } from "./batch-api/error-style.ts";
 import { batchApi } from "./batch-api/operations.ts";
 import { consoleApis } from "./console/operations.ts";
 import { monitoring } from "./monitoring/operations.ts";
-import { nativeFiles, nativeUploads } from "./native-api/files/operations.ts";
+import { nativeDownloads, nativeFiles, nativeUploads } from "./native-api/files/operations.ts";
 import { nativeApi, sharedModelList } from "./native-api/operations.ts";
 import { openaiBatches } from "./openai-batches/operations.ts";
 import { openaiImages } from "./openai-images/operations.ts";
@@ -16,6 +16,7 @@ export const SURFACES: readonly Surface[] = [
   accountApi,
   ...consoleApis,
   nativeUploads,
+  nativeDownloads,
   nativeFiles,
   nativeApi,
   sharedModelList,

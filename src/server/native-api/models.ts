@@ -8,7 +8,7 @@ import type {
 import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
 import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";
-import { wholeNames } from "../../domain/realtime/model-names.ts";
+import { modelNamed, wholeNames } from "../../domain/realtime/model-names.ts";
 import { pricedSizes, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { AccountRecord } from "../../domain/records.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
@@ -60,14 +60,14 @@ export function sharedModels(deps: ApiDeps) {
   };
 }
 
-/** `GET /v1/models/{model}`. */
+/** `GET /v1/models/{model}`: also a name that only stands for a model, such as `gpt-image-1`. */
 export function sharedModel(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const account = await accountOf(deps, response);
-    const wanted = modelParameter(request);
-    const found = listedByName(deps, response).find(({ name }) => name === wanted);
-    if (found === undefined) throw modelNotFound(wanted);
-    response.json(sharedView(deps, response, account, found.name, found.model));
+    const name = modelParameter(request);
+    const model = modelNamed(name, listed(deps, response), deps.modelNames);
+    if (model === null) throw modelNotFound(name);
+    response.json(sharedView(deps, response, account, name, model));
   };
 }
 

@@ -79,6 +79,24 @@ describe("the models for real time", () => {
     }
   });
 
+  it("[OAI-11] are found on /v1 by every name that makes images, and by no other", async () => {
+    const names = { "house-*": "m1", "house-red": "m2", gone: "m3" };
+    const models = ["m0", "m1", "m2"].map((id) => ({ id, prices: { "1K": 1 } }));
+    const config = { models: [...models, { id: "m3", realtime: false }], openai: { models: names } };
+    const service = await startTestService({ workers: false, config });
+    const found = async (name: string) => {
+      const { status, body } = await get(service, `/v1/models/${name}`);
+      return [status, body.id, body.name];
+    };
+    expect(await found("gpt-image-1")).toEqual([200, "gpt-image-1", "models/m0"]);
+    expect(await found("dall-e-3")).toEqual([200, "dall-e-3", "models/m0"]);
+    expect(await found("house-blue")).toEqual([200, "house-blue", "models/m1"]);
+    expect(await found("house-red")).toEqual([200, "house-red", "models/m2"]);
+    for (const name of ["gone", "gpt-4", "x".repeat(5000)]) expect((await found(name))[0]).toBe(404);
+    const { body } = await get(service, `/v1/models/${"x".repeat(5000)}`);
+    expect(JSON.stringify(body).length).toBeLessThan(1000);
+  });
+
   it("[RT-13] are OpenAI's on /v1, and have the fields of native ones, too", async () => {
     const service = await startTestService({ workers: false });
     const key = service.credentials.api_key;

@@ -71,8 +71,7 @@ describe("paths below /v1", () => {
     ["/v1/models/a?x=:b", false, "/v1/models/a?x=:b"],
     ["/v1/images/batches", true, "/v1/images/batches"],
     ["/upload/v1/files", false, "/upload/v1beta/files"],
-    ["/download/v1/files/a:download", false, "/v1beta/files/a:download"],
-    ["/download/v1beta/files/a:download", false, "/v1beta/files/a:download"],
+    ["/download/v1/files/a:download", false, "/download/v1beta/files/a:download"],
     ["/v1beta/files", true, "/v1beta/files"],
   ])("[FILES-9] %s, with the vendor's header: %s, is read as %s", (url, hasVendorKey, read) => {
     expect(nativeUrl(url, hasVendorKey)).toBe(read);

@@ -1,7 +1,7 @@
 import type { ServiceErrorCode } from "../../../contract/errors.ts";
 import { PATHS } from "../../../contract/routes.ts";
 import type { Answer, Credential, Operation, Surface } from "../../operation.ts";
-import { headerOrQueryKey } from "../credentials.ts";
+import { headerKey, headerOrQueryKey } from "../credentials.ts";
 import { downloadFile, getFile, listFiles, removeFile } from "./files.ts";
 import { upload } from "./upload.ts";
 import { UPLOAD_HEADERS, UPLOAD_ID } from "./upload-protocol.ts";
@@ -86,6 +86,14 @@ export const nativeFiles: Surface = {
   prefix: PATHS.files,
   operations: OPERATIONS,
   credential: headerOrQueryKey,
+};
+
+/** The second path of a download. The key is not taken from its URL. */
+export const nativeDownloads: Surface = {
+  tag: "files",
+  prefix: "/download",
+  operations: [{ ...download, id: "downloadFileAlone", path: PATHS.fileDownloadAlone }],
+  credential: headerKey,
 };
 
 /** The id of an upload stands for the key that began it. */
