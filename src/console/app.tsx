@@ -25,7 +25,13 @@ import { Navigation } from "./parts/navigation.tsx";
 /** The console: the sign-in page, or the pages of a key. */
 export function App({ signInProblem }: { signInProblem: Error | null }) {
   const session = useSession();
-  if (session === null) return <SignInPage problem={signInProblem} />;
+  if (session === null)
+    return (
+      <>
+        <SignInPage problem={signInProblem} />
+        <Announcer />
+      </>
+    );
   return <SignedIn key={session.id} session={session} />;
 }
 

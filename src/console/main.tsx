@@ -1,6 +1,7 @@
 import { createRoot } from "react-dom/client";
 import { signIn } from "./api/sign-in.ts";
 import { App } from "./app.tsx";
+import { takeDrops } from "./parts/drop-area.tsx";
 import "./styles/base.css";
 import "./styles/controls.css";
 import "./styles/layout.css";
@@ -26,8 +27,7 @@ async function start(): Promise<void> {
   root.render(<App signInProblem={problem} />);
 }
 
-// A file that misses its area would be opened in place of the page.
-for (const type of ["dragover", "drop"]) addEventListener(type, (event) => event.preventDefault());
+takeDrops();
 
 // Before the pages: none of them takes the code for a place.
 addEventListener("hashchange", () => {

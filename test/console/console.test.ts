@@ -263,6 +263,36 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       .toEqual(["1-of-2.zip", "2-of-2.zip"]);
   });
 
+  it("[CONSOLE-26] a file dropped anywhere is taken, by the form for a new batch if need be; any other drop is answered", async () => {
+    const service = await startService({ providers: [moody()] });
+    const page = await openConsole(service);
+    await page.getByRole("heading", { name: "Batches", level: 1 }).waitFor();
+    await dropFiles(page, "nav", { "animals.jsonl": '{"prompt":"a fox"}', "more.csv": "prompt\nan owl" });
+    await page.getByText("animals.jsonl is read.").waitFor();
+    await page.getByText("more.csv is left out: one file of prompts at a time.").waitFor();
+    expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe('{"prompt":"a fox"}');
+    await dropFiles(page, "h1", { "start.png": await tinyPng(9), "notes.pdf": "%PDF-1.7" });
+    await page.getByRole("button", { name: "Remove start.png" }).waitFor();
+    await page.getByText(/notes\.pdf is neither prompts .* nor an image/).waitFor();
+    await dropFiles(page, "h1", {});
+    await page.getByText("That is no file.").waitFor();
+    const dragText = `(() => {
+      const dataTransfer = new DataTransfer();
+      dataTransfer.setData("text/plain", "an owl");
+      const drop = new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true });
+      return document.querySelector("textarea").dispatchEvent(drop);
+    })()`;
+    expect(await page.evaluate(dragText), "left to the browser").toBe(true);
+
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByLabel("API key").waitFor();
+    await dropFiles(page, "body", { "late.txt": "a late fox" });
+    await page.getByText("then the form for a new batch takes what you dropped").waitFor();
+    await page.getByLabel("API key").fill(service.credentials.api_key);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("late.txt").first().waitFor();
+  });
+
   it("[CONSOLE-25] reference images stay while the pages change; a reload loses them, and the page says so", async () => {
     const provider = new FakeProvider();
     const service = await startService({ providers: [provider] });

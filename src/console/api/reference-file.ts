@@ -16,7 +16,12 @@ export interface ReferenceFile {
 /** Looks at the first bytes of a file. Returns the problem of a file that cannot be a reference image. */
 export async function readReference(file: File, maxBytes: number): Promise<ReferenceFile | string> {
   if (file.size > maxBytes) return `${file.name} ${tooLarge(file.size, maxBytes)}`;
-  const header = readImageHeader(new Uint8Array(await file.slice(0, HEADER_BYTES).arrayBuffer()));
+  const head = await file
+    .slice(0, HEADER_BYTES)
+    .arrayBuffer()
+    .catch(() => null);
+  if (head === null) return `${file.name} cannot be read`;
+  const header = readImageHeader(new Uint8Array(head));
   if (header === null) return `${file.name} ${OTHER_TYPE}`;
   const { mimeType, widthPx, heightPx } = header;
   if (!widthPx || !heightPx) return `${file.name} is a damaged image: its header gives no size`;

@@ -1,6 +1,64 @@
-import { type ReactNode, useRef, useState } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
+import { currentSession } from "../api/session.ts";
+import { go, hrefOf } from "../hooks/use-route.ts";
+import { announce } from "./announcer.tsx";
 
-/** Takes files that are dropped on it, or chosen by its button. */
+/** Something on the page that takes files. */
+interface Taker {
+  take: (files: File[]) => void;
+  setOver: (isOver: boolean) => void;
+}
+
+/** The taker of the page; null where it has none. */
+let taker: Taker | null = null;
+/** Files that were dropped on a page without a taker, for the next one. */
+let kept: File[] = [];
+
+/**
+ * From now on a file may be dropped anywhere: the drop area of the page takes it, and on a page without one the form for a new
+ * batch opens with it. A drop that holds no file says so. Text that is dragged into a field is left to the browser.
+ */
+export function takeDrops(): void {
+  addEventListener("dragover", (event) => {
+    if (isForField(event)) return;
+    event.preventDefault();
+    taker?.setOver(hasFiles(event));
+  });
+  addEventListener("dragleave", (event) => {
+    if (event.relatedTarget === null) taker?.setOver(false);
+  });
+  addEventListener("drop", (event) => {
+    taker?.setOver(false);
+    if (isForField(event)) return;
+    event.preventDefault();
+    const { files, folders } = contentOf(event);
+    for (const name of folders) announce(`${name} is a folder: drop the files that are in it.`);
+    if (files.length === 0 && folders.length === 0)
+      announce("That is no file. Files of prompts and images can be dropped here.");
+    if (files.length === 0) return;
+    if (taker !== null) return taker.take(files);
+    kept = [...kept, ...files];
+    if (currentSession() === null) announce("Sign in: then the form for a new batch takes what you dropped.");
+    go(hrefOf("new"));
+  });
+}
+
+const hasFiles = ({ dataTransfer }: DragEvent) => dataTransfer?.types.includes("Files") === true;
+
+function isForField(event: DragEvent): boolean {
+  return !hasFiles(event) && event.target instanceof Element && event.target.matches("input, textarea");
+}
+
+function contentOf({ dataTransfer }: DragEvent): { files: File[]; folders: string[] } {
+  const folders = [...(dataTransfer?.items ?? [])].flatMap((item) => {
+    const entry = item.kind === "file" ? item.webkitGetAsEntry() : null;
+    return entry?.isDirectory ? [entry.name] : [];
+  });
+  const files = [...(dataTransfer?.files ?? [])].filter(({ name }) => !folders.includes(name));
+  return { files, folders };
+}
+
+/** Takes files that are dropped anywhere on its page, or chosen by its button. A page has one at most. */
 export function DropArea(props: {
   /** The words on the button. */
   label: string;
@@ -12,21 +70,19 @@ export function DropArea(props: {
   const { label, accept, onFiles, children } = props;
   const [isOver, setOver] = useState(false);
   const input = useRef<HTMLInputElement>(null);
+  const latest = useRef(onFiles);
+  latest.current = onFiles;
+  useEffect(() => {
+    const own: Taker = { take: (files) => latest.current(files), setOver };
+    taker = own;
+    if (kept.length > 0) own.take(kept);
+    kept = [];
+    return () => {
+      if (taker === own) taker = null;
+    };
+  }, []);
   return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: the button does the same for the keyboard.
-    <div
-      className={`drop ${isOver ? "over" : ""}`}
-      onDragOver={(event) => {
-        event.preventDefault();
-        setOver(true);
-      }}
-      onDragLeave={() => setOver(false)}
-      onDrop={(event) => {
-        event.preventDefault();
-        setOver(false);
-        onFiles([...event.dataTransfer.files]);
-      }}
-    >
+    <div className={`drop ${isOver ? "over" : ""}`}>
       <input
         ref={input}
         type="file"

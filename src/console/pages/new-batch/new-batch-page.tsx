@@ -20,6 +20,8 @@ import { PromptEditor } from "./prompt-editor.tsx";
 import { SendBar } from "./send-bar.tsx";
 
 const PROMPT_FILE = /\.(jsonl|csv|tsv|txt)$/i;
+const PROMPTS = ".jsonl, .csv, .tsv or .txt";
+const IMAGE_FILE = /\.(png|jpe?g|webp)$/i;
 
 /** A form for a new batch, which also takes files of prompts and reference images. */
 export function NewBatchPage() {
@@ -33,13 +35,17 @@ export function NewBatchPage() {
 
   const addReference = async (file: File) => {
     const reference = await readReference(file, limits.referenceImageBytes);
-    if (typeof reference === "string") announce(reference);
-    else state.addFile(reference);
+    if (typeof reference !== "string") return state.addFile(reference);
+    announce(
+      IMAGE_FILE.test(file.name) ? reference : `${file.name} is neither prompts (${PROMPTS}) nor an image.`,
+    );
   };
   const takePrompts = async (file: File) => {
     const format = file.name.split(".").at(-1)?.toLowerCase() as FormatName;
+    const text = await file.text().catch(() => null);
+    if (text === null) return announce(`${file.name} cannot be read.`);
     change({
-      text: await file.text(),
+      text,
       format,
       fileName: file.name,
       ...(draft.name ? {} : { name: stem(file.name) }),
@@ -47,11 +53,12 @@ export function NewBatchPage() {
     announce(`${file.name} is read.`);
   };
   const takeFiles = (taken: File[]) => {
-    for (const file of taken) {
-      if (!PROMPT_FILE.test(file.name)) void addReference(file);
-      else if (draft.text.trim() === "") void takePrompts(file);
-      else setReplacement(file);
-    }
+    const [prompts, ...others] = taken.filter(({ name }) => PROMPT_FILE.test(name));
+    for (const { name } of others) announce(`${name} is left out: one file of prompts at a time.`);
+    for (const file of taken) if (!PROMPT_FILE.test(file.name)) void addReference(file);
+    if (prompts === undefined) return;
+    if (draft.text.trim() === "") void takePrompts(prompts);
+    else setReplacement(prompts);
   };
   const isEmpty = draft.text.trim() === "";
   return (
@@ -74,9 +81,7 @@ export function NewBatchPage() {
         )}
         onFiles={takeFiles}
       >
-        <span className="quiet">
-          or drop them here: prompts as .jsonl, .csv, .tsv or .txt, and images to start from
-        </span>
+        <span className="quiet">or drop them anywhere: prompts as {PROMPTS}, and images to start from</span>
       </DropArea>
       <PromptEditor
         text={draft.text}

@@ -1,4 +1,5 @@
 import { type FormEvent, useRef, useState } from "react";
+import { counted } from "../../../kernel/text.ts";
 import { realtimeModels } from "../../api/realtime.ts";
 import { type ReferenceFile, readReference } from "../../api/reference-file.ts";
 import { useLimits } from "../../hooks/use-account.ts";
@@ -10,6 +11,8 @@ import { ReferenceList } from "../../parts/reference-list.tsx";
 import { costOf, usd } from "../../parts/words.ts";
 import { ShotCard } from "./shot-card.tsx";
 import { type ShotRequest, useShots } from "./shots.tsx";
+
+const MOST_REFERENCES = 14;
 
 /** Makes one image at once. */
 export function OneImagePage() {
@@ -32,11 +35,14 @@ export function OneImagePage() {
   const isPaid = model?.pricing.paid === true;
   const isPlay = model?.pricing.play_money === true;
 
+  const most = model?.maxInputImages ?? MOST_REFERENCES;
   const add = async (files: File[]) => {
+    if (references.length + files.length > most)
+      announce(`A prompt takes at most ${counted(most, "reference")}: the last ones are kept.`);
     for (const file of files) {
       const reference = await readReference(file, limits.referenceImageBytes);
       if (typeof reference === "string") announce(reference);
-      else setReferences((old) => [...old, reference].slice(-(model?.maxInputImages ?? 14)));
+      else setReferences((old) => [...old, reference].slice(-most));
     }
   };
   const submit = (event: FormEvent) => {
