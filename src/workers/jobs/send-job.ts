@@ -122,7 +122,8 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
   const isSent = await markSent(work, job).catch(async (error) => {
     ticket.dropped();
     // Nothing was sent. With the mark, nobody would know that for a long time.
-    if (StorageUnavailable.mayHaveHappened(error)) await stores.write((tx) => unmarkSent(tx, jobId, job));
+    for (let last = error; StorageUnavailable.mayHaveHappened(last); )
+      last = await stores.write((tx) => unmarkSent(tx, jobId, job)).catch((again) => again);
     throw error;
   });
   if (!isSent) {
