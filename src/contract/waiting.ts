@@ -50,7 +50,7 @@ export function reasonText(provider: string, reason: string | null, failedReques
   const why = unnamed(provider, reason ?? "").replace(/\.$/, "");
   if (failedRequests === 0) return why;
   const last = failedRequests === 1 ? "the last request" : `the last ${failedRequests} requests`;
-  return `${last} failed: ${why}`;
+  return why.startsWith("failed") ? `${last} ${why}` : `${last} failed: ${why}`;
 }
 
 /** Returns a message with the upstream's own words behind it. */

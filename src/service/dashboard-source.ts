@@ -69,7 +69,10 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
     "show-picture": (intent) => showPicture(deps, intent, tell),
     cancel: async ({ batchId }) => {
       await deps.cancel(batchId);
-      tell({ type: "message", text: "Cancelled. Finished images stay and are billed." });
+      tell({
+        type: "message",
+        text: "Cancelled. Finished images stay, and are billed unless they are drawn.",
+      });
     },
     retry: async ({ batchId }) => {
       const { name, itemCount } = await deps.retry(batchId);

@@ -216,7 +216,7 @@ describe("the live view of a service", () => {
     const { id } = await service.submit({ model: MODEL, items: items(2) });
     await source.perform({ type: "cancel", batchId: id });
     expect((await service.batch(id)).status).toBe("cancelled");
-    expect(messages()).toEqual(["Cancelled. Finished images stay and are billed."]);
+    expect(messages()).toEqual(["Cancelled. Finished images stay, and are billed unless they are drawn."]);
     await flush();
     expect(rows().at(-1)).toMatchObject({ id, status: "cancelled" });
   });

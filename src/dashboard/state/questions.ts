@@ -31,7 +31,8 @@ export function wordsOf(state: DashboardState, question: Question): string {
   const row = question.batchId === null ? undefined : state.batches.get(question.batchId);
   const name = row?.name ?? "this batch";
   if (question.kind === "cancel") {
-    return `Cancel? y yes, any other key no. Finished images of “${name}” stay and are billed.`;
+    const bill = row?.isPlay ? "" : " and are billed";
+    return `Cancel? y yes, any other key no. Finished images of “${name}” stay${bill}.`;
   }
   if (question.kind === "delete") {
     return `Delete? o image files, r record, any other key nothing. It is “${name}”.`;

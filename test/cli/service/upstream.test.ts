@@ -240,7 +240,7 @@ it("[WAIT-7] the owner reads what the upstream says, in at most two lines and wi
   expect((await run(...SUBMIT)).stderr).toContain(words);
   const { stdout } = await run("providers");
   expect(stdout).toMatch(
-    /failed: failed \(HTTP 503\)\n.*the upstream says: The model is overloaded.*\n.* Try again later\.\n$/,
+    /requests failed \(HTTP 503\)\n.*the upstream says: The model is overloaded.*\n.* Try again later\.\n$/,
   );
 });
 

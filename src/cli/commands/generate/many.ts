@@ -171,16 +171,20 @@ async function makeRun(
       });
     }
     const { isPlay } = model;
-    const cost = sumCosts(outcome.made.map(({ size }) => ({ micros: model.costOf(size), isPlay })));
+    const sum = sumCosts(outcome.made.map(({ size }) => ({ micros: model.costOf(size), isPlay })));
+    const cost = sum && { ...sum, isPlay };
     const made = { ...outcome, model: model.id, upstream: service.upstream, cost };
     return describe(context, shownDir, made);
   });
 }
 
+/** `cost`: of the images that were made now; null when it is not known. */
+type EndedImages = RealtimeOutcome & { cost: Cost | null };
+
 function describe(
   { output, global }: CommandContext,
   dir: string,
-  outcome: RealtimeOutcome & { model: string; upstream: string | null; cost: Cost | null },
+  outcome: EndedImages & { model: string; upstream: string | null },
 ): CommandResult {
   const { cost, lines, stop, keptCount, hasRetry, model, upstream } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
@@ -233,7 +237,7 @@ interface Counts {
  * The reason that stopped the run decides the exit code. Without one, temporary failures get another code than final
  * ones.
  */
-function judgeImages(outcome: RealtimeOutcome, counts: Counts): Judgement {
+function judgeImages(outcome: EndedImages, counts: Counts): Judgement {
   const { stop, lines } = outcome;
   if (stop !== null) {
     const error = { code: stop.code, message: stopMessage(outcome, stop) };
@@ -252,10 +256,11 @@ function judgeImages(outcome: RealtimeOutcome, counts: Counts): Judgement {
   return failed;
 }
 
-function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): string {
+function stopMessage({ abandonedCount, cost }: EndedImages, stop: ImgbatchError): string {
   const why = stopReason(stop);
   if (why === null) return stop.message;
-  return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way and may be billed.`;
+  const bill = cost?.isPlay ? "" : " and may be billed";
+  return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way${bill}.`;
 }
 
 function nextStep(made: Made, exitCode: number, outcome: RealtimeOutcome, where: Whereabouts): string {

@@ -45,7 +45,7 @@ export async function generateOne(
     const request = { model, prompt, images: inputs, aspectRatio, size, mimeType };
     const image = await whileTelling(context, model, () =>
       generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd }).catch((error) => {
-        throw explainLoss(error);
+        throw explainLoss(error, chosen.isPlay);
       }),
     );
     const saved = await saveImage(target, image.data, image.mimeType);
@@ -80,11 +80,13 @@ async function whileTelling<T>(
   }
 }
 
-/** Adds to the error of a stop that the request was sent and may be billed. */
-function explainLoss(error: unknown): unknown {
+/** Adds to the error of a stop that the request was sent and may be billed, unless the image is drawn. */
+function explainLoss(error: unknown, isPlay: boolean): unknown {
   const why = stopReason(error);
   if (why === null || !(error instanceof ImgbatchError)) return error;
-  return new ImgbatchError(error.code, `${why}: no image was saved; the request was sent and may be billed.`);
+  const bill = isPlay ? "" : "; the request was sent and may be billed";
+  const advice = isPlay ? "run the same command again" : undefined;
+  return new ImgbatchError(error.code, `${why}: no image was saved${bill}.`, { advice });
 }
 
 interface Made {

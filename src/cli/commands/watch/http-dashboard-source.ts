@@ -73,7 +73,10 @@ export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; 
         return showPicture(http, intent, tell, signal);
       case "cancel":
         replace(await cancelBatch(http, intent.batchId, signal));
-        return tell({ type: "message", text: "Cancelled. Finished images stay and are billed." });
+        return tell({
+          type: "message",
+          text: "Cancelled. Finished images stay, and are billed unless they are drawn.",
+        });
       case "delete-outputs":
         replace(await deleteOutputs(http, intent.batchId, signal));
         return tell({ type: "message", text: "The image files are deleted; the record stays." });

@@ -39,7 +39,9 @@ function Row({ provider }: { provider: ProviderObject }) {
         <b>{name}</b> <span className="quiet">{type}</span>
       </td>
       <td>
-        <StatusBadge status={state} />
+        {(state !== "ok" || models.every((trouble) => trouble.state === "ok")) && (
+          <StatusBadge status={state} />
+        )}
         <Trouble provider={name} trouble={provider} />
         {models.map((trouble) => (
           <div key={trouble.model}>
