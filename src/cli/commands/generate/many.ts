@@ -100,25 +100,23 @@ export async function retryLost(
   });
 }
 
-type RunChoices = Pick<GenerateOptions, "maxCostMicroUsd" | "jobs"> &
-  Partial<Pick<GenerateOptions, "rpm" | "retries">>;
+interface RunChoices extends Pick<GenerateOptions, "maxCostMicroUsd" | "jobs"> {
+  rpm?: number | undefined;
+  retries?: number | undefined;
+}
+
+interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
+  shownDir: string;
+  wish: Wish;
+  /** The number of prompts. */
+  itemCount: number;
+  planFor(model: ChosenRealtimeModel): RealtimePlan;
+}
 
 async function makeRun(
   context: CommandContext,
   options: RunChoices,
-  {
-    shownDir,
-    wish,
-    itemCount,
-    planFor,
-    ...rest
-  }: {
-    shownDir: string;
-    wish: Wish;
-    /** The prompts. */
-    itemCount: number;
-    planFor(model: ChosenRealtimeModel): RealtimePlan;
-  } & Pick<RealtimeRunOptions, "staysFailed">,
+  { shownDir, wish, itemCount, planFor, staysFailed }: WantedRun,
 ): Promise<CommandResult> {
   const { cwd, clock, output: reporter, signal } = context;
   const dir = resolve(cwd, shownDir);
@@ -137,8 +135,8 @@ async function makeRun(
       batch_count: 0,
     });
     const run: RealtimeRunOptions = {
-      ...rest,
       plan,
+      ...(staysFailed && { staysFailed }),
       dir,
       service,
       concurrency: jobs,
