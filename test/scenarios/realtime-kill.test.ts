@@ -146,7 +146,8 @@ it("[GEN-17] an image that two killed runs have asked a paid upstream for is ask
   const config = { models: [model("mine")], providers: [provider] };
   await writeFile(join(cwd, "imgbatch.config.json"), JSON.stringify(config));
   await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a cat"}\n{"prompt":"a fox"}\n');
-  const env = cleanEnvironment({ IMGBATCH_DATA: join(cwd, "data"), PAID_KEY: NATIVE_KEY });
+  const env = cleanEnvironment({ HOME: cwd, IMGBATCH_DATA: join(cwd, "data"), PAID_KEY: NATIVE_KEY });
+  await imgbatch(["doctor", "--agree"], { cwd, env });
   const start = (...args: string[]) => startNode([BIN, ...args, "--max-cost", "1"], { cwd, env });
   const generate = ["generate", "--file", "p.jsonl", "-o", "out"];
   const lines = async () => (await readFile(join(cwd, "out/results.jsonl"), "utf8")).trim().split("\n");

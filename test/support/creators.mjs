@@ -30,7 +30,10 @@ const deps = {
   blobs,
   clock: systemClock,
   ids: randomIds,
-  offers: { first: () => ({ provider: { name: "p" }, executedModel: "m", rateMultiplier: 1 }) },
+  offers: {
+    first: () => ({ provider: { name: "p" }, executedModel: "m", rateMultiplier: 1 }),
+    serving: () => [],
+  },
   workersRunning: () => true,
 };
 const awake = setInterval(() => {}, 1000);

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { runInProcess } from "../support/cli-in-process.ts";
 import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
 import type { FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import { SMALL } from "../support/upstreams/images.ts";
@@ -51,6 +52,11 @@ beforeAll(async () => {
     models.push(model(id));
   }
   chain = await Chain.startHere({ models, providers });
+  // The owner of the service, whose key the chain has, may read all that upstreams say.
+  const created = await runInProcess(["admin", "keys", "create", "--json", ...chain.where], {
+    cwd: chain.directory,
+  });
+  chain.key = String(created.json().key);
   for (const one of cases.values()) one.batch = (await chain.submit(one.id, [one.name])).id;
 });
 
@@ -76,7 +82,7 @@ async function outcome(one: Case) {
   return { batch, item };
 }
 
-/** The parts of an item that a caller may read. */
+/** The parts of an item that a caller who is not the owner may read. */
 const told = (...parts: unknown[]) => JSON.stringify(parts);
 
 describe("an upstream that", () => {

@@ -169,7 +169,7 @@ describe("several images", () => {
     const answer = await generate(service, { prompt: "x", n: 4 });
     expect(await errorOf(answer)).toMatchObject({
       code: "insufficient_quota",
-      message: expect.stringMatching(/^The request costs \$1200/),
+      message: expect.stringMatching(/^The request costs 1200\.00 in play money/),
     });
     expect((await imagesOf(await generate(service, { prompt: "x", n: 3 }))).data).toHaveLength(3);
   });
