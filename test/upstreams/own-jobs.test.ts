@@ -1,9 +1,14 @@
 import { expect, it } from "vitest";
+import { parseConfig } from "../../src/config/load.ts";
+import type { ItemObject } from "../../src/contract/batch-api/items.ts";
+import type { ItemErrorCode } from "../../src/contract/item-errors.ts";
 import { type EntryOf, providerEntrySchema } from "../../src/contract/provider-entries.ts";
 import { type JobProvider, ProviderError } from "../../src/domain/ports/image-provider.ts";
+import { Decoding } from "../../src/imaging/decoding.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../src/providers/native-batch/provider.ts";
 import { createOpenaiBatchAdapter } from "../../src/providers/openai-batch/provider.ts";
+import { createProviders } from "../../src/providers/registry.ts";
 import { asJobProvider } from "../../src/providers/upstream/jobs/job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
@@ -70,3 +75,42 @@ it("[OAIB-13] a service hands its batches to another one through OpenAI's API, a
   ]);
   expect(next).toBeNull();
 });
+
+it.each(["native", "openai", "native-batch", "openai-batch"])(
+  "[CHAIN-24] what a service says of an image that it did not make is the same behind another one (%s)",
+  async (type) => {
+    const said: Partial<Record<string, ItemErrorCode>> = {
+      "no image": "EMPTY_IMAGE_OUTPUT",
+      refused: "SAFETY_BLOCKED",
+      wrong: "INVALID_ARGUMENT",
+      late: "PROVIDER_TIMEOUT",
+      broken: "PROVIDER_ITEM_FAILED",
+    };
+    const drawer = new FakeProvider();
+    drawer.answer = async ({ prompt }) => {
+      const code = said[prompt];
+      if (code !== undefined) throw new ProviderError(code, "not that", { retryable: false });
+      return made(await tinyPng());
+    };
+    const far = await startTestService({ providers: [drawer] });
+    const baseUrl = type.startsWith("openai") ? `${far.url}/v1` : far.url;
+    const jobs = type.endsWith("-batch") ? { pollSeconds: 0.05 } : {};
+    const written = { type, name: "far", baseUrl, apiKeyEnv: "FAR_KEY", free: true, ...jobs };
+    const secret = (name: string) => (name === "FAR_KEY" ? far.credentials.api_key : null);
+    const { simulate } = parseConfig({}, "test");
+    const deps = { clock: systemClock, simulate, secret, decoding: new Decoding() };
+    const providers = await createProviders([providerEntrySchema.parse(written)], deps);
+    const near = await startTestService({
+      providers,
+      config: { models: [{ id: MODEL, prices: { "1K": 0 } }] },
+    });
+    const asked = [...Object.keys(said), "a fox"].map((prompt, n) => ({ custom_id: `i${n}`, prompt }));
+    const { id } = await near.submit({ model: MODEL, items: asked });
+    await near.until(id);
+    const { data } = (await (await near.ask(`/${id}/items`)).json()) as { data: ItemObject[] };
+    expect(data.map(({ prompt_preview, error }) => [prompt_preview, error?.code])).toEqual([
+      ...Object.entries(said),
+      ["a fox", undefined],
+    ]);
+  },
+);

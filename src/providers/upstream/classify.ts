@@ -17,8 +17,17 @@ export interface ErrorAnswer {
   asked?: string;
 }
 
-/** `refused`: the content; `invalid`: the request. Both are final. Everything else is a trouble of the provider. */
-type Verdict = "refused" | "invalid" | Trouble;
+/** `refused`: the content; `invalid`: the request; `empty`: no image. All are final. Everything else is a trouble of the provider. */
+type Verdict = keyof typeof FINAL | Trouble;
+
+/** The codes of the verdicts that are final. */
+const FINAL = {
+  refused: "SAFETY_BLOCKED",
+  invalid: "INVALID_ARGUMENT",
+  empty: "EMPTY_IMAGE_OUTPUT",
+} as const satisfies Record<string, ItemErrorCode>;
+
+const isFinal = (verdict: Verdict): verdict is keyof typeof FINAL => Object.hasOwn(FINAL, verdict);
 
 /** Statuses of their own. The others follow their class: see `byStatus`. */
 const STATUSES: Record<number, Verdict> = {
@@ -60,8 +69,9 @@ const CODES: Record<string, Verdict> = {
   BILLING_NOT_ACTIVE: "billing",
   BILLING_DISABLED: "billing",
   MODEL_NOT_FOUND: "no-model",
-  // Another imgbatch, whose key is for batches only.
+  // Another imgbatch, whose key is for batches only, or whose model made no image.
   REALTIME_GROUP_NOT_NATIVE: "forbidden",
+  NO_IMAGE: "empty",
 };
 
 /** The statuses of error codes in answers of status 200. */
@@ -106,6 +116,7 @@ const PHRASES: readonly { verdict: Verdict; statuses: readonly number[]; pattern
 const MESSAGES: Record<Verdict, string> = {
   refused: "refused the content",
   invalid: "does not accept the request",
+  empty: "made no image",
   credential: "does not accept the key",
   billing: "has no money or quota left for the key",
   forbidden: "does not permit the request",
@@ -121,8 +132,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
   const facts = readErrorFacts(answer.body);
   const status = answer.status < 300 ? statusNamedBy(facts) : answer.status;
   const verdict = verdictOf(status, facts, answer);
-  const isFinal = verdict === "refused" || verdict === "invalid";
-  const words = isFinal ? upstreamWords(facts.message) : "";
+  const words = isFinal(verdict) ? upstreamWords(facts.message) : "";
   const isPerDay = facts.quotaIds.some((id) => id.includes("PerDay"));
   const limit = verdict !== "limited" ? null : isPerDay ? "per-day" : "short";
   const { headers, asked = "" } = answer;
@@ -134,10 +144,12 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
         ? redirectWords(name, answer)
         : upstreamTold(name, verdict, `HTTP ${answer.status}`)),
     {
-      trouble: isFinal ? null : verdict,
-      retryAfterMs: isFinal ? null : announcedMs({ headers, delays, message, asked, limit }, nowMs),
+      trouble: isFinal(verdict) ? null : verdict,
+      retryAfterMs: isFinal(verdict)
+        ? null
+        : announcedMs({ headers, delays, message, asked, limit }, nowMs),
       upstreamStatus: answer.status,
-      said: isFinal ? null : ownersWords(facts.message),
+      said: isFinal(verdict) ? null : ownersWords(facts.message),
     },
   );
 }
@@ -181,8 +193,7 @@ function verdictOf(status: number, facts: ErrorFacts, { isHtml, asked = "" }: Er
 }
 
 function codeOf(verdict: Verdict, status: number): ItemErrorCode {
-  if (verdict === "refused") return "SAFETY_BLOCKED";
-  if (verdict === "invalid") return "INVALID_ARGUMENT";
+  if (isFinal(verdict)) return FINAL[verdict];
   if (verdict === "limited") return "PROVIDER_RATE_LIMITED";
   return [408, 504, 524].includes(status) ? "PROVIDER_TIMEOUT" : "PROVIDER_ITEM_FAILED";
 }

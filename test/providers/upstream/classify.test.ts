@@ -64,6 +64,7 @@ const ROWS: readonly [string, number, Told, string, string | null][] = [
     null,
   ],
   ["legal reasons", 451, {}, "SAFETY_BLOCKED", null],
+  ["no image of another imgbatch", 400, openai({ code: "no_image" }), "EMPTY_IMAGE_OUTPUT", null],
   ["no key", 401, {}, "PROVIDER_ITEM_FAILED", "credential"],
   [
     "a bad key as 400",
