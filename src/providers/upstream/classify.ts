@@ -145,9 +145,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
         : upstreamTold(name, verdict, `HTTP ${answer.status}`)),
     {
       trouble: isFinal(verdict) ? null : verdict,
-      retryAfterMs: isFinal(verdict)
-        ? null
-        : announcedMs({ headers, delays, message, asked, limit }, nowMs),
+      retryAfterMs: isFinal(verdict) ? null : announcedMs({ headers, delays, message, asked, limit }, nowMs),
       upstreamStatus: answer.status,
       said: isFinal(verdict) ? null : ownersWords(facts.message),
     },

@@ -100,25 +100,23 @@ export async function retryLost(
   });
 }
 
-type RunChoices = Pick<GenerateOptions, "maxCostMicroUsd" | "jobs"> &
-  Partial<Pick<GenerateOptions, "rpm" | "retries">>;
+interface RunChoices extends Pick<GenerateOptions, "maxCostMicroUsd" | "jobs"> {
+  rpm?: number | undefined;
+  retries?: number | undefined;
+}
+
+interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
+  shownDir: string;
+  wish: Wish;
+  /** The number of prompts. */
+  itemCount: number;
+  planFor(model: ChosenRealtimeModel): RealtimePlan;
+}
 
 async function makeRun(
   context: CommandContext,
   options: RunChoices,
-  {
-    shownDir,
-    wish,
-    itemCount,
-    planFor,
-    ...rest
-  }: {
-    shownDir: string;
-    wish: Wish;
-    /** The prompts. */
-    itemCount: number;
-    planFor(model: ChosenRealtimeModel): RealtimePlan;
-  } & Pick<RealtimeRunOptions, "staysFailed">,
+  { shownDir, wish, itemCount, planFor, staysFailed }: WantedRun,
 ): Promise<CommandResult> {
   const { cwd, clock, output: reporter, signal } = context;
   const dir = resolve(cwd, shownDir);
@@ -137,8 +135,8 @@ async function makeRun(
       batch_count: 0,
     });
     const run: RealtimeRunOptions = {
-      ...rest,
       plan,
+      ...(staysFailed && { staysFailed }),
       dir,
       service,
       concurrency: jobs,
@@ -158,16 +156,11 @@ async function makeRun(
       const made = { dir: shownDir, model: model.id, upstream: service.upstream };
       const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
-      const flags = readReportFlags(context);
       await writeRunReports(context, {
         outcome: { ...outcome, dir },
-        shownDir,
-        model: model.id,
-        name: null,
-        flags,
+        ...{ shownDir, model: model.id, name: null, flags: readReportFlags(context), retryCommand },
         // What earlier commands of the run paid is not known. Drawings are always free.
         cost: model.isPlay ? { micros: 0, isPlay: true } : null,
-        retryCommand,
       });
     }
     const { isPlay } = model;
