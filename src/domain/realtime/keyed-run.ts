@@ -151,10 +151,14 @@ export class KeyedRun<T> implements RequestRecord<T> {
     if (now?.realtimeId !== this.#earlier?.realtimeId || now?.answer) throw new Overtaken();
   }
 
-  /** Whether no other process has begun a run, because it took this one for dead. */
+  /** Whether no other process has begun a run or given it up, because it took this one for dead. */
   async #isOurs(tx: Transaction, { apiKeyId, key, realtimeId }: KeyedRequestRecord): Promise<boolean> {
     await tx.lock("key", apiKeyId);
-    return (await tx.keyedRequests.find(apiKeyId, key))?.realtimeId === realtimeId;
+    const now = await tx.keyedRequests.find(apiKeyId, key);
+    const { answer = null } = now ?? {};
+    const isGivenUp =
+      answer !== null && "error" in answer && answer.error.code === "REALTIME_OUTCOME_UNKNOWN";
+    return now?.realtimeId === realtimeId && !isGivenUp;
   }
 
   #ends(answer: KeyedAnswerRecord | null) {

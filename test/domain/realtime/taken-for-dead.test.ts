@@ -231,6 +231,26 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect((await early)[0]).toBe((await repeat)[0]);
   });
 
+  it("[ONCE-9] gives nothing out, and bills nothing, after the request was given up", async () => {
+    const stores = await open();
+    const { gates, start, takeForDead, books } = await processesOn(stores);
+    const [one, two, three] = [await start(), await start(), await start()];
+    const ended = (answer: Promise<unknown>) => answer.catch((error) => error);
+    const late = [ended(one.answer())];
+    await expect.poll(() => gates.length).toBe(1);
+    await takeForDead(one, three);
+    late.push(ended(two.answer()));
+    await expect.poll(() => gates.length).toBe(2);
+    await takeForDead(two, three);
+    const unknown = { code: "REALTIME_OUTCOME_UNKNOWN" };
+    await expect(three.answer()).rejects.toMatchObject(unknown);
+    for (const each of gates) each.open();
+    expect(await Promise.all(late)).toMatchObject([unknown, unknown]);
+    await expect(three.answer()).rejects.toMatchObject(unknown);
+    await expect.poll(books).toEqual([5 * PRICE, 0, "hold release hold release"]);
+    expect(gates).toHaveLength(2);
+  });
+
   it("[ONCE-9] answers with an idempotency key itself when no other has begun", async () => {
     const stores = await open();
     const { gates, other, early, books } = await answerOfOneTakenForDead(stores);

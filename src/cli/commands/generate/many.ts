@@ -156,16 +156,11 @@ async function makeRun(
       const made = { dir: shownDir, model: model.id, upstream: service.upstream };
       const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
-      const flags = readReportFlags(context);
       await writeRunReports(context, {
         outcome: { ...outcome, dir },
-        shownDir,
-        model: model.id,
-        name: null,
-        flags,
+        ...{ shownDir, model: model.id, name: null, flags: readReportFlags(context), retryCommand },
         // What earlier commands of the run paid is not known. Drawings are always free.
         cost: model.isPlay ? { micros: 0, isPlay: true } : null,
-        retryCommand,
       });
     }
     const { isPlay } = model;
