@@ -194,7 +194,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     await Promise.all(
       items.map((item) => {
         const leased = { ...item, leaseToken: token };
-        const images = [{ bytes: Buffer.from(token), facts: FACTS }];
+        const images = [{ image: Buffer.from(token), facts: FACTS }];
         const error = { code: "PROVIDER_ITEM_FAILED", message: "m", source: "provider" } as const;
         const back = { notBeforeMs: 0, attempts: 1, failedAt: null, maybePaid: "no" } as const;
         const dice = random();

@@ -1,6 +1,6 @@
 import type { ItemError } from "../../contract/item-errors.ts";
 import { type Call, recordCall, recordCalls } from "../health/record-call.ts";
-import type { MadeImage } from "../images/output-images.ts";
+import { lendImage, type MadeImage } from "../images/output-images.ts";
 import { JoinedWork } from "../joined-work.ts";
 import type { CountChange } from "../ports/batch-repository.ts";
 import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
@@ -31,9 +31,9 @@ export async function finishItem(
 ): Promise<"success" | null> {
   const { modelVersion, seed = null, notes = [], usage = null } = made;
   const outputs: OutputRecord[] = [];
-  for (const [imageIndex, { bytes, facts }] of made.images.entries()) {
+  for (const [imageIndex, { image, facts }] of made.images.entries()) {
     const blobKey = outputKey(item, imageIndex);
-    const stored = await deps.blobs.put(blobKey, bytes);
+    const stored = await lendImage(image, (bytes) => deps.blobs.put(blobKey, bytes));
     const { id: itemId, batchId } = item;
     outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
   }

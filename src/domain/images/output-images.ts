@@ -1,16 +1,26 @@
 import type { SizePx } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
-import { type GeneratedImages, type ImageProvider, ProviderError } from "../ports/image-provider.ts";
+import {
+  type GeneratedImages,
+  type ImageProvider,
+  type LargeImage,
+  ProviderError,
+} from "../ports/image-provider.ts";
 
 /** No model makes larger images, so a larger one is damaged, or was made to do damage. */
 const LIMITS = { maxPixels: 64 * 2 ** 20 };
 const MAX_OUTPUT_BYTES = 64 * 2 ** 20;
 
 /** An image that a provider made, and the facts that its bytes show. */
-export interface MadeImage {
-  bytes: Buffer;
+export interface MadeImage<Image extends Buffer | LargeImage = Buffer | LargeImage> {
+  image: Image;
   facts: ImageFacts;
+}
+
+/** Lends the bytes of an image to short work, which must not keep those of a large one. */
+export function lendImage<T>(image: Buffer | LargeImage, work: (bytes: Buffer) => Promise<T>): Promise<T> {
+  return Buffer.isBuffer(image) ? work(image) : image.lend(work);
 }
 
 /**
@@ -34,15 +44,32 @@ export async function readOutput(
     return new ProviderError("INVALID_IMAGE_OUTPUT", message, { modelVersion, trouble, cause });
   };
   const made: MadeImage[] = [];
-  for (const bytes of images) {
-    if (bytes.length > MAX_OUTPUT_BYTES) throw unusable(`they are ${bytes.length} bytes, more than 64 MiB`);
+  for (const image of images) {
+    if (image.length > MAX_OUTPUT_BYTES) throw unusable(`they are ${image.length} bytes, more than 64 MiB`);
     try {
-      made.push({ bytes, facts: await inspector.inspect(bytes, LIMITS) });
+      const facts = await lendImage(image, (bytes) => inspector.inspect(bytes, LIMITS));
+      made.push({ image, facts });
     } catch (error) {
       throw error instanceof InvalidImageError ? unusable(error.message, error) : error;
     }
   }
   return made;
+}
+
+/** Real time answers with all images at once, so they must fit into the memory of an answer. */
+const MAX_IN_MEMORY_BYTES = 64 * 2 ** 20;
+
+/** Reads large images into memory. Throws `ProviderError` when they are too large together. */
+export function inMemory(images: readonly MadeImage[]): Promise<MadeImage<Buffer>[]> {
+  if (images.reduce((sum, { image }) => sum + image.length, 0) > MAX_IN_MEMORY_BYTES) {
+    const message = "The images of one answer are more than 64 MiB together. A batch takes them.";
+    throw new ProviderError("INVALID_IMAGE_OUTPUT", message);
+  }
+  return Promise.all(
+    images.map(async ({ image, facts }) => {
+      return { image: Buffer.isBuffer(image) ? image : await image.read(), facts };
+    }),
+  );
 }
 
 /** Returns a note for each difference between the first image and what was asked for. */

@@ -45,9 +45,17 @@ export interface ReferenceImage {
   mimeType: ImageMimeType;
 }
 
+/** An image on the disk, because it is large or one of many. It exists until `GeneratedImages.discard`. */
+export interface LargeImage extends Pick<ReferenceImage, "read" | "lend"> {
+  /** In bytes. */
+  readonly length: number;
+}
+
 /** The result of a request. It may hold no image (a refusal without an error) or several. */
 export interface GeneratedImages {
-  images: readonly Buffer[];
+  images: readonly (Buffer | LargeImage)[];
+  /** Frees the memory and the disk that the images take. Must be called in the end. Left out: there is nothing to free. */
+  discard?(): Promise<void>;
   /** The version that made the image; null when the upstream returned none. */
   modelVersion: string | null;
   /** The seed that made the image, when the upstream used or returned one. */

@@ -5,7 +5,7 @@ import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import type { Call } from "../health/record-call.ts";
 import { waitingFor } from "../health/waiting.ts";
-import { type MadeImage, readOutput } from "../images/output-images.ts";
+import { inMemory, type MadeImage, readOutput } from "../images/output-images.ts";
 import { isPaid, type Offer } from "../offers.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type ItemProvider, ProviderError } from "../ports/image-provider.ts";
@@ -56,7 +56,7 @@ export interface Made {
   executed: string;
   /** The version that the upstream returned; the executed model when it returned none. */
   modelVersion: string;
-  images: readonly MadeImage[];
+  images: readonly MadeImage<Buffer>[];
   /** Set when the prompt was refused; `images` is empty then. */
   refusal: string | null;
 }
@@ -112,8 +112,14 @@ async function ask(
     wanted.trail.isPaid = isPaid(provider);
   };
   const work = provider.generate(imageRequest(wanted.request, executedModel, wanted), signal, onSent);
-  const output = await unlessAborted(work, signal);
-  const images = await readOutput(output, inspector, provider);
+  // Also when its caller has gone meanwhile.
+  const free = () => work.then(({ discard }) => discard?.()).catch(() => {});
+  const { output, images } = await unlessAborted(work, signal)
+    .then(async (output) => ({
+      output,
+      images: await inMemory(await readOutput(output, inspector, provider)),
+    }))
+    .finally(() => void free());
   signal.throwIfAborted();
   const modelVersion = output.modelVersion ?? executedModel;
   const made = { images, modelVersion, refusal: null, executed: executedModel, provider: provider.name };

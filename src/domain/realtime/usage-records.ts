@@ -9,9 +9,9 @@ export function usageOf(
   nowMs: number,
 ): UsageRecord[] {
   const images = made.flatMap(({ images, executed, provider }) =>
-    images.map((image, i) => ({ image, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
+    images.map((each, i) => ({ ...each, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
   );
-  return images.map(({ image, executed, provider, amountMicroUsd }, imageIndex) => ({
+  return images.map(({ image, facts, executed, provider, amountMicroUsd }, imageIndex) => ({
     realtimeId: hold.id,
     imageIndex,
     apiKeyId: hold.apiKeyId,
@@ -21,8 +21,8 @@ export function usageOf(
     provider,
     size: request.size,
     ratio: request.ratio,
-    ...image.facts,
-    sizeBytes: image.bytes.length,
+    ...facts,
+    sizeBytes: image.length,
     amountMicroUsd,
     createdAtMs: nowMs,
   }));

@@ -8,6 +8,7 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
+import type { AnswerImages } from "../upstream/answer-images.ts";
 import { upstreamWords } from "../upstream/words.ts";
 import { lastWords } from "./last-words.ts";
 import { type Outputs, readFound, readNamed } from "./outputs.ts";
@@ -57,6 +58,7 @@ export async function readAnswer(
   program: string,
   directory: string,
   seed: number,
+  read: AnswerImages,
 ): Promise<GeneratedImages> {
   const line = lastLine(end.stdout.text());
   const failure = errorLine.safeParse(line);
@@ -67,13 +69,14 @@ export async function readAnswer(
     const { images, notes } = await readNamed(
       directory,
       data.images.map(({ path }) => path),
+      read,
     );
     const { usage, note } = usageOf(data.cost_usd);
     const model = truncateCodePoints(upstreamWords(data.model ?? ""), MAX_MODEL);
     return { images, notes: [...notes, ...note], usage, seed, modelVersion: model || null };
   }
   if (end.exitCode !== 0) throw endedBadly(end, program);
-  const outputs: Outputs = await readFound(directory);
+  const outputs: Outputs = await readFound(directory, read);
   return { ...outputs, modelVersion: null, seed };
 }
 

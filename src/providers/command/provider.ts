@@ -6,8 +6,8 @@ import type { GeneratedImages, ImageRequest } from "../../domain/ports/image-pro
 import { linkSignals } from "../../kernel/linked-signal.ts";
 import { MARK } from "../../processes/end-descendants.ts";
 import { type Guard, type Leftovers, startGuard } from "../../processes/guard.ts";
-import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
-import { refuseStoredReferences } from "../upstream/stored-references.ts";
+import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
+import { AnswerImages, withImages } from "../upstream/answer-images.ts";
 import { readAnswer } from "./answer.ts";
 import { cannotStart, runProgram } from "./run-program.ts";
 import { makeWorkFolder, removeWorkFolder, type WorkFolder } from "./work-folder.ts";
@@ -55,7 +55,10 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
           tellGuard();
         },
       });
-      return await readAnswer(end, entry.argv[0] ?? "", folder.output, request.seed);
+      const images = new AnswerImages(entry.name, deps, signal);
+      return await withImages(images, () =>
+        readAnswer(end, entry.argv[0] ?? "", folder.output, request.seed, images),
+      );
     } finally {
       await removeWorkFolder(folder.path);
       leftovers.delete(left);

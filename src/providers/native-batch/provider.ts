@@ -1,15 +1,14 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import type { JobItem } from "../../domain/ports/image-provider.ts";
-import type { AdapterDeps } from "../upstream/adapter.ts";
+import { type AdapterDeps, refuseStoredReferences } from "../upstream/adapter.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { modelPath, NATIVE_TAKES } from "../upstream/generate-content/native-api.ts";
 import { generateContentBody } from "../upstream/generate-content/request.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { type JobAdapter, MAX_JOB_ANSWER_BYTES } from "../upstream/jobs/job-provider.ts";
+import type { JobAdapter } from "../upstream/jobs/job-provider.ts";
 import { resultLines } from "../upstream/jobs/result-lines.ts";
 import { listAt, textAt } from "../upstream/read-json.ts";
 import { jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
-import { refuseStoredReferences } from "../upstream/stored-references.ts";
 import { outputFilesOf, readOperation } from "./operation.ts";
 import { readResult } from "./result.ts";
 import { uploadFile } from "./upload.ts";
@@ -19,7 +18,7 @@ const PAGE = 50;
 /** Talks to the vendor's files and batch jobs, at half the price, or to another imgbatch. */
 export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: AdapterDeps): JobAdapter {
   const { name, apiVersion, keyHeader, apiKeyEnv } = entry;
-  const http = new UpstreamHttp({ ...entry, maxAnswerBytes: MAX_JOB_ANSWER_BYTES }, deps);
+  const http = new UpstreamHttp(entry, deps);
   const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
   const headers = key === null ? {} : { [keyHeader]: key };
   const at = (resource: string) => `/${apiVersion}/${resource.split("/").map(encodeURIComponent).join("/")}`;

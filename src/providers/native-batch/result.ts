@@ -1,5 +1,5 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
-import type { LongJson } from "../../kernel/json/long-json.ts";
+import type { ImagesJson } from "../upstream/answer-images.ts";
 import { answerError } from "../upstream/classify.ts";
 import { headersOf } from "../upstream/connections.ts";
 import { readContent } from "../upstream/generate-content/response.ts";
@@ -20,7 +20,7 @@ const HTTP_STATUSES: Readonly<Record<number, number>> = {
 };
 
 /** Reads a line of a result file: a response or an error for a key. */
-export function readResult(name: string, { value: line, decode }: LongJson, nowMs: number): JobResult {
+export function readResult(name: string, { value: line, decode }: ImagesJson, nowMs: number): JobResult {
   const key = textAt(line, "key") ?? textAt(line, "metadata", "key");
   if (key === null) return { unreadable: "a line without a key" };
   const error = valueAt(line, "error");

@@ -25,8 +25,10 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       const body = jsonBody(generateContentBody(request));
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const call = { method: "POST", path, headers, body, asked } as const;
-      const { value, decode } = await http.images(call, signal, onSent, onAnswered);
-      return { ...readContent(name, value, decode), seed: takesSeed(request.model) ? request.seed : null };
+      return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
+        ...readContent(name, value, decode),
+        seed: takesSeed(request.model) ? request.seed : null,
+      }));
     },
     async probe(signal) {
       await http.json({ method: "GET", path: `/${apiVersion}/models?pageSize=1`, headers }, signal);

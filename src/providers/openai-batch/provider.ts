@@ -1,15 +1,14 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import type { JobItem } from "../../domain/ports/image-provider.ts";
-import type { AdapterDeps } from "../upstream/adapter.ts";
+import { type AdapterDeps, refuseStoredReferences } from "../upstream/adapter.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { type JobAdapter, MAX_JOB_ANSWER_BYTES } from "../upstream/jobs/job-provider.ts";
+import type { JobAdapter } from "../upstream/jobs/job-provider.ts";
 import { resultLines } from "../upstream/jobs/result-lines.ts";
 import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
 import { imageFields } from "../upstream/openai-images/request.ts";
 import { listAt, textAt, valueAt } from "../upstream/read-json.ts";
 import { dataUrlOf, fileFormBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
-import { refuseStoredReferences } from "../upstream/stored-references.ts";
 import { JOB_ID, outputFilesOf, readBatch } from "./batch.ts";
 import { readResult } from "./result.ts";
 
@@ -24,7 +23,7 @@ const EXPIRY = { "expires_after[anchor]": "created_at", "expires_after[seconds]"
 /** Talks to OpenAI's files and batch jobs for images, at half the price. */
 export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: AdapterDeps): JobAdapter {
   const { name, auth, extra, apiKeyEnv } = entry;
-  const http = new UpstreamHttp({ ...entry, maxAnswerBytes: MAX_JOB_ANSWER_BYTES }, deps);
+  const http = new UpstreamHttp(entry, deps);
   const headers = credentialHeaders(auth, apiKeyEnv === null ? null : deps.secret(apiKeyEnv));
   const at = (collection: string, id: string) => `/${collection}/${encodeURIComponent(id)}`;
   const batch = (id: string, signal: AbortSignal) =>

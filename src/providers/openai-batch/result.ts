@@ -1,5 +1,5 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
-import type { LongJson } from "../../kernel/json/long-json.ts";
+import type { ImagesJson } from "../upstream/answer-images.ts";
 import { answerError } from "../upstream/classify.ts";
 import { headersOf } from "../upstream/connections.ts";
 import type { UpstreamHttp } from "../upstream/http.ts";
@@ -10,7 +10,7 @@ import { upstreamWords } from "../upstream/words.ts";
 /** Reads a line of a result file: a response with its status, or an error of the job, for a key. */
 export async function readResult(
   http: UpstreamHttp,
-  { value: line, decode }: LongJson,
+  { value: line, ...images }: ImagesJson,
   signal: AbortSignal,
   nowMs: number,
 ): Promise<JobResult> {
@@ -23,7 +23,7 @@ export async function readResult(
     if (status < 200 || status >= 300 || valueAt(body, "error") !== undefined)
       throw answerError(http.name, { status, headers: headersOf({}), body, isHtml: false, asked: "" }, nowMs);
     // An address in a result needs no key of ours.
-    return { key, output: await readImages(http, body, {}, signal, decode) };
+    return { key, output: await readImages(http, { value: body, ...images }, {}, signal) };
   } catch (failure) {
     if (!(failure instanceof ProviderError)) throw failure;
     return { key, error: failure };

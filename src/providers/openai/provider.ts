@@ -28,8 +28,9 @@ export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps)
       const { path, body } = imagesRequest(entry, request);
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const call = { method: "POST", path, headers, body, asked } as const;
-      const { value, decode } = await http.images(call, signal, onSent, onAnswered);
-      return readImages(http, value, headers, signal, decode);
+      return http.images(call, signal, { onSent, onAnswered }, (answer) =>
+        readImages(http, answer, headers, signal),
+      );
     },
     async probe(signal) {
       await http.json({ method: "GET", path: "/models", headers }, signal);

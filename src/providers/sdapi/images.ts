@@ -1,11 +1,10 @@
 import { z } from "zod";
-import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
-import { isBase64 } from "../../kernel/base64.ts";
-import { formatBytes, truncateCodePoints } from "../../kernel/text.ts";
+import type { GeneratedImages } from "../../domain/ports/image-provider.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
+import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { upstreamWords } from "../upstream/words.ts";
 
-const MAX_IMAGE_BYTES = 64 * 1024 * 1024;
 const MAX_MODEL = 200;
 
 const answerSchema = z.object({ images: z.array(z.string()), info: z.unknown().optional() });
@@ -19,12 +18,19 @@ const infoSchema = z.object({
  * Reads an answer of txt2img or img2img of the provider with this name. `seed` counts when the server names none. Throws
  * `ProviderError`.
  */
-export function readImages(name: string, answer: unknown, seed: number): GeneratedImages {
-  const { data } = answerSchema.safeParse(answer);
+export function readImages(
+  name: string,
+  { value, decode }: Pick<ImagesJson, "value" | "decode">,
+  seed: number,
+): GeneratedImages {
+  const { data } = answerSchema.safeParse(value);
   if (data === undefined) throw ambiguous(name, 'HTTP 200 without the list "images"');
+  refuseMany(name, data.images.length);
   const info = infoOf(data.info);
+  const images = data.images.map(decode);
+  if (images.some(({ length }) => length === 0)) throw ambiguous(name, "an image that is not Base64");
   return {
-    images: data.images.map((text) => decode(name, text)),
+    images,
     seed: info.seed ?? seed,
     modelVersion: modelOf(info),
   };
@@ -43,14 +49,4 @@ function infoOf(info: unknown): z.infer<typeof infoSchema> {
 function modelOf({ sd_model_name: name, sd_model_hash: hash }: z.infer<typeof infoSchema>): string | null {
   const text = [name, hash && `[${hash}]`].filter((part) => part).join(" ");
   return text === "" ? null : truncateCodePoints(upstreamWords(text), MAX_MODEL);
-}
-
-/** Decodes an image in Base64, which may be a data URL. */
-function decode(name: string, text: string): Buffer {
-  const base64 = text.startsWith("data:") ? text.slice(text.indexOf(",") + 1) : text;
-  const bytes = Buffer.from(base64, "base64");
-  if (!isBase64(base64, bytes, "lenient")) throw ambiguous(name, "an image that is not Base64");
-  if (bytes.length <= MAX_IMAGE_BYTES) return bytes;
-  const message = `The image is larger than ${formatBytes(MAX_IMAGE_BYTES)}.`;
-  throw new ProviderError("INVALID_IMAGE_OUTPUT", message);
 }

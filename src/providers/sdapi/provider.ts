@@ -1,10 +1,9 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import { type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
-import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { jsonBody, ReferenceText } from "../upstream/request-body.ts";
-import { refuseStoredReferences } from "../upstream/stored-references.ts";
 import { readImages } from "./images.ts";
 
 /** How long the call that stops an image may take. */
@@ -37,7 +36,7 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
   return {
     address: entry.baseUrl,
     takes: { maxReferences: 1, usesFirstReferences: true, ratios: "any", tiers: "any" },
-    generate: async (request, signal, onSent) => {
+    generate: async (request, signal, onSent, onAnswered) => {
       refuseStoredReferences(request);
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const body = jsonBody(bodyOf(entry, request, asked));
@@ -45,13 +44,17 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
       running++;
       try {
         const path = pathOf(request.references.length === 0 ? "txt2img" : "img2img");
-        const answer = await http.json({ method: "POST", path, headers, body, asked }, signal, () => {
+        const markSent = () => {
           onSent();
           isSent = true;
-        });
+        };
         const unused = request.references.length - 1;
         const notes = unused > 0 ? ["Only the first reference image was used."] : [];
-        return { ...readImages(entry.name, answer, request.seed), notes };
+        const on = { onSent: markSent, onAnswered };
+        return await http.images({ method: "POST", path, headers, body, asked }, signal, on, (answer) => ({
+          ...readImages(entry.name, answer, request.seed),
+          notes,
+        }));
       } catch (error) {
         // The server stops the image that it is making, which may be another one of ours if there are several.
         if (signal.aborted && isSent && running === 1) await interrupt();

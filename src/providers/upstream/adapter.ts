@@ -1,4 +1,10 @@
-import type { Capabilities, GeneratedImages, ImageRequest } from "../../domain/ports/image-provider.ts";
+import type { BlobDraft } from "../../domain/ports/blob-store.ts";
+import {
+  type Capabilities,
+  type GeneratedImages,
+  type ImageRequest,
+  ProviderError,
+} from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
 /**
@@ -27,6 +33,16 @@ export interface UpstreamAdapter {
 
 export interface AdapterDeps {
   clock: Clock;
+  /** Begins a file for a large image. Left out: all images are in memory. */
+  draft?(): BlobDraft;
   /** Returns the value of an environment variable; null when it is not set or empty. */
   secret(name: string): string | null;
+}
+
+/** Throws `INVALID_ARGUMENT` for a reference that only its storage holds: most upstreams cannot read it there. */
+export function refuseStoredReferences({ storedReferences }: ImageRequest): void {
+  const [first] = storedReferences;
+  if (first === undefined) return;
+  const message = `This provider cannot read ${first.uri}: send the reference image itself.`;
+  throw new ProviderError("INVALID_ARGUMENT", message);
 }

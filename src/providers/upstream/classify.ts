@@ -1,6 +1,6 @@
 import { type ItemErrorCode, isRefusalCode } from "../../contract/item-errors.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
-import type { UpstreamHeaders } from "./connections.ts";
+import { PRIVATE_ADDRESS, type UpstreamHeaders } from "./connections.ts";
 import { type ErrorFacts, readErrorFacts } from "./error-facts.ts";
 import { announcedMs } from "./retry-times.ts";
 import { ownersWords, ownMatches, upstreamWords } from "./words.ts";
@@ -161,6 +161,18 @@ export function upstreamTold(name: string, verdict: Verdict, from: string): stri
 export function ambiguous(name: string, from: string, upstreamStatus: number | null = null): ProviderError {
   const message = upstreamTold(name, "ambiguous", from);
   return new ProviderError("PROVIDER_ITEM_FAILED", message, { trouble: "ambiguous", upstreamStatus });
+}
+
+/** The error for a connection that broke, or was not made. `isSent`: the first byte had left. */
+export function broken(name: string, error: unknown, isSent: boolean): ProviderError {
+  const { code } = error as { code?: unknown };
+  // The codes of the library say less than a plain word.
+  const isKnown = typeof code === "string" && !code.startsWith("UND_") && code !== PRIVATE_ADDRESS;
+  if (isSent) return ambiguous(name, isKnown ? code : "the connection broke");
+  const from = isKnown ? code : "no connection";
+  return new ProviderError("PROVIDER_ITEM_FAILED", upstreamTold(name, "unreachable", from), {
+    trouble: "unreachable",
+  });
 }
 
 /** A success that holds an error without a known status has made nothing. */

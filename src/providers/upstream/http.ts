@@ -1,54 +1,47 @@
 import { lookup as systemLookup } from "node:dns";
 import type { Dispatcher } from "undici";
-import { ProviderError } from "../../domain/ports/image-provider.ts";
-import { type LongJson, parseLongJson } from "../../kernel/json/long-json.ts";
+import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import { aside } from "../../kernel/yield.ts";
 import type { AdapterDeps } from "./adapter.ts";
-import { ambiguous, answerError, upstreamTold } from "./classify.ts";
+import { AnswerImages, type ImagesJson, imagesJson, withImages } from "./answer-images.ts";
+import { ambiguous, answerError, broken } from "./classify.ts";
 import {
   beforeFirstByte,
   type Connections,
   headersOf,
   openConnections,
-  PRIVATE_ADDRESS,
   readUpTo,
   type UpstreamHeaders,
 } from "./connections.ts";
 import { errorOf } from "./error-facts.ts";
 import { readJson, textAt } from "./read-json.ts";
-import type { RequestBody } from "./request-body.ts";
+import type { UpstreamRequest } from "./request-body.ts";
 import { IdleTimer } from "./time-limit.ts";
 
-export interface UpstreamRequest {
-  method: "GET" | "POST" | "DELETE";
-  /** From the base URL on, with the query. */
-  path: string;
-  headers: Readonly<Record<string, string>>;
-  body?: RequestBody;
-  /** The caller's texts in the body: an error that repeats them is not judged by them. */
-  asked?: string;
-  /** The answer shows something that has a `name`, and may hold the `error` of it. Default: an `error` is one. */
-  isOperation?: boolean;
-  /** A success needs no body. */
-  mayBeEmpty?: boolean;
+interface AboutAnswer {
+  status: number;
+  headers: UpstreamHeaders;
 }
 
 /** A success whose body comes piece by piece. */
-export interface OpenAnswer {
-  status: number;
-  headers: UpstreamHeaders;
+export interface OpenAnswer extends AboutAnswer {
   body: AsyncIterable<Buffer>;
 }
 
-/** An answer of any status. */
-export interface UpstreamAnswer {
-  status: number;
-  headers: UpstreamHeaders;
-  bytes: Buffer;
+/** An answer of any status: what was read of a success, or the bytes of any other. */
+export type UpstreamAnswer<T> = AboutAnswer & ({ read: T } | { error: Buffer });
+
+/** Reads the body of a success. */
+type ReadBody<T> = (body: AsyncIterable<Buffer>, about: AboutAnswer) => Promise<T>;
+
+/** Calls for what happens to a request for images. */
+export interface OnImages {
+  onSent?: (() => void) | undefined;
+  /** A large answer has come, before it is read. */
+  onAnswered?: ((bytes: number) => void) | undefined;
 }
 
-/** An image has at most 64 MiB, 86 MiB as Base64; an answer may hold several. */
-const MAX_ANSWER_BYTES = 384 * 1024 * 1024;
 /** No more is read of an error, and not for longer. */
 const MAX_ERROR_BYTES = 256 * 1024;
 const ERROR_BODY_MS = 10_000;
@@ -61,8 +54,6 @@ export interface UpstreamHttpOptions {
   baseUrl: string;
   /** The most requests at once. */
   concurrency: number;
-  /** The most bytes of an answer that is read whole. Default: 384 MiB. */
-  maxAnswerBytes?: number;
   /** Looks up the hosts of image addresses. Default: the system's. */
   lookup?: typeof systemLookup;
 }
@@ -74,17 +65,15 @@ export class UpstreamHttp {
   readonly baseUrl: string;
   readonly connections: Connections;
   readonly lookup: typeof systemLookup;
-  readonly #clock: AdapterDeps["clock"];
-  readonly #maxAnswerBytes: number;
+  readonly #deps: AdapterDeps;
 
   constructor(options: UpstreamHttpOptions, deps: AdapterDeps) {
     const { name, baseUrl, concurrency, lookup = systemLookup } = options;
     this.name = name;
-    this.#maxAnswerBytes = options.maxAnswerBytes ?? MAX_ANSWER_BYTES;
+    this.#deps = deps;
     this.baseUrl = baseUrl.replace(/\/+$/, "");
     this.connections = openConnections(this.baseUrl, concurrency, deps, lookup);
     this.lookup = lookup;
-    this.#clock = deps.clock;
   }
 
   /**
@@ -101,39 +90,67 @@ export class UpstreamHttp {
     signal: AbortSignal,
     onSent?: () => void,
   ): Promise<{ headers: UpstreamHeaders; body: unknown }> {
-    const answer = await this.#ask(request, signal, onSent);
-    const { headers, bytes } = answer;
+    const read = (body: AsyncIterable<Buffer>) => this.beginImages(signal).readText(body);
+    const { read: bytes, ...about } = await this.#ask(request, signal, read, onSent);
     const body = readJson(bytes);
-    if (bytes.length > 0 || !request.mayBeEmpty) this.#check(answer, request, body);
-    return { headers, body };
+    if (bytes.length > 0 || !request.mayBeEmpty) this.#check({ ...about, bytes }, request, body);
+    return { headers: about.headers, body };
   }
 
-  /** The same as `json` for images. Calls `onAnswered` when a large answer has come, before it is read. */
+  /**
+   * The same as `json` for images: gives the JSON and its images to `read`. The result must be discarded in the end. Images
+   * are decoded while they come.
+   */
   async images(
     request: UpstreamRequest,
     signal: AbortSignal,
-    onSent?: () => void,
-    onAnswered: (bytes: number) => void = () => {},
-  ): Promise<LongJson> {
-    const answer = await this.#ask(request, signal, onSent);
-    if (answer.bytes.length > MAX_SMALL_BYTES) {
-      onAnswered(answer.bytes.length);
-      await aside();
-    }
-    const json = readJson(answer.bytes, parseLongJson);
-    this.#check(answer, request, json?.value);
-    return json as LongJson;
+    { onSent, onAnswered = () => {} }: OnImages,
+    read: (answer: ImagesJson) => GeneratedImages | Promise<GeneratedImages>,
+  ): Promise<GeneratedImages> {
+    const answer = await this.#ask(
+      request,
+      signal,
+      (body, about) => {
+        const images = this.beginImages(signal);
+        return withImages(images, async () => {
+          const { reader, bytes } = await images.readJson(body);
+          if (bytes > MAX_SMALL_BYTES) {
+            onAnswered(bytes);
+            await aside();
+          }
+          const value = readJson(reader.json);
+          this.#check({ ...about, bytes: reader.json }, request, value);
+          return read(imagesJson(value, reader, images));
+        });
+      },
+      onSent,
+    );
+    return answer.read;
   }
 
-  async #ask(request: UpstreamRequest, signal: AbortSignal, onSent?: () => void): Promise<UpstreamAnswer> {
+  /** Begins an answer with images, which takes memory. It must be discarded. */
+  beginImages(signal: AbortSignal, mostInMemory?: number): AnswerImages {
+    return new AnswerImages(this.name, this.#deps, signal, mostInMemory);
+  }
+
+  async #ask<T>(
+    request: UpstreamRequest,
+    signal: AbortSignal,
+    read: ReadBody<T>,
+    onSent?: () => void,
+  ): Promise<AboutAnswer & { read: T }> {
     const url = this.#urlOf(request.path);
-    const answer = await this.send(this.connections.own, url, request, this.#maxAnswerBytes, signal, onSent);
-    if (!isSuccess(answer.status)) throw this.#error(answer, request.asked);
+    const answer = await this.send(this.connections.own, url, request, signal, read, onSent);
+    if ("error" in answer) throw this.#error({ ...answer, bytes: answer.error }, request.asked);
     return answer;
   }
 
   /** Throws for a success without JSON, or with an error in it. */
-  #check(answer: UpstreamAnswer, { isOperation, asked }: UpstreamRequest, body: unknown): void {
+  #check(
+    answer: AboutAnswer & { bytes: Buffer },
+    { isOperation, asked }: UpstreamRequest,
+    body: unknown,
+  ): void {
     if (body === undefined) throw ambiguous(this.name, `HTTP ${answer.status} without JSON`, answer.status);
     const isShown = isOperation && textAt(body, "name") !== null;
     if (!isShown && errorOf(body) !== undefined) throw this.#error(answer, asked);
@@ -146,7 +163,7 @@ export class UpstreamHttp {
   async open(request: Pick<UpstreamRequest, "path" | "headers">, signal: AbortSignal): Promise<OpenAnswer> {
     const url = this.#urlOf(request.path);
     const get = { method: "GET", headers: request.headers } as const;
-    const idle = new IdleTimer(this.#clock, signal);
+    const idle = new IdleTimer(this.#deps.clock, signal);
     try {
       const answer = await this.#dispatch(this.connections.own, url, get, idle.signal, () => {});
       const headers = headersOf(answer.headers);
@@ -183,37 +200,40 @@ export class UpstreamHttp {
     }
   }
 
-  #error({ status, headers, bytes }: UpstreamAnswer, asked = ""): ProviderError {
+  #error({ status, headers, bytes }: AboutAnswer & { bytes: Buffer }, asked = ""): ProviderError {
     const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
     return answerError(
       this.name,
       { status, headers, body: readJson(bytes), isHtml, asked },
-      this.#clock.nowMs(),
+      this.#deps.clock.nowMs(),
     );
   }
 
   /**
-   * Sends one request over these connections and reads the answer, at most `maxBytes` of a success. `onSent` is called
+   * Sends one request over these connections and gives the body of a success to `read`. `onSent` is called
    * when there is a connection and the first byte is about to leave. Rejects with the signal's reason, with the error of
    * `onSent` or of a reference that could not be read, or with `ProviderError`: `unreachable` before, `ambiguous` after
    * the first byte.
    */
-  async send(
+  async send<T>(
     over: Dispatcher,
     url: URL,
     request: Pick<UpstreamRequest, "method" | "headers" | "body">,
-    maxBytes: number,
     signal: AbortSignal,
+    read: ReadBody<T>,
     onSent: () => void = () => {},
-  ): Promise<UpstreamAnswer> {
+  ): Promise<UpstreamAnswer<T>> {
     const answer = await this.#dispatch(over, url, request, signal, onSent);
+    const about = { status: answer.statusCode, headers: headersOf(answer.headers) };
     try {
-      const bytes = await this.#read(answer, maxBytes);
-      return { status: answer.statusCode, headers: headersOf(answer.headers), bytes };
+      if (!isSuccess(about.status)) return { ...about, error: await this.#readError(answer) };
+      return { ...about, read: await read(answer.body, about) };
     } catch (error) {
       signal.throwIfAborted();
       const own = request.body?.failure() ?? null;
       if (own !== null) throw own.reason;
+      if (error instanceof StorageUnavailable)
+        throw ambiguous(this.name, "an image that the disk here did not take", about.status);
       throw error instanceof ProviderError ? error : broken(this.name, error, true);
     }
   }
@@ -257,19 +277,10 @@ export class UpstreamHttp {
     }
   }
 
-  /** Reads a success to its end. Any other answer is read for a short time only: its status is known already. */
-  async #read(answer: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
-    const { statusCode, body } = answer;
-    if (!isSuccess(statusCode)) return this.#readError(answer);
-    const whole = await readUpTo(body, maxBytes);
-    if (whole !== null) return whole;
-    throw ambiguous(this.name, `HTTP ${statusCode} with more than ${maxBytes} bytes`, statusCode);
-  }
-
   async #readError({ body }: Dispatcher.ResponseData): Promise<Buffer> {
     const done = new AbortController();
     const chunks: Buffer[] = [];
-    this.#clock.sleep(ERROR_BODY_MS, done.signal).then(
+    this.#deps.clock.sleep(ERROR_BODY_MS, done.signal).then(
       () => body.destroy(),
       () => {},
     );
@@ -285,14 +296,3 @@ export class UpstreamHttp {
 }
 
 const isSuccess = (status: number) => status >= 200 && status < 300;
-
-function broken(name: string, error: unknown, isSent: boolean): ProviderError {
-  const { code } = error as { code?: unknown };
-  // The codes of the library say less than a plain word.
-  const isKnown = typeof code === "string" && !code.startsWith("UND_") && code !== PRIVATE_ADDRESS;
-  if (isSent) return ambiguous(name, isKnown ? code : "the connection broke");
-  const from = isKnown ? code : "no connection";
-  return new ProviderError("PROVIDER_ITEM_FAILED", upstreamTold(name, "unreachable", from), {
-    trouble: "unreachable",
-  });
-}

@@ -1,12 +1,11 @@
 import { promisify } from "node:util";
 import { sniffImageType } from "../../contract/images/image-types.ts";
-import type { ProviderError } from "../../domain/ports/image-provider.ts";
-import { decodeDataUrl } from "../../kernel/base64.ts";
+import type { LargeImage, ProviderError } from "../../domain/ports/image-provider.ts";
+import type { ImageSink, ImagesJson } from "./answer-images.ts";
 import { ambiguous } from "./classify.ts";
 import type { UpstreamAnswer, UpstreamHttp } from "./http.ts";
 import { isPrivateAddress, isPrivateHost } from "./private-addresses.ts";
 
-const MAX_IMAGE_BYTES = 64 * 1024 * 1024;
 const MAX_REDIRECTS = 3;
 
 /**
@@ -19,8 +18,8 @@ export async function fetchImage(
   address: string,
   headers: Readonly<Record<string, string>>,
   signal: AbortSignal,
-  decode = decodeDataUrl,
-): Promise<Buffer> {
+  { decode, images }: Pick<ImagesJson, "decode" | "images">,
+): Promise<Buffer | LargeImage> {
   if (address.startsWith("data:")) return decode(address);
   const failed = (why: string): ProviderError => ambiguous(http.name, `the address of its image: ${why}`);
   const own = new URL(http.baseUrl).origin;
@@ -31,23 +30,29 @@ export async function fetchImage(
     if (!isOwn && (await leadsInside(http, url))) throw failed("not of the public internet");
     const { own: direct, foreign } = http.connections;
     const request = { method: "GET", headers: isOwn ? headers : {} } as const;
-    let answer: UpstreamAnswer;
+    const sink = images.open();
+    let answer: UpstreamAnswer<ImageSink>;
     try {
-      answer = await http.send(isOwn ? direct : foreign, url, request, MAX_IMAGE_BYTES, signal);
+      answer = await http.send(isOwn ? direct : foreign, url, request, signal, (body) => writeTo(sink, body));
     } catch {
       signal.throwIfAborted();
       throw failed("no image came");
     }
-    const { status, bytes } = answer;
-    const location = status >= 300 && status < 400 ? answer.headers.get("location") : null;
-    if (location === null) {
-      if (status < 200 || status >= 300) throw failed(`HTTP ${status}`);
-      if (sniffImageType(bytes) === null) throw failed("no PNG, JPEG or WebP image");
-      return bytes;
+    if ("read" in answer) {
+      if (sniffImageType(sink.head) === null) throw failed("no PNG, JPEG or WebP image");
+      return sink.image;
     }
+    const { status } = answer;
+    const location = status >= 300 && status < 400 ? answer.headers.get("location") : null;
+    if (location === null) throw failed(`HTTP ${status}`);
     url = parse(location, url);
   }
   throw failed(`more than ${MAX_REDIRECTS} redirects`);
+}
+
+async function writeTo(sink: ImageSink, body: AsyncIterable<Buffer>): Promise<ImageSink> {
+  for await (const chunk of body) await sink.write(chunk);
+  return sink;
 }
 
 function parse(address: string, base: string | URL): URL | null {

@@ -14,6 +14,20 @@ export interface RequestBody {
   failure(): { reason: unknown } | null;
 }
 
+export interface UpstreamRequest {
+  method: "GET" | "POST" | "DELETE";
+  /** From the base URL on, with the query. */
+  path: string;
+  headers: Readonly<Record<string, string>>;
+  body?: RequestBody;
+  /** The caller's texts in the body: an error that repeats them is not judged by them. */
+  asked?: string;
+  /** The answer shows something that has a `name`, and may hold the `error` of it. Default: an `error` is one. */
+  isOperation?: boolean;
+  /** A success needs no body. */
+  mayBeEmpty?: boolean;
+}
+
 /** Stands in a JSON value for the Base64 of a reference. `before`: text in front of it, such as that of a data URL. */
 export class ReferenceText {
   readonly image: ReferenceImage;

@@ -35,8 +35,8 @@ export async function finishImage(
 ): Promise<Made> {
   const [first, ...others] = made.images;
   if (first === undefined || (first.facts.mimeType === mimeType && quality === null)) return made;
-  const bytes = await converter.convert(first.bytes, { mimeType, quality });
-  return { ...made, images: [{ bytes, facts: { ...first.facts, mimeType } }, ...others] };
+  const image = await converter.convert(first.image, { mimeType, quality });
+  return { ...made, images: [{ image, facts: { ...first.facts, mimeType } }, ...others] };
 }
 
 /**
@@ -54,7 +54,7 @@ export function finishedImages(
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
   const { prompt, images: inputs, size } = asked.content;
   return {
-    images: made.map(({ bytes, facts: { mimeType } }) => ({ bytes, mimeType })),
+    images: made.map(({ image: bytes, facts: { mimeType } }) => ({ bytes, mimeType })),
     size: first.facts,
     createdAt: Math.floor(clock.nowMs() / 1000),
     usage: (outputImages) => {

@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
+import { MemoryBudget, type MemoryShare } from "../../kernel/memory/memory-budget.ts";
 import { MemoryReturn } from "./collect-garbage.ts";
-import { MemoryBudget, type MemoryShare } from "./memory-budget.ts";
 
 const MIB = 1024 * 1024;
 const BUSY_RETRY_MS = 5000;

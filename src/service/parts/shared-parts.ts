@@ -64,6 +64,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     options.providers ??
     (await createProviders(config.providers, {
       clock,
+      draft: () => blobs.draft(),
       simulate: config.simulate,
       decoding,
       secret: (name) => secretOf(name),

@@ -168,6 +168,7 @@ export class Requests {
     signal: AbortSignal,
   ): Promise<void> {
     const status = await recordItem(this.#deps, work, attempt, signal);
+    if ("images" in attempt) await attempt.discard?.();
     if (status === "retry") active.isAllClaimed = false;
     if (status !== "success" && status !== "failed") return;
     const { batchId, customId } = work.item;

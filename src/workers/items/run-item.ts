@@ -78,7 +78,9 @@ export async function makeItem(
         signal.throwIfAborted();
         return offer.provider.generate(request, signal, onSent, onAnswered);
       });
-      return signal.aborted ? { aborted: true, isSent } : made;
+      if (!signal.aborted) return made;
+      await made.discard?.();
+      return { aborted: true, isSent };
     } catch (error) {
       if (signal.aborted) return { aborted: true, isSent };
       if (error instanceof ProviderError) return error;

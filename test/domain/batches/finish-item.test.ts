@@ -47,7 +47,7 @@ it("[WORK-30] images that are made at the same time are recorded in one transact
   const ends = await Promise.all(
     items.map((item, at) => {
       const leased = { ...item, leaseToken: at === 1 ? "lost" : "t" };
-      const images = [{ bytes: Buffer.from(`${item.id}`), facts }];
+      const images = [{ image: Buffer.from(`${item.id}`), facts }];
       const batch = batches[at < 3 ? 0 : 1] as (typeof batches)[0];
       return finishItem(deps, batch, leased, { images, modelVersion: null }, () => 3);
     }),

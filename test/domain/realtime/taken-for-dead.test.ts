@@ -88,7 +88,7 @@ async function processesOn(
             new AbortController().signal,
             {
               make: (record) => realtime.generateMany(caller, content, 1, null, record),
-              render: ([first]) => first?.images[0]?.bytes ?? Buffer.alloc(0),
+              render: ([first]) => first?.images[0]?.image ?? Buffer.alloc(0),
             },
           );
           if ("error" in answer) throw answer.error;

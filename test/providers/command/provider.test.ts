@@ -106,6 +106,7 @@ describe("the answer of a program", () => {
       say({ images: paths.map((path) => ({ path })), cost_usd: 0.0334567, model: "sdxl \\u001b[1m" });
       console.log("\\n");`);
     expect(await generate({ seed: 9 })).toEqual({
+      discard: expect.any(Function),
       images: [PNG, Buffer.from("first"), Buffer.from("third")],
       modelVersion: "sdxl \\x1b[1m",
       seed: 9,

@@ -4,6 +4,7 @@ import { createOpenaiAdapter } from "../../../src/providers/openai/provider.ts";
 import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
 import { closing, entryOf } from "../../support/upstream-adapter.ts";
 import {
+  byPath,
   bytes,
   depsWith,
   imageRequest,
@@ -204,6 +205,7 @@ describe("an answer in the form of OpenAI Images", () => {
       (seen.method === "GET" ? bytes(JPEG) : json({ model: "painter-3", data }))(seen, ...rest);
     const made = await generate(server);
     expect(made).toEqual({
+      discard: expect.any(Function),
       images: [PNG, JPEG, PNG, JPEG, large, large],
       modelVersion: "painter-3",
       usage: null,
@@ -211,6 +213,25 @@ describe("an answer in the form of OpenAI Images", () => {
     });
     expect(server.seen[1]).toMatchObject({ method: "GET", url: "/images/1" });
     expect(server.seen[1]?.headers.authorization).toBe(`Bearer ${KEY}`);
+  });
+
+  it("[UPSTREAM-21] has at most 16 images: more are an error that says so, and none of them is fetched", async () => {
+    const server = await scriptedServer();
+    const addresses = (count: number) => Array.from({ length: count }, (_, i) => ({ url: `/images/${i}` }));
+    const answer = (count: number) => json({ data: addresses(count) });
+    server.reply = byPath([
+      ["GET", bytes(JPEG)],
+      ["POST", answer(17)],
+    ]);
+    const error = await failure(server);
+    expect(error).toMatchObject({ trouble: "ambiguous", upstreamStatus: 200 });
+    expect(error.message).toContain("an answer with 17 images: at most 16 are taken");
+    expect(server.seen).toHaveLength(1);
+    server.reply = byPath([
+      ["GET", bytes(JPEG)],
+      ["POST", answer(16)],
+    ]);
+    expect((await generate(server)).images).toHaveLength(16);
   });
 
   it("[UPSTREAM-12] has usage, with the cost in whole micro-dollars", async () => {

@@ -55,6 +55,6 @@ export function generate(prompt: string, changes: Partial<ImageRequest> = {}) {
 export async function draw(prompt: string, changes: Partial<ImageRequest> = {}): Promise<Buffer> {
   const { images } = await generate(prompt, changes);
   const [image] = images;
-  if (image === undefined) throw new Error("no image came");
+  if (!Buffer.isBuffer(image)) throw new Error("no image came");
   return image;
 }

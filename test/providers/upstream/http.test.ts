@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import type { ImagesJson } from "../../../src/providers/upstream/answer-images.ts";
 import { UpstreamHttp } from "../../../src/providers/upstream/http.ts";
 import { dataUrlOf, jsonBody } from "../../../src/providers/upstream/request-body.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -128,11 +129,12 @@ describe("a request to an upstream", () => {
       more();
     });
     const http = connect(server.url);
-    const url = new URL(`${server.url}/endless`);
-    const { own } = http.connections;
-    const error = await providerError(http.send(own, url, { method: "GET", headers: {} }, 1_000_000, never));
-    expect(error).toMatchObject({ trouble: "ambiguous", upstreamStatus: 200 });
-    expect(error.message).toContain("1000000 bytes");
+    const read = () => ({ images: [], modelVersion: null });
+    for (const endless of [http.json(POST, never), http.images(POST, never, {}, read)]) {
+      const error = await providerError(endless);
+      expect(error).toMatchObject({ trouble: "ambiguous", upstreamStatus: 200 });
+      expect(error.message).toContain("an answer of more than 16777216 bytes");
+    }
   });
 
   it("[UPSTREAM-5] keeps the status of an error whose body breaks off, has no end, or comes too slowly", async () => {
@@ -233,7 +235,14 @@ describe("an answer with images", () => {
   async function ask(reply: Reply) {
     const { url } = await scriptedServer(reply);
     const announced: number[] = [];
-    const answer = connect(url).images(POST, never, undefined, (length) => announced.push(length));
+    let found: ImagesJson | undefined;
+    const onAnswered = (length: number) => announced.push(length);
+    const answer = connect(url)
+      .images(POST, never, { onAnswered }, (json) => {
+        found = json;
+        return { images: [], modelVersion: null };
+      })
+      .then(() => found as ImagesJson);
     return { announced, answer };
   }
 

@@ -1,5 +1,6 @@
 import type { lookup } from "node:dns";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { decodeDataUrl } from "../../../src/kernel/base64.ts";
 import { UpstreamHttp } from "../../../src/providers/upstream/http.ts";
 import { fetchImage } from "../../../src/providers/upstream/image-address.ts";
 import { bytes, depsWith, JPEG, json, never, PNG, providerError, scriptedServer } from "./scripted-server.ts";
@@ -30,12 +31,18 @@ function connect(
   return http;
 }
 
+function fetched(http: UpstreamHttp, address: string, headers: Record<string, string>, signal: AbortSignal) {
+  const images = http.beginImages(signal);
+  onTestFinished(() => images.discard());
+  return fetchImage(http, address, headers, signal, { images, decode: decodeDataUrl });
+}
+
 describe("the address of an image", () => {
   it("[UPSTREAM-8] of the upstream's own is asked with the key, wherever the upstream is", async () => {
     const server = await scriptedServer(bytes(PNG));
     const http = connect(`${server.url}/v1`);
-    expect(await fetchImage(http, `${server.url}/images/1.png`, KEY, never)).toEqual(PNG);
-    expect(await fetchImage(http, "/images/2.png", KEY, never)).toEqual(PNG);
+    expect(await fetched(http, `${server.url}/images/1.png`, KEY, never)).toEqual(PNG);
+    expect(await fetched(http, "/images/2.png", KEY, never)).toEqual(PNG);
     expect(server.seen.map(({ url, headers }) => `${url} ${headers.authorization}`)).toEqual([
       `/images/1.png ${KEY.authorization}`,
       `/images/2.png ${KEY.authorization}`,
@@ -44,7 +51,7 @@ describe("the address of an image", () => {
 
   it("[UPSTREAM-8] may hold the image itself", async () => {
     const address = `data:image/png;base64,${JPEG.toString("base64")}`;
-    expect(await fetchImage(connect("http://127.0.0.1:1"), address, KEY, never)).toEqual(JPEG);
+    expect(await fetched(connect("http://127.0.0.1:1"), address, KEY, never)).toEqual(JPEG);
   });
 
   it("[UPSTREAM-8] is refused when it is private, also in disguise", async () => {
@@ -67,7 +74,7 @@ describe("the address of an image", () => {
       "100.64.0.1",
     ];
     for (const host of hosts) {
-      const error = await providerError(fetchImage(http, `http://${host}/x.png`, KEY, never));
+      const error = await providerError(fetched(http, `http://${host}/x.png`, KEY, never));
       expect(error, host).toMatchObject({ trouble: "ambiguous", code: "PROVIDER_ITEM_FAILED" });
     }
     expect(inner.seen).toHaveLength(0);
@@ -79,7 +86,7 @@ describe("the address of an image", () => {
     const http = connect("https://images.example", table);
     // The first meaning is used up by a look before the connection.
     await new Promise((resolve) => http.lookup("rebind.example", { all: true }, resolve));
-    const error = await providerError(fetchImage(http, `http://rebind.example:${inner.port}/`, KEY, never));
+    const error = await providerError(fetched(http, `http://rebind.example:${inner.port}/`, KEY, never));
     expect(error.trouble).toBe("ambiguous");
     expect(inner.seen).toHaveLength(0);
   });
@@ -93,14 +100,14 @@ describe("the address of an image", () => {
       if (hop === 0) answer.end(PNG);
       else answer.writeHead(302, { location: `/${hop - 1}` }).end();
     };
-    expect(await fetchImage(http, "/3", KEY, never)).toEqual(PNG);
-    expect((await providerError(fetchImage(http, "/4", KEY, never))).message).toContain("3 redirects");
+    expect(await fetched(http, "/3", KEY, never)).toEqual(PNG);
+    expect((await providerError(fetched(http, "/4", KEY, never))).message).toContain("3 redirects");
 
     server.reply = bytes("", 302, { location: `${inner.url}/x.png` });
-    const error = await providerError(fetchImage(http, "/", KEY, never));
+    const error = await providerError(fetched(http, "/", KEY, never));
     expect(error.message).toContain("not of the public internet");
     server.reply = bytes("", 302, { location: "file:///etc/passwd" });
-    expect((await providerError(fetchImage(http, "/", KEY, never))).message).toContain("not an HTTP address");
+    expect((await providerError(fetched(http, "/", KEY, never))).message).toContain("not an HTTP address");
     expect(inner.seen).toHaveLength(0);
   });
 
@@ -109,13 +116,13 @@ describe("the address of an image", () => {
     const http = connect(server.url);
     for (const reply of [bytes("<html>", 200), bytes(PNG, 404), json({}), bytes("", 200), bytes("", 500)]) {
       server.reply = reply;
-      const error = await providerError(fetchImage(http, "/x", KEY, never));
+      const error = await providerError(fetched(http, "/x", KEY, never));
       expect(error).toMatchObject({ trouble: "ambiguous", code: "PROVIDER_ITEM_FAILED" });
     }
     server.reply = (_seen, _answer, socket) => socket.resetAndDestroy();
-    expect((await providerError(fetchImage(http, "/x", KEY, never))).trouble).toBe("ambiguous");
+    expect((await providerError(fetched(http, "/x", KEY, never))).trouble).toBe("ambiguous");
     for (const address of ["file:///etc/passwd", "ftp://x.example/1", "http://"]) {
-      expect((await providerError(fetchImage(http, address, KEY, never))).trouble).toBe("ambiguous");
+      expect((await providerError(fetched(http, address, KEY, never))).trouble).toBe("ambiguous");
     }
   });
 
@@ -123,7 +130,7 @@ describe("the address of an image", () => {
     const stop = new AbortController();
     const reason = new Error("enough");
     const server = await scriptedServer(() => stop.abort(reason));
-    await expect(fetchImage(connect(server.url), "/x", KEY, stop.signal)).rejects.toBe(reason);
+    await expect(fetched(connect(server.url), "/x", KEY, stop.signal)).rejects.toBe(reason);
   });
 
   it("[UPSTREAM-8] elsewhere is asked without the key, also behind a proxy, where its name is looked up first", async () => {
@@ -131,10 +138,10 @@ describe("the address of an image", () => {
     const proxy = await tunnelTo(server);
     const table = { "inner.example": ["10.0.0.1"], "cdn.example": ["93.184.216.34"] };
     const http = connect("http://images.example", table, { HTTP_PROXY: proxy.url });
-    expect(await fetchImage(http, "http://cdn.example/x.png", KEY, never)).toEqual(PNG);
-    expect(await fetchImage(http, "http://unknown-here.example/x.png", KEY, never)).toEqual(PNG);
+    expect(await fetched(http, "http://cdn.example/x.png", KEY, never)).toEqual(PNG);
+    expect(await fetched(http, "http://unknown-here.example/x.png", KEY, never)).toEqual(PNG);
     expect(server.seen.map(({ headers }) => headers.authorization)).toEqual([undefined, undefined]);
-    const error = await providerError(fetchImage(http, "http://inner.example/x.png", KEY, never));
+    const error = await providerError(fetched(http, "http://inner.example/x.png", KEY, never));
     expect(error.trouble).toBe("ambiguous");
     expect(proxy.asked).toEqual(["cdn.example:80 no key", "unknown-here.example:80 no key"]);
 
@@ -143,7 +150,7 @@ describe("the address of an image", () => {
         ? answer.writeHead(302, { location: "http://cdn.example/2" }).end()
         : answer.end(PNG);
     table["cdn.example"].push("93.184.216.34");
-    expect(await fetchImage(http, "/own", KEY, never)).toEqual(PNG);
+    expect(await fetched(http, "/own", KEY, never)).toEqual(PNG);
     const keys = server.seen
       .slice(2)
       .map(({ url, headers }) => `${url} ${headers.authorization ?? "no key"}`);

@@ -6,6 +6,7 @@ import { made, tinyPng } from "../../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { openConnection } from "../../support/raw-http.ts";
+import { answerOf, content, generate, imagesOf } from "../../support/realtime.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
 
 const MINUTE_MS = 60_000;
@@ -159,3 +160,34 @@ it.each([9e15, 1e300])(
     expect(logLines.filter((line) => line.includes('"level":"error"'))).toEqual([]);
   },
 );
+
+it("[UPSTREAM-21] a large image of a provider is stored from the disk, and freed then, in a batch and in real time", async () => {
+  const upstream = new FakeUpstream("vendor");
+  const png = await tinyPng();
+  let [lent, freed] = [0, 0];
+  upstream.answer = async () => ({
+    ...made(png),
+    images: [
+      {
+        length: png.length,
+        read: async () => png,
+        lend: (work) => {
+          lent++;
+          return work(png);
+        },
+      },
+    ],
+    discard: async () => {
+      freed++;
+    },
+  });
+  const service = await startTestService({ providers: [upstream], config });
+  const { id } = await service.submit({ model: MODEL, items: items(1) });
+  expect(await service.until(id)).toMatchObject({ success_count: 1 });
+  expect(Buffer.from(await (await service.ask(`/${id}/items/i1/content`)).arrayBuffer())).toEqual(png);
+  // Inspected, and stored.
+  await expect.poll(() => [lent, freed]).toEqual([2, 1]);
+  const answer = await generate(service, content("a fox"));
+  expect(imagesOf(await answerOf(answer))).toEqual([{ mimeType: "image/png", bytes: png }]);
+  await expect.poll(() => freed).toBe(2);
+});

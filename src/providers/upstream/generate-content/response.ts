@@ -4,6 +4,7 @@ import {
   ProviderError,
   type UpstreamUsage,
 } from "../../../domain/ports/image-provider.ts";
+import { type ImagesJson, refuseMany } from "../answer-images.ts";
 import { ambiguous } from "../classify.ts";
 import { countAt, listAt, textAt, valueAt } from "../read-json.ts";
 import { upstreamWords } from "../words.ts";
@@ -16,11 +17,7 @@ const FIELDS = ["candidates", "promptFeedback", "usageMetadata", "modelVersion",
  * Reads a success of `generateContent`. Every image counts but the interim ones of a model that thinks. Throws
  * `ProviderError` for a refusal, for an answer without an image, and for JSON of another kind.
  */
-export function readContent(
-  name: string,
-  answer: unknown,
-  decode: (base64: string) => Buffer,
-): GeneratedImages {
+export function readContent(name: string, answer: unknown, decode: ImagesJson["decode"]): GeneratedImages {
   if (!FIELDS.some((field) => valueAt(answer, field) !== undefined)) {
     throw ambiguous(name, "HTTP 200 with other JSON", 200);
   }
@@ -28,10 +25,11 @@ export function readContent(
   const parts = candidates
     .flatMap((candidate) => listAt(candidate, "content", "parts"))
     .filter((part) => valueAt(part, "thought") !== true);
-  const images = parts
+  const texts = parts
     .map((part) => textAt(part, "inlineData", "data") ?? textAt(part, "inline_data", "data"))
-    .filter((data) => data !== null)
-    .map(decode);
+    .filter((data) => data !== null);
+  refuseMany(name, texts.length);
+  const images = texts.map(decode);
   const version = textAt(answer, "modelVersion");
   const modelVersion = version === null ? null : upstreamWords(version);
   if (images.length > 0) return { images, modelVersion, usage: usageOf(answer) };

@@ -18,9 +18,6 @@ import { withTimeLimit } from "../time-limit.ts";
 const CALL_SECONDS = 60;
 const UPLOAD_SECONDS = 3600;
 
-/** An answer about jobs has no images: these are in files. */
-export const MAX_JOB_ANSWER_BYTES = 16 * 1024 * 1024;
-
 /** No account has this many pages of jobs. A list that never ends is broken. */
 const MOST_PAGES = 1000;
 

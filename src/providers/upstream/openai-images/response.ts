@@ -1,10 +1,11 @@
 import {
   type GeneratedImages,
+  type LargeImage,
   ProviderError,
   type UpstreamUsage,
 } from "../../../domain/ports/image-provider.ts";
-import { decodeDataUrl } from "../../../kernel/base64.ts";
 import { multiplyToMicros } from "../../../kernel/money.ts";
+import { type ImagesJson, refuseMany } from "../answer-images.ts";
 import { ambiguous } from "../classify.ts";
 import type { UpstreamHttp } from "../http.ts";
 import { fetchImage } from "../image-address.ts";
@@ -17,23 +18,23 @@ import { upstreamWords } from "../words.ts";
  */
 export async function readImages(
   http: UpstreamHttp,
-  answer: unknown,
+  { value: answer, ...inJson }: ImagesJson,
   headers: Readonly<Record<string, string>>,
   signal: AbortSignal,
-  decode = decodeDataUrl,
 ): Promise<GeneratedImages> {
   const { name } = http;
   if (!Array.isArray(valueAt(answer, "data"))) throw ambiguous(name, "HTTP 200 with other JSON", 200);
   const data = listAt(answer, "data");
   const isRefused = (entry: unknown) => valueAt(entry, "respect_moderation") === false;
   const kept = isRefused(answer) ? [] : data.filter((entry) => !isRefused(entry));
-  const images: Buffer[] = [];
+  refuseMany(name, kept.length);
+  const images: (Buffer | LargeImage)[] = [];
   const failures: unknown[] = [];
   for (const entry of kept) {
     const [base64, url] = [textAt(entry, "b64_json") ?? textAt(entry, "b64"), textAt(entry, "url")];
-    if (base64 !== null) images.push(decode(base64));
+    if (base64 !== null) images.push(inJson.decode(base64));
     else if (url !== null) {
-      await fetchImage(http, url, headers, signal, decode).then(
+      await fetchImage(http, url, headers, signal, inJson).then(
         (image) => images.push(image),
         (error) => failures.push(error),
       );

@@ -12,9 +12,9 @@ import { usageOf } from "./tokens.ts";
 export function contentView(content: GeneratedContent): GenerateContentResponse {
   const { request, executed, refusal, modelVersion, id } = content;
   const { prompt, earlier, size } = request;
-  const images = content.images.map(({ bytes, facts: { mimeType } }) => ({
+  const images = content.images.map(({ image, facts: { mimeType } }) => ({
     mimeType,
-    data: bytes.toString("base64"),
+    data: image.toString("base64"),
   }));
   const inputImages = request.images.length;
   return contentBody({ id, prompt, earlier, size, inputImages, executed, modelVersion, images, refusal });
