@@ -43,7 +43,7 @@ interface Layer {
   to?: number;
   /** The top of a strip, as a share of the ground. */
   at?: number;
-  /** Layers with the same place are at the same points. */
+  /** A name for the points where this layer stands. Layers that share the name share the points. */
   place?: string;
   /** Colours by role, of which the seed chooses. Those that the prompt names come first. */
   colors?: Record<string, string>;
