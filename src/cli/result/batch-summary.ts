@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import type { Http } from "../../http/http.ts";
 import { askedCounts } from "../../runs/update/asked-counts.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";

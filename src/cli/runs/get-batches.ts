@@ -1,5 +1,5 @@
-import { getBatch } from "../../client/batches/get.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
+import { getBatch } from "../../client/batches.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
 import { findBatch } from "../../runs/submit/find-batch.ts";

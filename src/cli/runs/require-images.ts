@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { makerOf } from "../../runs/directory/run-state.ts";
 import { otherMaker, type RunService } from "../../runs/directory/service-identity.ts";
@@ -82,6 +82,6 @@ export async function requireKnown(
 
 /** Few commands come this far, and reading the files of a run takes libraries that load slowly. */
 async function isWhole(dir: string, again?: ReadonlySet<string>): Promise<boolean> {
-  const { isWholeHere } = await import("../../runs/outcome/whole-here.ts");
+  const { isWholeHere } = await import("../../runs/outcome/recorded.ts");
   return isWholeHere(dir, again);
 }

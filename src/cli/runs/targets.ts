@@ -1,9 +1,9 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { recordInRunState } from "../../runs/directory/record-run-state.ts";
+import { recordInRunState } from "../../runs/directory/lock.ts";
 import {
   isUnsent,
   lastRound,

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -28,7 +28,7 @@ export interface RetryOptions {
   imageConsentMicroUsd?: number | null;
 }
 
-export interface SendOptions {
+interface SendOptions {
   /** Batches that this command has added to the run: no request for them has left yet. */
   fresh?: readonly RunBatch[];
   /** Which unsent batches to send. Default: all. */

@@ -1,5 +1,5 @@
-import { createBatch } from "../../client/batches/create.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
+import { createBatch } from "../../client/batches.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
@@ -12,7 +12,7 @@ import { createRequest } from "./create-request.ts";
 import { findBatch } from "./find-batch.ts";
 import { leavesOpen, type Submissions } from "./pending-submissions.ts";
 
-export interface SubmitBatchOptions {
+interface SubmitBatchOptions {
   dir: string;
   service: RunService;
   request: RunRequest;

@@ -1,10 +1,9 @@
-import { listItems } from "../../client/batches/list-items.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-items.ts";
+import type { Batch, BatchItem } from "../../client/batch.ts";
+import { listItems } from "../../client/batches.ts";
 import type { Http } from "../../http/http.ts";
 import { isUpdate, supersededIn } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
-import { recordedItems } from "../outcome/recorded-items.ts";
+import { recordedItems } from "../outcome/recorded.ts";
 import { retriedId } from "../retry/retried-id.ts";
 
 /** A run, and its directory. */
@@ -65,6 +64,6 @@ async function itemsOf(
 ): Promise<BatchItem[]> {
   if (!isUnknown) return listItems(http, batchId, signal);
   // Reading the files of a run takes libraries that load slowly.
-  const { readResults } = await import("../directory/results-file.ts");
+  const { readResults } = await import("../directory/results.ts");
   return recordedItems(await readResults(dir), batchId, round > 0);
 }

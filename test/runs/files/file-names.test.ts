@@ -2,9 +2,8 @@ import { readdir, rename, writeFile } from "node:fs/promises";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { safeFileName } from "../../../src/kernel/files/file-names.ts";
-import { resultSchema } from "../../../src/runs/directory/result-schema.ts";
-import type { ResultLine } from "../../../src/runs/directory/results-file.ts";
-import { createDiskNames } from "../../../src/runs/files/file-names.ts";
+import { createDiskNames } from "../../../src/runs/directory/names.ts";
+import { type ResultLine, resultSchema } from "../../../src/runs/directory/results.ts";
 import { type FakeOptions, png, type ZippedFile } from "../../support/fake-service.ts";
 import { createBench } from "../../support/run-harness.ts";
 

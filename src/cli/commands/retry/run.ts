@@ -5,7 +5,7 @@ import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { microsToNumber, playMoneyField } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
-import { readResults } from "../../../runs/directory/results-file.ts";
+import { readResults } from "../../../runs/directory/results.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
 import type { RunState } from "../../../runs/directory/run-state-schema.ts";
 import { collectRun, type RunOutcome } from "../../../runs/outcome/collect-run.ts";

@@ -1,5 +1,5 @@
-import { withCounts } from "../../../client/fill-counts.ts";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
+import { withCounts } from "../../../client/batches.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { Http } from "../../../http/http.ts";

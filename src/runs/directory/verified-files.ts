@@ -1,29 +1,30 @@
 import { createHash, randomBytes } from "node:crypto";
-import { open, rename, rm } from "node:fs/promises";
+import { lstat, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { HEADER_BYTES, readImageHeader } from "../../contract/images/image-header.ts";
-import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
+import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { countPassedOn } from "../../kernel/memory/garbage.ts";
-import type { ResultFile, Verified } from "../directory/results-file.ts";
+import { IMAGES_FOLDER } from "./names.ts";
+import type { ResultFile, ResultLine, Verified } from "./results.ts";
 
 /** The facts that the bytes of an image must match. Null: not known. */
-export interface Expected {
+interface Expected {
   sha256: string | null;
   bytes: number | null;
   crc32: number | null;
 }
 
-export interface Placed {
+interface Placed {
   file: Omit<ResultFile, "path">;
   verified: Verified;
 }
 
 /** Bytes from a ZIP or from a file, as they come. */
-export type Bytes = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+type Bytes = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 /**
  * Writes an image so that the target is only ever a whole, checked one: it is written under a temporary name, checked,
@@ -120,4 +121,104 @@ function mismatch(
   if (expected.crc32 !== null && expected.crc32 !== found.crc32)
     return "does not have the CRC-32 that it should have";
   return null;
+}
+
+/** Returns the SHA-256 of a file; null when it cannot be read. */
+export async function hashFile(path: string): Promise<string | null> {
+  try {
+    return (await readFacts(path, 0)).sha256;
+  } catch {
+    return null;
+  }
+}
+
+const PIECE_BYTES = 256 * 1024;
+
+/**
+ * Returns SHA-256, size and the first `headBytes` bytes of a file of any size. Holds one piece (256 KiB) and these bytes
+ * in memory. Throws the system's error.
+ */
+export async function readFacts(
+  path: string,
+  headBytes: number,
+): Promise<{ sha256: string; bytes: number; head: Buffer }> {
+  const hash = createHash("sha256");
+  const piece = Buffer.allocUnsafe(PIECE_BYTES);
+  const head: Buffer[] = [];
+  let bytes = 0;
+  const file = await open(path, "r");
+  try {
+    for (;;) {
+      const { bytesRead } = await file.read(piece, 0, PIECE_BYTES, null);
+      if (bytesRead === 0) break;
+      hash.update(piece.subarray(0, bytesRead));
+      if (bytes < headBytes)
+        head.push(Buffer.from(piece.subarray(0, Math.min(bytesRead, headBytes - bytes))));
+      bytes += bytesRead;
+    }
+  } finally {
+    await file.close();
+  }
+  return { sha256: hash.digest("hex"), bytes, head: Buffer.concat(head) };
+}
+
+/** Whether the file on disk is the one that the results name, by its hash: dates and sizes prove nothing. */
+export async function isIntact(dir: string, file: ResultFile): Promise<boolean> {
+  if (file.entry !== undefined || !isImagePath(file.path)) return false;
+  return (await hashFile(join(dir, file.path))) === file.sha256;
+}
+
+/** Whether every file of a result is on disk, unchanged. */
+export async function isWholeResult(dir: string, line: ResultLine): Promise<boolean> {
+  if (line.files.length === 0) return false;
+  for (const file of line.files) if (!(await isIntact(dir, file))) return false;
+  return true;
+}
+
+/** Whether a path is a name directly below `images/`. Other paths are not used, since a results file can be edited. */
+export function isImagePath(path: unknown): boolean {
+  return (
+    typeof path === "string" &&
+    path.startsWith(`${IMAGES_FOLDER}/`) &&
+    /^[^/\\\0]+$/.test(path.slice(IMAGES_FOLDER.length + 1)) &&
+    !/^\.{1,2}$/.test(path.slice(IMAGES_FOLDER.length + 1))
+  );
+}
+
+/** Throws `FILE_EXISTS` when something other than a file is at the path: a directory, a device, a link. */
+export async function requireReplaceable(path: string): Promise<void> {
+  const found = await lstat(path).catch(() => null);
+  if (found === null || found.isFile()) return;
+  throw new ImgbatchError(
+    "FILE_EXISTS",
+    `${path} exists and is not a regular file, so it was left as it is.`,
+  );
+}
+
+/** Returns whether a file with this content is at the path. Throws `FILE_EXISTS` for other content that may not be replaced. */
+export async function isThereAlready(path: string, sha256: string, mayReplace: boolean): Promise<boolean> {
+  await requireReplaceable(path);
+  if ((await lstat(path).catch(() => null)) === null) return false;
+  if ((await hashFile(path)) === sha256) return true;
+  if (mayReplace) return false;
+  const message = `${path} exists already, with other content: --force replaces it.`;
+  throw new ImgbatchError("FILE_EXISTS", message, { param: "--output" });
+}
+
+/**
+ * Moves a checked file to its final name, on disk when this resolves. When a file with the same content has the name
+ * already, that one stays, `from` is removed, and true is returned. Throws `FILE_EXISTS` for other content that may not
+ * be replaced.
+ */
+export async function moveInto(from: string, to: string, mayReplace: boolean): Promise<boolean> {
+  const sha256 = await hashFile(from);
+  if (sha256 !== null && (await isThereAlready(to, sha256, mayReplace))) {
+    await saving(from, () => rm(from, { force: true }));
+    return true;
+  }
+  await saving(to, async () => {
+    await rename(from, to);
+    await syncDirectory(dirname(to));
+  });
+  return false;
 }
