@@ -87,15 +87,11 @@ it.each(checks)("[SAVE-9] the results say which check was possible: %s", async (
   for (const line of await bench.results()) expect(resultSchema.parse(line)).toEqual(line);
 });
 
-it("[SAVE-9] a file that is had again is not called better checked than before; an earlier version's word is read", async () => {
+it("[SAVE-9] a file that is had again is not called better checked than before", async () => {
   const bench = await createBench({ foreign: true });
   await bench.submit(TWO);
   await writeFile(bench.path("images/cat.png"), "damaged");
   expect((await bench.submit(TWO)).lines[0]?.verified).toBe("crc32");
-  const lines = (await bench.read("results.jsonl")).replaceAll('"crc32"', '"size"');
-  await writeFile(bench.path("results.jsonl"), lines);
-  const { fetchedCount, lines: again } = await bench.submit(TWO);
-  expect([fetchedCount, again[0]?.verified]).toEqual([0, null]);
 });
 
 it("[RUN-13] as many images as there are may have one name: each finds its own without trying all before", () => {

@@ -134,7 +134,7 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
-  // An older run without a name keeps its request, and so its idempotency keys.
+  // A run keeps its name, and so its idempotency keys.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
   const plan = planOf({ ...options, name: options.name ?? defaultName }, model.id, items, service.providers);
   const budget = createBudget(options, model, service, context);
