@@ -5,7 +5,7 @@ import {
   SERVICE_ERRORS,
   type ServiceErrorCode,
 } from "../../contract/errors.ts";
-import { NATIVE_DETAILS } from "../../contract/native-api/errors.ts";
+import { NATIVE_DETAILS } from "../../contract/native-api.ts";
 import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
 import { isWaitingCode, LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 import type { ErrorAnswer, SentRequest } from "../../http/http.ts";

@@ -1,5 +1,4 @@
-import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import type { ExitName } from "../../contract/exit-codes.ts";
+import { type ErrorCode, type ExitName, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { isOutOfCapacity, mayPass } from "../../http/retry-policy.ts";
 
 const OF_ALL_EXITS: readonly ExitName[] = ["auth", "money"];

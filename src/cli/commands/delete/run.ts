@@ -1,6 +1,5 @@
 import { deleteOutputs, deleteRecord } from "../../../client/batches/delete.ts";
-import { ImgbatchError } from "../../../contract/errors.ts";
-import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { flagOption } from "../../command-line/option-values.ts";
 import { forEachBatch } from "../../runs/for-each-batch.ts";
