@@ -1,47 +1,6 @@
+import type { ExitName } from "./exit-codes.ts";
+import type { NativeErrorBody, NativeStatus } from "./native-api.ts";
 import { WAITING_CODES, type WaitingCode } from "./waiting.ts";
-
-/**
- * The exit codes of the process. Scripts rely on these numbers: within a major version none changes its meaning. The help text and the README are made from this table.
- */
-export const EXIT_CODES = {
-  ok: { code: 0, meaning: "everything asked for is done; files are on disk and verified", rerun: "-" },
-  internal: { code: 1, meaning: "internal error", rerun: "yes" },
-  usage: { code: 2, meaning: "usage or invalid input; nothing was sent", rerun: "after fixing" },
-  auth: {
-    code: 3,
-    meaning: "not authenticated or not permitted, or batch images are switched off",
-    rerun: "after fixing",
-  },
-  someFailed: {
-    code: 4,
-    meaning:
-      "finished, some images failed, or a batch was cancelled or failed; `admin check` found something",
-    rerun: "`retry`",
-  },
-  noImages: { code: 5, meaning: "finished with no usable image", rerun: "look first" },
-  conflict: {
-    code: 6,
-    meaning: "conflict: key used with other content, directory of another run, data directory in use",
-    rerun: "no",
-  },
-  temporary: {
-    code: 7,
-    meaning: "temporary: network, 5xx or 429 after the retries, outcome unknown, not ready yet",
-    rerun: "yes, the same command",
-  },
-  money: { code: 8, meaning: "refused for money: cost limit or balance", rerun: "no" },
-  saving: {
-    code: 9,
-    meaning: "the batch is fine, saving it here failed (disk, permission, checksum)",
-    rerun: "`download`",
-  },
-  gone: { code: 10, meaning: "no such batch, or its outputs are gone", rerun: "no" },
-  timeout: { code: 124, meaning: "`--timeout` reached; the batch goes on", rerun: "`wait`" },
-  interrupted: { code: 130, meaning: "interrupted; the batch goes on", rerun: "the same command" },
-  terminated: { code: 143, meaning: "terminated; the batch goes on", rerun: "the same command" },
-} as const satisfies Record<string, { code: number; meaning: string; rerun: string }>;
-
-export type ExitName = keyof typeof EXIT_CODES;
 
 /** The `type` of an error body, by which a client can decide without knowing the code. */
 type ErrorType =
@@ -305,4 +264,75 @@ export function errorBody(error: ImgbatchError): ErrorBody {
 export function isDatabaseDamage(error: unknown): boolean {
   const code = String((error as { code?: unknown } | null)?.code);
   return code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";
+}
+
+/** The types of the entries of `error.details`. */
+export const NATIVE_DETAILS = {
+  badRequest: "type.googleapis.com/google.rpc.BadRequest",
+  retryInfo: "type.googleapis.com/google.rpc.RetryInfo",
+  errorInfo: "type.googleapis.com/google.rpc.ErrorInfo",
+} as const;
+
+const STATUSES: Record<number, NativeStatus> = {
+  401: "UNAUTHENTICATED",
+  402: "FAILED_PRECONDITION",
+  403: "PERMISSION_DENIED",
+  404: "NOT_FOUND",
+  409: "ABORTED",
+  429: "RESOURCE_EXHAUSTED",
+  499: "CANCELLED",
+  502: "UNAVAILABLE",
+  503: "UNAVAILABLE",
+  504: "DEADLINE_EXCEEDED",
+};
+
+/** Codes whose `status` is not that of their HTTP status. */
+const STATUSES_OF_CODES: { [code in ErrorCode]?: NativeStatus } = {
+  FILE_NAME_TAKEN: "ALREADY_EXISTS",
+  JOB_FILE_UNUSABLE: "FAILED_PRECONDITION",
+  JOB_NOT_ENDED: "FAILED_PRECONDITION",
+};
+
+/** The `status` that belongs to an HTTP status. */
+export function nativeStatus(httpStatus: number): NativeStatus {
+  return STATUSES[httpStatus] ?? (httpStatus < 500 ? "INVALID_ARGUMENT" : "INTERNAL");
+}
+
+/** The numbers of the statuses, in errors of jobs and of their lines (google.rpc.Code). */
+export const RPC_CODES: Record<NativeStatus, number> = {
+  CANCELLED: 1,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  ALREADY_EXISTS: 6,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  ABORTED: 10,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+  UNAUTHENTICATED: 16,
+};
+
+/** The JSON body of an error of the native API. */
+export function nativeErrorBody({
+  code,
+  message,
+  param,
+  httpStatus,
+  retryAfterMs,
+  because,
+}: ImgbatchError): NativeErrorBody {
+  const details: { "@type": string }[] = [];
+  const add = (type: string, facts: object) => details.push({ "@type": type, ...facts });
+  if (httpStatus === 400) {
+    add(NATIVE_DETAILS.badRequest, { fieldViolations: [{ field: param ?? "body", description: message }] });
+  }
+  if (retryAfterMs !== undefined) {
+    add(NATIVE_DETAILS.retryInfo, { retryDelay: `${Math.ceil(retryAfterMs / 1000)}s` });
+  }
+  const metadata = because === undefined ? {} : { metadata: { waiting: because } };
+  add(NATIVE_DETAILS.errorInfo, { reason: code, domain: "imgbatch", ...metadata });
+  const status = STATUSES_OF_CODES[code] ?? nativeStatus(httpStatus);
+  return { error: { code: httpStatus, message, status, details } };
 }

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { COMMANDS } from "../../src/cli/commands/registry.ts";
-import { EXIT_CODES } from "../../src/contract/errors.ts";
+import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const readme = readFileSync(resolve(ROOT, "README.md"), "utf8");

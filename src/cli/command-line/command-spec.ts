@@ -1,4 +1,4 @@
-import type { ExitName } from "../../contract/errors.ts";
+import type { ExitName } from "../../contract/exit-codes.ts";
 import type { RunCommand } from "./command-context.ts";
 import type { OptionSpec } from "./option-values.ts";
 

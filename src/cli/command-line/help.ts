@@ -1,4 +1,4 @@
-import { EXIT_CODES, type ExitName } from "../../contract/errors.ts";
+import { EXIT_CODES, type ExitName } from "../../contract/exit-codes.ts";
 import type { CommandSpec } from "./command-spec.ts";
 
 /** The width of help texts, in terminal columns. */

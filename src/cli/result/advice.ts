@@ -1,4 +1,5 @@
-import { type ErrorCode, type ExitName, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
+import { type ErrorCode, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
+import type { ExitName } from "../../contract/exit-codes.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
 import { PAID_AGAIN, SLOWER } from "./advice-when-billed.ts";

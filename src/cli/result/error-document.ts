@@ -1,10 +1,5 @@
-import {
-  EXIT_CODES,
-  errorEntry,
-  ImgbatchError,
-  isDatabaseDamage,
-  SERVICE_ERRORS,
-} from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError, isDatabaseDamage, SERVICE_ERRORS } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { hideApiKeys, safeLine } from "../../kernel/hide-keys.ts";
 import type { CommandResult } from "../command-line/command-context.ts";
 import { adviceFor, type Typed } from "./advice.ts";

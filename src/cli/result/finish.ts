@@ -1,5 +1,5 @@
 import { styleText } from "node:util";
-import { EXIT_CODES } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { safeJson, safeResultLine } from "../../kernel/hide-keys.ts";
 import type { CommandResult } from "../command-line/command-context.ts";
 import { mayColor, type Terminal } from "../terminal/terminal.ts";

@@ -1,5 +1,6 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import { lastRound } from "../../runs/directory/run-state.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";

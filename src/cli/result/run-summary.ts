@@ -1,6 +1,6 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { MAY_BE_PAID_TWICE } from "../../contract/batch-api.ts";
-import { EXIT_CODES } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import {
   type Cost,
   costText,

@@ -1,4 +1,5 @@
-import { type ErrorCode, type ExitName, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import type { ExitName } from "../../contract/exit-codes.ts";
 import { isOutOfCapacity, mayPass } from "../../http/retry-policy.ts";
 
 const OF_ALL_EXITS: readonly ExitName[] = ["auth", "money"];

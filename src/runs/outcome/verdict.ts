@@ -1,4 +1,4 @@
-import type { ExitName } from "../../contract/errors.ts";
+import type { ExitName } from "../../contract/exit-codes.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { isFailed, isMissing } from "./image-outcome.ts";
 

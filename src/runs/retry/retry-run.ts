@@ -1,4 +1,5 @@
-import { type ExitName, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import type { ExitName } from "../../contract/exit-codes.ts";
 import { takePendingInput } from "../directory/pending-input.ts";
 import { intendedBatch, isUpdate, lastRound, makerOf, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";

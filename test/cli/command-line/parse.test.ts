@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import type { CommandSpec } from "../../../src/cli/command-line/command-spec.ts";
 import { readCommandLine } from "../../../src/cli/command-line/parse.ts";
 import { COMMANDS } from "../../../src/cli/commands/registry.ts";
-import { EXIT_CODES } from "../../../src/contract/errors.ts";
+import { EXIT_CODES } from "../../../src/contract/exit-codes.ts";
 import { createCli } from "../../support/cli.ts";
 
 it("[CLI-15] --version prints the package's version, also as JSON", async () => {

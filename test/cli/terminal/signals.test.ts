@@ -2,7 +2,8 @@ import { EventEmitter } from "node:events";
 import { expect, it } from "vitest";
 import { watchSignals } from "../../../src/cli/terminal/signals.ts";
 import type { Terminal } from "../../../src/cli/terminal/terminal.ts";
-import { EXIT_CODES, errorEntry, type ImgbatchError } from "../../../src/contract/errors.ts";
+import { errorEntry, type ImgbatchError } from "../../../src/contract/errors.ts";
+import { EXIT_CODES } from "../../../src/contract/exit-codes.ts";
 
 it("[CLI-11] the first signal aborts and lets the work end, the second one ends the process at once", () => {
   const emitter = new EventEmitter();

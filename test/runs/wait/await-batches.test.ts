@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { exitCodeOf } from "../../../src/cli/result/error-document.ts";
 import { type Batch, readBatch } from "../../../src/client/wire/read-batch.ts";
-import { EXIT_CODES, ImgbatchError } from "../../../src/contract/errors.ts";
+import { ImgbatchError } from "../../../src/contract/errors.ts";
 import type { RunEvent } from "../../../src/contract/events.ts";
+import { EXIT_CODES } from "../../../src/contract/exit-codes.ts";
 import { WAITING_CODES } from "../../../src/contract/waiting.ts";
 import type { Http, HttpRequest } from "../../../src/http/http.ts";
 import type { JsonAnswer } from "../../../src/http/json-answer.ts";

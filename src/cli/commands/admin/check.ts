@@ -1,4 +1,4 @@
-import { EXIT_CODES } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { withAdmin } from "./with-admin.ts";

@@ -1,6 +1,6 @@
 import { loadUnlessDefault } from "../../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../../config/paths.ts";
-import { EXIT_CODES } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { type Admin, openAdmin } from "../../../service/admin.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";

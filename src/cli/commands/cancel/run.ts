@@ -1,6 +1,6 @@
 import { cancelBatch } from "../../../client/batches/cancel.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
-import { EXIT_CODES } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { microsToNumber } from "../../../kernel/money.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";

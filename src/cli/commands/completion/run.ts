@@ -1,4 +1,5 @@
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { GLOBAL_OPTIONS, JSON_OPTION } from "../../command-line/global-options.ts";

@@ -1,7 +1,8 @@
 import { createServiceHttp } from "../../../client/service-http.ts";
 import { makeSignInCode } from "../../../client/sign-in-code.ts";
 import { signInUrl } from "../../../contract/console-api.ts";
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { openPath } from "../../../processes/open-path.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { nextCommand } from "../../result/next-command.ts";

@@ -1,5 +1,6 @@
 import { deleteOutputs, deleteRecord } from "../../../client/batches/delete.ts";
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { flagOption } from "../../command-line/option-values.ts";
 import { forEachBatch } from "../../runs/for-each-batch.ts";

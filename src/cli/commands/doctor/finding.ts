@@ -1,4 +1,4 @@
-import { EXIT_CODES, type ExitName } from "../../../contract/errors.ts";
+import { EXIT_CODES, type ExitName } from "../../../contract/exit-codes.ts";
 import type { Trouble } from "../../../service/provider-status.ts";
 
 /** The result of one check. */

@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
 import { listItems } from "../../../client/batches/list-items.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
-import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { type ErrorCode, ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { Http } from "../../../http/http.ts";
 import { saveZip, zipName } from "../../../runs/fetch/save-zip.ts";
 import type { RunReporter } from "../../../runs/reporter.ts";

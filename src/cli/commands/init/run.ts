@@ -1,7 +1,8 @@
 import { stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { PRESETS, UPSTREAM_NAMES, type UpstreamName } from "../../../config/presets.ts";
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { didYouMean } from "../../../kernel/did-you-mean.ts";
 import { packageFile } from "../../../kernel/files/package-file.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";

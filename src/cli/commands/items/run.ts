@@ -1,7 +1,8 @@
 import { getBatch } from "../../../client/batches/get.ts";
 import { listItems } from "../../../client/batches/list-items.ts";
 import type { BatchItem } from "../../../client/wire/read-items.ts";
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";
 import type { Http } from "../../../http/http.ts";

@@ -1,6 +1,6 @@
 import { type BatchFilter, listBatches } from "../../../client/batches/list.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
-import { EXIT_CODES } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../../contract/statuses.ts";
 import { formatDuration } from "../../../kernel/durations.ts";

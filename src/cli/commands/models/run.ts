@@ -1,6 +1,6 @@
 import { listModels } from "../../../client/models.ts";
 import { listRealtimeModels } from "../../../client/realtime-models.ts";
-import { EXIT_CODES } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { costText, FREE_DRAWINGS, formatUsd } from "../../../kernel/money.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { flagOption } from "../../command-line/option-values.ts";

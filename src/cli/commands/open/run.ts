@@ -1,6 +1,7 @@
 import { access, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { openPath } from "../../../processes/open-path.ts";
 import { RUN_STATE_FILE, readRunState } from "../../../runs/directory/run-state.ts";
 import { GALLERY_FILE } from "../../../runs/reports/gallery.ts";

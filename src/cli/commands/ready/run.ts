@@ -1,5 +1,6 @@
 import { deadline } from "../../../client/poll.ts";
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { flagOption, positiveDurationOption } from "../../command-line/option-values.ts";

@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { microsToNumber, playMoneyField } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";

@@ -1,4 +1,5 @@
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import type { CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { SCHEMAS } from "./schemas.ts";

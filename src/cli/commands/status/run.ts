@@ -1,6 +1,7 @@
 import { withCounts } from "../../../client/fill-counts.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
-import { EXIT_CODES, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { Http } from "../../../http/http.ts";
 import { counted } from "../../../kernel/text.ts";
 import { askedCounts } from "../../../runs/update/asked-counts.ts";

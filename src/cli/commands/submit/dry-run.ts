@@ -1,4 +1,4 @@
-import { EXIT_CODES } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { microsToNumber, playMoneyField } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { checkDirectory } from "../../../runs/directory/claim.ts";

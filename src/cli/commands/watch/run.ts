@@ -1,7 +1,7 @@
 import { listBatches } from "../../../client/batches/list.ts";
 import { allWithCounts } from "../../../client/fill-counts.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
-import { EXIT_CODES } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { BATCH_STATUSES, isTerminal } from "../../../contract/statuses.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { positiveDurationOption } from "../../command-line/option-values.ts";

@@ -1,4 +1,4 @@
-import { nativeStatus, RPC_CODES } from "../../../contract/native-api.ts";
+import { nativeStatus, RPC_CODES } from "../../../contract/errors.ts";
 import type { ItemErrorCode } from "../../../contract/statuses.ts";
 import { askedOf } from "../../../domain/batches/item-terms.ts";
 import type { Piece } from "../../../domain/downloads/piece-stream.ts";
