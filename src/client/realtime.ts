@@ -1,17 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
-import { missingEnd } from "../contract/images/image-end.ts";
-import type { SizeTier } from "../contract/images/image-sizes.ts";
-import { type ImageMimeType, sniffImageType } from "../contract/images/image-types.ts";
-import { REFUSING_FINISH_REASONS } from "../contract/item-errors.ts";
-import type { GenerateContentBody } from "../contract/native-api/generate-content.ts";
+import type { SizeTier } from "../contract/image-formats.ts";
+import { type ImageMimeType, sniffImageType } from "../contract/image-formats.ts";
+import { missingEnd } from "../contract/image-structure.ts";
+import type { GenerateContentBody } from "../contract/native-api.ts";
 import {
   IDEMPOTENCY_KEY_HEADER,
   MAX_COST_HEADER,
   MAY_BE_PAID_TWICE_HEADER,
   routes,
 } from "../contract/routes.ts";
+import { REFUSING_FINISH_REASONS } from "../contract/statuses.ts";
 import type { Http, HttpRequest } from "../http/http.ts";
 import { microsToDecimal, numberToMicros } from "../kernel/money.ts";
 import { truncateCodePoints } from "../kernel/text.ts";

@@ -1,9 +1,9 @@
 import { setMaxListeners } from "node:events";
 import type { Batch, BatchWaiting } from "../client/batch.ts";
 import { followChanges, PollLimiter, pollUntilDone } from "../client/poll.ts";
+import type { ProviderIdentity } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { RunEvent } from "../contract/events.ts";
-import type { ProviderIdentity } from "../contract/provider-identity.ts";
 import { isWaitingCode, named, saidLines, waitingText } from "../contract/waiting.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { clockTime, formatDuration } from "../kernel/durations.ts";

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import type { BatchItem } from "../../client/batch.ts";
 import { getContent } from "../../client/download.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import { mayPass } from "../../http/retry-policy.ts";
 import type { ResultFile, Verified } from "../directory/results.ts";
 import { isIntact, writeVerified } from "../directory/verified-files.ts";

@@ -1,6 +1,6 @@
 import type { Batch, BatchItem } from "../../client/batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import type { DiskNames } from "../directory/names.ts";
 import type { ResultFile, ResultLine, Verified } from "../directory/results.ts";

@@ -4,8 +4,12 @@ import { link, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { isSystemError, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { readImageHeader } from "../../contract/images/image-header.ts";
-import { IMAGE_EXTENSIONS, type ImageMimeType, typeOfFileName } from "../../contract/images/image-types.ts";
+import {
+  IMAGE_EXTENSIONS,
+  type ImageMimeType,
+  readImageHeader,
+  typeOfFileName,
+} from "../../contract/image-formats.ts";
 import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";

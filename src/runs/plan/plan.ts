@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
 import { canonicalJson, type JsonValue } from "../../kernel/json/canonical-json.ts";

@@ -2,10 +2,13 @@ import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { measureImage } from "../../contract/images/image-cost.ts";
-import { missingEnd } from "../../contract/images/image-end.ts";
-import { type ImageHeader, readImageHeader } from "../../contract/images/image-header.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/images/image-types.ts";
+import {
+  IMAGE_MIME_TYPES,
+  type ImageHeader,
+  type ImageMimeType,
+  readImageHeader,
+} from "../../contract/image-formats.ts";
+import { measureImage, missingEnd } from "../../contract/image-structure.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ReferenceSpec, RowRules, RowSource } from "../../prompts/check-row.ts";

@@ -11,12 +11,6 @@ import { IMAGES_FOLDER } from "../../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results.ts";
 import type { RunState } from "../../../runs/directory/run-state-schema.ts";
 import {
-  type ChosenRealtimeModel,
-  chooseRealtimeModel,
-  requireShapesFit,
-  type Wish,
-} from "../../../runs/plan/choose-model.ts";
-import {
   planRealtimeRun,
   type RealtimePlan,
   readRealtimePlan,
@@ -27,6 +21,12 @@ import {
   runRealtime,
 } from "../../../runs/generate/realtime-run.ts";
 import { isLost, isRefused } from "../../../runs/outcome/standing.ts";
+import {
+  type ChosenRealtimeModel,
+  chooseRealtimeModel,
+  requireShapesFit,
+  type Wish,
+} from "../../../runs/plan/choose-model.ts";
 import { readPromptFiles } from "../../../runs/plan/prompt-files.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
