@@ -50,7 +50,7 @@ export interface StorageOptions {
 /**
  * Opens the database and the images of a service, without owning them; those of a data directory are made when there are
  * none. Throws `STORAGE_FAILED` when the file of a database is damaged, or is missing although images exist, or when a
- * database on another machine cannot be reached; and `INVALID_CONFIG` for a directory whose data was moved away.
+ * database on another machine cannot be reached; and `INVALID_CONFIG` for a directory whose data was moved away. See also `migrate`.
  */
 export async function openStorage(
   places: StoragePlaces,
@@ -113,12 +113,13 @@ export async function openDatabase(
   try {
     return await migrated(await openPostgres({ url: place.url, hurry }, clock));
   } catch (error) {
-    throw error instanceof ImgbatchError ? namedError(error, place.name) : error;
+    throw namedError(error, place.name);
   }
 }
 
 /** Names the database in an error, without its secrets. */
-function namedError(error: ImgbatchError, name: string): ImgbatchError {
+function namedError(error: unknown, name: string): unknown {
+  if (!(error instanceof ImgbatchError)) return error;
   return new ImgbatchError(error.code, `${name}: ${error.message}`, { advice: error.advice, cause: error });
 }
 
@@ -133,7 +134,7 @@ async function openLocalDatabase(
     return await migrated(openSqlite(file, clock, { onBroken, lockFile: join(directory, DATA_FILES.lock) }));
   } catch (cause) {
     const damage = cause instanceof StorageUnavailable ? cause.cause : cause;
-    if (!isDatabaseDamage(damage)) throw cause;
+    if (!isDatabaseDamage(damage)) throw namedError(cause, file);
     throw storageFailure(directory, damage);
   }
 }
