@@ -95,21 +95,14 @@ create index batches_by_parent on batches (parent_batch_id, seq) where parent_ba
 create index batches_by_status on batches (status, seq);
 create index batches_waiting on batches (status, provider, api_key_id, seq);
 
-create table batch_counts (
-  status text primary key,
-  count integer not null
-);
-
 create table batch_events (
   seq serial,
   batch_id text not null references batches (id),
   from_status text,
   to_status text not null,
-  at_ms integer not null,
-  uncounted integer
+  at_ms integer not null
 );
 create index events_by_batch on batch_events (batch_id, seq);
-create index events_uncounted on batch_events (to_status, from_status) where uncounted is not null;
 
 create table items (
   id serial,
