@@ -19,7 +19,9 @@ const LOCK = 5_104_391_287;
  */
 export function migrate(database: SqlDatabase): Promise<void> {
   return database.transaction(async (session) => {
-    if (session.dialect === "postgres") await takeMigrationLock(session);
+    // Processes that start at the same time make the tables one after the other.
+    if (session.dialect === "postgres")
+      await session.run(written(session, sql`select pg_advisory_xact_lock(${LOCK})`));
     const steps = await stepsOf(session);
     if (steps === null) return makeTables(session);
     if (steps.some(({ name }) => name === BEFORE)) throw fromBefore();
@@ -54,11 +56,4 @@ function fromBefore(): ImgbatchError {
   const advice =
     "finish its batches with the version that made it; then name another data directory (--data) or database, or move this one away";
   return new ImgbatchError("EARLIER_VERSION", message, { advice });
-}
-
-/** Processes that start at the same time migrate one after the other. A change of a large table may take long. */
-async function takeMigrationLock(session: SqlSession): Promise<void> {
-  await session.run(written(session, sql`set local lock_timeout = 0`));
-  await session.run(written(session, sql`set local statement_timeout = 0`));
-  await session.run(written(session, sql`select pg_advisory_xact_lock(${LOCK})`));
 }

@@ -45,6 +45,7 @@ export interface StorageOptions {
   onBroken?: ((cause: Error) => void) | undefined;
   /** See `openPostgres`. */
   hurry?: AbortSignal;
+  isPatient?: boolean;
 }
 
 /**
@@ -106,12 +107,12 @@ export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  { onBroken, hurry }: Pick<StorageOptions, "onBroken" | "hurry"> = {},
+  { onBroken, hurry, isPatient }: Pick<StorageOptions, "onBroken" | "hurry" | "isPatient"> = {},
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    return await migrated(await openPostgres({ url: place.url, hurry }, clock));
+    return await migrated(await openPostgres({ url: place.url, hurry, isPatient }, clock));
   } catch (error) {
     throw namedError(error, place.name);
   }
