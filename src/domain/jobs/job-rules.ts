@@ -1,4 +1,4 @@
-import type { ShownJob } from "../../contract/upstream-jobs.ts";
+import type { ShownJob } from "../../contract/waiting.ts";
 import type { ProviderError, Trouble } from "../ports/image-provider.ts";
 import type { JobStep, UpstreamJobRecord } from "../ports/upstream-jobs.ts";
 
