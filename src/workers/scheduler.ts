@@ -1,6 +1,5 @@
 import { isTerminal } from "../contract/statuses.ts";
-import type { ShownJob } from "../contract/upstream-jobs.ts";
-import type { Waiting } from "../contract/waiting.ts";
+import type { ShownJob, Waiting } from "../contract/waiting.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
 import { createYield } from "../kernel/yield.ts";

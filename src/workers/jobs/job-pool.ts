@@ -1,7 +1,6 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { ShownJob } from "../../contract/upstream-jobs.ts";
-import type { Waiting } from "../../contract/waiting.ts";
+import type { ShownJob, Waiting } from "../../contract/waiting.ts";
 import { failBatch } from "../../domain/batches/fail-batch.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { waitingOn } from "../../domain/health/waiting.ts";

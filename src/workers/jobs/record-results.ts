@@ -1,4 +1,4 @@
-import type { ItemError } from "../../contract/item-errors.ts";
+import type { ItemError } from "../../contract/statuses.ts";
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
 import { askedOf } from "../../domain/batches/item-terms.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";

@@ -1,4 +1,4 @@
-import type { ShownJob } from "../../contract/upstream-jobs.ts";
+import type { ShownJob } from "../../contract/waiting.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 
 /** The work on a job in each step, in words. A running job is in the state that the upstream says. */

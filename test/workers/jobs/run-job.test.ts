@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
+import type { ItemObject } from "../../../src/contract/batch-api.ts";
 import { DATA_FILES } from "../../../src/contract/data-directory.ts";
 import type { BatchStatus } from "../../../src/contract/statuses.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";

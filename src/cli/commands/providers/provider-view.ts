@@ -1,4 +1,4 @@
-import { providerObject, stateOf } from "../../../contract/console-api/provider.ts";
+import { providerObject, stateOf } from "../../../contract/console-api.ts";
 import { reasonText, saidLines } from "../../../contract/waiting.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../../kernel/money.ts";
 import {
