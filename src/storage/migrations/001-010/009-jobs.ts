@@ -33,14 +33,6 @@ export const jobs: Migration = {
         .addColumn("closed_at_ms", "bigint"),
       schema.createIndex("upstream_jobs_by_batch").on("upstream_jobs").column("batch_id"),
       schema.createIndex("upstream_jobs_by_step").on("upstream_jobs").column("step"),
-      schema
-        .createTable("foreign_jobs")
-        .addColumn("provider", "text", required)
-        .addColumn("name", "text", required)
-        .addColumn("job_id", "text")
-        .addColumn("said", "text", required)
-        .addColumn("created_at_ms", "bigint")
-        .addPrimaryKeyConstraint("foreign_jobs_key", ["provider", "name"]),
       schema.createTable("database_identity").addColumn("id", "text", (c) => c.primaryKey()),
       build.insertInto("database_identity").values({ id: randomBytes(6).toString("hex") }),
       schema.alterTable("items").addColumn("job_id", "text"),
