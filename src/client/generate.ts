@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
-import type { SizeTier } from "../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../contract/images/image-types.ts";
-import type { GenerateContentBody } from "../contract/native-api/generate-content.ts";
+import type { ImageMimeType, SizeTier } from "../contract/image-formats.ts";
+import type { GenerateContentBody } from "../contract/native-api.ts";
 import {
   IDEMPOTENCY_KEY_HEADER,
   MAX_COST_HEADER,

@@ -1,7 +1,6 @@
 import type { RequestHandler } from "express";
 import type { Limits } from "../contract/limits.ts";
-import type { ShownJob } from "../contract/upstream-jobs.ts";
-import type { Waiting } from "../contract/waiting.ts";
+import type { ShownJob, Waiting } from "../contract/waiting.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { FindGeneratedFile } from "../domain/files/generated.ts";

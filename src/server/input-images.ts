@@ -1,5 +1,4 @@
-import type { SizePx } from "../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../contract/images/image-types.ts";
+import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
 import { type InputImageProblem, InputImages, shownSize } from "../domain/images/input-images.ts";
 import type { SentImage } from "../domain/images/sent-image.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";

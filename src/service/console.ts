@@ -1,5 +1,5 @@
 import type { Config } from "../config/schema.ts";
-import { signInUrl } from "../contract/console-api/session.ts";
+import { signInUrl } from "../contract/console-api.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import type { Feed } from "../domain/feed.ts";
 import { Thumbnails } from "../domain/images/thumbnails.ts";

@@ -2,8 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
-import { DATA_FILES } from "../contract/data-directory.ts";
-import type { ProviderIdentity } from "../contract/provider-identity.ts";
+import { DATA_FILES, type ProviderIdentity } from "../contract/data-directory.ts";
 import type { CallSums } from "../domain/health/call-sums.ts";
 import { disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
 import {

@@ -208,15 +208,6 @@ create table upstream_jobs (
 create index upstream_jobs_by_batch on upstream_jobs (batch_id);
 create index upstream_jobs_by_step on upstream_jobs (step);
 
-create table foreign_jobs (
-  provider text not null,
-  name text not null,
-  job_id text,
-  said text not null,
-  created_at_ms integer,
-  constraint foreign_jobs_key primary key (provider, name)
-);
-
 create table files (
   seq serial,
   api_key_id text not null references api_keys (id),

@@ -24,7 +24,6 @@ export interface Database {
   reference_images: ReferenceImagesTable;
   idempotency_keys: IdempotencyKeysTable;
   upstream_jobs: UpstreamJobsTable;
-  foreign_jobs: ForeignJobsTable;
   database_identity: DatabaseIdentityTable;
   realtime_holds: RealtimeHoldsTable;
   usage_records: UsageRecordsTable;
@@ -230,14 +229,6 @@ export interface UpstreamJobsTable {
   stop_asked_at_ms: Generated<number | null>;
   ended_at_ms: number | null;
   closed_at_ms: number | null;
-}
-
-interface ForeignJobsTable {
-  provider: string;
-  name: string;
-  job_id: string | null;
-  said: string;
-  created_at_ms: number | null;
 }
 
 interface DatabaseIdentityTable {

@@ -1,6 +1,6 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import { startQuickService } from "../support/quick-service.ts";
 import { MODEL } from "../support/service.ts";

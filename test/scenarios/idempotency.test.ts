@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { issueKey } from "../../src/domain/accounts.ts";
 import {
   type CreateBatchDeps,

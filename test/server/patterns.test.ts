@@ -1,6 +1,6 @@
 import type { Request } from "express";
 import { describe, expect, it } from "vitest";
-import { sniffImageType } from "../../src/contract/images/image-types.ts";
+import { sniffImageType } from "../../src/contract/image-formats.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/text-rules.ts";
 import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
 import { fileIdOf } from "../../src/domain/files/files.ts";

@@ -103,12 +103,6 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(await stores.read.accounts.list()).toHaveLength(10);
   });
 
-  it("[PG-10] a statement that a server works on for too long is ended by the server", async () => {
-    const { database } = await behindProxy();
-    const slow = database.transaction((tx) => one(tx, sql`select 1 as value from pg_sleep(12)`));
-    await expect(slow).rejects.toMatchObject({ reason: "busy" });
-  });
-
   it.each(["before", "answer", "late", "silent"] as const)(
     "[PG-9] a write whose commit is cut (%s) rejects, because it may have happened, and is not done again",
     async (how) => {

@@ -1,4 +1,4 @@
-import type { Job } from "../../src/contract/native-api/batch-jobs.ts";
+import type { Job } from "../../src/contract/native-jobs.ts";
 import { batchOfJob } from "../../src/server/native-api/jobs/job-id.ts";
 import { generate } from "./realtime.ts";
 import { MODEL, type TestService } from "./service.ts";

@@ -1,5 +1,4 @@
-import type { OpenaiBatch, OpenaiList } from "../../src/contract/openai-batches/batches.ts";
-import type { OpenaiFile } from "../../src/contract/openai-batches/files.ts";
+import type { OpenaiBatch, OpenaiFile, OpenaiList } from "../../src/contract/openai-api.ts";
 import { batchOfOpenaiId } from "../../src/server/openai-batches/ids.ts";
 import type { TestService } from "./service.ts";
 

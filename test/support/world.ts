@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import { crc32 } from "node:zlib";
-import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
+import type { ImageMimeType } from "../../src/contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";

@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import { MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
+import { MAY_BE_PAID_TWICE } from "../../contract/batch-api.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import {
   type Cost,

@@ -1,6 +1,6 @@
 import type { Config } from "../../config/schema.ts";
+import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { keepHeapSmall } from "../../kernel/memory/small-heap.ts";
 import type { Service } from "../../service/start-service.ts";

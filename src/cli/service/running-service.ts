@@ -5,12 +5,12 @@ import {
   type Credentials,
   DATA_FILES,
   ownershipProof,
+  type ProviderIdentity,
   parseCredentials,
   parseServerFile,
   type ServerFile,
 } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 import { routes } from "../../contract/routes.ts";
 import { boundedText } from "../../http/bounded-body.ts";
 import { send } from "../../http/send.ts";

@@ -2,10 +2,10 @@ import {
   type ErrorCode,
   errorEntry,
   ImgbatchError,
+  NATIVE_DETAILS,
   SERVICE_ERRORS,
   type ServiceErrorCode,
 } from "../../contract/errors.ts";
-import { NATIVE_DETAILS } from "../../contract/native-api/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
 import { isWaitingCode, LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 import type { ErrorAnswer, SentRequest } from "../../http/http.ts";

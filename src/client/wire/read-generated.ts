@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { missingEnd } from "../../contract/images/image-end.ts";
-import { type ImageMimeType, sniffImageType } from "../../contract/images/image-types.ts";
-import { REFUSING_FINISH_REASONS } from "../../contract/item-errors.ts";
+import { type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
+import { missingEnd } from "../../contract/image-structure.ts";
+import { REFUSING_FINISH_REASONS } from "../../contract/statuses.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 
 /** Other services leave out fields or send null. A missing field is null. */

@@ -1,4 +1,4 @@
-import type { ItemError } from "../../contract/item-errors.ts";
+import type { ItemError } from "../../contract/statuses.ts";
 import { endEarly } from "./end-early.ts";
 import type { BatchEnd } from "./lifecycle.ts";
 import type { ReadBackDeps } from "./read-back/read-back.ts";

@@ -1,5 +1,4 @@
-import type { ItemError } from "../../contract/item-errors.ts";
-import type { BatchStatus } from "../../contract/statuses.ts";
+import type { BatchStatus, ItemError } from "../../contract/statuses.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 import { type BatchEnd, moveBatch } from "./lifecycle.ts";

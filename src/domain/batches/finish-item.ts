@@ -1,4 +1,4 @@
-import type { ItemError } from "../../contract/item-errors.ts";
+import type { ItemError } from "../../contract/statuses.ts";
 import { type Call, recordCall, recordCalls } from "../health/record-call.ts";
 import { lendImage, type MadeImage } from "../images/output-images.ts";
 import { JoinedWork } from "../joined-work.ts";

@@ -1,9 +1,9 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { layOutZip } from "../../kernel/zip.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { ZipEntries, ZipImage } from "./entry-names.ts";
 import { pieceBytes, pieceStream } from "./piece-stream.ts";
-import { layOutZip } from "./zip-layout.ts";
 
 export interface ZipContent extends ZipEntries {
   /** Keeps the ETags of ZIPs apart that hold the same in answer to different requests. */
@@ -38,7 +38,13 @@ export async function planBatchZip(
     throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING", message);
   }
   const etag = sha256Hex(JSON.stringify([variant, texts])).slice(0, 40);
-  const pieces = layOutZip({ images, texts });
+  const pieces = layOutZip([
+    ...images.map(({ entryName, output: { blobKey, sizeBytes, crc32 } }) => ({
+      name: entryName,
+      content: { blobKey, sizeBytes, crc32, isBase64: false },
+    })),
+    ...texts.map(({ name, text }) => ({ name, content: text })),
+  ]);
   return {
     sizeBytes: pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0),
     etag,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { NAMINGS } from "../files/word-names.ts";
 
 /**

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { getContent } from "../../client/content.ts";
 import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import { mayPass } from "../../http/retry-policy.ts";
 import type { ResultFile, Verified } from "../directory/results-file.ts";
 import { isIntact } from "../files/intact-files.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import { PASSING_PREFIX } from "../directory/claim.ts";
 import { inspect, writeVerified } from "../files/write-verified.ts";
 import { type Fetched, type Fetches, type FetchJob, pathFor, weakest } from "./fetch-job.ts";

@@ -1,7 +1,7 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import type { BatchItem } from "../../client/wire/read-items.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import type { ResultFile, ResultLine, Verified } from "../directory/results-file.ts";
 import type { DiskNames } from "../files/file-names.ts";

@@ -1,4 +1,4 @@
-import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
 import { isDeviceName, replaceForbidden } from "../../kernel/files/file-names.ts";
 import { foldFileName, truncateBytes } from "../../kernel/text.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";

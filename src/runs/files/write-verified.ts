@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { HEADER_BYTES, readImageHeader } from "../../contract/images/image-header.ts";
+import { HEADER_BYTES, readImageHeader } from "../../contract/image-formats.ts";
 import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { countPassedOn } from "../../kernel/memory/garbage.ts";

@@ -4,7 +4,7 @@ import { open, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS, type ImageMimeType, typeOfFileName } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS, type ImageMimeType, typeOfFileName } from "../../contract/image-formats.ts";
 import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";

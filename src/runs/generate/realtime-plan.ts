@@ -1,6 +1,5 @@
 import { join } from "node:path";
-import type { SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";

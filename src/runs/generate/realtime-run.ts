@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import PQueue from "p-queue";
 import { type GeneratedImage, type GenerateOptions, generateImage } from "../../client/generate.ts";
-import { PAID_TWICE_NOTE } from "../../contract/batch-api/items.ts";
+import { PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";

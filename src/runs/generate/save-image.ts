@@ -1,8 +1,7 @@
 import { link, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { isSystemError, saving } from "../../client/file-errors.ts";
-import { readImageHeader } from "../../contract/images/image-header.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import { type ImageMimeType, readImageHeader } from "../../contract/image-formats.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ResultFile } from "../directory/results-file.ts";

@@ -1,6 +1,6 @@
 import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
-import { isRefusalCode } from "../../contract/item-errors.ts";
+import { isRefusalCode } from "../../contract/statuses.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 

@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
 import type { JsonValue } from "../../kernel/json/canonical-json.ts";

@@ -1,9 +1,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
-import { measureImage } from "../../contract/images/image-cost.ts";
-import { missingEnd } from "../../contract/images/image-end.ts";
-import { type ImageHeader, readImageHeader } from "../../contract/images/image-header.ts";
-import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, type ImageHeader, readImageHeader } from "../../contract/image-formats.ts";
+import { measureImage, missingEnd } from "../../contract/image-structure.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ReferenceSpec } from "../../prompts/check-row.ts";

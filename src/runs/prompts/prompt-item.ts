@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import type { Shape } from "../../prompts/shape.ts";

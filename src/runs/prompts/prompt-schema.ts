@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { SIZE_TIERS } from "../../contract/images/image-sizes.ts";
+import { SIZE_TIERS } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../contract/limits.ts";
 
 /** Not only blanks, and no NUL. */

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
-import type { CreateBatchBody, CreateItemBody } from "../../contract/batch-api/create-batch.ts";
+import type { CreateBatchBody, CreateItemBody } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { StreamedBody } from "../../http/streamed-body.ts";
 import { referencePath } from "../directory/references.ts";

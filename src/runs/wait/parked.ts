@@ -1,6 +1,6 @@
 import type { Batch, BatchWaiting } from "../../client/wire/read-batch.ts";
+import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 import { isWaitingCode, named, saidLines } from "../../contract/waiting.ts";
 import { clockTime } from "../../kernel/durations.ts";
 import { EMBEDDED, isOnThisMachine, type RunService } from "../directory/service-identity.ts";

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import type { AccountObject } from "../../contract/console-api/account.ts";
+import type { AccountObject } from "../../contract/console-api.ts";
 import type { Limits } from "../../contract/limits.ts";
 import type { AccountRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import type { LedgerEntryObject } from "../../contract/console-api/account.ts";
+import type { LedgerEntryObject } from "../../contract/console-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import type { AccountRecord, LedgerEntry } from "../../domain/records.ts";

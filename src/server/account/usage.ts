@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
-import type { ListEnvelope } from "../../contract/batch-api/items.ts";
-import type { UsageObject } from "../../contract/console-api/account.ts";
+import type { ListEnvelope } from "../../contract/batch-api.ts";
+import type { UsageObject } from "../../contract/console-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";

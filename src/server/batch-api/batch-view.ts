@@ -1,11 +1,8 @@
-import type { BatchObject } from "../../contract/batch-api/batches.ts";
-import { type ItemObject, PAID_TWICE_NOTE } from "../../contract/batch-api/items.ts";
-import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
-import type { ItemError } from "../../contract/item-errors.ts";
+import { type BatchObject, type ItemObject, PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import type { ShownJob } from "../../contract/upstream-jobs.ts";
-import type { Waiting } from "../../contract/waiting.ts";
-import { withUpstreamWords } from "../../contract/waiting.ts";
+import type { ItemError } from "../../contract/statuses.ts";
+import { type ShownJob, type Waiting, withUpstreamWords } from "../../contract/waiting.ts";
 import type { ListedItem } from "../../domain/ports/item-repository.ts";
 import type { BatchRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";

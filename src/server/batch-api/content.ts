@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import type { Request, Response } from "express";
-import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { readIntact } from "../../domain/downloads/read-intact.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { ApiDeps } from "../deps.ts";

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import { createBatchSchema } from "../../contract/batch-api/create-batch.ts";
+import { createBatchSchema } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api/items.ts";
+import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
 import type { ListedItem } from "../../domain/ports/item-repository.ts";

@@ -1,4 +1,4 @@
-import type { Manifest, ManifestError } from "../../contract/batch-api/manifest.ts";
+import type { Manifest, ManifestError } from "../../contract/batch-api.ts";
 import type { ZipImage } from "../../domain/downloads/entry-names.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 

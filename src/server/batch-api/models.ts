@@ -1,6 +1,5 @@
 import type { Request, Response } from "express";
-import type { ListEnvelope } from "../../contract/batch-api/items.ts";
-import type { BatchModel } from "../../contract/batch-api/models.ts";
+import type { BatchModel, ListEnvelope } from "../../contract/batch-api.ts";
 import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
 import { priceBatchImage } from "../../domain/billing/pricing.ts";
 import { batchModelsOf, referenceLimit } from "../../domain/models.ts";

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
-import { retryBatchSchema } from "../../contract/batch-api/retry-batch.ts";
+import { retryBatchSchema } from "../../contract/batch-api.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
-import { inWords } from "../../contract/schema-words.ts";
+import { inWords } from "../../contract/text-rules.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";

@@ -1,7 +1,6 @@
 import type { Request, RequestHandler, Response } from "express";
 import type { RequestLine } from "../../contract/activity.ts";
-import type { OverviewObject } from "../../contract/console-api/overview.ts";
-import { providerObject } from "../../contract/console-api/provider.ts";
+import { type OverviewObject, providerObject } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { reportProviders, splitTroubles } from "../../domain/health/provider-report.ts";

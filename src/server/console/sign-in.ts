@@ -1,5 +1,5 @@
 import type { Request, RequestHandler, Response } from "express";
-import type { Session, SignInCode } from "../../contract/console-api/session.ts";
+import type { Session, SignInCode } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { activeKey, authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";

@@ -1,5 +1,5 @@
 import type { Request, RequestHandler, Response } from "express";
-import type { Ticket } from "../../contract/console-api/session.ts";
+import type { Ticket } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { activeKey } from "../../domain/keys.ts";

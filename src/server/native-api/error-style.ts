@@ -1,4 +1,4 @@
-import { nativeErrorBody } from "../../contract/native-api/errors.ts";
+import { nativeErrorBody } from "../../contract/errors.ts";
 import type { ErrorStyle } from "../operation.ts";
 
 const schema = { $ref: "#/components/schemas/NativeError" };

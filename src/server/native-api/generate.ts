@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { generateContentSchema } from "../../contract/native-api/generate-content.ts";
+import { generateContentSchema } from "../../contract/native-api.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { GeneratedContent } from "../../domain/realtime/generate.ts";

@@ -1,10 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type {
-  NativeModelList,
-  SharedModel,
-  SharedModelList,
-} from "../../contract/native-api/generate-content.ts";
+import type { NativeModelList, SharedModel, SharedModelList } from "../../contract/native-api.ts";
 import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
 import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";

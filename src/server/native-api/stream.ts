@@ -1,5 +1,5 @@
 import type { Request } from "express";
-import { nativeErrorBody } from "../../contract/native-api/errors.ts";
+import { nativeErrorBody } from "../../contract/errors.ts";
 import type { Framing } from "../answer-stream.ts";
 import { fieldError } from "../request-problems.ts";
 import { openingView } from "./response/content-view.ts";

@@ -1,6 +1,5 @@
 import { isErrorCode } from "../../contract/errors.ts";
-import type { OpenaiBatch, OpenaiBatchState } from "../../contract/openai-batches/batches.ts";
-import { openaiCode } from "../../contract/openai-images/errors.ts";
+import { type OpenaiBatch, type OpenaiBatchState, openaiCode } from "../../contract/openai-api.ts";
 import type { BatchStatus } from "../../contract/statuses.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
 import type { BatchRecord } from "../../domain/records.ts";

@@ -1,7 +1,7 @@
 import type { Request } from "express";
 import type { z } from "zod";
-import { type CreateOpenaiBatch, createOpenaiBatchSchema } from "../../contract/openai-batches/batches.ts";
-import { inWords } from "../../contract/schema-words.ts";
+import { type CreateOpenaiBatch, createOpenaiBatchSchema } from "../../contract/openai-api.ts";
+import { inWords } from "../../contract/text-rules.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../request-problems.ts";
 

@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type CreateOpenaiBatch, createOpenaiBatchSchema } from "../../contract/openai-batches/batches.ts";
+import { type CreateOpenaiBatch, createOpenaiBatchSchema } from "../../contract/openai-api.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { createJob } from "../../domain/lines/create-job.ts";
 import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";

@@ -1,4 +1,4 @@
-import type { OpenaiFile } from "../../contract/openai-batches/files.ts";
+import type { OpenaiFile } from "../../contract/openai-api.ts";
 import type { FileRecord } from "../../domain/ports/files.ts";
 
 const secondsOf = (ms: number) => Math.floor(ms / 1000);

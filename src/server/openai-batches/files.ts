@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type DeletedFile, FILE_PURPOSES } from "../../contract/openai-batches/files.ts";
+import { type DeletedFile, FILE_PURPOSES } from "../../contract/openai-api.ts";
 import { dropOutputs } from "../../domain/batches/delete-outputs.ts";
 import { deleteFile, findFile } from "../../domain/files/files.ts";
 import type { ApiDeps } from "../deps.ts";

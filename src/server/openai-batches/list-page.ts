@@ -1,5 +1,5 @@
 import type { Request } from "express";
-import type { OpenaiList } from "../../contract/openai-batches/batches.ts";
+import type { OpenaiList } from "../../contract/openai-api.ts";
 import { queryInteger } from "../query/query.ts";
 
 /**

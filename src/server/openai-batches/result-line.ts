@@ -1,7 +1,6 @@
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import type { ItemError, ItemErrorCode } from "../../contract/item-errors.ts";
-import type { Images } from "../../contract/openai-images/answers.ts";
-import { openaiErrorBody } from "../../contract/openai-images/errors.ts";
+import { type Images, openaiErrorBody } from "../../contract/openai-api.ts";
+import type { ItemError, ItemErrorCode } from "../../contract/statuses.ts";
 import { askedOf } from "../../domain/batches/item-terms.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { BatchRecord } from "../../domain/records.ts";

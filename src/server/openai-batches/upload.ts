@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
 import type { z } from "zod";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { uploadFieldsSchema } from "../../contract/openai-batches/files.ts";
-import { inWords } from "../../contract/schema-words.ts";
+import { uploadFieldsSchema } from "../../contract/openai-api.ts";
+import { inWords } from "../../contract/text-rules.ts";
 import type { Chunk } from "../../domain/files/upload-ties.ts";
 import type { FileFacts } from "../../domain/ports/files.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";

@@ -1,6 +1,10 @@
-import { DEFAULT_RATIO, type SizePx, type SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
-import type { ImagesFields } from "../../contract/openai-images/requests.ts";
+import {
+  DEFAULT_RATIO,
+  type ImageMimeType,
+  type SizePx,
+  type SizeTier,
+} from "../../contract/image-formats.ts";
+import type { ImagesFields } from "../../contract/openai-api.ts";
 import type { ModelEntry } from "../../domain/models.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import { servedModelNamed } from "../../domain/realtime/model-names.ts";

@@ -1,5 +1,5 @@
 import { errorEntry, type ImgbatchError } from "../../contract/errors.ts";
-import { openaiCode, openaiErrorBody } from "../../contract/openai-images/errors.ts";
+import { openaiCode, openaiErrorBody } from "../../contract/openai-api.ts";
 import type { ErrorStyle } from "../operation.ts";
 
 /** OpenAI's client libraries ignore a longer time, and ask again at once. */

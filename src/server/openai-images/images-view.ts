@@ -1,8 +1,11 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { SizePx } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
-import type { ImageEvent, Images, ImagesUsage } from "../../contract/openai-images/answers.ts";
-import { openaiErrorBody } from "../../contract/openai-images/errors.ts";
+import type { ImageMimeType, SizePx } from "../../contract/image-formats.ts";
+import {
+  type ImageEvent,
+  type Images,
+  type ImagesUsage,
+  openaiErrorBody,
+} from "../../contract/openai-api.ts";
 import { routes } from "../../contract/routes.ts";
 import { linkImage } from "../../domain/links/linked-images.ts";
 import type { ImageConverter } from "../../domain/ports/image-converter.ts";

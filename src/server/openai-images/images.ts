@@ -1,6 +1,6 @@
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import type { EditImages } from "../../contract/openai-images/requests.ts";
+import type { EditImages } from "../../contract/openai-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
 import { receiveImage } from "../../domain/images/base64-image.ts";
 import { NO_SENT_TEXTS, type SentImage, type SentTexts } from "../../domain/images/sent-image.ts";

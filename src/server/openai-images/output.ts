@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { findLinkedImage } from "../../domain/links/linked-images.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendDownload } from "../downloads/send-download.ts";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { generateImagesSchema } from "../../contract/openai-images/requests.ts";
+import { generateImagesSchema } from "../../contract/openai-api.ts";
 import { imageInDraft } from "../../domain/images/sent-image.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import { formatBytes } from "../../kernel/text.ts";

@@ -1,12 +1,8 @@
 import type { Request, Response } from "express";
 import type { z } from "zod";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import {
-  editImagesSchema,
-  generateImagesSchema,
-  type ImagesFields,
-} from "../../contract/openai-images/requests.ts";
-import { inWords } from "../../contract/schema-words.ts";
+import { editImagesSchema, generateImagesSchema, type ImagesFields } from "../../contract/openai-api.ts";
+import { inWords } from "../../contract/text-rules.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import type { ApiDeps } from "../deps.ts";

@@ -1,6 +1,6 @@
-import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
-import { ITEM_ERROR_CODES } from "../../contract/item-errors.ts";
+import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { ITEM_ERROR_CODES } from "../../contract/statuses.ts";
 
 type Schema = { [keyword: string]: unknown };
 

@@ -1,25 +1,25 @@
 import { z } from "zod";
-import { batchObjectSchema } from "../../contract/batch-api/batches.ts";
 import {
+  batchModelSchema,
+  batchObjectSchema,
   createBatchSchema,
   createItemSchema,
+  itemObjectSchema,
+  itemThumbnailSchema,
   referenceImageSchema,
-} from "../../contract/batch-api/create-batch.ts";
-import { itemObjectSchema, itemThumbnailSchema } from "../../contract/batch-api/items.ts";
-import { batchModelSchema } from "../../contract/batch-api/models.ts";
-import { retryBatchSchema } from "../../contract/batch-api/retry-batch.ts";
-import { accountSchema, ledgerEntrySchema, usageSchema } from "../../contract/console-api/account.ts";
-import { overviewSchema } from "../../contract/console-api/overview.ts";
-import { sessionSchema, signInCodeSchema, ticketSchema } from "../../contract/console-api/session.ts";
+  retryBatchSchema,
+} from "../../contract/batch-api.ts";
+import {
+  accountSchema,
+  ledgerEntrySchema,
+  overviewSchema,
+  sessionSchema,
+  signInCodeSchema,
+  ticketSchema,
+  usageSchema,
+} from "../../contract/console-api.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { createJobSchema, jobListSchema, jobSchema } from "../../contract/native-api/batch-jobs.ts";
-import {
-  nativeFileListSchema,
-  nativeFileSchema,
-  startUploadSchema,
-  uploadedFileSchema,
-} from "../../contract/native-api/files.ts";
 import {
   generateContentResponseSchema,
   generateContentSchema,
@@ -28,20 +28,29 @@ import {
   nativeModelSchema,
   sharedModelListSchema,
   sharedModelSchema,
-} from "../../contract/native-api/generate-content.ts";
-import { createOpenaiBatchSchema, openaiBatchSchema } from "../../contract/openai-batches/batches.ts";
+} from "../../contract/native-api.ts";
 import {
+  createJobSchema,
+  jobListSchema,
+  jobSchema,
+  nativeFileListSchema,
+  nativeFileSchema,
+  startUploadSchema,
+  uploadedFileSchema,
+} from "../../contract/native-jobs.ts";
+import {
+  createOpenaiBatchSchema,
   deletedFileSchema,
-  openaiFileSchema,
-  uploadFormSchema,
-} from "../../contract/openai-batches/files.ts";
-import { imageEventSchema, imagesSchema } from "../../contract/openai-images/answers.ts";
-import { openaiErrorSchema } from "../../contract/openai-images/errors.ts";
-import {
   editImagesFormSchema,
   editImagesSchema,
   generateImagesSchema,
-} from "../../contract/openai-images/requests.ts";
+  imageEventSchema,
+  imagesSchema,
+  openaiBatchSchema,
+  openaiErrorSchema,
+  openaiFileSchema,
+  uploadFormSchema,
+} from "../../contract/openai-api.ts";
 import { addFieldRules } from "./field-rules.ts";
 
 export type JsonSchema = { [keyword: string]: unknown };

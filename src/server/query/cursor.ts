@@ -1,5 +1,5 @@
 import type { Request } from "express";
-import type { ListEnvelope } from "../../contract/batch-api/items.ts";
+import type { ListEnvelope } from "../../contract/batch-api.ts";
 import { invalidQuery, queryText } from "./query.ts";
 
 /** The database reads all rows up to an offset, so a larger one would take long. */

@@ -1,5 +1,4 @@
-import type { ItemError } from "../../contract/item-errors.ts";
-import type { ItemStatus } from "../../contract/statuses.ts";
+import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
 import {
   failItem,
   failLeased,

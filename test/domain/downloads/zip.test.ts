@@ -6,8 +6,8 @@ import { describe, expect, it } from "vitest";
 import { fromBufferPromise } from "yauzl";
 import type { ZipEntries, ZipImage } from "../../../src/domain/downloads/entry-names.ts";
 import { planBatchZip } from "../../../src/domain/downloads/zip.ts";
-import { layOutZip } from "../../../src/domain/downloads/zip-layout.ts";
 import type { BlobFacts } from "../../../src/domain/ports/blob-store.ts";
+import { layOutZip } from "../../../src/kernel/zip.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { yazlZip, yazlZipWithoutImages } from "../../support/yazl-zip.ts";
@@ -33,8 +33,12 @@ async function rangeOf(
 }
 
 /** A ZIP without the bytes of its images. */
-function aroundImages(entries: ZipEntries): Buffer {
-  return Buffer.concat(layOutZip(entries).filter((piece) => Buffer.isBuffer(piece)));
+function aroundImages({ images, texts }: ZipEntries): Buffer {
+  const files = [
+    ...images.map(({ entryName, output }) => ({ name: entryName, content: output })),
+    ...texts.map(({ name, text }) => ({ name, content: text })),
+  ];
+  return Buffer.concat(layOutZip(files).filter((part) => Buffer.isBuffer(part)));
 }
 
 describe("a ZIP", () => {

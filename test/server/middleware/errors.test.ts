@@ -1,8 +1,7 @@
 import { createServer } from "node:http";
 import express, { type RequestHandler } from "express";
 import { describe, expect, it } from "vitest";
-import { errorBody } from "../../../src/contract/errors.ts";
-import { nativeErrorBody } from "../../../src/contract/native-api/errors.ts";
+import { errorBody, nativeErrorBody } from "../../../src/contract/errors.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
 import { batchErrorStyle } from "../../../src/server/batch-api/error-style.ts";
 import { answerErrors, toServiceError } from "../../../src/server/middleware/errors.ts";

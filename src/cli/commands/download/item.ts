@@ -4,7 +4,7 @@ import { getContent } from "../../../client/content.ts";
 import { saving } from "../../../client/file-errors.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { sniffImageType } from "../../../contract/images/image-types.ts";
+import { sniffImageType } from "../../../contract/image-formats.ts";
 import type { Http } from "../../../http/http.ts";
 import { syncDirectory } from "../../../kernel/files/durable-file.ts";
 import { imageFileName } from "../../../runs/files/file-names.ts";

@@ -3,7 +3,7 @@ import { basename, extname, isAbsolute, relative } from "node:path";
 import { type GeneratedImage, generateImage } from "../../../client/generate.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { typeOfFileName } from "../../../contract/images/image-types.ts";
+import { typeOfFileName } from "../../../contract/image-formats.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../../kernel/money.ts";
 import { chooseRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";

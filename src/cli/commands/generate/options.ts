@@ -1,8 +1,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
-import type { SizeTier } from "../../../contract/images/image-sizes.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType, type SizeTier } from "../../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";

@@ -1,6 +1,6 @@
 import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { holdsApiKey } from "../../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";

@@ -1,5 +1,5 @@
+import type { ProviderIdentity } from "../../../contract/data-directory.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import type { ProviderIdentity } from "../../../contract/provider-identity.ts";
 import { keepHeapSmall } from "../../../kernel/memory/small-heap.ts";
 import { costText } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";

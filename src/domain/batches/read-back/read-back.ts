@@ -1,4 +1,4 @@
-import type { ItemError } from "../../../contract/item-errors.ts";
+import type { ItemError } from "../../../contract/statuses.ts";
 import { createYield } from "../../../kernel/yield.ts";
 import { readAhead } from "../../downloads/read-ahead.ts";
 import { isIntact } from "../../downloads/read-intact.ts";

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import type { ItemThumbnail } from "../../../contract/batch-api/items.ts";
+import type { ItemThumbnail } from "../../../contract/batch-api.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { isTerminal } from "../../../contract/statuses.ts";

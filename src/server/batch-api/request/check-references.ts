@@ -1,10 +1,9 @@
 import type { z } from "zod";
-import { referenceImageSchema } from "../../../contract/batch-api/create-batch.ts";
+import { referenceImageSchema } from "../../../contract/batch-api.ts";
 import type { ImgbatchError } from "../../../contract/errors.ts";
-import type { SizePx } from "../../../contract/images/image-sizes.ts";
-import { isImageMimeType } from "../../../contract/images/image-types.ts";
+import { isImageMimeType, type SizePx } from "../../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
-import { inWords } from "../../../contract/schema-words.ts";
+import { inWords } from "../../../contract/text-rules.ts";
 import type { CheckedItem, CheckedReference } from "../../../domain/batches/checked-request.ts";
 import { receiveImage } from "../../../domain/images/base64-image.ts";
 import { InputImages, shownSize } from "../../../domain/images/input-images.ts";

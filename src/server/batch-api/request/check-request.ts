@@ -1,10 +1,14 @@
 import { z } from "zod";
-import { createBatchSchema, createItemSchema } from "../../../contract/batch-api/create-batch.ts";
+import { createBatchSchema, createItemSchema } from "../../../contract/batch-api.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../../contract/errors.ts";
-import { isImageMimeType } from "../../../contract/images/image-types.ts";
+import { isImageMimeType } from "../../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
-import { inWords } from "../../../contract/schema-words.ts";
-import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../../contract/text-rules.ts";
+import {
+  customIdProblem,
+  expandedCustomIds,
+  generatedCustomId,
+  inWords,
+} from "../../../contract/text-rules.ts";
 import { type CheckedRequest, requestHash } from "../../../domain/batches/checked-request.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../../domain/images/sent-image.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../../domain/models.ts";

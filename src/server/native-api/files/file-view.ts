@@ -1,5 +1,5 @@
 import type { Request } from "express";
-import type { NativeFile } from "../../../contract/native-api/files.ts";
+import type { NativeFile } from "../../../contract/native-jobs.ts";
 import { PATHS } from "../../../contract/routes.ts";
 import type { FileRecord } from "../../../domain/ports/files.ts";
 import type { ApiDeps } from "../../deps.ts";

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
-import type { NativeFileList } from "../../../contract/native-api/files.ts";
+import type { NativeFileList } from "../../../contract/native-jobs.ts";
 import { deleteFile, findFile } from "../../../domain/files/files.ts";
 import type { FileRecord } from "../../../domain/ports/files.ts";
 import type { ApiDeps } from "../../deps.ts";

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import type { UploadedFile } from "../../../contract/native-api/files.ts";
+import type { UploadedFile } from "../../../contract/native-jobs.ts";
 import type { Upload } from "../../../domain/files/upload.ts";
 import type { FileRecord } from "../../../domain/ports/files.ts";
 import type { ApiDeps } from "../../deps.ts";

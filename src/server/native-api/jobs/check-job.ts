@@ -1,8 +1,8 @@
 import type { z } from "zod";
 import type { ImgbatchError } from "../../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
-import { createJobSchema } from "../../../contract/native-api/batch-jobs.ts";
-import { inWords } from "../../../contract/schema-words.ts";
+import { createJobSchema } from "../../../contract/native-jobs.ts";
+import { inWords } from "../../../contract/text-rules.ts";
 import type { SentTexts } from "../../../domain/images/sent-image.ts";
 import type { LineText } from "../../../domain/lines/create-job.ts";
 import { fieldsOf } from "../../../kernel/json/fields.ts";

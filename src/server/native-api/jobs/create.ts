@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
-import { createJobSchema } from "../../../contract/native-api/batch-jobs.ts";
+import { createJobSchema } from "../../../contract/native-jobs.ts";
 import { createJob } from "../../../domain/lines/create-job.ts";
 import { MAX_INPUT_IMAGES } from "../../../domain/realtime/models.ts";
 import { consentingCaller } from "../../consent.ts";

@@ -1,6 +1,5 @@
-import { errorEntry, isErrorCode } from "../../../contract/errors.ts";
-import type { Job, JobOutput, JobState } from "../../../contract/native-api/batch-jobs.ts";
-import { nativeStatus, RPC_CODES } from "../../../contract/native-api/errors.ts";
+import { errorEntry, isErrorCode, nativeStatus, RPC_CODES } from "../../../contract/errors.ts";
+import type { Job, JobOutput, JobState } from "../../../contract/native-jobs.ts";
 import { type BatchStatus, isTerminal } from "../../../contract/statuses.ts";
 import type { BatchRecord } from "../../../domain/records.ts";
 import { jobId } from "./job-id.ts";

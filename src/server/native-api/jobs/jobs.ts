@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
-import type { JobList, JobOutput } from "../../../contract/native-api/batch-jobs.ts";
+import type { JobList, JobOutput } from "../../../contract/native-jobs.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { deleteRecord } from "../../../domain/batches/delete-record.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../../domain/downloads/piece-stream.ts";

@@ -1,5 +1,5 @@
-import type { ItemErrorCode } from "../../../contract/item-errors.ts";
-import { nativeStatus, RPC_CODES } from "../../../contract/native-api/errors.ts";
+import { nativeStatus, RPC_CODES } from "../../../contract/errors.ts";
+import type { ItemErrorCode } from "../../../contract/statuses.ts";
 import { askedOf } from "../../../domain/batches/item-terms.ts";
 import type { Piece } from "../../../domain/downloads/piece-stream.ts";
 import type { BatchRecord } from "../../../domain/records.ts";

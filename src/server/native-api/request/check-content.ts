@@ -3,16 +3,14 @@ import type { ImgbatchError } from "../../../contract/errors.ts";
 import {
   type AspectRatio,
   DEFAULT_RATIO,
+  type ImageMimeType,
+  isImageMimeType,
   SIZE_TIERS,
   type SizeTier,
-} from "../../../contract/images/image-sizes.ts";
-import { type ImageMimeType, isImageMimeType } from "../../../contract/images/image-types.ts";
+} from "../../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
-import {
-  type GenerateContentRequest,
-  generateContentSchema,
-} from "../../../contract/native-api/generate-content.ts";
-import { inWords } from "../../../contract/schema-words.ts";
+import { type GenerateContentRequest, generateContentSchema } from "../../../contract/native-api.ts";
+import { inWords } from "../../../contract/text-rules.ts";
 import type { FindFileImage } from "../../../domain/files/files.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../../domain/images/sent-image.ts";
 import type { ModelEntry } from "../../../domain/models.ts";

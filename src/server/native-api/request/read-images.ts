@@ -1,8 +1,7 @@
 import type { ImgbatchError } from "../../../contract/errors.ts";
-import type { SizePx } from "../../../contract/images/image-sizes.ts";
-import { isImageMimeType } from "../../../contract/images/image-types.ts";
+import { isImageMimeType, type SizePx } from "../../../contract/image-formats.ts";
 import type { Limits } from "../../../contract/limits.ts";
-import type { GenerateContentRequest } from "../../../contract/native-api/generate-content.ts";
+import type { GenerateContentRequest } from "../../../contract/native-api.ts";
 import type { FindFileImage } from "../../../domain/files/files.ts";
 import { receiveImage } from "../../../domain/images/base64-image.ts";
 import type { SentTexts } from "../../../domain/images/sent-image.ts";

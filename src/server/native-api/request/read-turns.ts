@@ -1,5 +1,5 @@
 import type { Limits } from "../../../contract/limits.ts";
-import type { GenerateContentRequest } from "../../../contract/native-api/generate-content.ts";
+import type { GenerateContentRequest } from "../../../contract/native-api.ts";
 import { isLongerThan, truncateCodePoints } from "../../../kernel/text.ts";
 import { fieldError } from "../../request-problems.ts";
 

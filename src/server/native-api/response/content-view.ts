@@ -1,6 +1,5 @@
-import type { SizeTier } from "../../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../../contract/images/image-types.ts";
-import type { GenerateContentResponse } from "../../../contract/native-api/generate-content.ts";
+import type { ImageMimeType, SizeTier } from "../../../contract/image-formats.ts";
+import type { GenerateContentResponse } from "../../../contract/native-api.ts";
 import type { GeneratedContent } from "../../../domain/realtime/generate.ts";
 import { joinTurns } from "../../../kernel/text.ts";
 import { usageOf } from "./tokens.ts";

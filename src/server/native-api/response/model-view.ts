@@ -1,4 +1,4 @@
-import type { NativeModel, SharedModel } from "../../../contract/native-api/generate-content.ts";
+import type { NativeModel, SharedModel } from "../../../contract/native-api.ts";
 import { priceRealtimeImage } from "../../../domain/billing/pricing.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../../domain/models.ts";
 import { MAX_INPUT_IMAGES, pricedSizes, ratiosOf } from "../../../domain/realtime/models.ts";

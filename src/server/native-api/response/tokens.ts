@@ -1,4 +1,4 @@
-import type { SizeTier } from "../../../contract/images/image-sizes.ts";
+import type { SizeTier } from "../../../contract/image-formats.ts";
 
 /** Tokens of an output image, by family of model and size. A name with `pro-image` is of the family `pro`. */
 const OUTPUT_TOKENS: Record<"pro" | "flash", Record<SizeTier, number>> = {

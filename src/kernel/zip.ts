@@ -1,6 +1,4 @@
 import { crc32 } from "node:zlib";
-import type { ZipEntries } from "./entry-names.ts";
-import type { Piece } from "./piece-stream.ts";
 
 /** A plain field with this value means that the real value is in the ZIP64 field (section 4.4.1.4). */
 const IN_ZIP64 = 0xffffffff;
@@ -20,6 +18,12 @@ const DOS_DATE = (1 << 5) | 1;
 /** A regular file, `rw-r--r--`. */
 const ATTRIBUTES = 0o100644 * 0x10000;
 
+/** Bytes that are written elsewhere, for instance a stored file. */
+export interface ZipBody {
+  sizeBytes: number;
+  crc32: number;
+}
+
 interface Entry {
   name: Buffer;
   flags: number;
@@ -32,44 +36,45 @@ interface Entry {
 const needsZip64 = ({ sizeBytes, offset }: Entry) => sizeBytes >= IN_ZIP64 || offset >= IN_ZIP64;
 
 /**
- * The parts of a ZIP, whose every byte has a known place because the CRC-32 of each image is known. The bytes are those
- * that yazl writes for the same entries.
- *
- * The sections in the comments are those of PKWARE's APPNOTE.TXT 6.3.10.
+ * Returns a ZIP of these files as a list of its parts: each body as it was given, and the bytes around the bodies. The
+ * position of every byte is known because the CRC-32 of each body is known. Nothing is deflated. The bytes are those
+ * that yazl writes for the same entries. The sections in the comments are those of PKWARE's APPNOTE.TXT 6.3.10.
  */
-export function layOutZip({ images, texts }: ZipEntries): Piece[] {
+export function layOutZip<T extends ZipBody>(
+  files: readonly { name: string; content: string | T }[],
+): (Buffer | T)[] {
   const entries: Entry[] = [];
-  const pieces: Piece[] = [];
-  /** Bytes between two images, which become one piece. */
+  const parts: (Buffer | T)[] = [];
+  /** Bytes between two bodies, which become one part. */
   let between: Buffer[] = [];
   let position = 0;
-  const add = (...parts: Buffer[]) => {
-    between.push(...parts);
-    for (const part of parts) position += part.length;
+  const add = (...pieces: Buffer[]) => {
+    between.push(...pieces);
+    for (const piece of pieces) position += piece.length;
   };
-  for (const { entryName, output } of images) {
-    const { blobKey, sizeBytes } = output;
-    const name = Buffer.from(entryName);
-    const flags = UTF8_NAME | HAS_DESCRIPTOR;
-    const entry = { name, flags, crc32: output.crc32, sizeBytes, offset: position };
-    entries.push(entry);
-    add(localHeader({ ...entry, crc32: 0, sizeBytes: 0 }));
-    pieces.push(Buffer.concat(between), { blobKey, sizeBytes, crc32: output.crc32, isBase64: false });
-    between = [];
-    position += sizeBytes;
-    add(descriptor(entry));
-  }
-  for (const { name, text } of texts) {
-    const bytes = Buffer.from(text);
-    const facts = { crc32: crc32(bytes), sizeBytes: bytes.length };
-    const entry = { name: Buffer.from(name), flags: UTF8_NAME, ...facts, offset: position };
-    entries.push(entry);
-    add(localHeader(entry), bytes);
+  for (const { name: text, content } of files) {
+    const name = Buffer.from(text);
+    if (typeof content === "string") {
+      const bytes = Buffer.from(content);
+      const facts = { crc32: crc32(bytes), sizeBytes: bytes.length };
+      const entry = { name, flags: UTF8_NAME, ...facts, offset: position };
+      entries.push(entry);
+      add(localHeader(entry), bytes);
+    } else {
+      const flags = UTF8_NAME | HAS_DESCRIPTOR;
+      const entry = { name, flags, crc32: content.crc32, sizeBytes: content.sizeBytes, offset: position };
+      entries.push(entry);
+      add(localHeader({ ...entry, crc32: 0, sizeBytes: 0 }));
+      parts.push(Buffer.concat(between), content);
+      between = [];
+      position += content.sizeBytes;
+      add(descriptor(entry));
+    }
   }
   const start = position;
   for (const entry of entries) add(centralHeader(entry));
   add(endOfDirectory(entries.length, start, position - start));
-  return [...pieces, Buffer.concat(between)];
+  return [...parts, Buffer.concat(between)];
 }
 
 /** Section 4.3.7. */

@@ -1,6 +1,5 @@
 import { z } from "zod";
-import type { SizeTier } from "../images/image-sizes.ts";
-import type { ImageMimeType } from "../images/image-types.ts";
+import type { ImageMimeType, SizeTier } from "./image-formats.ts";
 
 /**
  * The native real-time protocol: one request makes one main image, which comes back as Base64 in the answer.

@@ -1,7 +1,90 @@
-import { FIXED_LIMITS } from "../limits.ts";
-import { chunkType, type ImageChunk, pngChunks, webpChunks } from "./image-chunks.ts";
-import { isBareMarker, isFrameMarker, readImageHeader } from "./image-header.ts";
-import { type ImageMimeType, sniffImageType } from "./image-types.ts";
+import {
+  type ImageMimeType,
+  isBareMarker,
+  isFrameMarker,
+  readImageHeader,
+  sniffImageType,
+} from "./image-formats.ts";
+import { FIXED_LIMITS } from "./limits.ts";
+
+/** A part of a PNG or WebP file. */
+interface ImageChunk {
+  /** Its four letters as one big-endian number, which compares faster than text: see `chunkType`. */
+  type: number;
+  data: Buffer;
+}
+
+/** The number that stands for four letters in `ImageChunk.type`. */
+export function chunkType(letters: string): number {
+  return Buffer.from(letters, "latin1").readUInt32BE(0);
+}
+
+const PNG_SIGNATURE_BYTES = 8;
+const WEBP_HEADER_BYTES = 12;
+
+/** The chunks of a PNG, up to where they are cut off; checksums are not looked at. */
+export function* pngChunks(bytes: Buffer): Generator<ImageChunk> {
+  let at = PNG_SIGNATURE_BYTES;
+  while (at + 12 <= bytes.length) {
+    const length = bytes.readUInt32BE(at);
+    yield { type: bytes.readUInt32BE(at + 4), data: bytes.subarray(at + 8, at + 8 + length) };
+    at += length + 12;
+  }
+}
+
+/** The outermost chunks of a WebP, up to where they are cut off. */
+export function* webpChunks(bytes: Buffer): Generator<ImageChunk> {
+  let at = WEBP_HEADER_BYTES;
+  while (at + 8 <= bytes.length) {
+    const length = bytes.readUInt32LE(at + 4);
+    yield { type: bytes.readUInt32BE(at), data: bytes.subarray(at + 8, at + 8 + length) };
+    at += 8 + length + (length % 2);
+  }
+}
+
+/**
+ * The part that is missing at the end of an image file, or null. Decoders stop at the last pixel, so they do not notice a
+ * file that was cut just behind it. Bytes after the end are fine: some cameras and editors append.
+ */
+export function missingEnd(bytes: Buffer, mimeType: ImageMimeType): string | null {
+  switch (mimeType) {
+    case "image/png":
+      return hasPngEnd(bytes) ? null : "it has no IEND chunk";
+    case "image/jpeg":
+      return bytes.lastIndexOf(JPEG_END) > jpegScan(bytes) ? null : "it has no end-of-image marker";
+    case "image/webp": {
+      if (bytes.length < 12) return "it ends within its header";
+      const announced = bytes.readUInt32LE(4) + 8;
+      return bytes.length >= announced
+        ? null
+        : `its header announces ${announced} bytes, and ${bytes.length} came`;
+    }
+  }
+}
+
+const JPEG_END = Buffer.from([0xff, 0xd9]);
+
+/**
+ * Returns the offset of the first scan, because a preview in the header has its own end marker. Returns 0 if the
+ * segments do not lead there.
+ */
+function jpegScan(bytes: Buffer): number {
+  let at = 2;
+  while (at + 4 <= bytes.length && bytes[at] === 0xff) {
+    const marker = bytes[at + 1];
+    if (marker === 0xda) return at;
+    at += marker === 0xff ? 1 : 2 + bytes.readUInt16BE(at + 2);
+  }
+  // The segments go on behind the end of the file.
+  return at >= bytes.length ? bytes.length : 0;
+}
+
+const PNG_END = chunkType("IEND");
+
+function hasPngEnd(bytes: Buffer): boolean {
+  for (const { type } of pngChunks(bytes)) if (type === PNG_END) return true;
+  return false;
+}
 
 /** The cost of decoding an image. */
 export interface ImageCost {
