@@ -2,7 +2,7 @@ import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { makerOf } from "../../runs/directory/run-state.ts";
 import { otherMaker, type RunService } from "../../runs/directory/service-identity.ts";
-import { findBatch, unknownBatches } from "../../runs/submit/find-batch.ts";
+import { findBatch, unknownBatches } from "../../runs/run-batches.ts";
 import { nextCommand, type Whereabouts } from "../result/next-command.ts";
 import { goingOnHere } from "../result/next-steps.ts";
 import type { Target } from "./targets.ts";

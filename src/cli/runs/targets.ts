@@ -13,7 +13,7 @@ import {
 } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "../../runs/directory/service-identity.ts";
-import { isUnsentHere } from "../../runs/submit/find-batch.ts";
+import { isUnsentHere } from "../../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "../command-line/command-context.ts";
 import { OWNER_ADVICE } from "../result/advice.ts";
 import { exitCodeOf } from "../result/error-document.ts";

@@ -10,6 +10,7 @@ import { codePointLength } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
 import type { InputLine, RunInput } from "./input.ts";
 import { readJsonLines, writeJsonLines } from "./json-lines.ts";
+import type { ResultFile, Verified } from "./verified-files.ts";
 
 const count = z.int().min(0);
 
@@ -87,26 +88,6 @@ export const resultSchema = z.union([
 
 export const RESULTS_FILE = "results.jsonl";
 export const RETRY_FILE = "retry.jsonl";
-
-export interface ResultFile {
-  /** From the run's directory on, with `/`. */
-  path: string;
-  /** The index of the image within its item, from 0. Absent if all images of the item are here. */
-  image_index?: number;
-  /** The name inside `path`, when that is a ZIP that was kept. */
-  entry?: string;
-  sha256: string;
-  bytes: number;
-  mime_type: string;
-  width: number | null;
-  height: number | null;
-}
-
-/**
- * How files were checked: against a SHA-256 of the service, against the CRC-32 of a ZIP, or (null) only by their size and
- * their first bytes, when the service gives no hash.
- */
-export type Verified = "sha256" | "crc32" | null;
 
 /** A line of `results.jsonl`, without what `input.jsonl` knows: one for each image that was asked for, in the order of the input. */
 export interface ResultLine extends ItemFacts {

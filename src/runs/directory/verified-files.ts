@@ -9,7 +9,26 @@ import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.t
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { countPassedOn } from "../../kernel/memory/garbage.ts";
 import { IMAGES_FOLDER } from "./names.ts";
-import type { ResultFile, ResultLine, Verified } from "./results.ts";
+
+export interface ResultFile {
+  /** From the run's directory on, with `/`. */
+  path: string;
+  /** The index of the image within its item, from 0. Absent if all images of the item are here. */
+  image_index?: number;
+  /** The name inside `path`, when that is a ZIP that was kept. */
+  entry?: string;
+  sha256: string;
+  bytes: number;
+  mime_type: string;
+  width: number | null;
+  height: number | null;
+}
+
+/**
+ * How files were checked: against a SHA-256 of the service, against the CRC-32 of a ZIP, or (null) only by their size and
+ * their first bytes, when the service gives no hash.
+ */
+export type Verified = "sha256" | "crc32" | null;
 
 /** The facts that the bytes of an image must match. Null: not known. */
 interface Expected {
@@ -169,7 +188,10 @@ export async function isIntact(dir: string, file: ResultFile): Promise<boolean> 
 }
 
 /** Whether every file of a result is on disk, unchanged. */
-export async function isWholeResult(dir: string, line: ResultLine): Promise<boolean> {
+export async function isWholeResult(
+  dir: string,
+  line: { readonly files: readonly ResultFile[] },
+): Promise<boolean> {
   if (line.files.length === 0) return false;
   for (const file of line.files) if (!(await isIntact(dir, file))) return false;
   return true;

@@ -4,7 +4,7 @@ import { getContent } from "../../client/download.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/image-formats.ts";
 import { mayPass } from "../../http/retry-policy.ts";
-import type { ResultFile, Verified } from "../directory/results.ts";
+import type { ResultFile, Verified } from "../directory/verified-files.ts";
 import { isIntact, writeVerified } from "../directory/verified-files.ts";
 import { requireOfOne } from "./error-scope.ts";
 import { type Fetched, type Fetches, type FetchJob, fileAt, pathFor, weakest } from "./fetch-job.ts";

@@ -8,7 +8,7 @@ import { routes } from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { formatSize } from "../../kernel/text.ts";
-import type { ResultFile, Verified } from "../directory/results.ts";
+import type { ResultFile, Verified } from "../directory/verified-files.ts";
 import { inspect, moveInto, requireReplaceable } from "../directory/verified-files.ts";
 import type { RunReporter } from "../reporter.ts";
 import { openZip, readContents, type ZipContents, type ZippedImage } from "./zip.ts";

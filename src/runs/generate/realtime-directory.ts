@@ -11,11 +11,11 @@ import { claimDirectory, removeLeftovers, requireSameService } from "../director
 import { mapRunInput, storeReferences, writeRunInput } from "../directory/input.ts";
 import { toJsonLines } from "../directory/json-lines.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
-import { RESULTS_FILE, type ResultFile, readResults } from "../directory/results.ts";
+import { RESULTS_FILE, readResults } from "../directory/results.ts";
 import { newRunState, readRunState, writeRunState } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
-import { isImagePath, isIntact, isWholeResult } from "../directory/verified-files.ts";
+import { isImagePath, isIntact, isWholeResult, type ResultFile } from "../directory/verified-files.ts";
 import { isLost } from "../outcome/standing.ts";
 import { changeLines, describeChanges, matchItems, toOldItem } from "../plan/update.ts";
 import { beginRequestKeys, type PlannedImage, type RealtimePlan } from "./realtime-plan.ts";

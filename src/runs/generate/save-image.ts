@@ -15,7 +15,7 @@ import { safeFileName } from "../../kernel/files/file-names.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { truncateBytes } from "../../kernel/text.ts";
-import type { ResultFile } from "../directory/results.ts";
+import type { ResultFile } from "../directory/verified-files.ts";
 
 /** The target of one image. */
 export interface ImageTarget {

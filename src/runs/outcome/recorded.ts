@@ -2,21 +2,19 @@ import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { lstat, rename } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { BatchItem, ItemFacts } from "../../client/batch.ts";
 import { saving } from "../../client/file-errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { type RunInput, readRunInput, storeReferences, writeRunInput } from "../directory/input.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "../directory/names.ts";
-import { type ResultFile, type ResultLine, readResults, writeResults } from "../directory/results.ts";
+import { type ResultLine, readResults, writeResults } from "../directory/results.ts";
 import { supersededIn } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
-import { isImagePath, isWholeResult } from "../directory/verified-files.ts";
+import { isImagePath, isWholeResult, type ResultFile } from "../directory/verified-files.ts";
 import { openZip } from "../fetch/zip.ts";
 import type { Plan } from "../plan/plan.ts";
 import { planUpdate } from "../plan/update.ts";
-import { retriedId } from "../retry/retried-id.ts";
-import { recordedBatch } from "../submit/find-batch.ts";
+import { factsOf, recordedBatch } from "../run-batches.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { isFailed, isHere } from "./standing.ts";
 
@@ -111,40 +109,6 @@ async function areInZips(dir: string, files: readonly ResultFile[], signal?: Abo
     }
   }
   return true;
-}
-
-/**
- * Returns the items of a batch as the results of an earlier command have them, when the service has no list of them. An item
- * that had no outcome then is left out.
- */
-export function recordedItems(lines: readonly ResultLine[], batchId: string, isRetry: boolean): BatchItem[] {
-  const hasEnded = (line: ResultLine) => line.status === "success" || isFailed(line);
-  return lines
-    .filter((line) => line.batch_id === batchId && hasEnded(line))
-    .map((line) => toItem(line, isRetry));
-}
-
-/** Returns the facts of an item that its line has. */
-export function factsOf({ provider, model_version, seed, upstream_cost, notes }: ResultLine): ItemFacts {
-  const facts = Object.entries({ provider, model_version, seed, upstream_cost, notes });
-  return Object.fromEntries(facts.filter(([, value]) => value !== undefined));
-}
-
-function toItem(line: ResultLine, isRetry: boolean): BatchItem {
-  const { custom_id, status, files, error } = line;
-  const known = factsOf(line);
-  const isMade = status === "success";
-  const imageCount = isMade ? Math.max(1, files.length) : 0;
-  return {
-    customId: isRetry ? retriedId(custom_id) : custom_id,
-    status,
-    mimeType: files[0]?.mime_type ?? null,
-    imageCount,
-    promptPreview: null,
-    error: isMade ? null : (error ?? null),
-    facts: known,
-    raw: { ...known, status, image_count: imageCount, ...(isMade || error === undefined ? {} : { error }) },
-  };
 }
 
 /**

@@ -3,7 +3,6 @@ import type { ExitName } from "../../contract/exit-codes.ts";
 import { isRefusalCode } from "../../contract/statuses.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
 import type { ResultLine } from "../directory/results.ts";
-import type { RunOutcome } from "./collect-run.ts";
 
 /** The `source` of an error that this program found, not the service. */
 export const CLIENT = "client";
@@ -154,7 +153,11 @@ export interface ImageCounts extends Counts {
   missing: number;
 }
 
-export function countImages({ lines }: Pick<RunOutcome, "lines">): ImageCounts {
+export function countImages({
+  lines,
+}: {
+  lines: readonly Pick<ResultLine, "status" | "error" | "files">[];
+}): ImageCounts {
   const missing = lines.filter(isMissing).length;
   const failed = lines.filter(isFailed).length;
   return { total: lines.length, success: lines.length - missing - failed, failed, missing };

@@ -1,6 +1,6 @@
 import { type BatchItem, hasImages } from "../../client/batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import type { ResultFile } from "../directory/results.ts";
+import type { ResultFile } from "../directory/verified-files.ts";
 import { isIntact } from "../directory/verified-files.ts";
 import type { FetchedImages } from "../fetch/fetch-images.ts";
 import { type FetchJob, fileAt } from "../fetch/fetch-job.ts";

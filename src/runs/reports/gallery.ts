@@ -7,7 +7,7 @@ import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { packageFile } from "../../kernel/files/package-file.ts";
 import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
-import type { ResultFile } from "../directory/results.ts";
+import type { ResultFile } from "../directory/verified-files.ts";
 import { escapeMarkup } from "./escape.ts";
 import { fileFacts, fileHref, type ReportImage, type RunReport, shortDate } from "./run-report.ts";
 

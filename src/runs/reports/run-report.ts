@@ -3,8 +3,9 @@ import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
 import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import type { InputLine } from "../directory/input.ts";
-import type { ResultFile, ResultLine } from "../directory/results.ts";
+import type { ResultLine } from "../directory/results.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
+import type { ResultFile } from "../directory/verified-files.ts";
 
 /** The content of the reports of a run, independent of their form. */
 export interface RunReport {

@@ -7,7 +7,7 @@ import { isUpdate, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import type { RunReporter } from "../reporter.ts";
-import { findBatch, isUnsentHere } from "../submit/find-batch.ts";
+import { findBatch, isUnsentHere } from "../run-batches.ts";
 import type { Submissions } from "../submit/pending-submissions.ts";
 import type { StartedRun } from "../submit/start-run.ts";
 import { submitBatch } from "../submit/submit-batch.ts";

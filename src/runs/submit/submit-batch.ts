@@ -8,8 +8,8 @@ import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import type { Chunk, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
+import { findBatch } from "../run-batches.ts";
 import { createRequest } from "./create-request.ts";
-import { findBatch } from "./find-batch.ts";
 import { leavesOpen, type Submissions } from "./pending-submissions.ts";
 
 interface SubmitBatchOptions {

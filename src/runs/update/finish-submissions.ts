@@ -8,7 +8,7 @@ import { type Plan, planRun } from "../plan/plan.ts";
 import { readPromptFiles } from "../plan/prompt-files.ts";
 import { isRefused } from "../plan/update.ts";
 import { sendBatches } from "../retry/send-batches.ts";
-import { isUnsentHere } from "../submit/find-batch.ts";
+import { isUnsentHere } from "../run-batches.ts";
 import { type StartOptions, startRun } from "../submit/start-run.ts";
 
 /** The batches of a run that this service may have made without an answer. Their images would be paid for and lost. */

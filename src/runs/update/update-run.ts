@@ -8,7 +8,7 @@ import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan }
 import { partsOf } from "../retry/plan-retry.ts";
 import { leaveElsewhere } from "../retry/retry-run.ts";
 import { sendBatches } from "../retry/send-batches.ts";
-import { isUnsentHere } from "../submit/find-batch.ts";
+import { isUnsentHere } from "../run-batches.ts";
 import { requestOf, type StartedRun, type StartOptions, startRun } from "../submit/start-run.ts";
 import { finishSubmissions, openImages } from "./finish-submissions.ts";
 

@@ -14,7 +14,7 @@ import { shellWord } from "../../../runs/reports/run-report.ts";
 import { planRetry, type RetryPlan } from "../../../runs/retry/plan-retry.ts";
 import { isRetryOpen, resumeRetry, startRetry, unsentImages } from "../../../runs/retry/retry-run.ts";
 import type { RetryOptions } from "../../../runs/retry/send-batches.ts";
-import { findBatch, isUnsentHere } from "../../../runs/submit/find-batch.ts";
+import { findBatch, isUnsentHere } from "../../../runs/run-batches.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { flagOption, positiveDurationOption } from "../../command-line/option-values.ts";
