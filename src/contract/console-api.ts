@@ -118,10 +118,7 @@ const providerSchema = stateSchema.extend({
   last_success_at: unixSecondsOrNull,
   last_hour: sumsSchema,
   total: sumsSchema,
-  jobs: z
-    .object({ at_work: z.int(), foreign: z.int().describe("that no record names") })
-    .optional()
-    .describe("of a provider that makes images in jobs"),
+  jobs: z.object({ at_work: z.int() }).optional().describe("of a provider that makes images in jobs"),
 });
 export type ProviderObject = z.infer<typeof providerSchema>;
 
@@ -152,7 +149,7 @@ interface ProviderFacts {
   lastHour: Sums;
   total: Sums & { lastSuccessMs: number | null };
   isPlay: boolean;
-  jobs: { atWork: number; foreign: number } | null;
+  jobs: { atWork: number } | null;
 }
 
 export function providerObject(facts: ProviderFacts): ProviderObject {
@@ -166,7 +163,7 @@ export function providerObject(facts: ProviderFacts): ProviderObject {
     last_success_at: secondsOrNull(total.lastSuccessMs),
     last_hour: sumsView(lastHour),
     total: sumsView(total),
-    ...(jobs && { jobs: { at_work: jobs.atWork, foreign: jobs.foreign } }),
+    ...(jobs && { jobs: { at_work: jobs.atWork } }),
   };
 }
 

@@ -119,6 +119,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
   }
   const data = await openStorage(storage, {
     directory,
+    isPatient: true,
     ...(options.clock ? { clock: options.clock } : {}),
   }).catch((error: Error) => {
     const problem = (error instanceof ImgbatchError ? error.cause : error) as

@@ -113,7 +113,9 @@ async function open(directory: string, places: StoragePlaces, clock: Clock): Pro
     const blobs = await openBlobs(places.blobs, directory);
     await blobs.removeDrafts();
     const isStaying = places.database.kind === "sqlite";
-    const other = isStaying ? database : await openDatabase(places.database, directory, clock);
+    const other = isStaying
+      ? database
+      : await openDatabase(places.database, directory, clock, { isPatient: true });
     return { from, to: { database: other, blobs } };
   } catch (error) {
     await database.close();

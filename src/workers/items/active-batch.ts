@@ -19,6 +19,8 @@ export interface ActiveBatch {
   offers: readonly Offer<ItemProvider>[] | null;
   /** False when it is known that none of its items has any. */
   hasReferences: boolean;
+  /** The providers at which it may have an item to start. */
+  readyAt: Set<ItemProvider>;
   /** The requests for its items. */
   running: Set<RunningRequest>;
   /** Whether none of its items is left to claim. Only an item that is given back changes that. */
@@ -40,6 +42,7 @@ export function activeBatch(batch: BatchRecord): ActiveBatch {
     batch,
     offers: null,
     hasReferences: true,
+    readyAt: new Set(),
     running: new Set(),
     isAllClaimed: false,
     pause: null,

@@ -1,9 +1,9 @@
 import type { Waiting } from "../../contract/waiting.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
+import { coalesced } from "../../kernel/coalesced.ts";
+import { BatchSet, type PoolLoad, type WorkerPool } from "../batch-set.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { Filling } from "../filling.ts";
-import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { type ActiveBatch, activeBatch } from "./active-batch.ts";
 import { claimItems, dropStale, type PlannedClaim, planClaim } from "./claim-work.ts";
 import { ProviderSlots } from "./provider-slots.ts";
@@ -22,26 +22,24 @@ const LONGEST_PAUSE_MS = 3_600_000;
 export class ItemPool implements WorkerPool {
   readonly #deps: WorkerDeps;
   readonly #slots: readonly ProviderSlots[];
-  readonly #active = new Map<string, ActiveBatch>();
+  readonly #batches = new BatchSet<ActiveBatch>();
   readonly #onBatchIdle: (batchId: string) => void;
   readonly #stopping = new AbortController();
   readonly #requests: Requests;
   readonly #stopListening: () => void;
-  readonly #looking = new Set<Promise<void>>();
   /** The tokens of claims, until their items have started here. */
   readonly #claiming = new Set<string>();
-  readonly #filling: Filling;
+  readonly #fill = coalesced(() => this.#fillFreeSlots());
 
   /** `onBatchIdle` is called when a batch has no item left that is pending or being made here. */
   constructor(deps: WorkerDeps, providers: readonly ItemProvider[], onBatchIdle: (batchId: string) => void) {
     this.#deps = deps;
     this.#onBatchIdle = onBatchIdle;
     this.#requests = new Requests(deps, this.#stopping.signal);
-    this.#filling = new Filling(() => this.#fillFreeSlots(), this.#stopping.signal);
     this.#slots = providers.map((provider) => new ProviderSlots(provider, deps.clock));
     this.#stopListening = deps.health.onChange(() => {
       this.#requests.takeBackUnsent();
-      for (const active of this.#active.values()) if (active.waiting) this.#enqueue(active);
+      for (const active of this.#batches.all()) if (active.waiting) this.#enqueue(active);
     });
   }
 
@@ -55,55 +53,54 @@ export class ItemPool implements WorkerPool {
 
   setPaused(isPaused: boolean): void {
     this.#requests.setPaused(isPaused);
-    if (!isPaused) this.#filling.start();
+    if (!isPaused) void this.#fill();
   }
 
   /** Nothing is left behind at a provider that makes one image a call. */
-  async start(): Promise<void> {}
+  start(): void {}
 
-  async look(): Promise<void> {
+  async poll(): Promise<void> {
     await this.#requests.abortLost();
     for (const slots of this.#slots) this.#requests.takeBackSurplus(slots);
-    for (const active of this.#active.values()) {
+    for (const active of this.#batches.all()) {
       active.isAllClaimed = false;
       this.#enqueue(active);
     }
   }
 
-  letGo(): void {
-    for (const active of [...this.#active.values()]) this.#abort(active);
+  reset(): void {
+    for (const active of this.#batches.all()) this.#abort(active);
   }
 
   waitingOf(batchId: string): Waiting | null {
-    return this.#active.get(batchId)?.waiting ?? null;
+    return this.#batches.get(batchId)?.waiting ?? null;
   }
 
   add(batch: BatchRecord): void {
-    const active = this.#active.get(batch.id) ?? activeBatch(batch);
+    const active = this.#batches.get(batch.id) ?? activeBatch(batch);
+    if (!this.#batches.has(active)) this.#batches.add(active);
     active.isHeld = false;
     active.isAllClaimed = false;
-    this.#active.set(batch.id, active);
     this.#enqueue(active);
   }
 
   hold(batchId: string): void {
-    const active = this.#active.get(batchId);
+    const active = this.#batches.get(batchId);
     if (!active) return;
     active.isHeld = true;
-    this.#dequeue(active);
+    active.readyAt.clear();
     this.#requests.takeBackWaiting(active);
   }
 
   remove(batchId: string): void {
-    const active = this.#active.get(batchId);
+    const active = this.#batches.get(batchId);
     if (!active) return;
-    this.#active.delete(batchId);
-    this.#dequeue(active);
+    this.#batches.delete(active);
     active.pause?.abort();
   }
 
   async abort(batchId: string): Promise<void> {
-    const active = this.#active.get(batchId);
+    const active = this.#batches.get(batchId);
     if (active) this.#abort(active);
   }
 
@@ -115,44 +112,26 @@ export class ItemPool implements WorkerPool {
   async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#stopping.abort();
     this.#stopListening();
-    for (const { pause } of this.#active.values()) pause?.abort();
+    for (const { pause } of this.#batches.all()) pause?.abort();
     const idle = () => Promise.all(this.#slots.map((slots) => slots.idle()));
-    await Promise.all([this.#filling.idle(), ...this.#looking]);
+    await Promise.all([this.#fill(), this.#batches.idle()]);
     await this.#requests.stop(graceMs, isAbandoned, idle());
-  }
-
-  #isActive(active: ActiveBatch): boolean {
-    return this.#active.get(active.batch.id) === active;
-  }
-
-  #dequeue({ batch }: ActiveBatch): void {
-    for (const { roundRobin } of this.#slots) roundRobin.delete(batch.apiKeyId, batch.id);
   }
 
   /** Puts a batch with items to claim in line at each of its providers that is well. Without one it waits. */
   #enqueue(active: ActiveBatch): void {
-    if (this.#isActive(active) && !active.isHeld && !this.#stopping.signal.aborted) {
+    if (this.#batches.has(active) && !active.isHeld && !this.#stopping.signal.aborted) {
       if (!active.isAllClaimed) this.#lineUp(active);
-      else if (active.running.size === 0) this.#track(this.#rest(active));
+      else if (active.running.size === 0) this.#batches.track(this.#rest(active));
     }
-    this.#filling.start();
+    void this.#fill();
   }
 
   #lineUp(active: ActiveBatch): void {
     const well = wellOffers(this.#deps, active);
-    if (well.length === 0) this.#track(this.#findProvider(active));
+    if (well.length === 0) this.#batches.track(this.#findProvider(active));
     else active.waiting = null;
-    const { apiKeyId, id } = active.batch;
-    for (const { provider } of well) this.#slotsOf(provider)?.roundRobin.add(apiKeyId, id, active);
-  }
-
-  #slotsOf(provider: ItemProvider): ProviderSlots | undefined {
-    return this.#slots.find((slots) => slots.provider === provider);
-  }
-
-  #track(work: Promise<void>): void {
-    const tracked = work.finally(() => this.#looking.delete(tracked));
-    this.#looking.add(tracked);
+    for (const { provider } of well) active.readyAt.add(provider);
   }
 
   /** Looks up the providers of a batch, and waits while none of them may be asked. */
@@ -162,7 +141,7 @@ export class ItemPool implements WorkerPool {
         Object.assign(active, await offersFor(this.#deps, active.batch));
         if (wellOffers(this.#deps, active).length > 0) return this.#enqueue(active);
       }
-      this.#dequeue(active);
+      active.readyAt.clear();
       const againMs = await waitForProvider(this.#deps, active);
       if (againMs === "well") return this.#enqueue(active);
       if (againMs === null) return this.#rest(active);
@@ -204,7 +183,7 @@ export class ItemPool implements WorkerPool {
     // The database cannot be used now (disk full, say): waits a little, then looks again.
     this.#deps.log.error("no item could be claimed; trying again", { error: String(failed.reason) });
     await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
-    if (!this.#stopping.signal.aborted) this.#filling.start();
+    if (!this.#stopping.signal.aborted) void this.#fill();
   }
 
   async #fillSlots(slots: ProviderSlots): Promise<void> {
@@ -212,7 +191,7 @@ export class ItemPool implements WorkerPool {
       const plans = this.#planClaims(slots);
       if (plans.length === 0) return;
       for (const active of await this.#claimFor(slots, plans)) {
-        slots.roundRobin.delete(active.batch.apiKeyId, active.batch.id);
+        active.readyAt.delete(slots.provider);
         await this.#rest(active);
       }
     }
@@ -238,13 +217,13 @@ export class ItemPool implements WorkerPool {
   #planClaims(slots: ProviderSlots): PlannedClaim[] {
     const plans: PlannedClaim[] = [];
     while (this.#requests.mayBegin && plans.length < slots.free) {
-      const active = slots.roundRobin.next();
+      const active = this.#batches.next(({ readyAt }) => readyAt.has(slots.provider));
       if (!active) break;
       const plan = planClaim(this.#deps, active, slots.provider);
       if (plan) plans.push(plan);
       else {
         // Its provider cannot be asked now: the batch goes to another one, or waits.
-        this.#dequeue(active);
+        active.readyAt.clear();
         this.#enqueue(active);
       }
     }
@@ -252,8 +231,8 @@ export class ItemPool implements WorkerPool {
   }
 
   #start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork): void {
-    const ends = { onFree: () => this.#filling.start(), onEnd: () => this.#enqueue(active) };
-    if (this.#isActive(active)) this.#requests.start(active, slots, work, ends);
+    const ends = { onFree: () => void this.#fill(), onEnd: () => this.#enqueue(active) };
+    if (this.#batches.has(active)) this.#requests.start(active, slots, work, ends);
     // Cancelled since the claim: the item has failed with its batch.
     else work.ticket.dropped();
   }
@@ -269,14 +248,14 @@ export class ItemPool implements WorkerPool {
 
   async #restOrEnd(active: ActiveBatch): Promise<void> {
     const { id } = active.batch;
-    if (!this.#isActive(active)) return;
+    if (!this.#batches.has(active)) return;
     active.waitedForMs = 0;
     const { items } = this.#deps.stores.read;
     // An item that is given back during the look takes it back.
     active.isAllClaimed = true;
     const dueMs = await items.nextDueMs(id);
     if (dueMs !== null) active.isAllClaimed = false;
-    if (this.#stopping.signal.aborted || !this.#isActive(active)) return;
+    if (this.#stopping.signal.aborted || !this.#batches.has(active)) return;
     // An item that is due, but not here, waits for another provider.
     const againMs = this.#deps.clock.nowMs() + TROUBLE_DELAY_MS;
     if (dueMs !== null && active.unreachable !== null && active.running.size === 0) {
@@ -286,14 +265,14 @@ export class ItemPool implements WorkerPool {
       return this.#pause(active, this.#slots.length > 1 ? Math.max(dueMs, againMs) : dueMs, dueMs);
     if (active.running.size > 0) return;
     const { pending } = await items.countByStatus(id);
-    if (!this.#isActive(active)) return;
+    if (!this.#batches.has(active)) return;
     if (pending > 0) {
       // The other items are being made elsewhere: the next look sees their outcome.
       if ((await dropStale(this.#deps, active, this.#claiming)) === 0) return;
       active.isAllClaimed = false;
       return this.#enqueue(active);
     }
-    this.#active.delete(id);
+    this.#batches.delete(active);
     this.#onBatchIdle(id);
   }
 }

@@ -1,9 +1,7 @@
 import { isPaid } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { RoundRobin } from "../round-robin.ts";
 import { ConcurrencySlots } from "../shared-concurrency.ts";
-import type { ActiveBatch } from "./active-batch.ts";
 import { ClaimsAhead } from "./claims-ahead.ts";
 
 /** A provider gets no new requests while images that wait to be stored hold more bytes than this. */
@@ -25,11 +23,9 @@ interface Place {
   leave(): void;
 }
 
-/** The slots of one provider, and the batches that may use them next. */
+/** The slots of one provider, and the items that wait for them. */
 export class ProviderSlots {
   readonly provider: ItemProvider;
-  /** Batches that may have an item to start here. */
-  readonly roundRobin = new RoundRobin<ActiveBatch>();
   readonly #clock: Pick<Clock, "monotonicMs">;
   readonly #slots: ConcurrencySlots;
   /** Resolves when every place so far has asked for a slot, or was left. */

@@ -284,10 +284,10 @@ it("[SLOT-8] items that were claimed ahead are given back when the upstream hang
   const { pool, batch, clock, gates, idle, leased, counted } = await poolInPace([new FakeProvider()]);
   await expect.poll(leased).toBe(4);
   clock.advance(500);
-  await pool.look();
+  await pool.poll();
   await expect.poll(leased).toBe(4);
   clock.advance(5000);
-  await pool.look();
+  await pool.poll();
   await expect.poll(leased).toBe(2);
   for (let at = 2; at < 8; at++) {
     await expect.poll(() => gates.length).toBeGreaterThan(at);
@@ -339,10 +339,10 @@ it("[WORK-22] what waits to be sent is given back when others may take this proc
   clock.advance(5000);
   turns[1]?.open();
   await expect.poll(leased).toBe(1);
-  await pool.look();
+  await pool.poll();
   expect([upstream.requests.length, turns.length]).toEqual([1, 2]);
   await presence.beat();
-  await pool.look();
+  await pool.poll();
   await expect.poll(() => turns.length).toBe(3);
   turns[2]?.open();
   await expect.poll(() => gates.length).toBe(2);

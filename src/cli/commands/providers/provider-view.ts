@@ -77,11 +77,7 @@ const COLUMNS: readonly Column<Row>[] = [
 ];
 const JOBS: Column<Row> = {
   title: "jobs",
-  of: ({ report }) => {
-    if (!report?.jobs) return "";
-    const { atWork, foreign } = report.jobs;
-    return `${atWork} at work${foreign === 0 ? "" : `, ${foreign} unknown here`}`;
-  },
+  of: ({ report }) => (report?.jobs ? `${report.jobs.atWork} at work` : ""),
 };
 const PROBE: Column<Row> = {
   title: "probe",
