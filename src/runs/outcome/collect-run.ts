@@ -19,7 +19,7 @@ import type { RunReporter } from "../reporter.ts";
 import { retriedId } from "../retry/retried-id.ts";
 import { recordedItems, unknownBatches } from "../run-batches.ts";
 import { errorOf, goneOf, lostLines, requireAskedFor, requireWholeList } from "./check-outcome.ts";
-import { setAside, setAsideStray } from "./recorded.ts";
+import { setAside, setAsideStray } from "./set-aside.ts";
 import { isFailed, isHere, isMissing, isUnknownHere, undelivered } from "./standing.ts";
 import { collectWithoutFetching } from "./without-fetching.ts";
 
