@@ -2,7 +2,7 @@ import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../
 import type { ExitName } from "../../contract/exit-codes.ts";
 import { isRefusalCode } from "../../contract/statuses.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
-import type { ResultLine } from "../directory/results-file.ts";
+import type { ResultLine } from "../directory/results.ts";
 
 /** The `source` of an error that this program found, not the service. */
 export const CLIENT = "client";
@@ -87,7 +87,7 @@ const GONE: readonly string[] = [
 ] satisfies ErrorCode[];
 
 /** Whether an error means that the image is not to be had any more. */
-export function isGone(code: string | undefined): boolean {
+function isGone(code: string | undefined): boolean {
   return code !== undefined && GONE.includes(code);
 }
 
@@ -98,4 +98,79 @@ export function isUnknownHere(line: Outcome): boolean {
 
 function codeOf(code: string | undefined): ErrorCode {
   return code !== undefined && isErrorCode(code) ? code : "BAD_RESPONSE";
+}
+
+/**
+ * A way to get images that are not here. `fetch`: the same command again, or `download`. `retry` also makes failed images
+ * again, `retryLost` also lost ones, `retryHere` also those whose batches the service does not know. `edit`: change the
+ * prompts that were refused.
+ */
+export interface Repair {
+  kind: "fetch" | "retry" | "retryLost" | "retryHere" | "edit";
+  /** The images that it makes, which are paid. For `edit`, those whose prompts have to change. */
+  images: number;
+}
+
+/**
+ * Returns the ways to get the images that are not here, the cheapest first. Each one does what those before it do, and
+ * more. Empty if nothing can help, or all images are here.
+ */
+export function repairsOf(lines: readonly Pick<ResultLine, "status" | "error" | "files">[]): Repair[] {
+  const missing = lines.filter(isMissing);
+  const failed = lines.filter(isFailed);
+  const retried = failed.filter((line) => !isRefused(line)).length;
+  const lost = missing.filter(isLost).length;
+  const mayCome = missing.some(({ error }) => !isGone(error?.code));
+  const repairs: Repair[] = [];
+  if (mayCome) repairs.push({ kind: "fetch", images: 0 });
+  // A run that another service has begun goes on here only on request.
+  if (missing.some(isUnknownHere)) return [...repairs, { kind: "retryHere", images: retried + lost }];
+  if (retried > 0) repairs.push({ kind: "retry", images: retried });
+  if (lost > 0) repairs.push({ kind: "retryLost", images: retried + lost });
+  if (repairs.length === 0 && failed.length > 0) repairs.push({ kind: "edit", images: failed.length });
+  return repairs;
+}
+
+/** The most failed images with which a run still counts as successful: a number, or a share of all. */
+export type Allowance = { count: number } | { share: number };
+
+/** Reads `3` or `5%`; null when it is neither. */
+export function parseAllowance(text: string): Allowance | null {
+  const [, digits, percent] = /^(\d+(?:\.\d+)?)(%?)$/.exec(text.trim()) ?? [];
+  const value = Number(digits);
+  if (digits === undefined || (percent === "%" ? value > 100 : !Number.isInteger(value))) return null;
+  return percent === "%" ? { share: value / 100 } : { count: value };
+}
+
+export interface Counts {
+  total: number;
+  success: number;
+  failed: number;
+}
+
+export interface ImageCounts extends Counts {
+  /** Missing although they have not failed: see `isMissing`. */
+  missing: number;
+}
+
+export function countImages({
+  lines,
+}: {
+  lines: readonly Pick<ResultLine, "status" | "error" | "files">[];
+}): ImageCounts {
+  const missing = lines.filter(isMissing).length;
+  const failed = lines.filter(isFailed).length;
+  return { total: lines.length, success: lines.length - missing - failed, failed, missing };
+}
+
+/** Returns the exit of an ended run. */
+export function verdict(
+  counts: Counts,
+  statuses: readonly string[],
+  allowance: Allowance = { count: 0 },
+): Extract<ExitName, "ok" | "someFailed" | "noImages"> {
+  if (counts.success === 0) return "noImages";
+  if (statuses.some((status) => status === "failed" || status === "cancelled")) return "someFailed";
+  const allowed = "count" in allowance ? allowance.count : allowance.share * counts.total;
+  return counts.failed > allowed ? "someFailed" : "ok";
 }

@@ -1,19 +1,136 @@
+import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
-import { resolve } from "node:path";
-import { IMAGE_MIME_TYPES, type ImageHeader, readImageHeader } from "../../contract/image-formats.ts";
+import { dirname, resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import {
+  IMAGE_MIME_TYPES,
+  type ImageHeader,
+  type ImageMimeType,
+  readImageHeader,
+} from "../../contract/image-formats.ts";
 import { measureImage, missingEnd } from "../../contract/image-structure.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import type { ReferenceSpec } from "../../prompts/check-row.ts";
-import type { Report } from "../../prompts/problems.ts";
+import type { ReferenceSpec, RowRules, RowSource } from "../../prompts/check-row.ts";
+import type { FileLine, Report } from "../../prompts/problems.ts";
+import { PromptReader, type ReadPrompt } from "../../prompts/prompt-reader.ts";
 import { NOT_AN_IMAGE, NOT_BASE64, OTHER_TYPE, tooLarge, urlProblem } from "../../prompts/reference-words.ts";
-import { readFacts } from "../files/hash-file.ts";
-import type { PromptReference } from "./prompt-item.ts";
-import type { Spool } from "./spool.ts";
+import type { Shape } from "../../prompts/shape.ts";
+import { readFacts } from "../directory/verified-files.ts";
+import { type Kept, type PromptText, Spool } from "./spool.ts";
+
+/** One line of a prompt file, checked. */
+export interface PromptItem extends Shape {
+  /** Null when the line has none; the plan gives it one. */
+  customId: string | null;
+  prompt: PromptText;
+  outputCount: number;
+  references: PromptReference[];
+  /** The JSON text of the fields that only the caller needs, as an object; null for none. */
+  metadata: PromptText | null;
+  /** File and line, for messages and results. */
+  fileLine: FileLine;
+  /** Set for a line of a run's own input: where the prompt was read at first. */
+  source?: RowSource;
+}
+
+export interface PromptReference {
+  id?: string;
+  type?: string;
+  mimeType: ImageMimeType;
+  sha256: string;
+  bytes: number;
+  /** 0 when the header does not say. */
+  pixels: number;
+  /** The bytes: in a file, or kept in the spool when they were inline. */
+  source: { path: string } | { kept: Kept };
+}
+
+/** The name of standard input on the command line. */
+export const STDIN = "-";
+
+interface PromptSource {
+  /** A path, or `-`. */
+  name: string;
+  cwd: string;
+  /** Opens standard input. */
+  stdin: () => AsyncIterable<Uint8Array>;
+}
+
+const PIECE_BYTES = 256 * 1024;
+
+/**
+ * Reads and checks prompt files, in order, line by line: of a large input only a part stays in memory, the rest goes
+ * into `spool`. Throws `INVALID_INPUT` with the problems of every file, one a line (`file:line: field: what is wrong,
+ * what would be right`); nothing is half accepted.
+ */
+export async function readPromptFiles(
+  sources: readonly PromptSource[],
+  rules: RowRules,
+  spool = new Spool(),
+): Promise<PromptItem[]> {
+  const input: Input = { rules, spool, reader: new PromptReader(rules), items: [] };
+  for (const source of sources) await readOne(source, input);
+  const files = sources.map(fileOf);
+  input.reader.finish(files).throwIfAny(files);
+  return input.items;
+}
+
+/** The state of reading files. */
+interface Input {
+  rules: RowRules;
+  spool: Spool;
+  reader: PromptReader;
+  items: PromptItem[];
+}
+
+async function readOne(source: PromptSource, input: Input): Promise<void> {
+  const { reader, rules } = input;
+  const file = fileOf(source);
+  const path = resolve(source.cwd, source.name);
+  const isStdin = source.name === STDIN;
+  const baseDir = isStdin ? source.cwd : dirname(path);
+  const bytes = isStdin ? source.stdin() : createReadStream(path, { highWaterMark: PIECE_BYTES });
+  try {
+    for await (const prompt of reader.read(file, bytes, isStdin ? (rules.stdinFormat ?? null) : null))
+      await keep(prompt, baseDir, input);
+  } catch (error) {
+    const code = systemCode(error);
+    // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
+    if (code === null) throw error;
+    const message = code === "ENOENT" ? "no such file" : `cannot be read (${code})`;
+    reader.problems.add({ file, line: null }, null, message);
+  }
+}
+
+async function keep({ row, fileLine, report }: ReadPrompt, baseDir: string, input: Input): Promise<void> {
+  const { rules, spool, reader, items } = input;
+  const { references: specs, prompt, metadata: extra, ...fields } = row;
+  const references: PromptReference[] = [];
+  for (const spec of specs) {
+    const reference = await loadReference(spec, { baseDir, limits: rules.limits, spool }, report);
+    if (reference !== null) references.push(reference);
+  }
+  // A refused input returns no items.
+  if (reader.problems.count > 0) items.length = 0;
+  else {
+    const metadata = extra === null ? null : spool.keepText(JSON.stringify(extra));
+    items.push({ ...fields, prompt: spool.keepText(prompt), references, metadata, fileLine });
+  }
+}
+
+function systemCode(error: unknown): string | null {
+  if (error instanceof ImgbatchError || !(error instanceof Error) || !("syscall" in error)) return null;
+  return "code" in error ? String(error.code) : null;
+}
+
+function fileOf(source: PromptSource): string {
+  return source.name === STDIN ? "<stdin>" : source.name;
+}
 
 const WHOLE = "copy or save it again";
 
-export interface LoadOptions {
+interface LoadOptions {
   /** Paths are relative to this directory. */
   baseDir: string;
   limits: Limits;

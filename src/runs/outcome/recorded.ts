@@ -1,17 +1,15 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { readRunInput, writeRunInput } from "../directory/input-file.ts";
-import { storeReferences } from "../directory/references.ts";
-import { type ResultFile, type ResultLine, readResults, writeResults } from "../directory/results-file.ts";
+import { readRunInput, storeReferences, writeRunInput } from "../directory/input.ts";
+import { type ResultLine, readResults, writeResults } from "../directory/results.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
-import { openZip } from "../fetch/zip-reader.ts";
-import { isWholeResult } from "../files/intact-files.ts";
+import { isWholeResult, type ResultFile } from "../directory/verified-files.ts";
+import { openZip } from "../fetch/zip.ts";
 import type { Plan } from "../plan/plan.ts";
-import { recordedBatch } from "../submit/find-batch.ts";
-import { planUpdate } from "../update/plan-update.ts";
+import { planUpdate } from "../plan/update.ts";
+import { factsOf, recordedBatch } from "../run-batches.ts";
 import type { RunOutcome } from "./collect-run.ts";
-import { isFailed, isHere } from "./image-outcome.ts";
-import { factsOf } from "./recorded-items.ts";
+import { isFailed, isHere } from "./standing.ts";
 
 /**
  * Whether every image of a run is on disk as the results say, or has failed, or is one of those that are made `again`. The
