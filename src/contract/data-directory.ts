@@ -88,8 +88,8 @@ export interface ServerFile {
   url: string;
   pid: number;
   workers: boolean;
-  /** The providers of the service, in their order. Earlier versions, which only draw, write none. */
-  providers?: ProviderIdentity[] | undefined;
+  /** The providers of the service, in their order. */
+  providers: ProviderIdentity[];
   /** Another one after every start. Never sent: `ownershipProof` shows who has it. */
   secret: string;
   started_at: number;
@@ -100,7 +100,7 @@ const LEAST_SECRET_CHARS = 43;
 /** Reads the text of `server.json`. Throws for any other text. */
 export function parseServerFile(text: string): ServerFile {
   const value: unknown = JSON.parse(text);
-  const { url, pid, workers, providers = [], secret, started_at } = fieldsOf(value) ?? {};
+  const { url, pid, workers, providers, secret, started_at } = fieldsOf(value) ?? {};
   const isServerFile =
     typeof url === "string" &&
     Number.isSafeInteger(pid) &&

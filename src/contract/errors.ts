@@ -138,6 +138,7 @@ const LOCAL_ERRORS = {
   CONSENT_REQUIRED: e(0, "auth", "The configuration file of this directory needs your consent."),
   COST_LIMIT: e(0, "money", "The run would cost more than --max-cost."),
   DATA_DIRECTORY_IN_USE: e(0, "conflict", "Another process uses this data directory."),
+  EARLIER_VERSION: e(0, "conflict", "This was made by a version before 0.1.0, which cannot be read."),
   DIRECTORY_CONFLICT: e(0, "conflict", "This directory belongs to another run."),
   DIRECTORY_IN_USE: e(0, "conflict", "Another process works in this directory."),
   FILE_EXISTS: e(0, "conflict", "Another file exists already."),

@@ -19,7 +19,6 @@ export interface Database {
   ledger_entries: LedgerEntriesTable;
   batches: BatchesTable;
   batch_events: BatchEventsTable;
-  batch_counts: { status: string; count: number };
   items: ItemsTable;
   outputs: OutputsTable;
   reference_images: ReferenceImagesTable;
@@ -135,8 +134,6 @@ interface BatchEventsTable {
   from_status: string | null;
   to_status: string;
   at_ms: number;
-  /** 1 until `batch_counts` has it. */
-  uncounted: Generated<number | null>;
 }
 
 export interface ItemsTable {

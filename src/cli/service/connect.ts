@@ -38,7 +38,7 @@ export async function connect(
   return {
     baseUrl,
     apiKey: own?.apiKey ?? (await readApiKey(global, environment, surroundings)),
-    ...(own === null ? {} : { confirm: own.confirm, providers: own.providers ?? [] }),
+    ...(own === null ? {} : { confirm: own.confirm, providers: own.providers }),
     kind: "remote",
     isLocal: isLoopback(new URL(baseUrl).hostname),
     close: async () => {},

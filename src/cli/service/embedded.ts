@@ -44,15 +44,11 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   for (;;) {
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
-      if (wantsImages) requireSameProviders(embedding, running.providers ?? []);
+      if (wantsImages) requireSameProviders(embedding, running.providers);
       const { url: baseUrl, apiKey, confirm, providers } = running;
-      const disabled = () => disabledOf(providers ?? []);
-      const noteDrawings = drawingsNote(embedding, providers ?? []);
-      const facts = {
-        dataDirectory,
-        noteDrawings,
-        ...(providers === null ? { upstream } : { upstream, providers, disabled }),
-      };
+      const disabled = () => disabledOf(providers);
+      const noteDrawings = drawingsNote(embedding, providers);
+      const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
     requireLocalStorage(embedding.config);

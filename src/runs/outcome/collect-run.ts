@@ -1,33 +1,29 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { listItems } from "../../client/batches/list-items.ts";
+import type { Batch, BatchItem } from "../../client/batch.ts";
+import { listItems } from "../../client/batches.ts";
 import { saving } from "../../client/file-errors.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-items.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { removePassingZips } from "../directory/claim.ts";
-import { readRunInput } from "../directory/input-file.ts";
-import { takePendingInput } from "../directory/pending-input.ts";
-import { type ResultFile, type ResultLine, writeResults } from "../directory/results-file.ts";
+import { removePassingZips, takePendingInput } from "../directory/claim.ts";
+import { readRunInput } from "../directory/input.ts";
+import { createDiskNames, type DiskNames, imageStem } from "../directory/names.ts";
+import { type ResultLine, writeResults } from "../directory/results.ts";
 import { recordBatch, supersededIn, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
+import { isIntact, type ResultFile } from "../directory/verified-files.ts";
 import { type FetchedImages, fetchImages } from "../fetch/fetch-images.ts";
 import type { FetchJob } from "../fetch/fetch-job.ts";
-import { createDiskNames, type DiskNames } from "../files/file-names.ts";
-import { isIntact } from "../files/intact-files.ts";
-import { imageStem } from "../files/word-names.ts";
 import type { RunReporter } from "../reporter.ts";
 import { retriedId } from "../retry/retried-id.ts";
-import { unknownBatches } from "../submit/find-batch.ts";
+import { recordedItems, unknownBatches } from "../run-batches.ts";
 import { errorOf, goneOf, lostLines, requireAskedFor, requireWholeList } from "./check-outcome.ts";
-import { isFailed, isHere, isMissing, isUnknownHere, undelivered } from "./image-outcome.ts";
-import { recordedItems } from "./recorded-items.ts";
 import { setAside, setAsideStray } from "./set-aside.ts";
+import { isFailed, isHere, isMissing, isUnknownHere, undelivered } from "./standing.ts";
 import { collectWithoutFetching } from "./without-fetching.ts";
 
-export interface CollectOptions {
+interface CollectOptions {
   dir: string;
   state: RunState;
   /** The batches of the run state that are known by id, in its order; all of them have ended. */

@@ -1,17 +1,15 @@
 import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { damaged, type RunInput, readRunInput, requireUndamaged } from "../directory/input-file.ts";
+import { damaged, type RunInput, readRunInput, referencePath, requireUndamaged } from "../directory/input.ts";
 import { linePieces } from "../directory/json-lines.ts";
 import { INPUT_FILE } from "../directory/names.ts";
-import { referencePath } from "../directory/references.ts";
-import type { ResultLine } from "../directory/results-file.ts";
+import type { ResultLine } from "../directory/results.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
-import { isFailed, isLost, isMissing, isRefused, isUnknownHere } from "../outcome/image-outcome.ts";
+import { isFailed, isLost, isMissing, isRefused, isUnknownHere } from "../outcome/standing.ts";
 import { type Chunk, planRun, type RunRequest } from "../plan/plan.ts";
-import { readPromptFiles } from "../prompts/prompt-files.ts";
-import type { PromptItem } from "../prompts/prompt-item.ts";
+import { type PromptItem, readPromptFiles } from "../plan/prompt-files.ts";
 import { retriedId } from "./retried-id.ts";
 
 /** A batch of images to be made again. */

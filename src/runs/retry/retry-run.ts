@@ -1,10 +1,10 @@
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
-import { takePendingInput } from "../directory/pending-input.ts";
+import { takePendingInput } from "../directory/claim.ts";
 import { intendedBatch, isUpdate, lastRound, makerOf, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { makerAt, otherMaker, type RunService } from "../directory/service-identity.ts";
-import { isUnsentElsewhere, isUnsentHere } from "../submit/find-batch.ts";
+import { isUnsentElsewhere, isUnsentHere } from "../run-batches.ts";
 import type { StartedRun } from "../submit/start-run.ts";
 import type { RetryPart } from "./plan-retry.ts";
 import { type RetryOptions, sendBatches } from "./send-batches.ts";

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -7,7 +7,7 @@ import { isUpdate, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import type { RunReporter } from "../reporter.ts";
-import { findBatch, isUnsentHere } from "../submit/find-batch.ts";
+import { findBatch, isUnsentHere } from "../run-batches.ts";
 import type { Submissions } from "../submit/pending-submissions.ts";
 import type { StartedRun } from "../submit/start-run.ts";
 import { submitBatch } from "../submit/submit-batch.ts";
@@ -28,7 +28,7 @@ export interface RetryOptions {
   imageConsentMicroUsd?: number | null;
 }
 
-export interface SendOptions {
+interface SendOptions {
   /** Batches that this command has added to the run: no request for them has left yet. */
   fresh?: readonly RunBatch[];
   /** Which unsent batches to send. Default: all. */

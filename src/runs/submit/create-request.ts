@@ -5,10 +5,10 @@ import { saving } from "../../client/file-errors.ts";
 import type { CreateBatchBody, CreateItemBody } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { StreamedBody } from "../../http/streamed-body.ts";
-import { referencePath } from "../directory/references.ts";
+import { referencePath } from "../directory/input.ts";
 import type { Chunk, PlannedItem, RunRequest } from "../plan/plan.ts";
-import type { PromptReference } from "../prompts/prompt-item.ts";
-import type { KeptText } from "../prompts/spool.ts";
+import type { PromptReference } from "../plan/prompt-files.ts";
+import type { KeptText } from "../plan/spool.ts";
 
 /** A part of the body: text as it is, a prompt that becomes a JSON string, or a reference image that becomes Base64. */
 type Piece = string | KeptText | PromptReference;

@@ -1,10 +1,10 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { counted } from "../../kernel/text.ts";
 import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
-import { writeRunInput } from "../directory/input-file.ts";
-import { storeReferences } from "../directory/references.ts";
+import { storeReferences, writeRunInput } from "../directory/input.ts";
+import type { Naming } from "../directory/names.ts";
 import {
   intendedBatch,
   isUnsent,
@@ -14,12 +14,11 @@ import {
 } from "../directory/run-state.ts";
 import type { RunState, SubmittedRequest } from "../directory/run-state-schema.ts";
 import { makerAt, type RunService } from "../directory/service-identity.ts";
-import type { Naming } from "../files/word-names.ts";
 import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
 import type { Chunk, Plan, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
-import { submittingText } from "../wait/progress.ts";
-import { findBatch, isUnsentElsewhere } from "./find-batch.ts";
+import { findBatch, isUnsentElsewhere } from "../run-batches.ts";
+import { submittingText } from "../wait.ts";
 import type { Submissions } from "./pending-submissions.ts";
 import { submitAll } from "./submit-all.ts";
 import { submitBatch } from "./submit-batch.ts";

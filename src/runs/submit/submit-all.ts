@@ -9,7 +9,7 @@ const PAUSE_FACTOR = 3;
 /** Drawing an image mostly takes longer than this, so there is always something left to draw during a pause. */
 const MAX_PAUSE_MS_AN_IMAGE = 10;
 
-export interface Pacing {
+interface Pacing {
   clock: Clock;
   /** Ends a pause. */
   signal?: AbortSignal | undefined;

@@ -1,5 +1,5 @@
-import { createBatch } from "../../client/batches/create.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
+import { createBatch } from "../../client/batches.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
@@ -8,11 +8,11 @@ import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import type { Chunk, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
+import { findBatch } from "../run-batches.ts";
 import { createRequest } from "./create-request.ts";
-import { findBatch } from "./find-batch.ts";
 import { leavesOpen, type Submissions } from "./pending-submissions.ts";
 
-export interface SubmitBatchOptions {
+interface SubmitBatchOptions {
   dir: string;
   service: RunService;
   request: RunRequest;

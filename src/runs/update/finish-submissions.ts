@@ -5,11 +5,11 @@ import { submittedBatches } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { type Plan, planRun } from "../plan/plan.ts";
-import { readPromptFiles } from "../prompts/prompt-files.ts";
+import { readPromptFiles } from "../plan/prompt-files.ts";
+import { isRefused } from "../plan/update.ts";
 import { sendBatches } from "../retry/send-batches.ts";
-import { isUnsentHere } from "../submit/find-batch.ts";
+import { isUnsentHere } from "../run-batches.ts";
 import { type StartOptions, startRun } from "../submit/start-run.ts";
-import { isRefused } from "./plan-update.ts";
 
 /** The batches of a run that this service may have made without an answer. Their images would be paid for and lost. */
 function openBatches(state: RunState, service: RunService): RunBatch[] {

@@ -1,18 +1,16 @@
 import type { Limits } from "../../contract/limits.ts";
-import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
-import { writeRunInput } from "../directory/input-file.ts";
-import { pendingInputName, takePendingInput } from "../directory/pending-input.ts";
-import { storeReferences } from "../directory/references.ts";
+import { claimDirectory, pendingInputName, removeLeftovers, takePendingInput } from "../directory/claim.ts";
+import { storeReferences, writeRunInput } from "../directory/input.ts";
 import { intendedBatch, isUpdate, lastRound, readRunState, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { makerAt, type RunService } from "../directory/service-identity.ts";
+import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "../plan/update.ts";
 import { partsOf } from "../retry/plan-retry.ts";
 import { leaveElsewhere } from "../retry/retry-run.ts";
 import { sendBatches } from "../retry/send-batches.ts";
-import { isUnsentHere } from "../submit/find-batch.ts";
+import { isUnsentHere } from "../run-batches.ts";
 import { requestOf, type StartedRun, type StartOptions, startRun } from "../submit/start-run.ts";
 import { finishSubmissions, openImages } from "./finish-submissions.ts";
-import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "./plan-update.ts";
 
 export interface UpdateOptions extends StartOptions {
   /** The directory for messages. */

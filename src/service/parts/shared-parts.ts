@@ -17,7 +17,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { readVersion } from "../../kernel/version.ts";
 import { createProviders } from "../../providers/registry.ts";
-import { lineReaders } from "../../server/line-readers.ts";
+import { lineReaders } from "../../server/surfaces.ts";
 import type { WorkerDeps } from "../../workers/deps.ts";
 import { Presence, type PresenceFacts } from "../../workers/presence.ts";
 import { shareProviders } from "../../workers/provider-slots.ts";

@@ -1,11 +1,10 @@
 import { rm, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { storeReferences } from "../../../src/runs/directory/references.ts";
-import { hashFile } from "../../../src/runs/files/hash-file.ts";
+import { storeReferences } from "../../../src/runs/directory/input.ts";
+import { hashFile } from "../../../src/runs/directory/verified-files.ts";
 import { planRun } from "../../../src/runs/plan/plan.ts";
-import { readPromptFiles } from "../../../src/runs/prompts/prompt-files.ts";
-import type { PromptReference } from "../../../src/runs/prompts/prompt-item.ts";
+import { type PromptReference, readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
 import { createRequest } from "../../../src/runs/submit/create-request.ts";
 import { png } from "../../support/fake-service.ts";
 import { createBench } from "../../support/run-harness.ts";

@@ -4,9 +4,9 @@ import { counted } from "../../../kernel/text.ts";
 import { checkDirectory } from "../../../runs/directory/claim.ts";
 import { submittedBatches } from "../../../runs/directory/run-state.ts";
 import type { Chunk } from "../../../runs/plan/plan.ts";
+import { describeChanges } from "../../../runs/plan/update.ts";
 import { prepareRunState } from "../../../runs/submit/start-run.ts";
 import { openImages } from "../../../runs/update/finish-submissions.ts";
-import { describeChanges } from "../../../runs/update/plan-update.ts";
 import {
   chooseStart,
   imagesToSend,

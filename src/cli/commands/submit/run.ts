@@ -7,8 +7,7 @@ import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState, submittedBatches } from "../../../runs/directory/run-state.ts";
 import { chooseModel, requireReferencesFit, usualReferences } from "../../../runs/plan/choose-model.ts";
 import { type Plan, planRun } from "../../../runs/plan/plan.ts";
-import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
-import type { PromptItem } from "../../../runs/prompts/prompt-item.ts";
+import { type PromptItem, readPromptFiles } from "../../../runs/plan/prompt-files.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import { leaveRun, type StartedRun } from "../../../runs/submit/start-run.ts";
 import { reportReplay } from "../../../runs/submit/submit-batch.ts";
@@ -101,7 +100,7 @@ async function runHere(
     const plan = planOf({ ...options, name }, options.model ?? request.model, items, providers);
     const isSplitSo = state.updates !== undefined || plan.chunks.length === submittedBatches(state).length;
     if (plan.inputSha256 !== state.input_sha256 || !isSplitSo) return null;
-    const { outcomeHere } = await import("../../../runs/outcome/whole-here.ts");
+    const { outcomeHere } = await import("../../../runs/outcome/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
     if (outcome === null) return null;
     reportPlan(context, options, plan);
@@ -135,7 +134,7 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
-  // An older run without a name keeps its request, and so its idempotency keys.
+  // A run keeps its name, and so its idempotency keys.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
   const plan = planOf({ ...options, name: options.name ?? defaultName }, model.id, items, service.providers);
   const budget = createBudget(options, model, service, context);
