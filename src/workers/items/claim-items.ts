@@ -4,32 +4,27 @@ import { isPaid, type Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { ItemClaim } from "../../domain/ports/item-repository.ts";
 import type { WorkerDeps } from "../deps.ts";
-import type { ActiveBatch } from "./active-batch.ts";
-import type { ItemWork } from "./run-item.ts";
-import { wellOffers } from "./wait-for-provider.ts";
+import { availableOffers, type ItemBatch, type ItemWork } from "./item-batch.ts";
 
-/** An item changes the provider so often, then it stays. */
+/** How often an item may move to another provider. */
 const MOST_SWITCHES = 2;
 
 /** The permission to ask a provider for an item of a batch. */
 export interface PlannedClaim {
-  active: ActiveBatch;
+  active: ItemBatch;
   offer: Offer<ItemProvider>;
   ticket: Ticket;
   which: ItemClaim["which"];
 }
 
 /** Returns null when the provider cannot be asked for the batch now. */
-export function planClaim(
-  deps: WorkerDeps,
-  active: ActiveBatch,
-  provider: ItemProvider,
-): PlannedClaim | null {
-  const well = wellOffers(deps, active);
-  const offer = well.find((each) => each.provider === provider);
+export function planClaim(deps: WorkerDeps, active: ItemBatch, provider: ItemProvider): PlannedClaim | null {
+  const available = availableOffers(deps, active);
+  const offer = available.find((each) => each.provider === provider);
   const ticket = offer && deps.health.begin(provider, offer.executedModel);
   if (!offer || !ticket) return null;
-  const which = well.length === 1 ? "any" : offer === well[0] ? "not-failed-here" : "failed-elsewhere";
+  const which =
+    available.length === 1 ? "any" : offer === available[0] ? "not-failed-here" : "failed-elsewhere";
   return { active, offer, ticket, which };
 }
 
@@ -39,7 +34,7 @@ export async function claimItems(
   plans: readonly PlannedClaim[],
   token: string,
 ): Promise<(ItemWork | null)[]> {
-  let claimed = new Map<ActiveBatch, LeasedItem[]>();
+  let claimed = new Map<ItemBatch, LeasedItem[]>();
   const works: (ItemWork | null)[] = [];
   try {
     claimed = await claimAll(deps, plans, token);
@@ -59,12 +54,12 @@ function claimAll(
   { stores, clock, presence }: WorkerDeps,
   plans: readonly PlannedClaim[],
   token: string,
-): Promise<Map<ActiveBatch, LeasedItem[]>> {
+): Promise<Map<ItemBatch, LeasedItem[]>> {
   const nowMs = clock.nowMs();
-  const ofBatches = new Map<ActiveBatch, PlannedClaim[]>();
+  const ofBatches = new Map<ItemBatch, PlannedClaim[]>();
   for (const plan of plans) ofBatches.set(plan.active, [...(ofBatches.get(plan.active) ?? []), plan]);
   return stores.write(async (tx) => {
-    const claimed = new Map<ActiveBatch, LeasedItem[]>();
+    const claimed = new Map<ItemBatch, LeasedItem[]>();
     for (const [active, [plan, ...others]] of ofBatches) {
       if (!plan) continue;
       const { provider } = plan.offer;
@@ -93,15 +88,15 @@ function claimAll(
  */
 export async function dropStale(
   { stores, presence }: WorkerDeps,
-  { batch, running }: ActiveBatch,
+  { batch, requests }: ItemBatch,
   claiming: ReadonlySet<string>,
 ): Promise<number> {
   const leases = await stores.read.items.leasesOf(presence.id);
   // Only now: whatever begins after the reading has a token that was not read.
-  const atWork = new Set([...running].map(({ work }) => work.item.id));
+  const active = new Set([...requests].map(({ work }) => work.item.id));
   const stale = leases.filter(
     ({ batchId, itemId, leaseToken }) =>
-      batchId === batch.id && !atWork.has(itemId) && !claiming.has(leaseToken),
+      batchId === batch.id && !active.has(itemId) && !claiming.has(leaseToken),
   );
   if (stale.length === 0) return 0;
   return stores.write(async (tx) => {

@@ -1,11 +1,9 @@
-import type { ItemError } from "../../../contract/statuses.ts";
-import { createYield } from "../../../kernel/yield.ts";
-import { readAhead } from "../../downloads/read-ahead.ts";
-import { isIntact } from "../../downloads/read-intact.ts";
-import type { BlobStore } from "../../ports/blob-store.ts";
-import type { Stores, Transaction } from "../../ports/stores.ts";
-import type { BatchRecord, OutputRecord } from "../../records.ts";
-import type { EarlyReadBack } from "./early-read-back.ts";
+import type { ItemError } from "../../contract/statuses.ts";
+import { readAhead } from "../downloads/read-ahead.ts";
+import { isIntact } from "../downloads/read-intact.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { Stores, Transaction } from "../ports/stores.ts";
+import type { BatchRecord, OutputRecord } from "../records.ts";
 
 const RESULT_MISSING: ItemError = {
   code: "RESULT_MISSING",
@@ -17,32 +15,20 @@ const RESULT_MISSING: ItemError = {
 export interface ReadBackDeps {
   stores: Stores;
   blobs: BlobStore;
-  earlyReadBack: EarlyReadBack;
 }
-
-/** Looking at this many files takes some milliseconds. */
-const FILES_BETWEEN_PAUSES = 200;
 
 /** Reads each stored image of a batch once before money moves: a missing or damaged one is not paid for. */
 export class ReadBack {
   readonly #blobs: BlobStore;
-  readonly #early: EarlyReadBack;
   /** Blob key → whether its bytes are those that the row describes. */
   readonly #isIntact = new Map<string, boolean>();
 
-  /** An image that was read `early` is not read again, unless its file has changed since. */
-  constructor(blobs: BlobStore, early: EarlyReadBack) {
+  constructor(blobs: BlobStore) {
     this.#blobs = blobs;
-    this.#early = early;
   }
 
   /** Reads those that were not read yet. Slow: not for a transaction. */
   async read(outputs: readonly OutputRecord[]): Promise<void> {
-    const yieldSometimes = createYield(FILES_BETWEEN_PAUSES);
-    for (const { blobKey } of outputs) {
-      if (!this.#isIntact.has(blobKey) && this.#early.take(blobKey)) this.#isIntact.set(blobKey, true);
-      await yieldSometimes();
-    }
     const read = async (output: OutputRecord) =>
       [output.blobKey, await isIntact(this.#blobs, output)] as const;
     const unread = outputs.filter(({ blobKey }) => !this.#isIntact.has(blobKey));

@@ -13,14 +13,14 @@ import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
 import { waitingOn } from "../../domain/health/waiting.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
-import { isPaid, type Offer } from "../../domain/offers.ts";
-import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
+import { isPaid } from "../../domain/offers.ts";
+import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
-import type { BatchRecord, MaybePaid } from "../../domain/records.ts";
+import type { MaybePaid } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
 import { aside } from "../../kernel/yield.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { buildImageRequest } from "../image-request.ts";
+import type { ItemWork } from "./item-batch.ts";
 
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
 /** The pause between two tries after a failure of the storage. */
@@ -35,68 +35,6 @@ export type ItemOutcome = ItemStatus | "retry" | "lost";
 
 /** The images of an item, or why there is none. `aborted`: the signal stopped it, perhaps after the request had left. */
 export type ItemAttempt = GeneratedImages | ProviderError | { aborted: true; isSent: boolean };
-
-/** One item with the provider that is asked for it. */
-export interface ItemWork {
-  batch: BatchRecord;
-  item: LeasedItem;
-  offer: Offer<ItemProvider>;
-  ticket: Ticket;
-  /** False when there are none to read for it. */
-  hasReferences: boolean;
-}
-
-/**
- * Asks the provider for one item's image. Never rejects. While the storage cannot give the reference images, it waits: that
- * is no failure of the provider. `inSlot` runs the request as soon as there is a slot for it, with a function that is called
- * when a large answer has come. `beforeSending` is called right before the request leaves. Both may abort the signal: then
- * nothing is sent.
- */
-export async function makeItem(
-  deps: WorkerDeps,
-  { batch, item, offer, hasReferences }: ItemWork,
-  signal: AbortSignal,
-  {
-    inSlot,
-    beforeSending,
-  }: {
-    inSlot<T>(ask: (onAnswered: (bytes: number) => void) => Promise<T>): Promise<T>;
-    beforeSending(): void;
-  },
-): Promise<ItemAttempt> {
-  let isSent = false;
-  const onSent = () => {
-    beforeSending();
-    signal.throwIfAborted();
-    isSent = true;
-  };
-  for (;;) {
-    try {
-      const request = await buildImageRequest(deps, batch, item, offer.executedModel, hasReferences);
-      const made = await inSlot(async (onAnswered) => {
-        signal.throwIfAborted();
-        return offer.provider.generate(request, signal, onSent, onAnswered);
-      });
-      if (!signal.aborted) return made;
-      await made.discard?.();
-      return { aborted: true, isSent };
-    } catch (error) {
-      if (signal.aborted) return { aborted: true, isSent };
-      if (error instanceof ProviderError) return error;
-      if (!(error instanceof StorageUnavailable) || isSent) {
-        deps.log.error("provider failed unexpectedly", { error: String(error) });
-        return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", {
-          retryable: true,
-          trouble: offer.provider.upstream ? (isSent ? "ambiguous" : "failing") : null,
-        });
-      }
-      const facts = { batch: item.batchId, item: item.id, error: String(error) };
-      deps.log.error("the reference images of an item cannot be read; trying again", facts);
-      await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
-      if (signal.aborted) return { aborted: true, isSent };
-    }
-  }
-}
 
 /**
  * Records the result of an attempt, for the item and for the health of its provider. Never rejects: after a failure of

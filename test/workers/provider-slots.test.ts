@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { ImageRequest } from "../../src/domain/ports/image-provider.ts";
-import { shareConcurrency } from "../../src/workers/shared-concurrency.ts";
+import { shareProviders, slotsOf } from "../../src/workers/provider-slots.ts";
 import { FakeProvider, made } from "../support/fake-provider.ts";
 import { type Gate, gate } from "../support/gate.ts";
 
@@ -13,10 +13,13 @@ function twoSides(concurrency: number) {
     await open.promise;
     return made();
   };
-  const sides = shareConcurrency(provider);
+  const { forRealtime } = shareProviders([provider]);
   const never = new AbortController().signal;
-  const ask = (side: "forBatches" | "forRealtime", prompt: string, signal = never) =>
-    sides[side].generate({ prompt } as ImageRequest, signal);
+  const ask = async (side: "forBatches" | "forRealtime", prompt: string, signal = never) => {
+    const request = { prompt } as ImageRequest;
+    if (side === "forRealtime") return forRealtime[0]?.generate(request, signal);
+    return slotsOf(provider).run(false, signal, () => provider.generate(request, signal));
+  };
   const started = () => provider.requests.map(({ prompt }) => prompt);
   const turn = () => new Promise((resolve) => setImmediate(resolve));
   const end = async (prompt: string) => {

@@ -11,7 +11,7 @@ interface Waiter {
  * The slots of one provider, for real-time requests and batches. Real-time requests go first, but never keep batches
  * waiting for ever.
  */
-export class ConcurrencySlots {
+export class ProviderSlots {
   #free: number;
   #urgentInARow = 0;
   readonly #urgent: Waiter[] = [];
@@ -22,45 +22,49 @@ export class ConcurrencySlots {
   }
 
   /**
-   * Runs the work in a slot of its own, which is free again when the work has ended or calls `leave`. Rejects with the
+   * Runs the work in a slot of its own, which is free again when the work has ended or calls `release`. Rejects with the
    * signal's reason when aborted while it waits.
    */
-  async run<T>(isUrgent: boolean, signal: AbortSignal, work: (leave: () => void) => Promise<T>): Promise<T> {
-    await this.#enter(isUrgent ? this.#urgent : this.#patient, signal);
-    let hasLeft = false;
-    const leave = () => {
-      if (hasLeft) return;
-      hasLeft = true;
+  async run<T>(
+    isUrgent: boolean,
+    signal: AbortSignal,
+    work: (release: () => void) => Promise<T>,
+  ): Promise<T> {
+    await this.#acquire(isUrgent ? this.#urgent : this.#patient, signal);
+    let isReleased = false;
+    const release = () => {
+      if (isReleased) return;
+      isReleased = true;
       this.#free++;
-      this.#admit();
+      this.#startNext();
     };
     try {
-      return await work(leave);
+      return await work(release);
     } finally {
-      leave();
+      release();
     }
   }
 
-  #enter(line: Waiter[], signal: AbortSignal): Promise<void> {
+  #acquire(line: Waiter[], signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      const leave = () => {
+      const giveUp = () => {
         line.splice(line.indexOf(waiter), 1);
         reject(signal.reason);
       };
       const waiter = {
         start: () => {
-          signal.removeEventListener("abort", leave);
+          signal.removeEventListener("abort", giveUp);
           resolve();
         },
       };
-      signal.addEventListener("abort", leave, { once: true });
+      signal.addEventListener("abort", giveUp, { once: true });
       line.push(waiter);
-      this.#admit();
+      this.#startNext();
     });
   }
 
-  #admit(): void {
+  #startNext(): void {
     while (this.#free > 0) {
       const isBatchDue = this.#urgentInARow >= URGENT_IN_A_ROW && this.#patient.length > 0;
       const urgent = isBatchDue ? undefined : this.#urgent.shift();
@@ -73,28 +77,33 @@ export class ConcurrencySlots {
   }
 }
 
-/** Makes two providers of one. Together they never run more requests at once than it takes. */
-export function shareConcurrency(provider: ItemProvider): {
-  forBatches: ItemProvider;
-  forRealtime: ItemProvider;
-} {
-  const slots = new ConcurrencySlots(provider.concurrency);
-  const through = (isUrgent: boolean): ItemProvider => ({
+const SLOTS = new WeakMap<ItemProvider, ProviderSlots>();
+
+/** Returns the slots of a provider: the same ones for batches and real time. */
+export function slotsOf(provider: ItemProvider): ProviderSlots {
+  const slots = SLOTS.get(provider) ?? new ProviderSlots(provider.concurrency);
+  SLOTS.set(provider, slots);
+  return slots;
+}
+
+/** The same provider for real time: each request waits for a slot, ahead of the items of batches. */
+function forRealtime(provider: ItemProvider): ItemProvider {
+  const slots = slotsOf(provider);
+  return {
     kind: "item",
     name: provider.name,
     concurrency: provider.concurrency,
     ...(provider.upstream ? { upstream: provider.upstream } : {}),
     serves: (model) => provider.serves(model),
     generate: (request, signal, onSent, onAnswered) =>
-      slots.run(isUrgent, signal, (leave) =>
+      slots.run(true, signal, (release) =>
         provider.generate(request, signal, onSent, (bytes) => {
-          leave();
+          release();
           onAnswered?.(bytes);
         }),
       ),
     close: () => provider.close(),
-  });
-  return { forBatches: through(false), forRealtime: through(true) };
+  };
 }
 
 /**
@@ -105,13 +114,10 @@ export function shareProviders(providers: readonly ImageProvider[]): {
   forBatches: ImageProvider[];
   forRealtime: ItemProvider[];
 } {
-  const forRealtime: ItemProvider[] = [];
-  const forBatches: ImageProvider[] = [];
-  for (const provider of providers) {
-    const uses = provider.upstream?.uses ?? ["batches", "realtime"];
-    const shared = provider.kind === "item" ? shareConcurrency(provider) : null;
-    if (uses.includes("batches")) forBatches.push(shared?.forBatches ?? provider);
-    if (shared && uses.includes("realtime")) forRealtime.push(shared.forRealtime);
-  }
-  return { forBatches, forRealtime };
+  const usedFor = (use: "batches" | "realtime") =>
+    providers.filter(({ upstream }) => upstream?.uses.includes(use) ?? true);
+  return {
+    forBatches: usedFor("batches"),
+    forRealtime: usedFor("realtime").flatMap((each) => (each.kind === "item" ? forRealtime(each) : [])),
+  };
 }
