@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { ErrorCode } from "../../contract/errors.ts";
 import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { Shape } from "../../prompts/shape.ts";
@@ -12,7 +11,7 @@ import type { RunState } from "../directory/run-state-schema.ts";
 import { assignIds, contentHash, type PlannedItem } from "../plan/plan.ts";
 import type { PromptItem, PromptReference } from "../plan/prompt-files.ts";
 import type { PromptText } from "../plan/spool.ts";
-import { readAgain } from "../retry/plan-retry.ts";
+import { itemsOf } from "../request.ts";
 
 /** The settings that all requests of a run share. */
 interface RealtimeSettings {
@@ -64,7 +63,7 @@ export async function readRealtimePlan(dir: string, runState: RunState): Promise
   const ids = [...input.keys()];
   if (ids.length === 0) throw damaged(`${path} is missing`);
   if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
-  const items = await readAgain({ dir, limits: DEFAULT_LIMITS, path }, input, ids);
+  const items = await itemsOf(dir, input, ids);
   const images = imagesOf(items.map((item, at) => [ids[at] ?? "", item]));
   const settings = { model, aspectRatio: null, size: null, mimeType };
   return { settings, items: null, images, inputSha256 };

@@ -55,7 +55,7 @@ export function lostLines(
     for (const id of ids.slice(at, end)) makers.set(id, entry);
     at = end;
   }
-  for (const entry of runState.batches) for (const id of entry.retried ?? []) makers.set(id, entry);
+  for (const entry of runState.batches) for (const id of entry.images ?? []) makers.set(id, entry);
   return absentIds(ids, lines).map((custom_id) => {
     const own = makers.get(custom_id);
     const reason = own && unknown.get(own);

@@ -8,10 +8,9 @@ import { readRunState, submittedBatches } from "../../../runs/directory/run-stat
 import { chooseModel, requireReferencesFit, usualReferences } from "../../../runs/plan/choose-model.ts";
 import { type Plan, planRun } from "../../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles } from "../../../runs/plan/prompt-files.ts";
-import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
-import { leaveRun, type StartedRun } from "../../../runs/submit/start-run.ts";
-import { reportReplay } from "../../../runs/submit/submit-batch.ts";
-import { startOrUpdate, type UpdateOptions } from "../../../runs/update/update-run.ts";
+import type { Submissions } from "../../../runs/send.ts";
+import { reportReplay, type StartedRun } from "../../../runs/send.ts";
+import { leaveRun, type StartOptions, startRun } from "../../../runs/start.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
@@ -106,7 +105,7 @@ async function runHere(
     reportPlan(context, options, plan);
     const submitted = new Set(submittedBatches(state).map(({ id }) => id));
     for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
-      reportReplay(output, batch, { nowMs: clock.nowMs(), isRetry: false });
+      reportReplay({ reporter: output, clock }, batch, { round: 0 });
     for (const { batch_id, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const earlier = new Set(outcome.batches.map(({ id }) => id));
@@ -148,7 +147,7 @@ async function submit(
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
     return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
   };
-  const work: UpdateOptions = {
+  const work: StartOptions = {
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
     ...{ names, shownDir, limits, isUpdate, adviseUpdate },
   };
@@ -159,7 +158,7 @@ async function submit(
     return { ...result, next: "the same command without --dry-run" };
   }
   return withRunLock(dir, { clock, signal }, async () => {
-    const started = await startOrUpdate(work);
+    const started = await startRun(work);
     if (options.detach) {
       const begun = { argument: shownDir, run: { dir, state: started.state } };
       const unknown = await unknownRun(begun, started.batches, service, context.global);
