@@ -282,7 +282,7 @@ const EDITED = [
   { custom_id: "dog", prompt: "a big dog" },
 ];
 
-it("a batch whose prompts were changed on disk since is not sent under its old key", async () => {
+it("[RUN-8] a batch whose prompts were changed on disk since is not sent under its old key", async () => {
   const bench = await createBench();
   for (let i = 0; i < 4; i++) bench.fake.fault(/^POST/, { reset: "after" });
   await expect(bench.submit(PAIR)).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
@@ -296,7 +296,7 @@ it("a batch whose prompts were changed on disk since is not sent under its old k
   expect(bench.fake.count(/^POST/)).toBe(before);
 });
 
-it("a directory whose batches do not say what they make is refused by name, and nothing is sent", async () => {
+it("[RUN-6] a directory whose batches do not say what they make is refused by name, and nothing is sent", async () => {
   const bench = await createBench();
   await bench.submit(PAIR);
   const state = JSON.parse(await bench.read("imgbatch.json"));
@@ -309,7 +309,7 @@ it("a directory whose batches do not say what they make is refused by name, and 
   expect(bench.fake.batches).toHaveLength(1);
 });
 
-it("after a refused update of several batches, another update pays only for its own prompts", async () => {
+it("[UPDATE-5] after a refused update of several batches, another update pays only for its own prompts", async () => {
   const bench = await createBench();
   const limits = { itemsPerBatch: 1 };
   await bench.submit(PAIR, { limits });
