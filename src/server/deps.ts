@@ -5,7 +5,7 @@ import type { Waiting } from "../contract/waiting.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { FindGeneratedFile } from "../domain/files/generated.ts";
-import type { UploadStore } from "../domain/files/uploads.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Thumbnails } from "../domain/images/thumbnails.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
@@ -22,7 +22,6 @@ import type { ConsoleSecrets } from "./console/sessions.ts";
 import type { EventHub } from "./events/hub.ts";
 import type { DownloadSlots } from "./limits/download-slots.ts";
 import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
-import type { RequestLimits } from "./limits/request-limits.ts";
 import type { Reach } from "./middleware/known-host.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
 import type { BodyBudgets } from "./request-body/body-reservation.ts";
@@ -72,8 +71,7 @@ export interface ApiDeps extends CreateBatchDeps {
   waitingOf(batch: BatchRecord): Waiting | null;
   /** Returns the jobs of a batch that are at work at an upstream. */
   jobsOf(batch: BatchRecord): Promise<ShownJob[]>;
-  requestLimits: RequestLimits;
-  uploads: UploadStore;
+  uploads: Uploads;
   findGeneratedFile: FindGeneratedFile;
   inspector: ImageInspector;
   converter: ImageConverter;

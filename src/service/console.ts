@@ -9,7 +9,7 @@ import type { Decoding } from "../imaging/decoding.ts";
 import { thumbnail } from "../imaging/thumbnail.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { packageFile } from "../kernel/files/package-file.ts";
-import { type ConsoleSecrets, consoleSecrets, sharedSecrets } from "../server/console/sessions.ts";
+import { type ConsoleSecrets, consoleSecrets } from "../server/console/sessions.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { EventHub } from "../server/events/hub.ts";
 import { DownloadSlots } from "../server/limits/download-slots.ts";
@@ -24,13 +24,11 @@ export function consoleParts(deps: {
   clock: Clock;
   decoding: Decoding;
   feed: Feed;
-  /** Whether other processes take requests, too. */
-  isShared: boolean;
 }): Pick<ApiDeps, "consoleDirectory" | "secrets" | "events" | "thumbnails" | "thumbnailSlots"> {
   const { stores, blobs, clock, decoding } = deps;
   return {
     consoleDirectory: CONSOLE_DIRECTORY,
-    secrets: deps.isShared ? sharedSecrets(deps) : consoleSecrets(clock),
+    secrets: consoleSecrets({ stores, clock }),
     events: new EventHub(deps),
     thumbnails: new Thumbnails({
       stores,

@@ -1,7 +1,7 @@
 import type { Finishes } from "../domain/batches/finish-item.ts";
 import type { EarlyReadBack } from "../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../domain/feed.ts";
-import type { UploadStore } from "../domain/files/uploads.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { TakeInDeps } from "../domain/lines/take-in.ts";
 import type { ModelEntry } from "../domain/models.ts";
@@ -43,5 +43,5 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   /** Aborted when the process is about to stop: then no work is begun, and what runs goes on until the stop. */
   ending: AbortSignal;
   /** Files on their way into the service. */
-  uploads: UploadStore;
+  uploads: Uploads;
 }

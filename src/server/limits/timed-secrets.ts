@@ -1,8 +1,10 @@
 import { randomBytes } from "node:crypto";
+import type { TimedSecretRecord } from "../../domain/ports/shared-records.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 
-export interface SecretOptions {
+interface SecretOptions {
   lifeMs: number;
   /** The most secrets of one key. A further one ends the oldest. */
   mostPerKey: number;
@@ -10,63 +12,80 @@ export interface SecretOptions {
   prefix?: string;
 }
 
-/** Random secrets that each stand for something of a key for a time. */
-export interface SecretStore<T extends { keyId: string }> {
-  issue(value: T): Answer<{ secret: string; expiresAtMs: number }>;
-  /** Null for an unknown secret, and for one whose time is over. */
-  find(secret: string): Answer<{ value: T; expiresAtMs: number } | null>;
-  /** Returns what a secret stands for, and ends it: only one call gets it. */
-  take(secret: string): Answer<T | null>;
-  end(secret: string): Answer<void>;
+/** The value of a secret: the key that it stands for, and the batch of a ticket. */
+interface StoredValue {
+  keyId: string;
+  batchId?: string;
 }
 
-/** Known at once, or when the database has answered. */
-type Answer<T> = T | Promise<T>;
-
-/** Secrets of this process alone. They are kept in memory, as hashes. */
-export class TimedSecrets<T extends { keyId: string }> implements SecretStore<T> {
-  readonly #clock: Clock;
+/** Random secrets that each stand for something of a key for a time. The database has their hashes. */
+export class TimedSecrets<T extends StoredValue> {
+  readonly #deps: { stores: Stores; clock: Clock };
+  readonly #kind: TimedSecretRecord["kind"];
   readonly #options: SecretOptions;
-  /** By hash, the oldest first. */
-  readonly #held = new Map<string, { value: T; expiresAtMs: number }>();
 
-  constructor(clock: Clock, options: SecretOptions) {
-    this.#clock = clock;
+  constructor(
+    deps: { stores: Stores; clock: Clock },
+    kind: TimedSecretRecord["kind"],
+    options: SecretOptions,
+  ) {
+    this.#deps = deps;
+    this.#kind = kind;
     this.#options = options;
   }
 
-  issue(value: T): { secret: string; expiresAtMs: number } {
+  /** Makes a secret. */
+  async issue(value: T) {
+    const { keyId, batchId }: StoredValue = value;
     const { lifeMs, mostPerKey, prefix = "" } = this.#options;
-    this.#dropExpired();
-    const ofKey = [...this.#held].filter(([, held]) => held.value.keyId === value.keyId);
-    for (const [hash] of ofKey.slice(0, Math.max(0, ofKey.length + 1 - mostPerKey))) this.#held.delete(hash);
+    const { stores, clock } = this.#deps;
     const secret = prefix + randomBytes(32).toString("base64url");
-    const expiresAtMs = this.#clock.nowMs() + lifeMs;
-    this.#held.set(sha256Hex(secret), { value, expiresAtMs });
+    const expiresAtMs = clock.nowMs() + lifeMs;
+    const record = {
+      id: sha256Hex(secret),
+      kind: this.#kind,
+      apiKeyId: keyId,
+      batchId: batchId ?? null,
+      expiresAtMs,
+    };
+    await stores.write(async (tx) => {
+      await tx.lock("key", keyId);
+      await tx.timedSecrets.removeExpired(clock.nowMs());
+      const ofKey = await tx.timedSecrets.ofKey(this.#kind, keyId);
+      for (const { id } of ofKey.slice(0, Math.max(0, ofKey.length + 1 - mostPerKey)))
+        await tx.timedSecrets.take(id);
+      await tx.timedSecrets.insert(record);
+    });
     return { secret, expiresAtMs };
   }
 
   /** Null for an unknown secret, and for one whose time is over. */
-  find(secret: string): { value: T; expiresAtMs: number } | null {
-    // Most credentials are API keys: no hash is made of them here.
-    if (!secret.startsWith(this.#options.prefix ?? "")) return null;
-    const held = this.#held.get(sha256Hex(secret));
-    return held && held.expiresAtMs > this.#clock.nowMs() ? held : null;
+  async find(secret: string) {
+    if (!this.#mayBeOurs(secret)) return null;
+    return this.#valid(await this.#deps.stores.read.timedSecrets.find(sha256Hex(secret)));
   }
 
-  /** Returns what a secret stands for, and ends it. */
-  take(secret: string): T | null {
-    const held = this.find(secret);
-    this.end(secret);
-    return held?.value ?? null;
+  /** Returns what a secret stands for, and ends it: only one call gets it. */
+  async take(secret: string) {
+    if ((await this.find(secret)) === null) return null;
+    const taken = await this.#deps.stores.write((tx) => tx.timedSecrets.take(sha256Hex(secret)));
+    return this.#valid(taken)?.value ?? null;
   }
 
-  end(secret: string): void {
-    this.#held.delete(sha256Hex(secret));
+  async end(secret: string): Promise<void> {
+    await this.#deps.stores.write((tx) => tx.timedSecrets.take(sha256Hex(secret)));
   }
 
-  #dropExpired(): void {
-    const nowMs = this.#clock.nowMs();
-    for (const [hash, { expiresAtMs }] of this.#held) if (expiresAtMs <= nowMs) this.#held.delete(hash);
+  /** Most credentials are API keys: they need no look into the database here. */
+  #mayBeOurs(secret: string): boolean {
+    return secret.startsWith(this.#options.prefix ?? "");
+  }
+
+  #valid(record: TimedSecretRecord | null): { value: T; expiresAtMs: number } | null {
+    if (record === null || record.kind !== this.#kind) return null;
+    const { apiKeyId: keyId, batchId, expiresAtMs } = record;
+    if (expiresAtMs <= this.#deps.clock.nowMs()) return null;
+    const value: StoredValue = batchId === null ? { keyId } : { keyId, batchId };
+    return { value: value as T, expiresAtMs };
   }
 }

@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { uploadFieldsSchema } from "../../contract/openai-batches/files.ts";
 import { inWords } from "../../contract/schema-words.ts";
-import type { Chunk } from "../../domain/files/upload-ties.ts";
+import type { Chunk } from "../../domain/files/uploads.ts";
 import type { FileFacts } from "../../domain/ports/files.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";

@@ -5,7 +5,6 @@ import type { ApiDeps } from "../../server/deps.ts";
 import { generatedFiles } from "../../server/generated-files.ts";
 import { DownloadSlots } from "../../server/limits/download-slots.ts";
 import { FailedAuthLimit } from "../../server/limits/failed-auth-limit.ts";
-import { RequestLimits } from "../../server/limits/request-limits.ts";
 import { BodyBudgets } from "../../server/request-body/body-reservation.ts";
 import { consoleParts } from "../console.ts";
 import type { SharedParts } from "./shared-parts.ts";
@@ -31,16 +30,16 @@ type Derived = Omit<
   | "onBatchCreated"
 >;
 
-/** Makes the parts of the API for a service that listens on `host`. `isShared`: other processes take requests, too. */
+/** Makes the parts of the API for a service that listens on `host`. */
 export function apiParts(
   { workerDeps, realtimeOffers, decoding }: SharedParts,
   config: Config,
-  { host, isShared }: { host: string; isShared: boolean },
+  host: string,
 ): Derived {
   const { stores, blobs, clock, feed } = workerDeps;
   return {
     ...workerDeps,
-    ...consoleParts({ stores, blobs, clock, decoding, feed, isShared }),
+    ...consoleParts({ stores, blobs, clock, decoding, feed }),
     server: { ...config.server, host },
     storageUriPrefixes: config.storageUriPrefixes,
     groups: config.groups,
@@ -51,7 +50,6 @@ export function apiParts(
     converter: sharpConverter(decoding),
     keyedRequests: new KeyedRequests(workerDeps),
     realtimeOffers,
-    requestLimits: new RequestLimits(config.limits, clock),
     slots: new DownloadSlots(config.limits.downloadsPerKey),
     bodyBudgets: new BodyBudgets(),
     failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {

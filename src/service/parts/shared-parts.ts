@@ -3,7 +3,6 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { joinFinishes } from "../../domain/batches/finish-item.ts";
 import { EarlyReadBack } from "../../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../../domain/feed.ts";
-import { SharedUploads } from "../../domain/files/shared-uploads.ts";
 import { Uploads } from "../../domain/files/uploads.ts";
 import { ProviderHealth } from "../../domain/health/provider-health.ts";
 import { Offers } from "../../domain/offers.ts";
@@ -99,7 +98,6 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     await presence.leave().catch((error) => log.debug("a worker could not leave", { error: String(error) }));
   });
   const earlyReadBack = new EarlyReadBack(blobs);
-  const uploadLimits = { ...FIXED_LIMITS, ...config.limits };
   teardown.add(() => earlyReadBack.close());
   return {
     providers,
@@ -120,9 +118,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
       presence,
       ending,
       outageMs: config.limits.outageHours * HOUR_MS,
-      uploads: presence.isAlone
-        ? new Uploads({ stores, blobs, clock }, uploadLimits)
-        : new SharedUploads({ stores, blobs, clock }, uploadLimits),
+      uploads: new Uploads({ stores, blobs, clock }, { ...FIXED_LIMITS, ...config.limits }),
       clock,
       ids,
       random,

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import type { Chunk } from "../../../domain/files/upload-ties.ts";
+import type { Chunk } from "../../../domain/files/uploads.ts";
 import type { ApiDeps } from "../../deps.ts";
 import { storeForm } from "../../store-form.ts";
 import { readFileFacts } from "./file-facts.ts";

@@ -1,4 +1,4 @@
-import type { Chunk } from "../../../domain/files/upload-ties.ts";
+import type { Chunk } from "../../../domain/files/uploads.ts";
 import { bodyError, type Part, readParts, textOf } from "../../request-body/multipart.ts";
 import { METADATA_BYTES } from "./file-facts.ts";
 

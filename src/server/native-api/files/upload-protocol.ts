@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import type { UploadedFile } from "../../../contract/native-api/files.ts";
-import type { Upload } from "../../../domain/files/upload.ts";
+import type { Upload } from "../../../domain/files/uploads.ts";
 import type { FileRecord } from "../../../domain/ports/files.ts";
 import type { ApiDeps } from "../../deps.ts";
 import { fileView } from "./file-view.ts";
