@@ -345,9 +345,11 @@ export class Upload {
     const { active, stores } = this.#context;
     const before = active.get(this.#record.id);
     active.set(this.#record.id, this);
-    const endChunk = before === this ? this.#endChunk() : before?.#inOrder(() => before.#endChunk());
-    // What could not be stored is sent again.
-    await endChunk?.catch(() => {});
+    if (before !== undefined) {
+      const ended = before === this ? this.#endChunk() : before.#inOrder(() => before.#endChunk());
+      // What could not be stored is sent again.
+      await ended.catch(() => {});
+    }
     const record = await stores.read.uploads.find(this.#record.id);
     if (record === null) this.state = "cancelled";
     else {
