@@ -4,7 +4,6 @@ import { ImgbatchError } from "../contract/errors.ts";
 import type { Http } from "../http/http.ts";
 import type { Answer } from "../http/send.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
-import { countPassedOn } from "../kernel/memory/garbage.ts";
 import { saving } from "./file-errors.ts";
 
 /** No ZIP of images is longer. A longer answer would fill the disk. */
@@ -121,7 +120,6 @@ async function receive(
       if (bytes + chunk.length > MAX_BYTES) throw endless();
       await saving(target, () => file.appendFile(chunk));
       bytes += chunk.length;
-      countPassedOn(chunk.length);
       options.onProgress?.(bytes, total);
     }
     await saving(target, () => file.sync());

@@ -2,7 +2,6 @@ import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import { keepHeapSmall } from "../../kernel/memory/small-heap.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command-line/command-context.ts";
 import { paidRequestsNote } from "../interruption/paid-requests.ts";
@@ -83,7 +82,6 @@ async function startOwn({
   output,
   signal,
 }: Embedding & { config: Config }): Promise<ServiceConnection> {
-  if (needs.workers) keepHeapSmall();
   const { startService } = await import("../../service/start-service.ts");
   const { createLog } = await import("../../service/pino-log.ts");
   const service = await startService({

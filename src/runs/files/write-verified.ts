@@ -7,7 +7,6 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { HEADER_BYTES, readImageHeader } from "../../contract/images/image-header.ts";
 import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { countPassedOn } from "../../kernel/memory/garbage.ts";
 import type { ResultFile, Verified } from "../directory/results-file.ts";
 
 /** The facts that the bytes of an image must match. Null: not known. */
@@ -84,7 +83,6 @@ export async function inspect(
       headBytes += chunk.length;
     }
     await take(chunk);
-    countPassedOn(chunk.length);
   }
   const sha256 = hash.digest("hex");
   const header = readImageHeader(Buffer.concat(head));

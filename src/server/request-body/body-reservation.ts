@@ -1,6 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { MemoryBudget, type MemoryShare } from "../../kernel/memory/memory-budget.ts";
-import { MemoryReturn } from "./collect-garbage.ts";
+import { MemoryBudget, type MemoryShare } from "../../kernel/memory-budget.ts";
 
 const MIB = 1024 * 1024;
 const BUSY_RETRY_MS = 5000;
@@ -13,7 +12,6 @@ export class BodyBudgets {
   readonly large = new MemoryBudget(64 * MIB, 32 * MIB);
   /** Disk for the images of requests that have not ended. */
   readonly disk = new MemoryBudget(2048 * MIB, 512 * MIB);
-  readonly memory = new MemoryReturn();
 }
 
 /**
@@ -67,8 +65,6 @@ export class BodyReservation {
     this.#left?.abort(new Error("the request ended early"));
     this.#memory.leave();
     this.#disk?.leave();
-    const { large, memory } = this.#budgets;
-    if (this.#isLarge) memory.soon(() => large.bytes === 0);
   }
 
   #wait(reserved: Promise<void> | null): Promise<void> | null {

@@ -1,6 +1,5 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { ProviderIdentity } from "../../../contract/provider-identity.ts";
-import { keepHeapSmall } from "../../../kernel/memory/small-heap.ts";
 import { costText } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
@@ -40,8 +39,6 @@ export const run: RunCommand = async (context) => {
   const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
-  // Before the prompts: reading thousands of them would make the heap large for as long as the images take.
-  keepHeapSmall();
   try {
     const stdin = () => context.stdin(signal);
     const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
