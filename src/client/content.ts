@@ -1,8 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
-import { boundedBytes } from "../http/bounded-body.ts";
 import type { Http } from "../http/http.ts";
-import type { Answer } from "../http/send.ts";
+import { type Answer, boundedBytes } from "../http/transport.ts";
 
 /** No image is larger. A longer answer would fill the memory. */
 const MAX_IMAGE_BYTES = 256 * 1024 * 1024;
@@ -32,8 +31,8 @@ export async function getContent(
       signal,
       elsewhere: true,
     }),
-    async (response, moved) => {
-      const data = await boundedBytes(response, MAX_IMAGE_BYTES, moved);
+    async (response) => {
+      const data = await boundedBytes(response.body, MAX_IMAGE_BYTES);
       if (data === null) throw new ImgbatchError("BAD_RESPONSE", `An image of ${customId} has no end.`);
       requireWhole(response, data.length);
       const [, sha256 = null] = /^"([0-9a-f]{64})"$/.exec(response.headers.get("etag") ?? "") ?? [];

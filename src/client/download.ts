@@ -2,7 +2,7 @@ import { lstat, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Http } from "../http/http.ts";
-import type { Answer } from "../http/send.ts";
+import type { Answer } from "../http/transport.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
 import { saving } from "./file-errors.ts";
 
@@ -48,7 +48,7 @@ export async function downloadFile(options: DownloadOptions): Promise<Downloaded
   });
   let done: Downloaded;
   try {
-    done = await http.stream(request, (response, moved) => receive(response, files, options, moved));
+    done = await http.stream(request, (response) => receive(response, files, options));
   } catch (error) {
     await dropUseless(files, error);
     throw error;
@@ -89,12 +89,7 @@ async function dropUseless(files: PartFiles, error: unknown): Promise<void> {
   for (const path of [files.part, files.etag]) await rm(path, { force: true }).catch(() => {});
 }
 
-async function receive(
-  response: Answer,
-  files: PartFiles,
-  options: DownloadOptions,
-  moved: (bytes: number) => void,
-): Promise<Downloaded> {
+async function receive(response: Answer, files: PartFiles, options: DownloadOptions): Promise<Downloaded> {
   const { target } = options;
   const start = response.status === 206 ? await rangeStart(response, files) : 0;
   if (start === null || response.status === 416) {
@@ -116,7 +111,6 @@ async function receive(
   const file = await saving(target, () => open(files.part, start === 0 ? "wx" : "a"));
   try {
     for await (const chunk of response.body) {
-      moved(chunk.length);
       if (bytes + chunk.length > MAX_BYTES) throw endless();
       await saving(target, () => file.appendFile(chunk));
       bytes += chunk.length;

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Http } from "../http/http.ts";
-import { isFromElsewhere } from "../http/network-errors.ts";
-import { mayPass } from "../http/retry-policy.ts";
+import { isFromElsewhere } from "../http/json-answer.ts";
+import { mayPass } from "../http/retries.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";

@@ -7,7 +7,7 @@ import {
 } from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
 import type { JsonAnswer } from "../../http/json-answer.ts";
-import type { StreamedBody } from "../../http/streamed-body.ts";
+import type { StreamedBody } from "../../http/transport.ts";
 import { microsToDecimal } from "../../kernel/money.ts";
 import { type Batch, readBatch } from "../wire/read-batch.ts";
 

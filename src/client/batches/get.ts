@@ -1,6 +1,6 @@
 import { routes } from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
-import { retryAfterMs } from "../../http/retry-after.ts";
+import { retryAfterMs } from "../../http/retries.ts";
 import { type Batch, readBatch } from "../wire/read-batch.ts";
 import { unexpectedAnswer } from "../wire/unexpected-answer.ts";
 

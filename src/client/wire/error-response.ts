@@ -9,8 +9,8 @@ import { NATIVE_DETAILS } from "../../contract/native-api/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
 import { isWaitingCode, LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 import type { ErrorAnswer, SentRequest } from "../../http/http.ts";
-import { retryAfterMs } from "../../http/retry-after.ts";
-import type { Answer } from "../../http/send.ts";
+import { retryAfterMs } from "../../http/retries.ts";
+import type { Answer } from "../../http/transport.ts";
 import { hideUsedKeys, hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 

@@ -1,7 +1,7 @@
 import type { lookup as systemLookup } from "node:dns";
 import type { LookupFunction } from "node:net";
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
-import type { AnswerHeaders } from "../../http/send.ts";
+import type { AnswerHeaders } from "../../http/transport.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import { isPrivateAddress, isPrivateHost } from "./private-addresses.ts";
 

@@ -1,4 +1,4 @@
-import { retryAfterMs, sentAtMs } from "../../http/retry-after.ts";
+import { retryAfterMs, sentAtMs } from "../../http/retries.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import type { UpstreamHeaders } from "./connections.ts";
 import { ownMatches } from "./words.ts";

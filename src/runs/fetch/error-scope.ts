@@ -1,6 +1,6 @@
 import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
-import { isOutOfCapacity, mayPass } from "../../http/retry-policy.ts";
+import { isOutOfCapacity, mayPass } from "../../http/retries.ts";
 
 const OF_ALL_EXITS: readonly ExitName[] = ["auth", "money"];
 const OF_ALL: readonly ErrorCode[] = ["SAVE_FAILED", "BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETED"];

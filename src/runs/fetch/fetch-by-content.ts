@@ -3,7 +3,7 @@ import { getContent } from "../../client/content.ts";
 import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/images/image-types.ts";
-import { mayPass } from "../../http/retry-policy.ts";
+import { mayPass } from "../../http/retries.ts";
 import type { ResultFile, Verified } from "../directory/results-file.ts";
 import { isIntact } from "../files/intact-files.ts";
 import { writeVerified } from "../files/write-verified.ts";

@@ -4,7 +4,7 @@ import { type GeneratedImage, type GenerateOptions, generateImage } from "../../
 import { PAID_TWICE_NOTE } from "../../contract/batch-api/items.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
-import { isOutOfCapacity } from "../../http/retry-policy.ts";
+import { isOutOfCapacity } from "../../http/retries.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { readRunInput } from "../directory/input-file.ts";

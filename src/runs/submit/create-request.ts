@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import type { CreateBatchBody, CreateItemBody } from "../../contract/batch-api/create-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { StreamedBody } from "../../http/streamed-body.ts";
+import type { StreamedBody } from "../../http/transport.ts";
 import { referencePath } from "../directory/references.ts";
 import type { Chunk, PlannedItem, RunRequest } from "../plan/plan.ts";
 import type { PromptReference } from "../prompts/prompt-item.ts";
