@@ -1,5 +1,5 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
-import { MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
+import type { Batch } from "../../client/batch.ts";
+import { MAY_BE_PAID_TWICE } from "../../contract/batch-api.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import {
   type Cost,
@@ -11,11 +11,19 @@ import {
 } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
-import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results-file.ts";
+import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
-import { isFailed, isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
-import { type Repair, repairsOf } from "../../runs/outcome/repairs.ts";
-import { type Allowance, countImages, type ImageCounts } from "../../runs/outcome/verdict.ts";
+import {
+  type Allowance,
+  countImages,
+  type ImageCounts,
+  isFailed,
+  isLost,
+  isMissing,
+  judgeMissing,
+  type Repair,
+  repairsOf,
+} from "../../runs/outcome/standing.ts";
 import { type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./judge-batches.ts";

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import type { Config } from "../../config/schema.ts";
+import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command-line/command-context.ts";
@@ -44,15 +44,11 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   for (;;) {
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
-      if (wantsImages) requireSameProviders(embedding, running.providers ?? []);
+      if (wantsImages) requireSameProviders(embedding, running.providers);
       const { url: baseUrl, apiKey, confirm, providers } = running;
-      const disabled = () => disabledOf(providers ?? []);
-      const noteDrawings = drawingsNote(embedding, providers ?? []);
-      const facts = {
-        dataDirectory,
-        noteDrawings,
-        ...(providers === null ? { upstream } : { upstream, providers, disabled }),
-      };
+      const disabled = () => disabledOf(providers);
+      const noteDrawings = drawingsNote(embedding, providers);
+      const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
     requireLocalStorage(embedding.config);

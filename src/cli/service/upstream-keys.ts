@@ -1,7 +1,7 @@
 import { PRESETS, UPSTREAM_NAMES } from "../../config/presets.ts";
 import type { Config } from "../../config/schema.ts";
+import { secretVariables } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { secretVariables } from "../../contract/provider-identity.ts";
 import { secretOf } from "../../environment.ts";
 
 /** Throws `API_KEY_REQUIRED`, naming the variables, if no provider can make images because each lacks its key. */

@@ -1,4 +1,4 @@
-import { type ItemErrorCode, isRefusalCode } from "../../contract/item-errors.ts";
+import { type ItemErrorCode, isRefusalCode } from "../../contract/statuses.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import type { AnswerHeaders, ConnectionError } from "../../http/transport.ts";
 import { PRIVATE_ADDRESS } from "./connections.ts";

@@ -1,5 +1,5 @@
 import { promisify } from "node:util";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import type { LargeImage, ProviderError } from "../../domain/ports/image-provider.ts";
 import { followRedirects, MOST_REDIRECTS } from "../../http/redirects.ts";
 import type { ImagesJson } from "./answer-images.ts";

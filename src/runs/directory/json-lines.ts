@@ -4,7 +4,7 @@ import type { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { createYield } from "../../kernel/yield.ts";
-import { hashFile } from "../files/hash-file.ts";
+import { hashFile } from "./verified-files.ts";
 
 const PIECE_CHARS = 64 * 1024;
 

@@ -1,12 +1,11 @@
 import { join } from "node:path";
-import { getContent } from "../../client/content.ts";
-import type { BatchItem } from "../../client/wire/read-items.ts";
+import type { BatchItem } from "../../client/batch.ts";
+import { getContent } from "../../client/download.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import { mayPass } from "../../http/retries.ts";
-import type { ResultFile, Verified } from "../directory/results-file.ts";
-import { isIntact } from "../files/intact-files.ts";
-import { writeVerified } from "../files/write-verified.ts";
+import type { ResultFile, Verified } from "../directory/verified-files.ts";
+import { isIntact, writeVerified } from "../directory/verified-files.ts";
 import { requireOfOne } from "./error-scope.ts";
 import { type Fetched, type Fetches, type FetchJob, fileAt, pathFor, weakest } from "./fetch-job.ts";
 

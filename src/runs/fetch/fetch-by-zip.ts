@@ -1,16 +1,15 @@
 import { createReadStream, existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import type { BatchItem } from "../../client/batch.ts";
 import { saving } from "../../client/file-errors.ts";
-import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import { PASSING_PREFIX } from "../directory/claim.ts";
-import { inspect, writeVerified } from "../files/write-verified.ts";
+import { inspect, writeVerified } from "../directory/verified-files.ts";
 import { type Fetched, type Fetches, type FetchJob, pathFor, weakest } from "./fetch-job.ts";
 import { checkInPlace, fetchZip, takeImages, type ZipJob, type ZippedFile, zipName } from "./save-zip.ts";
-import type { ZippedImage } from "./zip-images.ts";
-import { readStart } from "./zip-reader.ts";
+import { readStart, type ZippedImage } from "./zip.ts";
 
 /**
  * Fetches the ZIP of a batch and unpacks the wanted items from it, or checks them in place when the ZIP is kept. An

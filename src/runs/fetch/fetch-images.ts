@@ -1,12 +1,12 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { type BatchItem, hasImages } from "../../client/batch.ts";
 import { saving } from "../../client/file-errors.ts";
-import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
-import type { ResultLine } from "../directory/results-file.ts";
-import { isWholeResult } from "../files/intact-files.ts";
+import type { ResultLine } from "../directory/results.ts";
+import { isWholeResult } from "../directory/verified-files.ts";
 import { isOfTheZip } from "./error-scope.ts";
 import { fetchByContent } from "./fetch-by-content.ts";
 import { fetchByZip, takeThere } from "./fetch-by-zip.ts";

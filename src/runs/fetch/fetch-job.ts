@@ -1,13 +1,13 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-items.ts";
+import type { Batch, BatchItem } from "../../client/batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
-import type { ResultFile, ResultLine, Verified } from "../directory/results-file.ts";
-import type { DiskNames } from "../files/file-names.ts";
-import { isImagePath } from "../files/intact-files.ts";
+import type { DiskNames } from "../directory/names.ts";
+import type { ResultLine } from "../directory/results.ts";
+import type { ResultFile, Verified } from "../directory/verified-files.ts";
+import { isImagePath } from "../directory/verified-files.ts";
 import type { RunReporter } from "../reporter.ts";
-import type { ZipContents } from "./zip-images.ts";
+import type { ZipContents } from "./zip.ts";
 
 /** The task of bringing the images of one batch to the disk, verified. */
 export interface FetchJob {

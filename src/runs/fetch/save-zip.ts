@@ -1,20 +1,17 @@
 import { rm } from "node:fs/promises";
+import type { Batch, BatchItem } from "../../client/batch.ts";
 import { downloadFile } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { routes } from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { formatSize } from "../../kernel/text.ts";
-import type { ResultFile, Verified } from "../directory/results-file.ts";
-import { moveInto, requireReplaceable } from "../files/replace-file.ts";
-import { inspect } from "../files/write-verified.ts";
+import type { ResultFile, Verified } from "../directory/verified-files.ts";
+import { inspect, moveInto, requireReplaceable } from "../directory/verified-files.ts";
 import type { RunReporter } from "../reporter.ts";
-import { readContents, type ZipContents, type ZippedImage } from "./zip-images.ts";
-import { openZip } from "./zip-reader.ts";
+import { openZip, readContents, type ZipContents, type ZippedImage } from "./zip.ts";
 
 export interface ZipJob {
   http: Http;
@@ -49,7 +46,7 @@ export async function fetchZip({ http, batch, items, target, signal, reporter }:
 }
 
 /** Takes one image out of a ZIP. */
-export type TakeImage<T> = (image: ZippedImage) => Promise<T>;
+type TakeImage<T> = (image: ZippedImage) => Promise<T>;
 
 /**
  * Takes the images of a ZIP one by one, in the order of each item's images. A wrong image (`VERIFY_FAILED`) does not stop
@@ -107,7 +104,7 @@ export async function checkInPlace(zip: string, { entry, sha256, bytes }: Zipped
 }
 
 /** A ZIP that was saved, or that existed already. */
-export interface SavedZip {
+interface SavedZip {
   images: ResultFile[];
   bytes: number;
   /** Whether the same file existed before. */

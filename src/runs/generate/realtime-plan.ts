@@ -1,22 +1,20 @@
+import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import type { SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import type { ErrorCode } from "../../contract/errors.ts";
+import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { Shape } from "../../prompts/shape.ts";
-import { damaged, readRunInput, requireUndamaged } from "../directory/input-file.ts";
-import { INPUT_FILE } from "../directory/names.ts";
+import { damaged, readRunInput, requireUndamaged } from "../directory/input.ts";
+import { createDiskNames, INPUT_FILE } from "../directory/names.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
-import { createDiskNames } from "../files/file-names.ts";
-import { contentHash } from "../plan/content-hash.ts";
-import { assignIds, type PlannedItem } from "../plan/plan.ts";
-import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
-import type { PromptText } from "../prompts/spool.ts";
-import { readAgain } from "../retry/plan-retry.ts";
+import { assignIds, contentHash, type PlannedItem } from "../plan/plan.ts";
+import type { PromptItem, PromptReference } from "../plan/prompt-files.ts";
+import type { PromptText } from "../plan/spool.ts";
+import { itemsOf } from "../request.ts";
 
 /** The settings that all requests of a run share. */
-export interface RealtimeSettings {
+interface RealtimeSettings {
   model: string;
   aspectRatio: string | null;
   size: SizeTier | null;
@@ -65,7 +63,7 @@ export async function readRealtimePlan(dir: string, runState: RunState): Promise
   const ids = [...input.keys()];
   if (ids.length === 0) throw damaged(`${path} is missing`);
   if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
-  const items = await readAgain({ dir, limits: DEFAULT_LIMITS, path }, input, ids);
+  const items = await itemsOf(dir, input, ids);
   const images = imagesOf(items.map((item, at) => [ids[at] ?? "", item]));
   const settings = { model, aspectRatio: null, size: null, mimeType };
   return { settings, items: null, images, inputSha256 };
@@ -81,4 +79,37 @@ function imagesOf(items: readonly (readonly [id: string, PromptItem])[]): Planne
 
 function shapeOf({ aspectRatio, size }: RealtimeSettings): Shape {
   return { ...(aspectRatio === null ? {} : { aspectRatio }), ...(size === null ? {} : { size }) };
+}
+
+/** The service has ended the request: with the same key it would give this answer again. */
+export const ENDED: readonly ErrorCode[] = [
+  "IMAGE_REFUSED",
+  "NO_IMAGES",
+  "REALTIME_PROVIDER_FAILED",
+  "REALTIME_PROVIDER_UNREACHABLE",
+  "REALTIME_TIMEOUT",
+  "REALTIME_IDEMPOTENCY_CONFLICT",
+];
+
+type Keys = Pick<RunState, "request_keys">;
+
+/** Gives the run what its keys are made of, unless it has that already. It must be on disk before a request leaves. */
+export function beginRequestKeys(runState: Keys): void {
+  runState.request_keys ??= { seed: randomBytes(16).toString("hex"), renewed: {} };
+}
+
+/**
+ * Returns the idempotency key of the image at this position of the plan. The same run continues with the same keys, so that
+ * an image whose answer was lost is not billed again.
+ */
+export function requestKeyOf({ request_keys }: Keys, customId: string, position: number): string {
+  if (request_keys === undefined) throw new Error("the run has no keys");
+  const { seed, renewed } = request_keys;
+  return `ib1-run-${seed}-${position + 1}-${renewed[customId] ?? 0}`;
+}
+
+/** Makes the next request for an image a new one. */
+export function renewRequestKey({ request_keys }: Keys, customId: string): void {
+  if (request_keys === undefined) return;
+  request_keys.renewed[customId] = (request_keys.renewed[customId] ?? 0) + 1;
 }

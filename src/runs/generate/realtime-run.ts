@@ -1,21 +1,20 @@
 import { join } from "node:path";
 import PQueue from "p-queue";
-import { type GeneratedImage, type GenerateOptions, generateImage } from "../../client/generate.ts";
-import { PAID_TWICE_NOTE } from "../../contract/batch-api/items.ts";
+import { type GeneratedImage, type GenerateOptions, generateImage } from "../../client/realtime.ts";
+import { PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
-import { readRunInput } from "../directory/input-file.ts";
+import { readReference, readRunInput } from "../directory/input.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
-import { readReference } from "../directory/references.ts";
-import { writeResults } from "../directory/results-file.ts";
+import { writeResults } from "../directory/results.ts";
 import { readRunState, writeRunState } from "../directory/run-state.ts";
 import type { RunService } from "../directory/service-identity.ts";
-import { writeVerified } from "../files/write-verified.ts";
-import { isHere, isLost } from "../outcome/image-outcome.ts";
-import { textOf } from "../prompts/spool.ts";
+import { writeVerified } from "../directory/verified-files.ts";
+import { isHere, isLost } from "../outcome/standing.ts";
+import { textOf } from "../plan/spool.ts";
 import type { RunReporter } from "../reporter.ts";
 import {
   appendResult,
@@ -25,8 +24,13 @@ import {
   rewriteResults,
   WITHOUT_RUN_STATE,
 } from "./realtime-directory.ts";
-import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
-import { ENDED, renewRequestKey, requestKeyOf } from "./request-keys.ts";
+import {
+  ENDED,
+  type PlannedImage,
+  type RealtimePlan,
+  renewRequestKey,
+  requestKeyOf,
+} from "./realtime-plan.ts";
 import { factsOf } from "./save-image.ts";
 
 export interface RealtimeRunOptions extends GenerateOptions {

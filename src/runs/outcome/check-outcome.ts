@@ -1,10 +1,9 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
-import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
+import { type Batch, type BatchItem, hasImages } from "../../client/batch.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
-import type { ResultLine } from "../directory/results-file.ts";
+import type { ResultLine } from "../directory/results.ts";
 import { submittedBatches } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
-import { CLIENT } from "./image-outcome.ts";
+import { CLIENT } from "./standing.ts";
 
 /** Throws `BAD_RESPONSE` when the service lists fewer items than the batch has. */
 export function requireWholeList(batch: Batch, items: readonly BatchItem[]): void {
@@ -56,7 +55,7 @@ export function lostLines(
     for (const id of ids.slice(at, end)) makers.set(id, entry);
     at = end;
   }
-  for (const entry of runState.batches) for (const id of entry.retried ?? []) makers.set(id, entry);
+  for (const entry of runState.batches) for (const id of entry.images ?? []) makers.set(id, entry);
   return absentIds(ids, lines).map((custom_id) => {
     const own = makers.get(custom_id);
     const reason = own && unknown.get(own);

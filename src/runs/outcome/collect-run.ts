@@ -1,33 +1,28 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { listItems } from "../../client/batches/list-items.ts";
+import type { Batch, BatchItem } from "../../client/batch.ts";
+import { listItems } from "../../client/batches.ts";
 import { saving } from "../../client/file-errors.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-items.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { removePassingZips } from "../directory/claim.ts";
-import { readRunInput } from "../directory/input-file.ts";
-import { takePendingInput } from "../directory/pending-input.ts";
-import { type ResultFile, type ResultLine, writeResults } from "../directory/results-file.ts";
-import { recordBatch, supersededIn, writeRunState } from "../directory/run-state.ts";
+import { commitPendingInput, removePassingZips } from "../directory/claim.ts";
+import { readRunInput } from "../directory/input.ts";
+import { createDiskNames, type DiskNames, imageStem } from "../directory/names.ts";
+import { type ResultLine, writeResults } from "../directory/results.ts";
+import { recordBatch, retriedId, supersededIn, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
+import { isIntact, type ResultFile } from "../directory/verified-files.ts";
 import { type FetchedImages, fetchImages } from "../fetch/fetch-images.ts";
 import type { FetchJob } from "../fetch/fetch-job.ts";
-import { createDiskNames, type DiskNames } from "../files/file-names.ts";
-import { isIntact } from "../files/intact-files.ts";
-import { imageStem } from "../files/word-names.ts";
 import type { RunReporter } from "../reporter.ts";
-import { retriedId } from "../retry/retried-id.ts";
-import { unknownBatches } from "../submit/find-batch.ts";
+import { recordedItems, unknownBatches } from "../run-batches.ts";
 import { errorOf, goneOf, lostLines, requireAskedFor, requireWholeList } from "./check-outcome.ts";
-import { isFailed, isHere, isMissing, isUnknownHere, undelivered } from "./image-outcome.ts";
-import { recordedItems } from "./recorded-items.ts";
 import { setAside, setAsideStray } from "./set-aside.ts";
+import { isFailed, isHere, isMissing, isUnknownHere, undelivered } from "./standing.ts";
 import { collectWithoutFetching } from "./without-fetching.ts";
 
-export interface CollectOptions {
+interface CollectOptions {
   dir: string;
   state: RunState;
   /** The batches of the run state that are known by id, in its order; all of them have ended. */
@@ -69,7 +64,7 @@ export interface RunOutcome {
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, state: runState, batches } = options;
-  await takePendingInput(dir, runState);
+  await commitPendingInput(dir, runState);
   const earlier = await setAside(dir, runState);
   const input = await readRunInput(dir);
   const names = keepNames(earlier, batches);
@@ -156,7 +151,7 @@ function lastAttempts(lines: readonly ResultLine[]): ResultLine[] {
 
 /** Returns the ids of the images of a retry in the run, by the ids that were sent. */
 function retriedIds(entry: RunBatch | undefined): ReadonlyMap<string, string> {
-  return new Map(entry?.retried?.map((id) => [retriedId(id), id]));
+  return new Map(entry?.images?.map((id) => [retriedId(id), id]));
 }
 
 /** The facts of a run that collecting one batch needs. */
@@ -183,7 +178,7 @@ async function collectBatch(
   const idOf = ({ customId }: BatchItem) => ids.get(customId) ?? customId;
   const { isUnknown } = batch;
   const listed = isUnknown
-    ? recordedItems(earlier, batch.id, entry?.retried !== undefined)
+    ? recordedItems(earlier, batch.id, entry?.images !== undefined)
     : await listItems(http, batch.id, signal, entry?.asked_count);
   if (!isUnknown) requireWholeList(batch, listed);
   const made = new Set(later.filter(isHere).map((line) => line.custom_id));

@@ -4,13 +4,13 @@ import { basename, join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { type RunInput, readRunInput } from "../directory/input-file.ts";
+import { type RunInput, readRunInput } from "../directory/input.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "../directory/names.ts";
-import { type ResultLine, readResults, writeResults } from "../directory/results-file.ts";
+import { type ResultLine, readResults, writeResults } from "../directory/results.ts";
 import { supersededIn } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
-import { isImagePath } from "../files/intact-files.ts";
-import { isFailed } from "./image-outcome.ts";
+import { isImagePath } from "../directory/verified-files.ts";
+import { isFailed } from "./standing.ts";
 
 /**
  * Moves the images of changed and removed prompts from `images/` to `removed/`, before new images can take their names,

@@ -1,9 +1,9 @@
-import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
+import { type BatchItem, hasImages } from "../../client/batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import type { ResultFile } from "../directory/results-file.ts";
+import type { ResultFile } from "../directory/verified-files.ts";
+import { isIntact } from "../directory/verified-files.ts";
 import type { FetchedImages } from "../fetch/fetch-images.ts";
 import { type FetchJob, fileAt } from "../fetch/fetch-job.ts";
-import { isIntact } from "../files/intact-files.ts";
 
 /**
  * Returns the images of a batch that are intact on disk, when nothing can be fetched. Each other image gets `reason` as

@@ -1,10 +1,11 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
-import { truncateCodePoints } from "../../kernel/text.ts";
+import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
 import type { FileLine } from "../../prompts/problems.ts";
-import type { InputLine } from "../directory/input-file.ts";
-import type { ResultFile, ResultLine } from "../directory/results-file.ts";
+import type { InputLine } from "../directory/input.ts";
+import type { ResultLine } from "../directory/results.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
+import type { ResultFile } from "../directory/verified-files.ts";
 
 /** The content of the reports of a run, independent of their form. */
 export interface RunReport {
@@ -29,7 +30,7 @@ export interface RunReport {
   retryCommand: string | null;
 }
 
-export interface ReportBatch {
+interface ReportBatch {
   id: string;
   status: string;
 }
@@ -56,7 +57,7 @@ export interface ReportFacts {
   state: RunState;
   lines: readonly EndedImage[];
   /** By the id of each image, as `readRunInput` returns it. */
-  input: { get(id: string): Pick<InputLine, "prompt" | "source"> | undefined };
+  input: { get(id: string): { prompt: string; source?: InputLine["source"] } | undefined };
   nowMs: number;
   /** Instead of the costs of the batches, for a run without any. */
   cost?: Cost | null;
@@ -106,7 +107,7 @@ export function buildReport(facts: ReportFacts): RunReport {
   };
 }
 
-function fileLineOf(source: InputLine["source"]): ReportImage["fileLine"] {
+function fileLineOf(source?: InputLine["source"]): ReportImage["fileLine"] {
   return source === undefined || source.file === "<stdin>" ? null : { file: source.file, line: source.line };
 }
 
@@ -146,4 +147,16 @@ export function quoted(text: string): string {
 /** `images/a%20b.png`: a link from the directory of the run to one of its files. */
 export function fileHref(path: string): string {
   return path.split("/").map(encodeURIComponent).join("/");
+}
+
+/** `1024 × 1024`, `PNG`, `1.4 MB`: what is known of a file. */
+export function fileFacts({ width, height, mime_type, bytes }: ResultFile): string[] {
+  const size = width === null || height === null ? [] : [`${width} × ${height}`];
+  const type = mime_type.replace(/^image\//, "").toUpperCase();
+  return [...size, type, formatSize(bytes).replace(" ", "\u00a0")];
+}
+
+/** `2031-05-06 07:08 UTC`. */
+export function shortDate(iso: string): string {
+  return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
 }

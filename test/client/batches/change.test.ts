@@ -1,8 +1,11 @@
 import { expect, it, onTestFinished } from "vitest";
-import { cancelBatch } from "../../../src/client/batches/cancel.ts";
-import { createBatch } from "../../../src/client/batches/create.ts";
-import { deleteOutputs, deleteRecord } from "../../../src/client/batches/delete.ts";
-import { listBatches } from "../../../src/client/batches/list.ts";
+import {
+  cancelBatch,
+  createBatch,
+  deleteOutputs,
+  deleteRecord,
+  listBatches,
+} from "../../../src/client/batches.ts";
 import { createServiceHttp } from "../../../src/client/service-http.ts";
 import { FAKE_KEY, type FakeOptions, startFakeService } from "../../support/fake-service.ts";
 import { InstantClock } from "../../support/instant-clock.ts";

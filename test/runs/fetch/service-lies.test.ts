@@ -1,8 +1,8 @@
 import { mkdir, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { requireAskedFor } from "../../../src/runs/outcome/check-outcome.ts";
-import { judgeMissing } from "../../../src/runs/outcome/image-outcome.ts";
-import { leaveRun } from "../../../src/runs/submit/start-run.ts";
+import { judgeMissing } from "../../../src/runs/outcome/standing.ts";
+import { leaveRun } from "../../../src/runs/start.ts";
 import { packZip, png } from "../../support/fake-service.ts";
 import { type Bench, createBench } from "../../support/run-harness.ts";
 

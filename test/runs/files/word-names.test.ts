@@ -2,7 +2,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { imageStem } from "../../../src/runs/files/word-names.ts";
+import { imageStem } from "../../../src/runs/directory/names.ts";
 import { createCli } from "../../support/cli.ts";
 
 it("[NAMES-1] the words of a prompt follow the id in plain letters, whole words at most 55 characters together", () => {

@@ -1,6 +1,6 @@
 import { readdir, readFile, rm } from "node:fs/promises";
 import { expect, it } from "vitest";
-import { judgeMissing } from "../../../src/runs/outcome/image-outcome.ts";
+import { judgeMissing } from "../../../src/runs/outcome/standing.ts";
 import { type Answer, png } from "../../support/fake-service.ts";
 import { type Bench, createBench } from "../../support/run-harness.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { type Repair, repairsOf } from "../../../src/runs/outcome/repairs.ts";
+import { type Repair, repairsOf } from "../../../src/runs/outcome/standing.ts";
 
 /** Each outcome of an image, with the step that makes the image come. */
 const FATES = {

@@ -1,12 +1,11 @@
 import { rm, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { storeReferences } from "../../../src/runs/directory/references.ts";
-import { hashFile } from "../../../src/runs/files/hash-file.ts";
+import { storeReferences } from "../../../src/runs/directory/input.ts";
+import { hashFile } from "../../../src/runs/directory/verified-files.ts";
 import { planRun } from "../../../src/runs/plan/plan.ts";
-import { readPromptFiles } from "../../../src/runs/prompts/prompt-files.ts";
-import type { PromptReference } from "../../../src/runs/prompts/prompt-item.ts";
-import { createRequest } from "../../../src/runs/submit/create-request.ts";
+import { type PromptReference, readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
+import { createBody } from "../../../src/runs/request.ts";
 import { png } from "../../support/fake-service.ts";
 import { createBench } from "../../support/run-harness.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -46,7 +45,7 @@ it("[RUN-25] the body in pieces is the very JSON, with each image, and as long a
     dir,
     items.flatMap((item): PromptReference[] => item.references),
   );
-  const body = createRequest(dir, { ...request, items }, chunk);
+  const body = createBody(dir, request, chunk.items);
   if (typeof body === "string") throw new Error("not in pieces");
   const pieces: Uint8Array[] = [];
   for await (const piece of body.open()) pieces.push(piece);

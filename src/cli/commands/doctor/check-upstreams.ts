@@ -1,8 +1,8 @@
 import type { Config } from "../../../config/schema.ts";
 import type { StoragePlaces } from "../../../config/storage-places.ts";
+import { identityOf, secretVariables } from "../../../contract/data-directory.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import type { ProviderEntry } from "../../../contract/provider-entries.ts";
-import { identityOf, secretVariables } from "../../../contract/provider-identity.ts";
 import { named, unnamed } from "../../../contract/waiting.ts";
 import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../../service/provider-status.ts";
 import { nextCommand, type Whereabouts } from "../../result/next-command.ts";

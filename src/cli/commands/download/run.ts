@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
-import { adoptDirectory } from "../../../runs/directory/adopt.ts";
+import { adoptDirectory } from "../../../runs/directory/claim.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState, standsFor } from "../../../runs/directory/run-state.ts";
 import { collectRun } from "../../../runs/outcome/collect-run.ts";

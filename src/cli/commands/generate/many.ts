@@ -8,14 +8,8 @@ import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from ".
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { IMAGES_FOLDER } from "../../../runs/directory/names.ts";
-import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results-file.ts";
+import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results.ts";
 import type { RunState } from "../../../runs/directory/run-state-schema.ts";
-import {
-  type ChosenRealtimeModel,
-  chooseRealtimeModel,
-  requireShapesFit,
-  type Wish,
-} from "../../../runs/generate/choose-realtime-model.ts";
 import {
   planRealtimeRun,
   type RealtimePlan,
@@ -26,8 +20,14 @@ import {
   type RealtimeRunOptions,
   runRealtime,
 } from "../../../runs/generate/realtime-run.ts";
-import { isLost, isRefused } from "../../../runs/outcome/image-outcome.ts";
-import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
+import { isLost, isRefused } from "../../../runs/outcome/standing.ts";
+import {
+  type ChosenRealtimeModel,
+  chooseRealtimeModel,
+  requireShapesFit,
+  type Wish,
+} from "../../../runs/plan/choose-model.ts";
+import { readPromptFiles } from "../../../runs/plan/prompt-files.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { flagOption, usdOption } from "../../command-line/option-values.ts";

@@ -1,15 +1,19 @@
 import { readFile } from "node:fs/promises";
 import { basename, extname, isAbsolute, relative } from "node:path";
-import { type GeneratedImage, generateImage } from "../../../client/generate.ts";
+import { type GeneratedImage, generateImage } from "../../../client/realtime.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { typeOfFileName } from "../../../contract/images/image-types.ts";
+import { typeOfFileName } from "../../../contract/image-formats.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../../kernel/money.ts";
-import { chooseRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";
-import { chooseTarget, type ImageTarget } from "../../../runs/generate/image-target.ts";
-import { type SavedImage, saveImage } from "../../../runs/generate/save-image.ts";
-import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";
+import {
+  chooseTarget,
+  type ImageTarget,
+  type SavedImage,
+  saveImage,
+} from "../../../runs/generate/save-image.ts";
+import { chooseRealtimeModel } from "../../../runs/plan/choose-model.ts";
+import type { PromptReference } from "../../../runs/plan/prompt-files.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { stopReason } from "../../interruption/stop-reason.ts";

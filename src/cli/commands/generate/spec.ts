@@ -1,5 +1,4 @@
-import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
-import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, SIZE_TIERS } from "../../../contract/image-formats.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { formatOption, maxCostOption, reportOptions, running, upstreamOption } from "../shared-options.ts";
 

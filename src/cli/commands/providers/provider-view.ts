@@ -1,4 +1,4 @@
-import { providerObject, stateOf } from "../../../contract/console-api/provider.ts";
+import { providerObject, stateOf } from "../../../contract/console-api.ts";
 import { reasonText, saidLines } from "../../../contract/waiting.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../../kernel/money.ts";
 import {
@@ -77,11 +77,7 @@ const COLUMNS: readonly Column<Row>[] = [
 ];
 const JOBS: Column<Row> = {
   title: "jobs",
-  of: ({ report }) => {
-    if (!report?.jobs) return "";
-    const { atWork, foreign } = report.jobs;
-    return `${atWork} at work${foreign === 0 ? "" : `, ${foreign} unknown here`}`;
-  },
+  of: ({ report }) => (report?.jobs ? `${report.jobs.atWork} at work` : ""),
 };
 const PROBE: Column<Row> = {
   title: "probe",

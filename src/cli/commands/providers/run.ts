@@ -1,8 +1,8 @@
 import { loadConfig } from "../../../config/load.ts";
 import { dataDirectoryOf } from "../../../config/paths.ts";
 import type { Config } from "../../../config/schema.ts";
+import { identityOf, type ProviderIdentity } from "../../../contract/data-directory.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { identityOf, type ProviderIdentity } from "../../../contract/provider-identity.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { openProviderStatus, type Probe } from "../../../service/provider-status.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";

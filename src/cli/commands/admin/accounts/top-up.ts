@@ -1,5 +1,5 @@
 import { loadConfig } from "../../../../config/load.ts";
-import { isProceduralOnly } from "../../../../contract/provider-identity.ts";
+import { isProceduralOnly } from "../../../../contract/data-directory.ts";
 import { formatUsd } from "../../../../kernel/money.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
 import { configChoice } from "../../../service/config-choice.ts";

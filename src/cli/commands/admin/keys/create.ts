@@ -1,6 +1,6 @@
 import { loadConfig } from "../../../../config/load.ts";
 import type { Config } from "../../../../config/schema.ts";
-import { isProceduralOnly } from "../../../../contract/provider-identity.ts";
+import { isProceduralOnly } from "../../../../contract/data-directory.ts";
 import { DEFAULT_ACCOUNT } from "../../../../service/admin.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
 import { textOption } from "../../../command-line/option-values.ts";
