@@ -82,6 +82,6 @@ export async function requireKnown(
 
 /** Few commands come this far, and reading the files of a run takes libraries that load slowly. */
 async function isWhole(dir: string, again?: ReadonlySet<string>): Promise<boolean> {
-  const { isWholeHere } = await import("../../runs/outcome/recorded.ts");
+  const { isWholeHere } = await import("../../runs/recorded.ts");
   return isWholeHere(dir, again);
 }

@@ -7,8 +7,7 @@ import { readRunState, submittedBatches } from "../../../runs/directory/run-stat
 import { chooseModel, requireReferencesFit, usualReferences } from "../../../runs/plan/choose-model.ts";
 import { type Plan, planRun } from "../../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles } from "../../../runs/plan/prompt-files.ts";
-import type { Submissions } from "../../../runs/send.ts";
-import { reportReplay, type StartedRun } from "../../../runs/send.ts";
+import { reportReplay, type StartedRun, type Submissions } from "../../../runs/send.ts";
 import { leaveRun, type StartOptions, startRun } from "../../../runs/start.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
@@ -96,7 +95,7 @@ async function runHere(
     const plan = planOf({ ...options, name }, options.model ?? request.model, items, providers);
     const isSplitSo = state.updates !== undefined || plan.chunks.length === submittedBatches(state).length;
     if (plan.inputSha256 !== state.input_sha256 || !isSplitSo) return null;
-    const { outcomeHere } = await import("../../../runs/outcome/recorded.ts");
+    const { outcomeHere } = await import("../../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
     if (outcome === null) return null;
     reportPlan(context, options, plan);

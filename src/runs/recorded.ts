@@ -1,15 +1,16 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { readRunInput, storeReferences, writeRunInput } from "../directory/input.ts";
-import { type ResultLine, readResults, writeResults } from "../directory/results.ts";
-import type { RunState } from "../directory/run-state-schema.ts";
-import { isWholeResult, type ResultFile } from "../directory/verified-files.ts";
-import { openZip } from "../fetch/zip.ts";
-import type { Plan } from "../plan/plan.ts";
-import { planUpdate } from "../plan/update.ts";
-import { factsOf, recordedBatch } from "../run-batches.ts";
 import type { RunOutcome } from "./collect-run.ts";
-import { isFailed, isHere } from "./standing.ts";
+import { removeLeftovers } from "./directory/claim.ts";
+import { readRunInput, storeReferences, writeRunInput } from "./directory/input.ts";
+import { type ResultLine, readResults, writeResults } from "./directory/results.ts";
+import { isWholeResult, type ResultFile } from "./directory/run-files.ts";
+import type { RunState } from "./directory/run-state-schema.ts";
+import { openZip } from "./fetch/zip.ts";
+import type { Plan } from "./plan/plan.ts";
+import { planUpdate } from "./plan/update.ts";
+import { factsOf, recordedBatch } from "./run-batches.ts";
+import { isFailed, standingOf } from "./standing.ts";
 
 /**
  * Whether every image of a run is on disk as the results say, or has failed, or is one of those that are made `again`. The
@@ -34,6 +35,7 @@ export async function outcomeHere(
   const files = lines?.flatMap((line) => line.files) ?? [];
   if (lines === null || files.some(({ entry }) => (entry !== undefined) !== keepZip)) return null;
   const { items } = state.updates === undefined ? plan : await planUpdate(dir, state, plan);
+  await removeLeftovers(dir);
   await storeReferences(
     dir,
     items.flatMap((item) => item.references),
@@ -74,7 +76,7 @@ async function wholeLines(
   for (const line of lines) {
     signal?.throwIfAborted();
     if (isFailed(line) || again?.has(line.custom_id)) continue;
-    if (!isHere(line)) return null;
+    if (standingOf(line) !== "here") return null;
     if (line.files.every(({ entry }) => entry !== undefined)) zipped.push(...line.files);
     else if (!(await isWholeResult(dir, line))) return null;
   }

@@ -1,17 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import type { ErrorCode } from "../../contract/errors.ts";
-import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
-import { expandedCustomIds } from "../../contract/text-rules.ts";
-import { safeFileName } from "../../kernel/files/file-names.ts";
-import type { Shape } from "../../prompts/shape.ts";
-import { damaged, readRunInput, requireUndamaged } from "../directory/input.ts";
-import { createDiskNames, INPUT_FILE } from "../directory/names.ts";
-import type { RunState } from "../directory/run-state-schema.ts";
-import { assignIds, contentHash, type PlannedItem } from "../plan/plan.ts";
-import type { PromptItem, PromptReference } from "../plan/prompt-files.ts";
-import type { PromptText } from "../plan/spool.ts";
-import { itemsOf } from "../request.ts";
+import type { ErrorCode } from "../contract/errors.ts";
+import type { ImageMimeType, SizeTier } from "../contract/image-formats.ts";
+import { expandedCustomIds } from "../contract/text-rules.ts";
+import { safeFileName } from "../kernel/files/file-names.ts";
+import type { Shape } from "../prompts/shape.ts";
+import { damaged, readRunInput, requireUndamaged } from "./directory/input.ts";
+import { createDiskNames, INPUT_FILE } from "./directory/names.ts";
+import type { RunState } from "./directory/run-state-schema.ts";
+import { assignIds, contentHash, type PlannedItem } from "./plan/plan.ts";
+import type { PromptItem, PromptReference } from "./plan/prompt-files.ts";
+import type { PromptText } from "./plan/spool.ts";
+import { itemsOf } from "./request.ts";
 
 /** The settings that all requests of a run share. */
 interface RealtimeSettings {

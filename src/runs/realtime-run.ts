@@ -1,21 +1,19 @@
 import { join } from "node:path";
 import PQueue from "p-queue";
-import { type GeneratedImage, type GenerateOptions, generateImage } from "../../client/realtime.ts";
-import { PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
-import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
-import { isOutOfCapacity } from "../../http/retries.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { syncDirectory } from "../../kernel/files/durable-file.ts";
-import { readReference, readRunInput } from "../directory/input.ts";
-import { IMAGES_FOLDER } from "../directory/names.ts";
-import { writeResults } from "../directory/results.ts";
-import { readRunState, writeRunState } from "../directory/run-state.ts";
-import type { RunService } from "../directory/service-identity.ts";
-import { writeVerified } from "../directory/verified-files.ts";
-import { isHere, isLost } from "../outcome/standing.ts";
-import { textOf } from "../plan/spool.ts";
-import type { RunReporter } from "../reporter.ts";
+import { type GeneratedImage, type GenerateOptions, generateImage } from "../client/realtime.ts";
+import { PAID_TWICE_NOTE } from "../contract/batch-api.ts";
+import { errorEntry, ImgbatchError } from "../contract/errors.ts";
+import { IMAGE_EXTENSIONS } from "../contract/image-formats.ts";
+import { isOutOfCapacity } from "../http/retries.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { syncDirectory } from "../kernel/files/durable-file.ts";
+import { readReference, readRunInput } from "./directory/input.ts";
+import { IMAGES_FOLDER } from "./directory/names.ts";
+import { writeResults } from "./directory/results.ts";
+import { writeVerified } from "./directory/run-files.ts";
+import { readRunState, writeRunState } from "./directory/run-state.ts";
+import type { RunService } from "./directory/service-identity.ts";
+import { textOf } from "./plan/spool.ts";
 import {
   appendResult,
   findFinished,
@@ -31,7 +29,9 @@ import {
   renewRequestKey,
   requestKeyOf,
 } from "./realtime-plan.ts";
+import type { RunReporter } from "./reporter.ts";
 import { factsOf } from "./save-image.ts";
+import { standingOf } from "./standing.ts";
 
 export interface RealtimeRunOptions extends GenerateOptions {
   plan: RealtimePlan;
@@ -83,14 +83,24 @@ const OF_ONE_PROMPT = [
  * abort ends them. The results on disk always name every saved image.
  */
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
-  const { plan, dir, service, clock, reporter, signal, staysFailed = isLost } = options;
+  const {
+    plan,
+    dir,
+    service,
+    clock,
+    reporter,
+    signal,
+    staysFailed = (line: RealtimeLine) => standingOf(line) === "lost",
+  } = options;
   const approve = async (images: readonly PlannedImage[]) => (await options.approve?.(images)) ?? null;
   // A refused run that is new leaves nothing behind.
   const isNew = (await readRunState(dir, WITHOUT_RUN_STATE)) === null;
   const early = isNew ? await approve(plan.images) : null;
   const runState = await openRealtimeDirectory(dir, plan, service, clock);
   const { found: lines, again } = await findFinished(dir, plan.images, staysFailed);
-  const kept = new Set([...lines.values()].flatMap((line) => (isHere(line) ? [line.custom_id] : [])));
+  const kept = new Set(
+    [...lines.values()].flatMap((line) => (standingOf(line) === "here" ? [line.custom_id] : [])),
+  );
   const keptCount = kept.size;
   const consentMicroUsd = isNew
     ? early
@@ -110,9 +120,10 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const onAbort = () => halt(asError(signal?.reason));
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
-  if (again.some(isLost)) {
+  if (again.some((line) => standingOf(line) === "lost")) {
     // With its old key, the service sends nothing any more. A kill must leave the image lost, or with a new key.
-    for (const line of again.filter(isLost)) renewRequestKey(runState, line.custom_id);
+    for (const line of again.filter((line) => standingOf(line) === "lost"))
+      renewRequestKey(runState, line.custom_id);
     await writeRunState(dir, runState);
     await rewriteResults(dir, [...lines.values()]);
   }
@@ -166,7 +177,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const ordered = plan.images.map((image) => lines.get(image.customId) ?? pendingLine(image));
   if (countMade(lines) > keptCount) await syncDirectory(join(dir, IMAGES_FOLDER));
   // An image that was not requested yet has not failed: the same command makes it.
-  const isUnpaid = (line: RealtimeLine) => line.status === "failed" && !isLost(line);
+  const isUnpaid = (line: RealtimeLine) => line.status === "failed" && standingOf(line) !== "lost";
   const input = await readRunInput(dir);
   const { hasRetry } = await writeResults(dir, ordered, input, isUnpaid);
   if (run.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();

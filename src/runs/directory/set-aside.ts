@@ -4,13 +4,13 @@ import { basename, join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { type RunInput, readRunInput } from "../directory/input.ts";
-import { IMAGES_FOLDER, REMOVED_FOLDER } from "../directory/names.ts";
-import { type ResultLine, readResults, writeResults } from "../directory/results.ts";
-import { supersededIn } from "../directory/run-state.ts";
-import type { RunState } from "../directory/run-state-schema.ts";
-import { isImagePath } from "../directory/verified-files.ts";
-import { isFailed } from "./standing.ts";
+import { isFailed } from "../standing.ts";
+import { type RunInput, readRunInput } from "./input.ts";
+import { IMAGES_FOLDER, REMOVED_FOLDER } from "./names.ts";
+import { type ResultLine, readResults, writeResults } from "./results.ts";
+import { isImagePath } from "./run-files.ts";
+import { supersededIn } from "./run-state.ts";
+import type { RunState } from "./run-state-schema.ts";
 
 /**
  * Moves the images of changed and removed prompts from `images/` to `removed/`, before new images can take their names,

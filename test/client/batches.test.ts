@@ -5,10 +5,10 @@ import {
   deleteOutputs,
   deleteRecord,
   listBatches,
-} from "../../../src/client/batches.ts";
-import { createServiceHttp } from "../../../src/client/service-http.ts";
-import { FAKE_KEY, type FakeOptions, startFakeService } from "../../support/fake-service.ts";
-import { InstantClock } from "../../support/instant-clock.ts";
+} from "../../src/client/batches.ts";
+import { createServiceHttp } from "../../src/client/service-http.ts";
+import { FAKE_KEY, type FakeOptions, startFakeService } from "../support/fake-service.ts";
+import { InstantClock } from "../support/instant-clock.ts";
 
 async function bench(options: FakeOptions, count = 1) {
   const fake = await startFakeService(options);

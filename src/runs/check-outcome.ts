@@ -1,8 +1,8 @@
-import { type Batch, type BatchItem, hasImages } from "../../client/batch.ts";
-import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
-import type { ResultLine } from "../directory/results.ts";
-import { submittedBatches } from "../directory/run-state.ts";
-import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
+import { type Batch, type BatchItem, hasImages } from "../client/batch.ts";
+import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
+import type { ResultLine } from "./directory/results.ts";
+import { submittedBatches } from "./directory/run-state.ts";
+import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { CLIENT } from "./standing.ts";
 
 /** Throws `BAD_RESPONSE` when the service lists fewer items than the batch has. */

@@ -1,26 +1,25 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import type { Batch, BatchItem } from "../../client/batch.ts";
-import { listItems } from "../../client/batches.ts";
-import { saving } from "../../client/file-errors.ts";
-import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { commitPendingInput, removePassingZips } from "../directory/claim.ts";
-import { readRunInput } from "../directory/input.ts";
-import { createDiskNames, type DiskNames, imageStem } from "../directory/names.ts";
-import { type ResultLine, writeResults } from "../directory/results.ts";
-import { recordBatch, retriedId, supersededIn, writeRunState } from "../directory/run-state.ts";
-import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
-import type { RunService } from "../directory/service-identity.ts";
-import { isIntact, type ResultFile } from "../directory/verified-files.ts";
-import { type FetchedImages, fetchImages } from "../fetch/fetch-images.ts";
-import type { FetchJob } from "../fetch/fetch-job.ts";
-import type { RunReporter } from "../reporter.ts";
-import { recordedItems, unknownBatches } from "../run-batches.ts";
+import type { Batch, BatchItem } from "../client/batch.ts";
+import { listItems } from "../client/batches.ts";
+import { saving } from "../client/file-errors.ts";
+import { errorEntry, ImgbatchError } from "../contract/errors.ts";
+import type { Clock } from "../kernel/clock.ts";
 import { errorOf, goneOf, lostLines, requireAskedFor, requireWholeList } from "./check-outcome.ts";
-import { setAside, setAsideStray } from "./set-aside.ts";
-import { isFailed, isHere, isMissing, isUnknownHere, undelivered } from "./standing.ts";
-import { collectWithoutFetching } from "./without-fetching.ts";
+import { commitPendingInput, removePassingZips } from "./directory/claim.ts";
+import { readRunInput } from "./directory/input.ts";
+import { createDiskNames, type DiskNames, imageStem } from "./directory/names.ts";
+import { type ResultLine, writeResults } from "./directory/results.ts";
+import { isIntact, type ResultFile } from "./directory/run-files.ts";
+import { recordBatch, retriedId, supersededIn, writeRunState } from "./directory/run-state.ts";
+import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import type { RunService } from "./directory/service-identity.ts";
+import { setAside, setAsideStray } from "./directory/set-aside.ts";
+import { type FetchJob, scopeOf } from "./fetch/fetch-by-content.ts";
+import { collectWithoutFetching, type FetchedImages, fetchImages } from "./fetch/fetch-images.ts";
+import type { RunReporter } from "./reporter.ts";
+import { recordedItems, unknownBatches } from "./run-batches.ts";
+import { isFailed, isMissing, isUnknownHere, standingOf, undelivered } from "./standing.ts";
 
 interface CollectOptions {
   dir: string;
@@ -94,7 +93,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
       fetchedCount += found.fetchedCount;
       if (entry !== undefined) noteMissing(entry, found.lines);
     } catch (error) {
-      if (options.signal?.aborted || !isOfOneBatch(error)) throw error;
+      if (scopeOf(error, options.signal) === "run") throw error;
       errors.push(error);
     }
   }
@@ -125,13 +124,6 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   return { dir, batches, deciding, lines: last, fetchedCount, hasRetry, failedAt, unknown: reasons };
 }
 
-/** Whether an error concerns one batch only, and not the disk, the key or the account. */
-function isOfOneBatch(error: unknown): boolean {
-  if (!(error instanceof ImgbatchError)) return false;
-  const { exit } = errorEntry(error.code);
-  return error.code !== "SAVE_FAILED" && exit !== "auth" && exit !== "money";
-}
-
 /** Records how many images are missing, for another attempt. No count means that all are here or have failed. */
 function noteMissing(entry: RunBatch, lines: readonly ResultLine[]): void {
   const count = lines.filter(isMissing).length;
@@ -144,7 +136,8 @@ function lastAttempts(lines: readonly ResultLine[]): ResultLine[] {
   const last = new Map<string, ResultLine>();
   for (const line of lines) {
     const later = last.get(line.custom_id);
-    if (later === undefined || (!isHere(later) && isHere(line))) last.set(line.custom_id, line);
+    if (later === undefined || (standingOf(later) !== "here" && standingOf(line) === "here"))
+      last.set(line.custom_id, line);
   }
   return [...last.values()];
 }
@@ -181,7 +174,7 @@ async function collectBatch(
     ? recordedItems(earlier, batch.id, entry?.images !== undefined)
     : await listItems(http, batch.id, signal, entry?.asked_count);
   if (!isUnknown) requireWholeList(batch, listed);
-  const made = new Set(later.filter(isHere).map((line) => line.custom_id));
+  const made = new Set(later.filter((line) => standingOf(line) === "here").map((line) => line.custom_id));
   const wanted = listed.filter((item) => !made.has(idOf(item)) && !superseded.has(idOf(item)));
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),

@@ -2,20 +2,20 @@ import { randomBytes } from "node:crypto";
 import type { Stats } from "node:fs";
 import { link, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { isSystemError, saving } from "../../client/file-errors.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { isSystemError, saving } from "../client/file-errors.ts";
+import { ImgbatchError } from "../contract/errors.ts";
 import {
   IMAGE_EXTENSIONS,
   type ImageMimeType,
   readImageHeader,
   typeOfFileName,
-} from "../../contract/image-formats.ts";
-import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.ts";
-import { safeFileName } from "../../kernel/files/file-names.ts";
-import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
-import { truncateBytes } from "../../kernel/text.ts";
-import type { ResultFile } from "../directory/verified-files.ts";
+} from "../contract/image-formats.ts";
+import { PARTIAL_SUFFIX, syncDirectory } from "../kernel/files/durable-file.ts";
+import { safeFileName } from "../kernel/files/file-names.ts";
+import { makeDirectory } from "../kernel/files/make-directory.ts";
+import { sha256Hex } from "../kernel/ids.ts";
+import { truncateBytes } from "../kernel/text.ts";
+import type { ResultFile } from "./directory/run-files.ts";
 
 /** The target of one image. */
 export interface ImageTarget {
@@ -75,7 +75,7 @@ export async function tryToWrite(path: string): Promise<void> {
 }
 
 /** Yields the paths that an image of this type may get, best first. The given name is used when its ending fits the type. */
-export function* pathsFor({ dir, name, stem }: ImageTarget, mimeType: ImageMimeType): Generator<string> {
+function* pathsFor({ dir, name, stem }: ImageTarget, mimeType: ImageMimeType): Generator<string> {
   const extension = IMAGE_EXTENSIONS[mimeType];
   const isTrue = name !== null && typeOfFileName(name) === mimeType;
   yield join(dir, isTrue ? name : `${stem}.${extension}`);

@@ -1,6 +1,6 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
-import { type Bench, createBench } from "../../support/run-harness.ts";
+import { type Bench, createBench } from "../support/run-harness.ts";
 
 const line = (custom_id: string, prompt = `a ${custom_id}`) => ({ custom_id, prompt });
 const PETS = [line("cat"), line("dog"), line("cow")];

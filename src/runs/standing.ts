@@ -1,8 +1,8 @@
-import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../../contract/errors.ts";
-import type { ExitName } from "../../contract/exit-codes.ts";
-import { isRefusalCode } from "../../contract/statuses.ts";
-import { isOutOfCapacity } from "../../http/retries.ts";
-import type { ResultLine } from "../directory/results.ts";
+import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../contract/errors.ts";
+import type { ExitName } from "../contract/exit-codes.ts";
+import { isRefusalCode } from "../contract/statuses.ts";
+import { isOutOfCapacity } from "../http/retries.ts";
+import type { ResultLine } from "./directory/results.ts";
 
 /** The `source` of an error that this program found, not the service. */
 export const CLIENT = "client";
@@ -14,49 +14,41 @@ const UNDECIDED: readonly string[] = [
   "BATCH_IMAGE_NOT_FOUND",
 ] satisfies ErrorCode[];
 
-type Outcome = Pick<ResultLine, "status" | "error">;
+type Outcome = Pick<ResultLine, "status" | "error" | "files">;
 
-/** Whether the service made an image that could not be fetched. It is paid for. */
-function isUndelivered({ status, error }: Outcome): boolean {
-  return status === "success" && error !== undefined;
-}
-
-/** Whether an image is missing although it has not failed. Making it again would pay for it twice. */
-export function isMissing({ status, error }: Outcome): boolean {
-  if (error === undefined) return false;
-  const isUndecided = error.source === CLIENT && UNDECIDED.includes(error.code);
-  return isUndelivered({ status, error }) || isUndecided || error.code === "REALTIME_OUTCOME_UNKNOWN";
-}
+/**
+ * How an image of an ended batch stands. `here`: all its files are. `failed`: it will never come, and a retry makes it.
+ * `refused`: the same because of its prompt. `later`: it has not failed, and may still come; to make it again would pay
+ * for it twice. `lost`: it was made and paid for, or may have been, but is gone, damaged or deleted.
+ */
+type Standing = "here" | "failed" | "refused" | "later" | "lost";
 
 /** The statuses after which the same request may succeed later. */
 const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 
-/**
- * Whether a missing image is lost for good: it was made and paid for, or may have been, but is lost, damaged or deleted.
- * After a temporary error it may still come.
- */
-export function isLost(line: Outcome): boolean {
-  const { error } = line;
-  if (error === undefined || !isMissing(line)) return false;
-  const code = codeOf(error.code);
-  if (isGone(code)) return true;
-  const isPassing = code === "NETWORK" || PASSING_STATUSES.includes(errorEntry(code).httpStatus);
-  return isUndelivered(line) && !isPassing && code !== "BATCH_IMAGE_NOT_READY" && !isOutOfCapacity(error);
+export function standingOf({ status, error, files }: Outcome): Standing {
+  // The service made an image that could not be fetched.
+  const isUndelivered = status === "success" && error !== undefined;
+  const isUndecided = error?.source === CLIENT && UNDECIDED.includes(error.code);
+  if (isUndelivered || isUndecided || error?.code === "REALTIME_OUTCOME_UNKNOWN") {
+    const code = codeOf(error.code);
+    if (isGone(code)) return "lost";
+    const isPassing = code === "NETWORK" || PASSING_STATUSES.includes(errorEntry(code).httpStatus);
+    const mayCome = isPassing || code === "BATCH_IMAGE_NOT_READY" || isOutOfCapacity(error);
+    return isUndelivered && !mayCome ? "lost" : "later";
+  }
+  if (files.length > 0) return "here";
+  return error !== undefined && isRefusalCode(error.code) ? "refused" : "failed";
 }
 
-/** Whether the image is missing and will never come. A retry makes such images again. */
-export function isFailed(line: Pick<ResultLine, "status" | "error" | "files">): boolean {
-  return line.files.length === 0 && !isMissing(line);
+/** Whether an image will never come. `retry.jsonl` holds these. */
+export function isFailed(line: Outcome): boolean {
+  return ["failed", "refused"].includes(standingOf(line));
 }
 
-/** Whether an image failed because its prompt was refused. */
-export function isRefused({ error }: Pick<ResultLine, "error">): boolean {
-  return error !== undefined && isRefusalCode(error.code);
-}
-
-/** Whether an image is here, with all its files. */
-export function isHere({ files, error }: Pick<ResultLine, "error" | "files">): boolean {
-  return files.length > 0 && error === undefined;
+/** Whether an image is missing although it has not failed. */
+export function isMissing(line: Outcome): boolean {
+  return ["later", "lost"].includes(standingOf(line));
 }
 
 /** Returns the error for the results of an image that the service has and that could not be fetched. */
@@ -115,19 +107,17 @@ export interface Repair {
  * Returns the ways to get the images that are not here, the cheapest first. Each one does what those before it do, and
  * more. Empty if nothing can help, or all images are here.
  */
-export function repairsOf(lines: readonly Pick<ResultLine, "status" | "error" | "files">[]): Repair[] {
+export function repairsOf(lines: readonly Outcome[]): Repair[] {
+  const { failed, refused, lost } = countStandings(lines);
   const missing = lines.filter(isMissing);
-  const failed = lines.filter(isFailed);
-  const retried = failed.filter((line) => !isRefused(line)).length;
-  const lost = missing.filter(isLost).length;
   const mayCome = missing.some(({ error }) => !isGone(error?.code));
   const repairs: Repair[] = [];
   if (mayCome) repairs.push({ kind: "fetch", images: 0 });
   // A run that another service has begun goes on here only on request.
-  if (missing.some(isUnknownHere)) return [...repairs, { kind: "retryHere", images: retried + lost }];
-  if (retried > 0) repairs.push({ kind: "retry", images: retried });
-  if (lost > 0) repairs.push({ kind: "retryLost", images: retried + lost });
-  if (repairs.length === 0 && failed.length > 0) repairs.push({ kind: "edit", images: failed.length });
+  if (missing.some(isUnknownHere)) return [...repairs, { kind: "retryHere", images: failed + lost }];
+  if (failed > 0) repairs.push({ kind: "retry", images: failed });
+  if (lost > 0) repairs.push({ kind: "retryLost", images: failed + lost });
+  if (repairs.length === 0 && refused > 0) repairs.push({ kind: "edit", images: refused });
   return repairs;
 }
 
@@ -142,6 +132,12 @@ export function parseAllowance(text: string): Allowance | null {
   return percent === "%" ? { share: value / 100 } : { count: value };
 }
 
+function countStandings(lines: readonly Outcome[]): Record<Standing, number> {
+  const counts = { here: 0, failed: 0, refused: 0, later: 0, lost: 0 };
+  for (const line of lines) counts[standingOf(line)]++;
+  return counts;
+}
+
 export interface Counts {
   total: number;
   success: number;
@@ -153,14 +149,9 @@ export interface ImageCounts extends Counts {
   missing: number;
 }
 
-export function countImages({
-  lines,
-}: {
-  lines: readonly Pick<ResultLine, "status" | "error" | "files">[];
-}): ImageCounts {
-  const missing = lines.filter(isMissing).length;
-  const failed = lines.filter(isFailed).length;
-  return { total: lines.length, success: lines.length - missing - failed, failed, missing };
+export function countImages({ lines }: { lines: readonly Outcome[] }): ImageCounts {
+  const { here, failed, refused, later, lost } = countStandings(lines);
+  return { total: lines.length, success: here, failed: failed + refused, missing: later + lost };
 }
 
 /** Returns the exit of an ended run. */

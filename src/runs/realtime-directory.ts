@@ -1,25 +1,24 @@
 import { appendFile, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { saving } from "../../client/file-errors.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/image-formats.ts";
-import { missingEnd } from "../../contract/image-structure.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { writeFileDurably } from "../../kernel/files/durable-file.ts";
-import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { claimDirectory, removeLeftovers, requireSameService } from "../directory/claim.ts";
-import { mapRunInput, storeReferences, writeRunInput } from "../directory/input.ts";
-import { toJsonLines } from "../directory/json-lines.ts";
-import { IMAGES_FOLDER } from "../directory/names.ts";
-import { RESULTS_FILE, readResults } from "../directory/results.ts";
-import { newRunState, readRunState, writeRunState } from "../directory/run-state.ts";
-import type { RunState } from "../directory/run-state-schema.ts";
-import type { RunService } from "../directory/service-identity.ts";
-import { isImagePath, isIntact, isWholeResult, type ResultFile } from "../directory/verified-files.ts";
-import { isLost } from "../outcome/standing.ts";
-import { changeLines, describeChanges, matchItems, toOldItem } from "../plan/update.ts";
+import { saving } from "../client/file-errors.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { IMAGE_EXTENSIONS, sniffImageType } from "../contract/image-formats.ts";
+import { missingEnd } from "../contract/image-structure.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { writeFileDurably } from "../kernel/files/durable-file.ts";
+import { makeDirectory } from "../kernel/files/make-directory.ts";
+import { claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
+import { mapRunInput, storeReferences, writeRunInput } from "./directory/input.ts";
+import { IMAGES_FOLDER } from "./directory/names.ts";
+import { RESULTS_FILE, readResults } from "./directory/results.ts";
+import { isImagePath, isIntact, isWholeResult, type ResultFile, toJsonLines } from "./directory/run-files.ts";
+import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
+import type { RunState } from "./directory/run-state-schema.ts";
+import type { RunService } from "./directory/service-identity.ts";
+import { changeLines, describeChanges, matchItems, toOldItem } from "./plan/update.ts";
 import { beginRequestKeys, type PlannedImage, type RealtimePlan } from "./realtime-plan.ts";
 import { factsOf, temporaryPath, tryToWrite } from "./save-image.ts";
+import { standingOf } from "./standing.ts";
 
 /** No service keeps the images of real-time requests. */
 export const WITHOUT_RUN_STATE =
@@ -132,7 +131,7 @@ export async function findFinished(
       else if (line?.error !== undefined) again.push(line);
     }
   }
-  await rewriteResults(dir, [...found.values(), ...again.filter(isLost)]);
+  await rewriteResults(dir, [...found.values(), ...again.filter((line) => standingOf(line) === "lost")]);
   return { found, again };
 }
 

@@ -1,8 +1,8 @@
 import files, { readdir, readFile } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { expect, it, onTestFinished } from "vitest";
-import { fuzzRuns } from "../../support/fuzz-runs.ts";
-import { createBench } from "../../support/run-harness.ts";
+import { fuzzRuns } from "../support/fuzz-runs.ts";
+import { createBench } from "../support/run-harness.ts";
 
 /** Counts the changes of files, and lets none happen from the one on at which the process is killed. */
 const disk = { changes: 0, killAt: Number.POSITIVE_INFINITY };
