@@ -4,11 +4,10 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Http } from "../http/http.ts";
 import type { ResultLine } from "./directory/results.ts";
-import { isUnsent, isUpdate, makerOf, supersededIn } from "./directory/run-state.ts";
+import { isUnsent, isUpdate, makerOf, retriedId, supersededIn } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "./directory/service-identity.ts";
-import { isFailed } from "./outcome/standing.ts";
-import { retriedId } from "./retry/retried-id.ts";
+import { isFailed } from "./standing.ts";
 
 /**
  * Gets a batch of a run. If the service does not know it, returns it as the run state does, marked as unknown: its images
@@ -136,7 +135,7 @@ function replacedIn(state: RunState, { id, round }: RunBatch): string[] {
     (later) => later.id !== null && later.parent_batch_id === id && later.round > round,
   );
   const retries = again.filter((later) => !isUpdate(state, later.round));
-  return [...supersededIn(state, round), ...retries.flatMap(({ retried = [] }) => retried)];
+  return [...supersededIn(state, round), ...retries.flatMap(({ images = [] }) => images)];
 }
 
 /** Reads the items of a batch that the service does not know from the results of the run. */

@@ -6,10 +6,10 @@ import { openPath } from "../../processes/open-path.ts";
 import { readRunInput } from "../../runs/directory/input.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { isFailed, repairsOf } from "../../runs/outcome/standing.ts";
 import { GALLERY_FILE, type MakeThumbnail } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
+import { isFailed, repairsOf } from "../../runs/standing.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 import { flagOption, textOption } from "../command-line/option-values.ts";
 

@@ -23,7 +23,7 @@ const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jso
 export async function claimDirectory(dir: string, inputSha256: string | null): Promise<RunState | null> {
   await saving(dir, () => makeDurably(dir));
   const runState = await checkDirectory(dir, inputSha256);
-  if (runState !== null) await takePendingInput(dir, runState);
+  if (runState !== null) await commitPendingInput(dir, runState);
   return runState;
 }
 
@@ -112,7 +112,7 @@ export function pendingInputName(inputSha256: string): string {
  * Finishes the change of a run's input after a kill: the run state decides. An input that it names replaces the earlier one,
  * and any other one is removed.
  */
-export async function takePendingInput(
+export async function commitPendingInput(
   dir: string,
   { input_sha256: inputSha256 }: Pick<RunState, "input_sha256">,
 ): Promise<void> {
@@ -152,11 +152,11 @@ export async function adoptDirectory(
   await claimDirectory(dir, null);
   await removeLeftovers(dir);
   const entries = batches.map((batch, index) => {
-    const { round = 0, retried } = from?.batches.find(({ id }) => id === batch.id) ?? {};
+    const { round = 0, images } = from?.batches.find(({ id }) => id === batch.id) ?? {};
     return {
       ...adoptedBatch(index, makerAt(service), batch),
       round,
-      ...(retried === undefined ? {} : { retried }),
+      ...(images === undefined ? {} : { images }),
     };
   });
   const fresh = newRunState({

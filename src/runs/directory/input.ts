@@ -12,9 +12,8 @@ import { readLines } from "../../prompts/lines.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/prompt-files.ts";
 import { textOf } from "../plan/spool.ts";
-import { readJsonLines, writeJsonLines } from "./json-lines.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
-import { hashFile } from "./verified-files.ts";
+import { hashFile, readJsonLines, writeJsonLines } from "./run-files.ts";
 
 /** Matches the path of a stored reference image, relative to the run's directory. */
 const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
@@ -129,6 +128,12 @@ export interface RunInput {
   get(id: string): InputLine | undefined;
   /** The number of an image's line in the file, from 1. */
   lineOf(id: string): number | undefined;
+  /** A line by its position, from 0, with its number in the file. Undefined behind the last one. */
+  at(position: number): { number: number; line: InputLine } | undefined;
+  /** The path of the file. */
+  path: string;
+  /** Whether any prompt has reference images. */
+  hasReferences: boolean;
   /** The first problem of the file, with its path and line. Null when there is none. */
   damage: string | null;
 }
@@ -143,7 +148,9 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
 export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunInput> {
   const path = join(dir, name);
   const ranges = new Map<string, LineRange>();
+  const lines: LineRange[] = [];
   let damage: string | null = null;
+  let hasReferences = false;
   let start = 0;
   try {
     for await (const { number, text, bytes, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
@@ -155,8 +162,13 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
         problem ??
         (line === null ? "is not a line that a run has written" : null) ??
         (ids.some((id) => ranges.has(id)) ? "has an id of another line" : null);
-      if (wrong !== null) damage ??= `${path}:${number} ${wrong}`;
-      else for (const id of ids) ranges.set(id, range);
+      if (wrong !== null) {
+        damage ??= `${path}:${number} ${wrong}`;
+        continue;
+      }
+      lines.push(range);
+      hasReferences ||= line?.reference_images !== undefined;
+      for (const id of ids) ranges.set(id, range);
     }
   } catch (error) {
     // An input that cannot be read is unknown.
@@ -164,7 +176,14 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
     if (code !== "ENOENT") damage ??= `${path} cannot be read (${code ?? error})`;
   }
   return {
+    path,
     damage,
+    hasReferences,
+    at: (position) => {
+      const range = lines[position];
+      const line = range === undefined ? null : parseLine(readRange(path, range));
+      return range === undefined || line === null ? undefined : { number: range.number, line };
+    },
     lineOf: (id) => ranges.get(id)?.number,
     keys: () => ranges.keys(),
     has: (id) => ranges.has(id),

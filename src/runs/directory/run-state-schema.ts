@@ -31,8 +31,10 @@ const runBatchFields = z.looseObject({
   round: z.int().min(0),
   /** The number of requested images. Absent when another program made the request. */
   asked_count: z.int().min(1).optional(),
-  /** For a retry or an update: the images that it makes, in the order of the request. */
-  retried: z.array(z.string()).optional(),
+  /** The prompts that it makes, for a batch of the submission: the first line of `input.jsonl`, from 0, and their number. */
+  prompts: z.tuple([z.int().min(0), z.int().min(1)]).optional(),
+  /** The images that it makes, for one of a retry or an update, in the order of the request. */
+  images: z.array(z.string()).min(1).optional(),
   /** The amounts are no real money: the images are drawn. */
   play_money: z.boolean().optional(),
   /** Images that were not here after the last fetch although they have not failed. */
@@ -44,8 +46,8 @@ const runBatchSchema = runBatchFields
   .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
     error: "lacks its id, or its key",
   })
-  .refine(({ round, state, retried = [] }) => round === 0 || state === "created" || retried.length > 0, {
-    error: "lacks the images that it makes again",
+  .refine(({ idempotency_key: key, prompts, images }) => key === null || (prompts ?? images) !== undefined, {
+    error: "lacks the prompts that it makes",
   });
 export type RunBatch = z.infer<typeof runBatchSchema>;
 

@@ -51,10 +51,19 @@ export function planRun(request: RunRequest, limits: Limits): Plan {
     index,
     items: part,
     imageCount: part.reduce((sum, item) => sum + item.outputCount, 0),
-    contentKey: `ib1-${contentHash({ ...headOf(request), chunk: index }, part)}`,
+    contentKey: contentKeyOf(request, index, part),
   }));
   const inputSha256 = contentHash(headOf(request), items);
   return { request, items, chunks, inputSha256 };
+}
+
+/** Returns the idempotency key of a batch that its content alone decides. `index` is its number in the run, from 0. */
+export function contentKeyOf(
+  request: Omit<RunRequest, "items">,
+  index: number,
+  items: readonly PlannedItem[],
+): string {
+  return `ib1-${contentHash({ ...headOf(request), chunk: index }, items)}`;
 }
 
 /** Gives ids by position in the whole run, so that they do not depend on how it is split. */
@@ -76,7 +85,7 @@ export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
   });
 }
 
-function headOf(request: RunRequest): { [key: string]: JsonValue } {
+function headOf(request: Omit<RunRequest, "items">): { [key: string]: JsonValue } {
   const { model, name, parentId, mimeType, metadata, isReal = false } = request;
   const head = { model, task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
   return isReal ? { ...head, images: "real" } : head;

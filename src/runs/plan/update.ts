@@ -176,7 +176,7 @@ export async function planUpdate(dir: string, state: RunState, plan: Plan): Prom
   const old = await mapRunInput(dir, toOldItem);
   const match = matchItems(old, plan.request.items, { isSameRequest: settings.length === 0 });
   const { keptImages } = match;
-  const refused = state.batches.filter(isRefused).flatMap(({ retried = [] }) => retried);
+  const refused = state.batches.filter(isRefused).flatMap(({ images = [] }) => images);
   const made = new Set([
     ...[...match.changed, ...match.added].flatMap(imagesOf).filter((id) => !keptImages.has(id)),
     ...refused.filter((id) => keptImages.has(id)),

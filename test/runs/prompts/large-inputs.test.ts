@@ -10,7 +10,7 @@ import { readRunInput, storeReferences, writeRunInput } from "../../../src/runs/
 import { planRun } from "../../../src/runs/plan/plan.ts";
 import { readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
 import { Spool, textOf } from "../../../src/runs/plan/spool.ts";
-import { createRequest } from "../../../src/runs/submit/create-request.ts";
+import { createBody } from "../../../src/runs/request.ts";
 import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -140,7 +140,7 @@ it("[FILE-13] a run of prompts that were put aside has the keys, the request and
       await writeRunInput(dir, plan.items);
       const bodies: string[] = [];
       for (const chunk of plan.chunks) {
-        const body = createRequest(dir, plan.request, chunk);
+        const body = createBody(dir, plan.request, chunk.items);
         if (typeof body === "string") bodies.push(body);
         else {
           const whole = Buffer.concat(await listOf(body.open()));

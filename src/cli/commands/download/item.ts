@@ -13,7 +13,7 @@ import {
   isThereAlready,
   requireReplaceable,
   writeVerified,
-} from "../../../runs/directory/verified-files.ts";
+} from "../../../runs/directory/run-files.ts";
 import type { RunReporter } from "../../../runs/reporter.ts";
 import type { CommandResult } from "../../command-line/command-context.ts";
 

@@ -4,7 +4,7 @@ import { listItems } from "../../../client/batches.ts";
 import { type ErrorCode, ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { Http } from "../../../http/http.ts";
-import { saveZip, zipName } from "../../../runs/fetch/save-zip.ts";
+import { saveZip, zipName } from "../../../runs/fetch/fetch-zip.ts";
 import type { RunReporter } from "../../../runs/reporter.ts";
 import type { CommandResult } from "../../command-line/command-context.ts";
 

@@ -6,15 +6,10 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { typeOfFileName } from "../../../contract/image-formats.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../../kernel/money.ts";
-import {
-  chooseTarget,
-  type ImageTarget,
-  type SavedImage,
-  saveImage,
-} from "../../../runs/generate/save-image.ts";
 import { chooseRealtimeModel } from "../../../runs/plan/choose-model.ts";
 import type { PromptReference } from "../../../runs/plan/prompt-files.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
+import { chooseTarget, type ImageTarget, type SavedImage, saveImage } from "../../../runs/save-image.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { stopReason } from "../../interruption/stop-reason.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";

@@ -5,8 +5,7 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";
 import type { Http } from "../../../http/http.ts";
-import { standsFor } from "../../../runs/directory/run-state.ts";
-import { retriedId } from "../../../runs/retry/retried-id.ts";
+import { retriedId, standsFor } from "../../../runs/directory/run-state.ts";
 import { findBatch, recordedItems } from "../../../runs/run-batches.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
@@ -57,7 +56,7 @@ async function itemsOf(
   const found = new Map<string, FoundItem>();
   for (const batchId of target.ids) {
     const entry = target.run?.state.batches.find(({ id }) => id === batchId);
-    const ids = new Map(entry?.retried?.map((id) => [retriedId(id), id]));
+    const ids = new Map(entry?.images?.map((id) => [retriedId(id), id]));
     const listed = await listOf(http, batchId, signal).catch(async (error) => {
       const here = await resultsOf(target, batchId, error);
       if (entry === undefined) throw error;
@@ -97,7 +96,7 @@ async function resultsOf({ run }: Target, batchId: string, error: unknown): Prom
   if (run === null || !(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_NOT_FOUND") return [];
   // Reading the files of a run takes libraries that load slowly.
   const { readResults } = await import("../../../runs/directory/results.ts");
-  const isRetry = run.state.batches.some(({ id, retried }) => id === batchId && retried !== undefined);
+  const isRetry = run.state.batches.some(({ id, images }) => id === batchId && images !== undefined);
   return recordedItems(await readResults(run.dir), batchId, isRetry);
 }
 

@@ -1,6 +1,5 @@
 import type { ProviderIdentity } from "../../../contract/data-directory.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { keepHeapSmall } from "../../../kernel/memory/small-heap.ts";
 import { costText } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
@@ -8,10 +7,8 @@ import { readRunState, submittedBatches } from "../../../runs/directory/run-stat
 import { chooseModel, requireReferencesFit, usualReferences } from "../../../runs/plan/choose-model.ts";
 import { type Plan, planRun } from "../../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles } from "../../../runs/plan/prompt-files.ts";
-import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
-import { leaveRun, type StartedRun } from "../../../runs/submit/start-run.ts";
-import { reportReplay } from "../../../runs/submit/submit-batch.ts";
-import { startOrUpdate, type UpdateOptions } from "../../../runs/update/update-run.ts";
+import { reportReplay, type StartedRun, type Submissions } from "../../../runs/send.ts";
+import { leaveRun, type StartOptions, startRun } from "../../../runs/start.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
@@ -39,8 +36,6 @@ export const run: RunCommand = async (context) => {
   const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
-  // Before the prompts: reading thousands of them would make the heap large for as long as the images take.
-  keepHeapSmall();
   try {
     const stdin = () => context.stdin(signal);
     const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
@@ -100,13 +95,13 @@ async function runHere(
     const plan = planOf({ ...options, name }, options.model ?? request.model, items, providers);
     const isSplitSo = state.updates !== undefined || plan.chunks.length === submittedBatches(state).length;
     if (plan.inputSha256 !== state.input_sha256 || !isSplitSo) return null;
-    const { outcomeHere } = await import("../../../runs/outcome/recorded.ts");
+    const { outcomeHere } = await import("../../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
     if (outcome === null) return null;
     reportPlan(context, options, plan);
     const submitted = new Set(submittedBatches(state).map(({ id }) => id));
     for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
-      reportReplay(output, batch, { nowMs: clock.nowMs(), isRetry: false });
+      reportReplay({ reporter: output, clock }, batch, { round: 0 });
     for (const { batch_id, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const earlier = new Set(outcome.batches.map(({ id }) => id));
@@ -148,7 +143,7 @@ async function submit(
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
     return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
   };
-  const work: UpdateOptions = {
+  const work: StartOptions = {
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
     ...{ names, shownDir, limits, isUpdate, adviseUpdate },
   };
@@ -159,7 +154,7 @@ async function submit(
     return { ...result, next: "the same command without --dry-run" };
   }
   return withRunLock(dir, { clock, signal }, async () => {
-    const started = await startOrUpdate(work);
+    const started = await startRun(work);
     if (options.detach) {
       const begun = { argument: shownDir, run: { dir, state: started.state } };
       const unknown = await unknownRun(begun, started.batches, service, context.global);
