@@ -1,3 +1,4 @@
+import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { eachDue, type SweepDeps } from "../each-due.ts";
@@ -127,4 +128,22 @@ async function problemOf(stores: Stores, blobs: BlobStore, file: FileRecord): Pr
   const now = await stores.read.files.find(apiKeyId, id);
   if (now?.blobKey !== blobKey || now.expiresAtMs !== file.expiresAtMs || file.expiresAtMs === 0) return [];
   return [`file ${id} of key ${apiKeyId}: ${blobKey} is ${size === null ? "missing" : "damaged"}`];
+}
+
+/** Throws `FILE_NAME_TAKEN` when the key has a file of this id. One that has expired makes way. */
+export async function refuseTakenName(
+  deps: { stores: Stores; blobs: BlobStore; clock: Clock },
+  apiKeyId: string,
+  id: string,
+): Promise<void> {
+  const known = await deps.stores.read.files.find(apiKeyId, id);
+  if (known === null) return;
+  if (known.expiresAtMs > deps.clock.nowMs()) throw nameTaken(id);
+  await purgeFile(deps, known.blobKey);
+}
+
+export function nameTaken(id: string): ImgbatchError {
+  return new ImgbatchError("FILE_NAME_TAKEN", `file.name: this key has a file files/${id} already`, {
+    param: "file.name",
+  });
 }

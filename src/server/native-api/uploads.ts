@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { UploadedFile } from "../../contract/native-jobs.ts";
-import type { Chunk, Upload } from "../../domain/files/uploads.ts";
+import type { Chunk, Upload } from "../../domain/files/upload.ts";
 import { keyState } from "../../domain/keys.ts";
 import type { FileRecord } from "../../domain/ports/files.ts";
 import type { ApiDeps } from "../deps.ts";
