@@ -1,8 +1,8 @@
 import { expect, it, onTestFinished } from "vitest";
-import type { CommandContext } from "../../../src/cli/command-line/command-context.ts";
-import { explainStop } from "../../../src/cli/interruption/stop-reason.ts";
-import type { ServiceConnection } from "../../../src/cli/service/connection.ts";
-import { withService } from "../../../src/cli/service/with-service.ts";
+import type { CommandContext } from "../../../src/cli/command.ts";
+import type { ServiceConnection } from "../../../src/cli/connect/connect.ts";
+import { withService } from "../../../src/cli/connect/with-service.ts";
+import { explainStop } from "../../../src/cli/interruption.ts";
 import { getBatch } from "../../../src/client/batches/get.ts";
 import { listModels } from "../../../src/client/models.ts";
 import { ImgbatchError } from "../../../src/contract/errors.ts";

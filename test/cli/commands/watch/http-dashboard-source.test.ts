@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { createHttpDashboardSource } from "../../../../src/cli/commands/watch/http-dashboard-source.ts";
+import { createHttpDashboardSource } from "../../../../src/cli/commands/watch-source.ts";
 import { createBatch } from "../../../../src/client/batches/create.ts";
 import { getBatch } from "../../../../src/client/batches/get.ts";
 import { createServiceHttp } from "../../../../src/client/service-http.ts";
