@@ -1,9 +1,11 @@
 import type { ExitName } from "../contract/exit-codes.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { RunReporter } from "../runs/reporter.ts";
-import type { ServiceConnection, ServiceNeeds } from "./connect/connect.ts";
+import type { ServiceConnection, ServiceNeeds } from "./connect/connection.ts";
 import type { GlobalOptions, OptionSpec } from "./options.ts";
-import type { LoadView } from "./terminal.ts";
+
+/** Loads the code of the live view, which only a terminal needs. */
+export type LoadView = () => Promise<typeof import("../dashboard/show.tsx")>;
 
 /** Everything that a command works with. Tests pass their own. */
 export interface CommandContext {

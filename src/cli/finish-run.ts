@@ -1,12 +1,11 @@
-import { SHORTEST_REMOTE_INTERVAL_MS } from "../client/poll.ts";
-import { formatDuration } from "../kernel/durations.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import { collectRun, type RunOutcome } from "../runs/outcome/collect-run.ts";
 import { type Allowance, parseAllowance } from "../runs/outcome/verdict.ts";
 import type { StartedRun } from "../runs/submit/start-run.ts";
 import { awaitBatches } from "../runs/wait/await-batches.ts";
-import type { CommandContext, CommandResult, Output } from "./command.ts";
+import type { CommandContext, CommandResult } from "./command.ts";
 import type { ConnectedService } from "./connect/with-service.ts";
+import { pollInterval } from "./interruption.ts";
 import * as read from "./options.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "./output/reports.ts";
 import { describeRun } from "./output/run-summary.ts";
@@ -69,23 +68,6 @@ export async function describeFinished(
   const flags = readReportFlags(context);
   await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
   return describeRun(context, { outcome, replayed, earlier, shownDir, allowance, updateStep });
-}
-
-/**
- * Returns the polling interval in ms. A remote service is polled at most every 10 s: a shorter interval is raised, with a
- * warning. A service on this machine takes any interval.
- */
-export function pollInterval(
-  askedMs: number | undefined,
-  { isLocal }: { isLocal: boolean },
-  output: Pick<Output, "warn">,
-): number | undefined {
-  if (askedMs === undefined || isLocal || askedMs >= SHORTEST_REMOTE_INTERVAL_MS) return askedMs;
-  const shortest = formatDuration(SHORTEST_REMOTE_INTERVAL_MS);
-  output.warn(
-    `warning: --interval ${formatDuration(askedMs)} is too short for a remote service; polling every ${shortest}`,
-  );
-  return SHORTEST_REMOTE_INTERVAL_MS;
 }
 
 /** The options that `submit` and `retry` share, checked. `runOptions` in commands/shared-options.ts declares them. */

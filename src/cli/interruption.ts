@@ -1,12 +1,13 @@
 import { cancelBatch } from "../client/batches/cancel.ts";
-import { deadline } from "../client/poll.ts";
+import { deadline, SHORTEST_REMOTE_INTERVAL_MS } from "../client/poll.ts";
 import type { Batch } from "../client/wire/read-batch.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { formatDuration } from "../kernel/durations.ts";
 import { describeOpen, newSubmissions, type Submissions } from "../runs/submit/pending-submissions.ts";
 import type { CommandContext, Output } from "./command.ts";
-import type { ServiceConnection } from "./connect/connect.ts";
+import type { ServiceConnection } from "./connect/connection.ts";
 import type { ConnectedService } from "./connect/with-service.ts";
 import { describeCancel } from "./output/batch-text.ts";
 import { nextCommand } from "./output/next-command.ts";
@@ -204,4 +205,21 @@ export function timeLimit(
   if (limitMs === undefined) return { signal, stop: () => {} };
   const limit = deadline(clock, limitMs);
   return { signal: AbortSignal.any([signal, limit.signal]), stop: limit.stop };
+}
+
+/**
+ * Returns the polling interval in ms. A remote service is polled at most every 10 s: a shorter interval is raised, with a
+ * warning. A service on this machine takes any interval.
+ */
+export function pollInterval(
+  askedMs: number | undefined,
+  { isLocal }: { isLocal: boolean },
+  output: Pick<Output, "warn">,
+): number | undefined {
+  if (askedMs === undefined || isLocal || askedMs >= SHORTEST_REMOTE_INTERVAL_MS) return askedMs;
+  const shortest = formatDuration(SHORTEST_REMOTE_INTERVAL_MS);
+  output.warn(
+    `warning: --interval ${formatDuration(askedMs)} is too short for a remote service; polling every ${shortest}`,
+  );
+  return SHORTEST_REMOTE_INTERVAL_MS;
 }

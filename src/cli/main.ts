@@ -1,6 +1,6 @@
 import { readActionsEnvironment } from "../environment.ts";
 import { readVersion } from "../kernel/version.ts";
-import type { LoadView } from "./terminal.ts";
+import type { LoadView } from "./command.ts";
 
 /** Runs the command line of this process. It loads almost nothing first, so that `--version` takes no longer than Node itself. */
 export async function main(loadView: LoadView): Promise<void> {

@@ -12,7 +12,7 @@ import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "../runs/directory/service-identity.ts";
 import { findBatch, isUnsentHere, unknownBatches } from "../runs/submit/find-batch.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
-import type { ServiceNeeds, UpstreamChoice } from "./connect/connect.ts";
+import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";
 import { choiceOption } from "./options.ts";
 import { OWNER_ADVICE } from "./output/advice.ts";
 import { exitCodeOf } from "./output/finish.ts";

@@ -4,10 +4,7 @@ import type { Clock } from "../kernel/clock.ts";
 import { systemCodeOf } from "../kernel/files/disk-full.ts";
 import { safeLine } from "../kernel/hide-keys.ts";
 import { counted } from "../kernel/text.ts";
-import type { CommandContext } from "./command.ts";
-
-/** Loads the code of the live view, which only a terminal needs. */
-export type LoadView = () => Promise<typeof import("../dashboard/show.tsx")>;
+import type { CommandContext, LoadView } from "./command.ts";
 
 /** The surroundings of the command line: streams, directory, signals. Normally those of the process. */
 export interface Terminal {

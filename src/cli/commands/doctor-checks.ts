@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { access, constants, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../../config/schema.ts";
@@ -13,13 +12,7 @@ import { named, unnamed } from "../../contract/waiting.ts";
 import { send } from "../../http/send.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
-import { packageFile } from "../../kernel/files/package-file.ts";
-import {
-  isDataDirectoryInUse,
-  loadNativeModule,
-  NATIVE_MODULES,
-  type NativeModule,
-} from "../../service/native-modules.ts";
+import { isDataDirectoryInUse } from "../../service/native-modules.ts";
 import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../service/provider-status.ts";
 import type { OpenStorage } from "../../service/storage/open-storage.ts";
 import { providersInWords } from "../connect/embedded.ts";
@@ -154,48 +147,6 @@ export async function checkOwner(dataDirectory: string, isAnswering: boolean): P
   return [
     fail("data in use", "conflict", message, "wait until it has ended, or end it; or use another --data"),
   ];
-}
-
-/** Checks the Node version against the `engines` of the package (`>=20.19`). */
-export function checkNode(version: string, wanted = wantedNode()): Finding {
-  const isEnough = compare(version, wanted) >= 0;
-  return isEnough
-    ? ok("node", version)
-    : fail("node", "internal", `${version} is older than ${wanted}`, `install Node ${wanted} or newer`);
-}
-
-function wantedNode(): string {
-  const { engines } = JSON.parse(readFileSync(packageFile("package.json"), "utf8"));
-  return String(engines.node).replace(/^\D+/, "");
-}
-
-function compare(a: string, b: string): number {
-  const [x, y] = [a.split("."), b.split(".")];
-  for (let i = 0; i < 3; i++) {
-    const difference = Number(x[i] ?? 0) - Number(y[i] ?? 0);
-    if (difference !== 0) return difference;
-  }
-  return 0;
-}
-
-/** Checks whether the native modules load. Only the embedded service needs them. */
-export async function checkNativeParts(
-  isEmbedded: boolean,
-  attempt: (part: NativeModule) => Promise<void> = loadNativeModule,
-): Promise<Finding[]> {
-  return Promise.all(
-    NATIVE_MODULES.map(async (part) => {
-      try {
-        await attempt(part);
-        return ok(part, "works");
-      } catch (error) {
-        const reason = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-        const advice = `reinstall it for this system and this Node version: npm rebuild ${part}, or npm ci`;
-        const message = `does not load: ${reason}`;
-        return isEmbedded ? fail(part, "internal", message, advice) : warn(part, message, advice);
-      }
-    }),
-  );
 }
 
 const TIMEOUT_MS = 5000;

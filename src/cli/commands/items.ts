@@ -13,8 +13,9 @@ import { findBatch } from "../../runs/submit/find-batch.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { choiceOption, flagOption } from "../options.ts";
+import { recordLine } from "../output/batch-text.ts";
 import { unknownNote } from "../output/next-steps.ts";
-import { type Column, recordLine } from "../output/table.ts";
+import type { Column } from "../output/table.ts";
 import { rememberedUpstream, resolveTarget, type Target, unknownRun, withUnknown } from "../targets.ts";
 import { asking, target } from "./shared-options.ts";
 

@@ -18,7 +18,7 @@ import { findBatch, isUnsentHere } from "../../runs/submit/find-batch.ts";
 import type { Submissions } from "../../runs/submit/pending-submissions.ts";
 import { type Budget, createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import type { ServiceNeeds } from "../connect/connect.ts";
+import type { ServiceNeeds } from "../connect/connection.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";

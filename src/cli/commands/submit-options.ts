@@ -22,6 +22,75 @@ import * as read from "../options.ts";
 import { flagOf, readOption, textOption } from "../options.ts";
 import { defaultRunDirectory, nextCommand } from "../output/next-command.ts";
 
+import { formatOption, runOptions, upstreamOption } from "./shared-options.ts";
+
+export const submitOptions: readonly read.OptionSpec[] = [
+  { flags: "-m, --model <id>", description: "the model", default: "the first of `imgbatch models`" },
+  upstreamOption,
+  {
+    flags: "-n, --name <name>",
+    description: "a name for the run",
+    default: "the stem of the first file",
+  },
+  {
+    flags: "-o, --output <dir>",
+    description: "the directory of the run",
+    default: "<stem of the first file>-images",
+  },
+  formatOption,
+  { flags: "--count <n>", description: "images for each prompt that sets no output_count", default: "1" },
+  {
+    flags: "--mime-type <type>",
+    description: "image/png, image/jpeg or image/webp",
+    default: "image/png",
+    choices: IMAGE_MIME_TYPES,
+  },
+  {
+    flags: "--aspect-ratio <w:h>",
+    description: "not for batches, which cannot choose it: `imgbatch generate --file` takes it",
+  },
+  {
+    flags: "--size <tier>",
+    description: "1K, the only size of batches: `imgbatch generate --file` takes others",
+    default: "1K",
+    choices: ["1K"],
+  },
+  {
+    flags: "--metadata <k=v>",
+    description: "a pair to store with the batch; may be repeated",
+    repeatable: true,
+  },
+  { flags: "--parent <id>", description: "the id of the batch that this one retries" },
+  { flags: "--max-batch <n>", description: "at most this many images in a batch", default: "200" },
+  { flags: "-d, --detach", description: "print the batch ids and do not wait" },
+  ...runOptions,
+  {
+    flags: "--dry-run",
+    description: "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
+  },
+  {
+    flags: "--update",
+    description: "after the prompts were edited: make only changed and added ones, keep the others",
+  },
+  {
+    flags: "--strict",
+    description: "refuse unknown fields and columns instead of keeping them as metadata",
+  },
+  { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
+  {
+    flags: "--idempotency-key <key>",
+    description: "use this key instead of one made from the content",
+  },
+  {
+    flags: "--names <how>",
+    description:
+      "name the files by `id`, by id and `words` of the prompt, or `auto`: words for prompts without an id of their own",
+    default: "auto; a run keeps its names",
+    choices: NAMINGS,
+  },
+  { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
+];
+
 /** The options of `submit`, checked. */
 export interface SubmitOptions extends RunOptions {
   model: string | null;

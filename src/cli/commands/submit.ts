@@ -2,7 +2,6 @@ import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
 import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 import { readEnvironment } from "../../environment.ts";
 import { keepHeapSmall } from "../../kernel/memory/small-heap.ts";
@@ -11,7 +10,6 @@ import { counted } from "../../kernel/text.ts";
 import { checkDirectory } from "../../runs/directory/claim.ts";
 import { withRunLock } from "../../runs/directory/lock.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
-import { NAMINGS } from "../../runs/files/word-names.ts";
 import { chooseModel, requireReferencesFit, usualReferences } from "../../runs/plan/choose-model.ts";
 import { type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
 import { readPromptFiles } from "../../runs/prompts/prompt-files.ts";
@@ -30,7 +28,7 @@ import {
 } from "../../runs/update/update-run.ts";
 import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import type { UpstreamChoice } from "../connect/connect.ts";
+import type { UpstreamChoice } from "../connect/connection.ts";
 import { proofAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
@@ -39,80 +37,14 @@ import { stoppable, timeLimit } from "../interruption.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, type Flag, nextCommand } from "../output/next-command.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
-import { formatOption, running, runOptions, upstreamOption } from "./shared-options.ts";
-import { readSubmitOptions, realtimeCommand, type SubmitOptions } from "./submit-options.ts";
+import { running } from "./shared-options.ts";
+import { readSubmitOptions, realtimeCommand, type SubmitOptions, submitOptions } from "./submit-options.ts";
 
 export const command: CommandDetails = {
   arguments: [
     { name: "<file...>", description: "prompt files (.jsonl, .txt, .csv, .tsv), or - for standard input" },
   ],
-  options: [
-    { flags: "-m, --model <id>", description: "the model", default: "the first of `imgbatch models`" },
-    upstreamOption,
-    {
-      flags: "-n, --name <name>",
-      description: "a name for the run",
-      default: "the stem of the first file",
-    },
-    {
-      flags: "-o, --output <dir>",
-      description: "the directory of the run",
-      default: "<stem of the first file>-images",
-    },
-    formatOption,
-    { flags: "--count <n>", description: "images for each prompt that sets no output_count", default: "1" },
-    {
-      flags: "--mime-type <type>",
-      description: "image/png, image/jpeg or image/webp",
-      default: "image/png",
-      choices: IMAGE_MIME_TYPES,
-    },
-    {
-      flags: "--aspect-ratio <w:h>",
-      description: "not for batches, which cannot choose it: `imgbatch generate --file` takes it",
-    },
-    {
-      flags: "--size <tier>",
-      description: "1K, the only size of batches: `imgbatch generate --file` takes others",
-      default: "1K",
-      choices: ["1K"],
-    },
-    {
-      flags: "--metadata <k=v>",
-      description: "a pair to store with the batch; may be repeated",
-      repeatable: true,
-    },
-    { flags: "--parent <id>", description: "the id of the batch that this one retries" },
-    { flags: "--max-batch <n>", description: "at most this many images in a batch", default: "200" },
-    { flags: "-d, --detach", description: "print the batch ids and do not wait" },
-    ...runOptions,
-    {
-      flags: "--dry-run",
-      description:
-        "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
-    },
-    {
-      flags: "--update",
-      description: "after the prompts were edited: make only changed and added ones, keep the others",
-    },
-    {
-      flags: "--strict",
-      description: "refuse unknown fields and columns instead of keeping them as metadata",
-    },
-    { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
-    {
-      flags: "--idempotency-key <key>",
-      description: "use this key instead of one made from the content",
-    },
-    {
-      flags: "--names <how>",
-      description:
-        "name the files by `id`, by id and `words` of the prompt, or `auto`: words for prompts without an id of their own",
-      default: "auto; a run keeps its names",
-      choices: NAMINGS,
-    },
-    { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
-  ],
+  options: submitOptions,
   examples: [
     "imgbatch submit prompts.jsonl",
     "imgbatch submit prompts.jsonl --upstream google",

@@ -3,8 +3,7 @@ import { retryIds } from "../../runs/directory/run-state.ts";
 import { awaitBatches } from "../../runs/wait/await-batches.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/with-service.ts";
-import { pollInterval } from "../finish-run.ts";
-import { explainStop, timeLimit, trackEnded } from "../interruption.ts";
+import { explainStop, pollInterval, timeLimit, trackEnded } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { describeEnd } from "../output/judge-batches.ts";
 import {

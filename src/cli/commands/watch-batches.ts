@@ -13,16 +13,7 @@ import type { ConnectedService } from "../connect/with-service.ts";
 import { batchLine } from "../output/batch-text.ts";
 import type { Target } from "../targets.ts";
 import { mayColor } from "../terminal.ts";
-
-/** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */
-export interface WatchView {
-  /** Called with all batches each time one of them was read. */
-  show(batches: readonly Batch[]): void;
-  /** Called with a description of each failure that is being waited out. */
-  trouble(text: string): void;
-  /** The end: every batch has ended, or the command was stopped. */
-  close(): void;
-}
+import type { WatchView } from "./watch-source.ts";
 
 interface WatchOptions {
   service: RunService;

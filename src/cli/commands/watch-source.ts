@@ -12,7 +12,6 @@ import { openFolder } from "../../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../../dashboard/source.ts";
 import type { Http } from "../../http/http.ts";
 import { formatSize } from "../../kernel/text.ts";
-import type { WatchView } from "./watch-batches.ts";
 
 /** The things that the live view of `watch` needs from its command. */
 export interface LiveWatch {
@@ -177,4 +176,14 @@ async function showPicture(
   const pixels = await toPixels(data, box);
   const caption = `${contentType ?? ""} ${formatSize(data.length)}`.trim();
   tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });
+}
+
+/** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */
+export interface WatchView {
+  /** Called with all batches each time one of them was read. */
+  show(batches: readonly Batch[]): void;
+  /** Called with a description of each failure that is being waited out. */
+  trouble(text: string): void;
+  /** The end: every batch has ended, or the command was stopped. */
+  close(): void;
 }

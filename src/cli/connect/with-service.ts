@@ -9,7 +9,7 @@ import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/
 import { refusingServer } from "../../runs/wait/parked.ts";
 import type { CommandContext } from "../command.ts";
 import { nextCommand, type Whereabouts } from "../output/next-command.ts";
-import type { ServiceConnection, ServiceNeeds } from "./connect.ts";
+import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 
 export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];

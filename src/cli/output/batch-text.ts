@@ -2,6 +2,7 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { jobsText } from "../../contract/upstream-jobs.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import { costText, FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
+import { escapeControls } from "../../kernel/text.ts";
 
 /**
  * Describes a batch in one line: id, status, counts, cost, name, its API when that is not the batch API, the
@@ -53,4 +54,9 @@ export function releasedMicroUsd({ raw, actualCostMicroUsd }: Batch): number | n
   if (typeof held !== "number" || actualCostMicroUsd === null) return null;
   const heldMicroUsd = numberToMicros(held);
   return Number.isSafeInteger(heldMicroUsd) ? Math.max(0, heldMicroUsd - actualCostMicroUsd) : null;
+}
+
+/** A record of a list for programs: fields between tabs, on one line, always the same number of fields. */
+export function recordLine(fields: readonly (string | number)[]): string {
+  return fields.map((field) => escapeControls(String(field))).join("\t");
 }

@@ -45,8 +45,3 @@ export function tableLines<Row>(columns: readonly Column<Row>[], rows: readonly 
 function fitted(text: string, maxWidth: number | undefined): string {
   return maxWidth === undefined || widthOf(text) <= maxWidth ? text : cliTruncate(text, maxWidth);
 }
-
-/** A record of a list for programs: fields between tabs, on one line, always the same number of fields. */
-export function recordLine(fields: readonly (string | number)[]): string {
-  return fields.map((field) => escapeControls(String(field))).join("\t");
-}

@@ -1,10 +1,9 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { checkNativeParts, checkNode } from "../../../src/cli/commands/doctor.ts";
 import {
   checkDirectory,
-  checkNativeParts,
-  checkNode,
   checkOwner,
   checkSecrecy,
   checkService,

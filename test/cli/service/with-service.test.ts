@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from "vitest";
 import type { CommandContext } from "../../../src/cli/command.ts";
-import type { ServiceConnection } from "../../../src/cli/connect/connect.ts";
+import type { ServiceConnection } from "../../../src/cli/connect/connection.ts";
 import { withService } from "../../../src/cli/connect/with-service.ts";
 import { explainStop } from "../../../src/cli/interruption.ts";
 import { getBatch } from "../../../src/client/batches/get.ts";
