@@ -1,11 +1,11 @@
-import { cancelBatch } from "../client/batches/cancel.ts";
+import type { Batch } from "../client/batch.ts";
+import { cancelBatch } from "../client/batches.ts";
 import { deadline, SHORTEST_REMOTE_INTERVAL_MS } from "../client/poll.ts";
-import type { Batch } from "../client/wire/read-batch.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
-import { describeOpen, newSubmissions, type Submissions } from "../runs/submit/pending-submissions.ts";
+import { describeOpen, newSubmissions, type Submissions } from "../runs/send.ts";
 import type { CommandContext, Output } from "./command.ts";
 import type { ServiceConnection } from "./connect/connection.ts";
 import type { ConnectedService } from "./connect/with-service.ts";

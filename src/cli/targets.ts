@@ -1,16 +1,16 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
-import { getBatch } from "../client/batches/get.ts";
-import type { Batch } from "../client/wire/read-batch.ts";
+import type { Batch } from "../client/batch.ts";
+import { getBatch } from "../client/batches.ts";
 import { UPSTREAM_NAMES } from "../config/presets.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Http } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { recordInRunState } from "../runs/directory/record-run-state.ts";
+import { recordInRunState } from "../runs/directory/lock.ts";
 import { isUnsent, lastRound, makerOf, RUN_STATE_FILE, readRunState } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "../runs/directory/service-identity.ts";
-import { findBatch, isUnsentHere, unknownBatches } from "../runs/submit/find-batch.ts";
+import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";
 import { choiceOption } from "./options.ts";
@@ -236,7 +236,7 @@ export async function unknownRun(
   const error = new ImgbatchError(code, message, { advice });
   if (await isWhole(run.dir)) return { error, isWhole: true };
   const known = run.state.batches.filter((entry) => !unknown.has(entry));
-  const again = new Set(known.flatMap(({ retried = [] }) => retried));
+  const again = new Set(known.flatMap(({ images = [] }) => images));
   return again.size > 0 && (await isWhole(run.dir, again)) ? null : { error, isWhole: false };
 }
 
@@ -263,7 +263,7 @@ export async function requireKnown(
 
 /** Few commands come this far, and reading the files of a run takes libraries that load slowly. */
 async function isWhole(dir: string, again?: ReadonlySet<string>): Promise<boolean> {
-  const { isWholeHere } = await import("../runs/outcome/whole-here.ts");
+  const { isWholeHere } = await import("../runs/recorded.ts");
   return isWholeHere(dir, again);
 }
 

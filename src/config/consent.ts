@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
+import { secretVariables } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { ProviderEntry } from "../contract/provider-entries.ts";
-import { secretVariables } from "../contract/provider-identity.ts";
 import { writeFileDurably } from "../kernel/files/durable-file.ts";
 import { makeDirectory } from "../kernel/files/make-directory.ts";
 import { sha256Hex } from "../kernel/ids.ts";

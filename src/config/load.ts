@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
 import { ImgbatchError } from "../contract/errors.ts";
-import { inWords } from "../contract/schema-words.ts";
+import { inWords } from "../contract/text-rules.ts";
 import { type FoundFile, fieldsToAgree, requireAgreed } from "./consent.ts";
 import { CONFIG_FILE, type ConfigChoice } from "./paths.ts";
 import { isObject, upstreamConfig, withVendorPreset } from "./presets.ts";

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { SizeTier } from "../contract/images/image-sizes.ts";
+import type { SizeTier } from "../contract/image-formats.ts";
 import type { configSchema } from "./schema.ts";
 import { VENDOR_NAMES } from "./vendors.ts";
 

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { SIZE_TIERS } from "../contract/images/image-sizes.ts";
+import { SIZE_TIERS } from "../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
 import { providerEntrySchema } from "../contract/provider-entries.ts";
 import { storageSchema } from "./storage-schema.ts";

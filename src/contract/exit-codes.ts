@@ -19,7 +19,8 @@ export const EXIT_CODES = {
   noImages: { code: 5, meaning: "finished with no usable image", rerun: "look first" },
   conflict: {
     code: 6,
-    meaning: "conflict: key used with other content, directory of another run, data directory in use",
+    meaning:
+      "conflict: key used with other content, directory of another run or version, data directory in use",
     rerun: "no",
   },
   temporary: {

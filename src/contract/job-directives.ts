@@ -18,7 +18,7 @@ export const JOB_DIRECTIVES = [
   "line-twice",
   "lines-shuffled",
 ] as const;
-export type JobDirective = (typeof JOB_DIRECTIVES)[number];
+type JobDirective = (typeof JOB_DIRECTIVES)[number];
 
 /** The longest time that a job can be stuck, in ms: a day. */
 const MAX_STUCK_MS = 24 * 3_600_000;

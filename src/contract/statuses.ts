@@ -33,3 +33,77 @@ export function isTerminal(status: string): boolean {
 
 export const ITEM_STATUSES = ["pending", "success", "failed"] as const;
 export type ItemStatus = (typeof ITEM_STATUSES)[number];
+
+/** Finish reasons that refuse the content of a request: sent again unchanged, it fails again. */
+export const REFUSING_FINISH_REASONS = [
+  "SAFETY",
+  "IMAGE_SAFETY",
+  "PROHIBITED_CONTENT",
+  "IMAGE_PROHIBITED_CONTENT",
+  "RECITATION",
+  "IMAGE_RECITATION",
+  "BLOCKLIST",
+  "SPII",
+  "LANGUAGE",
+] as const;
+
+/** Why an item has no image: the codes that `error.code` of an item can hold. */
+export const ITEM_ERROR_CODES = [
+  "PROVIDER_ITEM_FAILED",
+  "SAFETY_BLOCKED",
+  "INVALID_ARGUMENT",
+  "PROVIDER_RATE_LIMITED",
+  "PROVIDER_TIMEOUT",
+  "EMPTY_IMAGE_OUTPUT",
+  "INVALID_IMAGE_OUTPUT",
+  "RESULT_MISSING",
+  "CANCELLED",
+] as const;
+export type ItemErrorCode = (typeof ITEM_ERROR_CODES)[number];
+export type ErrorSource = "provider" | "service";
+
+export interface ItemError {
+  code: ItemErrorCode;
+  message: string;
+  source: ErrorSource;
+  /** The upstream's own words, for the owner of the service alone; see `ProviderError`. */
+  said?: string | null;
+}
+
+const OWN_REFUSALS: readonly ItemErrorCode[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"];
+/** The codes of other services for a prompt or an image that breaks their rules. */
+const FOREIGN_REFUSALS: readonly string[] = [
+  ...REFUSING_FINISH_REASONS,
+  "SAFETY_VIOLATION",
+  "SAFETY_FILTERED",
+  "RAI_FILTERED",
+  "RESPONSIBLE_AI_POLICY_VIOLATION",
+  "POLICY_VIOLATION",
+  "CONTENT_POLICY",
+  "CONTENT_POLICY_VIOLATION",
+  "CONTENT_POLICY_BLOCKED",
+  "CONTENT_FILTER",
+  "CONTENT_FILTERED",
+  "CONTENT_BLOCKED",
+  "CONTENT_MODERATION",
+  "MODERATION_BLOCKED",
+  "SENSITIVE_CONTENT",
+  "UNSAFE_CONTENT",
+  "NSFW",
+  "NSFW_CONTENT",
+  "PROMPT_BLOCKED",
+  "MODEL_ARMOR",
+  "JAILBREAK",
+];
+
+/** Some write `CONTENT_FILTER`, others `content-filter` or `ContentFilter`. */
+function bare(code: string): string {
+  return code.replace(/[^A-Za-z0-9]+/g, "").toUpperCase();
+}
+
+const REFUSALS: ReadonlySet<string> = new Set([...OWN_REFUSALS, ...FOREIGN_REFUSALS].map(bare));
+
+/** Whether an item failed because of its content, by the code of any service: sent unchanged, it would fail again. */
+export function isRefusalCode(code: string): boolean {
+  return REFUSALS.has(bare(code));
+}

@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import { hasUnstorableText, isLongerThan } from "../kernel/text.ts";
 import { FIXED_LIMITS } from "./limits.ts";
 
@@ -29,3 +30,23 @@ export function referenceLimitByName(model: string): number {
   if (model.includes("flash-image") || model.includes("flash-lite-image")) return 3;
   return model.includes("pro-image") ? 14 : 0;
 }
+
+const NOUNS: Record<string, string> = {
+  string: "a text",
+  number: "a number",
+  int: "a whole number",
+  boolean: "true or false",
+  array: "a list",
+  object: "an object",
+  record: "an object",
+};
+
+/**
+ * The messages of a schema (zod's `error`) for a missing field and for a wrong type. Null keeps the message of any
+ * other problem.
+ */
+export const inWords: z.core.$ZodErrorMap = ({ code, expected, input }) => {
+  if (code !== "invalid_type") return null;
+  const noun = NOUNS[String(expected)] ?? String(expected);
+  return input === undefined ? `is required: ${noun}` : `must be ${noun}`;
+};

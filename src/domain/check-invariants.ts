@@ -1,4 +1,4 @@
-import { BATCH_STATUSES, type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import { isTerminal } from "../contract/statuses.ts";
 import { groupBy } from "../kernel/json/fields.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { readAhead } from "./downloads/read-ahead.ts";
@@ -32,7 +32,6 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     const ofAccounts = groupBy(batches, ({ accountId }) => accountId);
     for (const account of accounts)
       problems.push(...(await accountProblems(now, account, ofAccounts.get(account.id) ?? [])));
-    problems.push(...statusProblems(await now.batches.countByStatus(), batches));
     const outputs: OutputRecord[] = [];
     for (let from = 0; from < batches.length; from += AT_ONCE) {
       const some = batches.slice(from, from + AT_ONCE);
@@ -79,17 +78,6 @@ async function accountProblems(
     ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
     ...(await realtimeMoneyProblems(repositories, account, entries)),
   ];
-}
-
-function statusProblems(
-  counts: Partial<Record<BatchStatus, number>>,
-  batches: readonly BatchRecord[],
-): string[] {
-  return BATCH_STATUSES.flatMap((status) => {
-    const count = batches.filter((batch) => batch.status === status).length;
-    const keptCount = counts[status] ?? 0;
-    return count === keptCount ? [] : [`${keptCount} batches are counted as ${status}, should be ${count}`];
-  });
 }
 
 /** Returns what is wrong with each batch, in their order. */

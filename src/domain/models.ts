@@ -1,4 +1,4 @@
-import type { RatioSet, SizeTier } from "../contract/images/image-sizes.ts";
+import type { RatioSet, SizeTier } from "../contract/image-formats.ts";
 import { referenceLimitByName } from "../contract/text-rules.ts";
 
 /** A model as the operator configures it. */

@@ -1,4 +1,4 @@
-import type { AspectRatio, SizeTier } from "../contract/images/image-sizes.ts";
+import type { AspectRatio, SizeTier } from "../contract/image-formats.ts";
 import { counted } from "../kernel/text.ts";
 import type { ProviderHealth } from "./health/provider-health.ts";
 import { executedModel, type ModelEntry } from "./models.ts";

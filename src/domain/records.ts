@@ -1,6 +1,5 @@
-import type { ImageMimeType } from "../contract/images/image-types.ts";
-import type { ItemError } from "../contract/item-errors.ts";
-import type { BatchSource, BatchStatus, ItemStatus } from "../contract/statuses.ts";
+import type { ImageMimeType } from "../contract/image-formats.ts";
+import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
 import type { Trouble, UpstreamUsage } from "./ports/image-provider.ts";
 import type { ItemTerms } from "./ports/item-terms.ts";

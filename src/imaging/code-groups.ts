@@ -1,4 +1,4 @@
-import type { ImageCost } from "../contract/images/image-cost.ts";
+import type { ImageCost } from "../contract/image-structure.ts";
 
 const PIXELS_BETWEEN_PAUSES = 16_384;
 

@@ -1,6 +1,6 @@
 import PQueue from "p-queue";
-import { type ImageCost, measureImage } from "../contract/images/image-cost.ts";
-import { type ImageMimeType, sniffImageType } from "../contract/images/image-types.ts";
+import { type ImageMimeType, sniffImageType } from "../contract/image-formats.ts";
+import { type ImageCost, measureImage } from "../contract/image-structure.ts";
 import { InvalidImageError } from "../domain/ports/image-inspector.ts";
 import { withoutTexts } from "./packed-chunks.ts";
 import { checkCodeGroups } from "./webp-lossless.ts";

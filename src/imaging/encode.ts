@@ -1,5 +1,5 @@
 import type { Sharp } from "sharp";
-import type { ImageMimeType } from "../contract/images/image-types.ts";
+import type { ImageMimeType } from "../contract/image-formats.ts";
 
 /** Encodes for speed first: these files are made many a second, and their bytes never depend on the machine's load. */
 export function encodePicture(picture: Sharp, mimeType: ImageMimeType): Promise<Buffer> {

@@ -1,5 +1,5 @@
 import { createInflate, constants as zlib } from "node:zlib";
-import { chunkType, pngChunks } from "../contract/images/image-chunks.ts";
+import { chunkType, pngChunks } from "../contract/image-structure.ts";
 import { InvalidImageError } from "../domain/ports/image-inspector.ts";
 
 /** Profiles of printers have about 2 MiB. */

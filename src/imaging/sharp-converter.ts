@@ -1,5 +1,5 @@
 import type { Sharp } from "sharp";
-import type { ImageMimeType } from "../contract/images/image-types.ts";
+import type { ImageMimeType } from "../contract/image-formats.ts";
 import type { ImageConverter } from "../domain/ports/image-converter.ts";
 import { DECODE_SECONDS, type Decoding } from "./decoding.ts";
 

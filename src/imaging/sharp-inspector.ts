@@ -1,6 +1,5 @@
-import type { ImageCost } from "../contract/images/image-cost.ts";
-import { missingEnd } from "../contract/images/image-end.ts";
-import type { ImageMimeType } from "../contract/images/image-types.ts";
+import type { ImageMimeType } from "../contract/image-formats.ts";
+import { type ImageCost, missingEnd } from "../contract/image-structure.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
 import { DECODE_SECONDS, type Decoding, TYPE_NAMES } from "./decoding.ts";
 

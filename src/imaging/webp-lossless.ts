@@ -1,5 +1,4 @@
-import { chunkType, webpChunks } from "../contract/images/image-chunks.ts";
-import type { ImageCost } from "../contract/images/image-cost.ts";
+import { chunkType, type ImageCost, webpChunks } from "../contract/image-structure.ts";
 import { InvalidImageError } from "../domain/ports/image-inspector.ts";
 import { createYield } from "../kernel/yield.ts";
 import { countCodeGroups } from "./code-groups.ts";

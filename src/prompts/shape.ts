@@ -1,4 +1,4 @@
-import { SIZE_TIERS, type SizeTier } from "../contract/images/image-sizes.ts";
+import { SIZE_TIERS, type SizeTier } from "../contract/image-formats.ts";
 import type { Report } from "./problems.ts";
 
 export const RATIO_ADVICE = "write width:height in whole numbers, such as 1:1, 3:2 or 16:9";

@@ -1,5 +1,5 @@
+import { identityOf, type ProviderIdentity } from "../contract/data-directory.ts";
 import type { EntryOf, ProviderEntry, ProviderType } from "../contract/provider-entries.ts";
-import { identityOf, type ProviderIdentity } from "../contract/provider-identity.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
 import type { AdapterDeps } from "./upstream/adapter.ts";

@@ -20,7 +20,7 @@ import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
-import { withApiCode } from "../server/middleware/errors.ts";
+import { withApiCode } from "../server/http/errors.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 export { DEFAULT_ACCOUNT };
@@ -119,6 +119,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
   }
   const data = await openStorage(storage, {
     directory,
+    isPatient: true,
     ...(options.clock ? { clock: options.clock } : {}),
   }).catch((error: Error) => {
     const problem = (error instanceof ImgbatchError ? error.cause : error) as

@@ -1,6 +1,4 @@
-import { jobsText, type ShownJob } from "../contract/upstream-jobs.ts";
-import type { Waiting } from "../contract/waiting.ts";
-import { waitingText } from "../contract/waiting.ts";
+import { jobsText, type ShownJob, type Waiting, waitingText } from "../contract/waiting.ts";
 import type { BatchRow } from "../dashboard/model.ts";
 import { costOf } from "../domain/batches/item-terms.ts";
 import type { Stores } from "../domain/ports/stores.ts";

@@ -1,9 +1,13 @@
 import { chmod, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
-import { type Credentials, DATA_FILES, parseCredentials } from "../contract/data-directory.ts";
+import {
+  type Credentials,
+  DATA_FILES,
+  isProceduralOnly,
+  parseCredentials,
+} from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { isProceduralOnly } from "../contract/provider-identity.ts";
 import { ensureDefaultAccount, issueKey } from "../domain/accounts.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { Clock } from "../kernel/clock.ts";

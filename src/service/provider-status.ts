@@ -2,8 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
-import { DATA_FILES } from "../contract/data-directory.ts";
-import type { ProviderIdentity } from "../contract/provider-identity.ts";
+import { DATA_FILES, type ProviderIdentity } from "../contract/data-directory.ts";
 import type { CallSums } from "../domain/health/call-sums.ts";
 import { disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
 import {
@@ -20,7 +19,7 @@ import { type Clock, systemClock } from "../kernel/clock.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
 import { silentLog } from "../kernel/log.ts";
 import { createProviders } from "../providers/registry.ts";
-import { withApiCode } from "../server/middleware/errors.ts";
+import { withApiCode } from "../server/http/errors.ts";
 import { openStorage } from "./storage/open-storage.ts";
 
 export { type CallSums, type ProviderReport, type ProviderTrouble, splitTroubles, type Trouble };

@@ -19,13 +19,11 @@ export interface Database {
   ledger_entries: LedgerEntriesTable;
   batches: BatchesTable;
   batch_events: BatchEventsTable;
-  batch_counts: { status: string; count: number };
   items: ItemsTable;
   outputs: OutputsTable;
   reference_images: ReferenceImagesTable;
   idempotency_keys: IdempotencyKeysTable;
   upstream_jobs: UpstreamJobsTable;
-  foreign_jobs: ForeignJobsTable;
   database_identity: DatabaseIdentityTable;
   realtime_holds: RealtimeHoldsTable;
   usage_records: UsageRecordsTable;
@@ -136,8 +134,6 @@ interface BatchEventsTable {
   from_status: string | null;
   to_status: string;
   at_ms: number;
-  /** 1 until `batch_counts` has it. */
-  uncounted: Generated<number | null>;
 }
 
 export interface ItemsTable {
@@ -233,14 +229,6 @@ export interface UpstreamJobsTable {
   stop_asked_at_ms: Generated<number | null>;
   ended_at_ms: number | null;
   closed_at_ms: number | null;
-}
-
-interface ForeignJobsTable {
-  provider: string;
-  name: string;
-  job_id: string | null;
-  said: string;
-  created_at_ms: number | null;
 }
 
 interface DatabaseIdentityTable {

@@ -1,13 +1,13 @@
 import { isTerminal } from "../contract/statuses.ts";
-import type { ShownJob } from "../contract/upstream-jobs.ts";
-import type { Waiting } from "../contract/waiting.ts";
+import type { ShownJob, Waiting } from "../contract/waiting.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
+import { coalesced } from "../kernel/coalesced.ts";
 import { createYield } from "../kernel/yield.ts";
 import { Admission } from "./admission.ts";
 import { advanceBatch, endOf } from "./advance-batch.ts";
+import type { PoolLoad, WorkerPool } from "./batch-set.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { Filling } from "./filling.ts";
 import { handOver } from "./hand-over.ts";
 import { Intake } from "./intake.ts";
 import { ItemPool } from "./items/item-pool.ts";
@@ -15,7 +15,6 @@ import { JobPool } from "./jobs/job-pool.ts";
 import { recover, releaseLeases, removeLateOrphans, removeOrphansOf } from "./recovery.ts";
 import { reportEnded } from "./report-ended.ts";
 import { isTendedHere } from "./tender.ts";
-import type { PoolLoad, WorkerPool } from "./worker-pool.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 
@@ -37,7 +36,7 @@ export class Scheduler {
   readonly #cancelling = new Set<string>();
   readonly #work = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
-  readonly #orphans: Filling;
+  readonly #removeOrphans = coalesced(() => removeLateOrphans(this.#deps));
   #isRunning = false;
   #isPaused = false;
 
@@ -48,7 +47,6 @@ export class Scheduler {
       isInHand: (batchId) => this.#inHand.has(batchId),
     });
     this.#intake = new Intake(deps);
-    this.#orphans = new Filling(() => removeLateOrphans(deps), this.#stopping.signal);
     const wake = (batchId: string) => this.wake(batchId);
     const itemProviders = deps.providers.filter((provider) => provider.kind === "item");
     const jobProviders = deps.providers.filter((provider) => provider.kind === "job");
@@ -91,7 +89,7 @@ export class Scheduler {
     const begin = async (): Promise<void> => {
       await handOver(this.#deps);
       await this.look();
-      for (const pool of this.#pools) await pool.start();
+      for (const pool of this.#pools) pool.start();
     };
     const later = (error: unknown) =>
       this.#later("no work could be looked for", { error: String(error) }, () => begin().catch(later));
@@ -116,11 +114,11 @@ export class Scheduler {
     }
     for (const batchId of ended) await this.#lookAtEnded(batchId);
     await this.#admission.takeAll(() => this.#isRunning);
-    for (const pool of this.#pools) await pool.look();
+    for (const pool of this.#pools) await pool.poll();
     if (!areSomeGone || !this.#isRunning) return;
     await handOver(this.#deps);
-    for (const pool of this.#pools) await pool.start();
-    if (presence.isFirst) this.#orphans.start();
+    for (const pool of this.#pools) pool.start();
+    if (presence.isFirst) this.#track(this.#removeOrphans());
   }
 
   /** Makes the scheduler look at a batch that may have work: an item of it has ended, or it is new in the `queue`. */
@@ -179,7 +177,7 @@ export class Scheduler {
     this.#stopping.abort();
     this.#intake.stop();
     const stops = [...this.#pools].map((pool) => pool.stop(graceMs, isAbandoned));
-    await Promise.all([this.#orphans.idle(), ...stops]);
+    await Promise.all(stops);
     while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
   }
 
@@ -235,8 +233,6 @@ export class Scheduler {
       const isUnwanted = () => isHeld() || !this.#inHand.has(batchId);
       const status = await advanceBatch(this.#deps, this.#intake, batchId, isUnwanted);
       if (isHeld()) return;
-      const { provider = "" } = this.#inHand.get(batchId) ?? {};
-      if (status === "completed") await this.#jobs.get(provider)?.closeIdle(batchId);
       if (status === null || isTerminal(status)) return await this.#end(batchId);
       if (status === "running") await this.#makeImages(batchId);
     } catch (error) {
@@ -275,7 +271,7 @@ export class Scheduler {
 
   /** The others have taken over all that this process had in hand. */
   #letGo(): void {
-    for (const pool of this.#pools) pool.letGo();
+    for (const pool of this.#pools) pool.reset();
     this.#inHand.clear();
   }
 

@@ -4,12 +4,6 @@ export function median(numbers) {
   return sorted[Math.floor(sorted.length / 2)];
 }
 
-/** The number that 99 of 100 do not exceed. */
-export function p99(numbers) {
-  const sorted = [...numbers].sort((a, b) => a - b);
-  return sorted[Math.ceil(sorted.length * 0.99) - 1];
-}
-
 /** How long the work takes, in milliseconds. */
 export async function timed(work) {
   const start = performance.now();

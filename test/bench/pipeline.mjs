@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseConfig } from "../../build/config/load.js";
-import { imageSizePx } from "../../build/contract/images/image-sizes.js";
+import { imageSizePx } from "../../build/contract/image-formats.js";
 import { systemClock } from "../../build/kernel/clock.js";
 import { silentLog } from "../../build/kernel/log.js";
 import { createProviders } from "../../build/providers/registry.js";

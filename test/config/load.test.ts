@@ -4,8 +4,8 @@ import express from "express";
 import { describe, expect, it } from "vitest";
 import { loadConfig, parseConfig } from "../../src/config/load.ts";
 import { dataDirectoryOf } from "../../src/config/paths.ts";
+import { isProceduralOnly } from "../../src/contract/data-directory.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
-import { isProceduralOnly } from "../../src/contract/provider-identity.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 describe("the configuration", () => {

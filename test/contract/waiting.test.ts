@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { named, unnamed, waitingText } from "../../src/contract/waiting.ts";
+import { jobsText, named, unnamed, waitingText } from "../../src/contract/waiting.ts";
 import { waitingOn } from "../../src/domain/health/waiting.ts";
 import { clockTime } from "../../src/kernel/durations.ts";
 
@@ -27,4 +27,12 @@ describe("the message about a provider", () => {
   it("[PROVIDERS-8] keeps a word that only begins like the name", () => {
     expect(named("local", "localhost is down.")).toBe("local: localhost is down.");
   });
+});
+
+it("[JOB-11] jobs are described by their number, and the state and age of the oldest", () => {
+  const job = (state: string, createdAtMs: number) => ({ state, createdAtMs });
+  expect(jobsText([], 0)).toBeNull();
+  expect(jobsText([job("PENDING", 0)], 720_000)).toBe("upstream job PENDING for 12 min");
+  const jobs = [job("RUNNING", 60_000), job("PENDING", 0)];
+  expect(jobsText(jobs, 7_200_000)).toBe("2 upstream jobs, the oldest PENDING for 2 h");
 });

@@ -1,6 +1,6 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
+import type { ImageMimeType } from "../../src/contract/image-formats.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";

@@ -1,5 +1,5 @@
 import { crc32 } from "node:zlib";
-import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
+import type { ImageMimeType } from "../../src/contract/image-formats.ts";
 import { seededRandom } from "../support/seeded-turns.ts";
 
 type Mutation = (bytes: Buffer, random: () => number, mimeType: ImageMimeType) => Buffer;

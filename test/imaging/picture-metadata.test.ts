@@ -1,7 +1,7 @@
 import { crc32 } from "node:zlib";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/image-formats.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { addMetadata, type PictureMetadata } from "../../src/imaging/picture-metadata.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";

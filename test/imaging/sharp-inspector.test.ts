@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/image-formats.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";

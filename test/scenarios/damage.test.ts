@@ -3,7 +3,7 @@ import { chmod, cp, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it } from "vitest";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import type { ErrorBody } from "../../src/contract/errors.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { OutputRecord } from "../../src/domain/records.ts";

@@ -1,7 +1,7 @@
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
@@ -35,7 +35,7 @@ describe("a disk that fails", () => {
     const { url } = JSON.parse(await serve.line());
     const { api_key: key } = JSON.parse(await readFile(join(data, "credentials.json"), "utf8"));
     const earlier = (await (await post(url, key, 1)).json()) as BatchObject;
-    await watchCalls(serve.child.pid ?? 0, ["-f", ...failing("fdatasync", "1+")]);
+    await watchCalls(serve.child.pid ?? 0, failing("fsync", "1+"));
     const answer = await fetch(`${url}/v1/images/batches/${earlier.id}/cancel`, {
       method: "POST",
       headers: { authorization: `Bearer ${key}` },
@@ -67,7 +67,7 @@ describe("a disk that fails", () => {
     const args = [BIN, "submit", "--config", config, "--data", data, "--output", output, "--json", prompts];
     const command = startNode(args, { env: cleanEnvironment() });
     await expect.poll(() => readFile(join(data, "server.json"), "utf8").catch(() => "")).not.toBe("");
-    await watchCalls(command.child.pid ?? 0, ["-f", ...failing("fdatasync", "1+")]);
+    await watchCalls(command.child.pid ?? 0, failing("fsync", "1+"));
     const { code, stdout } = await command.exited;
     expect(JSON.parse(stdout)).toMatchObject({ ok: false, error: { code: "STORAGE_FAILED" }, exit_code: 9 });
     expect(code).toBe(9);

@@ -1,6 +1,6 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import { startQuickService } from "../support/quick-service.ts";
 import { MODEL } from "../support/service.ts";
@@ -55,14 +55,14 @@ describe("the order in which things reach the disk", () => {
     const reference = durable(calls, `inputs/${id}`);
     const inserted = first("pwrite64(", "imgbatch.db-wal>", reference.key);
     expect(inserted.began).toBeGreaterThan(reference.ended);
-    const accepted = next(calls, inserted.ended, "fdatasync(", "imgbatch.db-wal>");
+    const accepted = next(calls, inserted.ended, "sync(", "imgbatch.db-wal>");
     const answered = first("HTTP/1.1 200", id);
     expect(answered.began).toBeGreaterThan(accepted.ended);
 
     const image = durable(calls, `outputs/${id}`);
     const recorded = first("pwrite64(", "imgbatch.db-wal>", image.key);
     expect(recorded.began).toBeGreaterThan(image.ended);
-    const committed = next(calls, recorded.ended, "fdatasync(", "imgbatch.db-wal>");
+    const committed = next(calls, recorded.ended, "sync(", "imgbatch.db-wal>");
     const told = first("HTTP/1.1 200", id, '\\"success_count\\":1');
     expect(told.began).toBeGreaterThan(committed.ended);
   });
@@ -70,7 +70,7 @@ describe("the order in which things reach the disk", () => {
   it("[DISK-11] shows no batch to any reader before its commit is durable", async (context) => {
     needStrace(context);
     const service = await startQuickService(await tempDir());
-    const slow = ["-e", "inject=fdatasync:delay_enter=200000"];
+    const slow = ["-e", "inject=fsync:delay_enter=200000"];
     const { stop } = await watchCalls(service.child.pid ?? 0, [...WATCHED, ...slow]);
     const headers = { authorization: `Bearer ${service.key}`, "content-type": "application/json" };
     const url = `${service.url}/v1/images/batches`;
@@ -81,7 +81,7 @@ describe("the order in which things reach the disk", () => {
     const { id } = (await created) as BatchObject;
     const calls = callsOf(await stop());
     const inserted = next(calls, -1, "pwrite64(", "imgbatch.db-wal>", id);
-    const durable = next(calls, inserted.ended, "fdatasync(", "imgbatch.db-wal>");
+    const durable = next(calls, inserted.ended, "sync(", "imgbatch.db-wal>");
     expect(next(calls, -1, "HTTP/1.1 200", id).began).toBeGreaterThan(durable.ended);
   });
 
@@ -107,7 +107,7 @@ describe("the order in which things reach the disk", () => {
     const key = /", "[^"]*\/blobs\/([^"]+)"/.exec(renamed.text)?.[1] ?? "";
     const inserted = next(calls, -1, "pwrite64(", "imgbatch.db-wal>", key);
     expect(inserted.began).toBeGreaterThan(directory.ended);
-    const committed = next(calls, inserted.ended, "fdatasync(", "imgbatch.db-wal>");
+    const committed = next(calls, inserted.ended, "sync(", "imgbatch.db-wal>");
     expect(next(calls, -1, "HTTP/1.1 200", "sha256Hash").began).toBeGreaterThan(committed.ended);
   });
 

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { FakeProvider, tinyPng } from "../support/fake-provider.ts";
 import { askJobs, endedJob, inlinedOf } from "../support/jobs.ts";

@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from "vitest";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { openAdmin } from "../../src/service/admin.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readImageHeader } from "../../src/contract/images/image-header.ts";
+import { readImageHeader } from "../../src/contract/image-formats.ts";
 import { imageOf, padded } from "../support/upstreams/images.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
 import { MODEL, type SdkService, startSdkService } from "./service.ts";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readImageHeader } from "../../src/contract/images/image-header.ts";
+import { readImageHeader } from "../../src/contract/image-formats.ts";
 import { png } from "../support/fake-service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";

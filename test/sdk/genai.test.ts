@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { GOOGLE_MODELS } from "../../src/config/presets.ts";
-import { readImageHeader } from "../../src/contract/images/image-header.ts";
+import { readImageHeader } from "../../src/contract/image-formats.ts";
 import { png } from "../support/fake-service.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
 import { MODEL, type SdkService, startSdkService } from "./service.ts";

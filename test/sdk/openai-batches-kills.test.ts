@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import type { OpenaiBatch } from "../../src/contract/openai-batches/batches.ts";
+import type { OpenaiBatch } from "../../src/contract/openai-api.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { listening } from "../support/listening.ts";
 import { jsonl, line, type ResultLine } from "../support/openai-batches.ts";

@@ -1,9 +1,8 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readImageHeader } from "../../src/contract/images/image-header.ts";
-import type { OpenaiBatch } from "../../src/contract/openai-batches/batches.ts";
-import type { OpenaiFile } from "../../src/contract/openai-batches/files.ts";
+import { readImageHeader } from "../../src/contract/image-formats.ts";
+import type { OpenaiBatch, OpenaiFile } from "../../src/contract/openai-api.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import { EDITS, GENERATIONS, jsonl, line, type ResultLine } from "../support/openai-batches.ts";
 import { tempDir } from "../support/temp-dir.ts";

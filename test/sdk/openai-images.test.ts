@@ -1,8 +1,8 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readImageHeader } from "../../src/contract/images/image-header.ts";
-import type { ImageEvent, Images } from "../../src/contract/openai-images/answers.ts";
+import { readImageHeader } from "../../src/contract/image-formats.ts";
+import type { ImageEvent, Images } from "../../src/contract/openai-api.ts";
 import { tinyJpeg, tinyPng } from "../support/fake-provider.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";

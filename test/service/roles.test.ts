@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import type { Role } from "../../src/config/roles.ts";
 import type { StoragePlaces } from "../../src/config/storage-places.ts";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { ServiceEvent } from "../../src/domain/feed.ts";
 import { openAdmin } from "../../src/service/admin.ts";

@@ -1,6 +1,10 @@
 import { join } from "node:path";
+import Sqlite from "better-sqlite3";
+import pg from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { type Clock, systemClock } from "../../src/kernel/clock.ts";
+import { LOCAL_STORAGE } from "../../src/config/storage-places.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { openStorage } from "../../src/service/storage/open-storage.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import type { SqlDatabase } from "../../src/storage/dialects/sql-session.ts";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
@@ -18,6 +22,9 @@ async function addStep(database: SqlDatabase, step: { name: string; is_additive?
   await database.transaction((tx) => tx.run(tx.build.insertInto("schema_migrations").values(step)));
 }
 
+const BEFORE =
+  "create table schema_migrations (name text primary key); insert into schema_migrations values ('001-foundation')";
+
 function refusesTheNewer(open: () => Promise<SqlDatabase>) {
   it("[MIGRATE-2] a step that is unknown and additive is let be; any other is refused", async () => {
     const database = await open();
@@ -31,39 +38,35 @@ function refusesTheNewer(open: () => Promise<SqlDatabase>) {
 
 describe("the schema on SQLite", () => {
   refusesTheNewer(async () => opened(openSqlite(join(await tempDir(), "x.db"), systemClock)));
+
+  it("[MIGRATE-3] a data directory from before 0.1.0 is refused by name, with what to do, and stays as it is", async () => {
+    const directory = await tempDir();
+    const file = join(directory, "imgbatch.db");
+    new Sqlite(file).exec(BEFORE).close();
+    await expect(openStorage(LOCAL_STORAGE, { directory })).rejects.toMatchObject({
+      code: "EARLIER_VERSION",
+      message: expect.stringContaining(`${file}: The database was made by a version before 0.1.0`),
+      advice: expect.stringContaining("--data"),
+    });
+    const after = new Sqlite(file, { readonly: true });
+    expect(after.prepare("select name from sqlite_master where type = 'table'").pluck().all()).toEqual([
+      "schema_migrations",
+    ]);
+    after.close();
+  });
 });
 
 describe.skipIf(!hasPostgres)("the schema on PostgreSQL", () => {
   refusesTheNewer(async () => opened(await openPostgres({ url: await emptyDatabase() }, systemClock)));
 
-  it("[MIGRATE-3] the schema of services that run is let be when they could not go on with another; those that were killed are waited out", async () => {
-    const real = opened(await openPostgres({ url: await emptyDatabase() }, systemClock));
-    const startMs = await real.clockMs(real.reader);
-    let [sleptMs, looks] = [0, 0];
-    // A look takes a millisecond, however slow the machine is.
-    const database = { ...real, clockMs: async () => startMs + sleptMs + ++looks };
-    const { write } = sqlStores(database);
-    await migrate(database);
-    const older = { role: "all", version: "0.9.1", providers: [], isPaused: false } as const;
-    for (const id of ["running", "killed"]) await write((tx) => tx.workers.insert({ id, ...older }));
-    await migrate(database);
-    await database.transaction((tx) =>
-      tx.run(tx.build.deleteFrom("schema_migrations").where("name", "=", "015-file-purposes")),
-    );
-    const passing: Clock = {
-      ...systemClock,
-      sleep: async (ms) => {
-        sleptMs += ms;
-        await write((tx) => tx.workers.beat("running", 4000));
-      },
-    };
-    const used = "is used by services of an older version (1 all 0.9.1)";
-    await expect(migrate(database, passing)).rejects.toThrow(used);
-    expect(sleptMs).toBeLessThan(3000);
-    await write((tx) => tx.workers.remove("running"));
-    // The step itself, which is done already.
-    await expect(migrate(database, passing)).rejects.toThrow("already exists");
-    expect(sleptMs).toBe(10_000);
+  it("[MIGRATE-3] a database from before 0.1.0 is refused", async () => {
+    const url = await emptyDatabase();
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    await client.query(BEFORE);
+    await client.end();
+    const database = opened(await openPostgres({ url }, systemClock));
+    await expect(migrate(database)).rejects.toMatchObject({ code: "EARLIER_VERSION" });
   });
 
   it("[MIGRATE-1] six processes at once on an empty database make one schema", async () => {

@@ -106,39 +106,3 @@ describe("the write-ahead log", () => {
     await migrate(database);
   });
 });
-
-describe("an older data directory", () => {
-  it("[CONSENT-12] an account has play money when its only top-up is the first balance of a drawing service", async () => {
-    const file = join(await tempDir(), "x.db");
-    const database = openSqlite(file, new InstantClock());
-    onTestFinished(() => database.close());
-    await migrate(database);
-    const raw = new Sqlite(file);
-    onTestFinished(() => void raw.close());
-    const columns = {
-      accounts: ["is_play", "real_account_id"],
-      batches: ["upstream", "waiting_since_ms"],
-      items: ["provider", "failed_at", "switches", "maybe_paid", "seed", "notes", "usage"],
-    };
-    const isPlayAfter = async (name: string, ...topUps: number[]) => {
-      raw.exec("DELETE FROM ledger_entries; DELETE FROM accounts");
-      raw.exec("DELETE FROM schema_migrations WHERE name = '006-upstreams'");
-      for (const table of ["provider_health", "provider_calls"]) raw.exec(`DROP TABLE ${table}`);
-      for (const [table, names] of Object.entries(columns))
-        for (const column of names) raw.exec(`ALTER TABLE ${table} DROP COLUMN ${column}`);
-      raw.prepare("INSERT INTO accounts (id, name, created_at_ms) VALUES ('a', ?, 1)").run(name);
-      for (const [i, amount] of topUps.entries())
-        raw.exec(`INSERT INTO ledger_entries (request_id, account_id, kind, amount_micro_usd,
-          balance_change_micro_usd, held_change_micro_usd, created_at_ms)
-          VALUES ('top_up:${i}', 'a', 'top_up', ${amount}, ${amount}, 0, 1)`);
-      await migrate(database);
-      return (await sqlStores(database).read.accounts.byId("a"))?.isPlay;
-    };
-    const first = 1_000_000_000;
-    expect(await isPlayAfter("default", first)).toBe(true);
-    expect(await isPlayAfter("default", first, 5)).toBe(false);
-    expect(await isPlayAfter("default", 5)).toBe(false);
-    expect(await isPlayAfter("default")).toBe(false);
-    expect(await isPlayAfter("team", first)).toBe(false);
-  });
-});

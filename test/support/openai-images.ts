@@ -1,6 +1,5 @@
 import sharp from "sharp";
-import type { ImageEvent, Images } from "../../src/contract/openai-images/answers.ts";
-import type { OpenaiErrorBody } from "../../src/contract/openai-images/errors.ts";
+import type { ImageEvent, Images, OpenaiErrorBody } from "../../src/contract/openai-api.ts";
 import type { TestService } from "./service.ts";
 
 type Body = FormData | object | string;

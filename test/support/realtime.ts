@@ -1,9 +1,6 @@
 import sharp from "sharp";
-import type { SizePx } from "../../src/contract/images/image-sizes.ts";
-import type {
-  GenerateContentResponse,
-  NativeErrorBody,
-} from "../../src/contract/native-api/generate-content.ts";
+import type { SizePx } from "../../src/contract/image-formats.ts";
+import type { GenerateContentResponse, NativeErrorBody } from "../../src/contract/native-api.ts";
 import { MODEL, type TestService } from "./service.ts";
 
 type Json = Record<string, unknown>;

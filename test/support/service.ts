@@ -1,7 +1,7 @@
 import { onTestFinished } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import type { StoragePlaces } from "../../src/config/storage-places.ts";
-import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { type BatchStatus, isTerminal } from "../../src/contract/statuses.ts";
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";

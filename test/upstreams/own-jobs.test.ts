@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
-import type { ItemObject } from "../../src/contract/batch-api/items.ts";
-import type { ItemErrorCode } from "../../src/contract/item-errors.ts";
+import type { ItemObject } from "../../src/contract/batch-api.ts";
 import { type EntryOf, providerEntrySchema } from "../../src/contract/provider-entries.ts";
+import type { ItemErrorCode } from "../../src/contract/statuses.ts";
 import { type JobProvider, ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { systemClock } from "../../src/kernel/clock.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ItemObject } from "../../src/contract/batch-api/items.ts";
+import type { ItemObject } from "../../src/contract/batch-api.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../support/fake-clock.ts";

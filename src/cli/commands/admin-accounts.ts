@@ -1,7 +1,7 @@
 import { loadConfig } from "../../config/load.ts";
 import type { Config } from "../../config/schema.ts";
+import { isProceduralOnly } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { isProceduralOnly } from "../../contract/provider-identity.ts";
 import { amountText, formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { type Account, DEFAULT_ACCOUNT, type Key } from "../../service/admin.ts";
 import type { CommandContext, CommandResult, CommandSpec } from "../command.ts";

@@ -1,6 +1,6 @@
 import { createServiceHttp } from "../../client/service-http.ts";
 import { makeSignInCode } from "../../client/sign-in-code.ts";
-import { signInUrl } from "../../contract/console-api/session.ts";
+import { signInUrl } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { openPath } from "../../processes/open-path.ts";

@@ -1,22 +1,26 @@
 import { stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { listItems } from "../../client/batches/list-items.ts";
-import { getContent } from "../../client/content.ts";
+import type { Batch } from "../../client/batch.ts";
+import { listItems } from "../../client/batches.ts";
+import { getContent } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
-import { adoptDirectory } from "../../runs/directory/adopt.ts";
+import { collectRun } from "../../runs/collect-run.ts";
+import { adoptDirectory } from "../../runs/directory/claim.ts";
 import { withRunLock } from "../../runs/directory/lock.ts";
+import { imageFileName } from "../../runs/directory/names.ts";
+import {
+  inspect,
+  isThereAlready,
+  requireReplaceable,
+  writeVerified,
+} from "../../runs/directory/run-files.ts";
 import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
-import { saveZip, zipName } from "../../runs/fetch/save-zip.ts";
-import { imageFileName } from "../../runs/files/file-names.ts";
-import { isThereAlready, requireReplaceable } from "../../runs/files/replace-file.ts";
-import { inspect, writeVerified } from "../../runs/files/write-verified.ts";
-import { collectRun } from "../../runs/outcome/collect-run.ts";
+import { saveZip, zipName } from "../../runs/fetch/fetch-zip.ts";
 import type { RunReporter } from "../../runs/reporter.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";

@@ -1,16 +1,13 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { SizeTier } from "../../contract/images/image-sizes.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType, type SizeTier } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES, type FormatName } from "../../prompts/format-names.ts";
 import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../prompts/shape.ts";
-import { loadReference } from "../../runs/prompts/load-reference.ts";
-import { STDIN } from "../../runs/prompts/prompt-files.ts";
-import type { PromptReference } from "../../runs/prompts/prompt-item.ts";
-import { Spool } from "../../runs/prompts/spool.ts";
+import { loadReference, type PromptReference, STDIN } from "../../runs/plan/prompt-files.ts";
+import { Spool } from "../../runs/plan/spool.ts";
 import type { CommandContext } from "../command.ts";
 import * as read from "../options.ts";
 

@@ -1,9 +1,9 @@
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { Config } from "../../config/schema.ts";
-import { providerObject, stateOf } from "../../contract/console-api/provider.ts";
+import { providerObject, stateOf } from "../../contract/console-api.ts";
+import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import { identityOf, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { reasonText, saidLines } from "../../contract/waiting.ts";
 import { readEnvironment } from "../../environment.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
@@ -152,11 +152,7 @@ const COLUMNS: readonly Column<Row>[] = [
 ];
 const JOBS: Column<Row> = {
   title: "jobs",
-  of: ({ report }) => {
-    if (!report?.jobs) return "";
-    const { atWork, foreign } = report.jobs;
-    return `${atWork} at work${foreign === 0 ? "" : `, ${foreign} unknown here`}`;
-  },
+  of: ({ report }) => (report?.jobs ? `${report.jobs.atWork} at work` : ""),
 };
 const PROBE: Column<Row> = {
   title: "probe",

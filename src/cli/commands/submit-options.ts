@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
@@ -14,8 +14,8 @@ import {
   SIZE_ADVICE,
   unbatchableField,
 } from "../../prompts/shape.ts";
+import { NAMINGS, type Naming } from "../../runs/directory/names.ts";
 import { RUN_STATE_FILE } from "../../runs/directory/run-state.ts";
-import { NAMINGS, type Naming } from "../../runs/files/word-names.ts";
 import type { CommandContext } from "../command.ts";
 import { type RunOptions, readRunOptions } from "../finish-run.ts";
 import * as read from "../options.ts";

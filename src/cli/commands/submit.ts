@@ -1,8 +1,8 @@
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
+import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 import { readEnvironment } from "../../environment.ts";
 import { keepHeapSmall } from "../../kernel/memory/small-heap.ts";
 import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
@@ -12,20 +12,19 @@ import { withRunLock } from "../../runs/directory/lock.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
 import { chooseModel, requireReferencesFit, usualReferences } from "../../runs/plan/choose-model.ts";
 import { type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
-import { readPromptFiles } from "../../runs/prompts/prompt-files.ts";
-import type { PromptItem } from "../../runs/prompts/prompt-item.ts";
-import type { Submissions } from "../../runs/submit/pending-submissions.ts";
-import { leaveRun, prepareRunState, type StartedRun } from "../../runs/submit/start-run.ts";
-import { reportReplay } from "../../runs/submit/submit-batch.ts";
-import { openImages } from "../../runs/update/finish-submissions.ts";
-import { describeChanges } from "../../runs/update/plan-update.ts";
+import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
+import { describeChanges } from "../../runs/plan/update.ts";
+import { imagesIn, reportReplay, type StartedRun, type Submissions, unsentBatches } from "../../runs/send.ts";
 import {
   chooseStart,
   imagesToSend,
+  leaveRun,
+  openImages,
+  planSubmission,
   type Start,
-  startOrUpdate,
-  type UpdateOptions,
-} from "../../runs/update/update-run.ts";
+  type StartOptions,
+  startRun,
+} from "../../runs/start.ts";
 import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { UpstreamChoice } from "../connect/connection.ts";
@@ -131,13 +130,13 @@ async function runHere(
     const plan = planOf({ ...options, name }, options.model ?? request.model, items, providers);
     const isSplitSo = state.updates !== undefined || plan.chunks.length === submittedBatches(state).length;
     if (plan.inputSha256 !== state.input_sha256 || !isSplitSo) return null;
-    const { outcomeHere } = await import("../../runs/outcome/whole-here.ts");
+    const { outcomeHere } = await import("../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
     if (outcome === null) return null;
     reportPlan(context, options, plan);
     const submitted = new Set(submittedBatches(state).map(({ id }) => id));
     for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
-      reportReplay(output, batch, { nowMs: clock.nowMs(), isRetry: false });
+      reportReplay({ reporter: output, clock }, batch, { round: 0 });
     for (const { batch_id, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const earlier = new Set(outcome.batches.map(({ id }) => id));
@@ -165,7 +164,7 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
-  // An older run without a name keeps its request, and so its idempotency keys.
+  // A run keeps its name, and so its idempotency keys.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
   const plan = planOf({ ...options, name: options.name ?? defaultName }, model.id, items, service.providers);
   const budget = createBudget(options, model, service, context);
@@ -179,7 +178,7 @@ async function submit(
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
     return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
   };
-  const work: UpdateOptions = {
+  const work: StartOptions = {
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
     ...{ names, shownDir, limits, isUpdate, adviseUpdate },
   };
@@ -190,7 +189,7 @@ async function submit(
     return { ...result, next: "the same command without --dry-run" };
   }
   return withRunLock(dir, { clock, signal }, async () => {
-    const started = await startOrUpdate(work);
+    const started = await startRun(work);
     if (options.detach) {
       const begun = { argument: shownDir, run: { dir, state: started.state } };
       const unknown = await unknownRun(begun, started.batches, service, context.global);
@@ -272,17 +271,18 @@ async function withoutService(context: CommandContext): Promise<ImgbatchError> {
  * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
  * that the run itself would throw before it sends anything.
  */
-async function describeDryRun(work: UpdateOptions, budget: Budget): Promise<CommandResult> {
+async function describeDryRun(work: StartOptions, budget: Budget): Promise<CommandResult> {
   const { plan, dir } = work;
   const start = await chooseStart(work, checkDirectory);
   if (start.kind !== "run") return describeUpdate(work, start, budget);
   const { chunks, items, request } = plan;
-  const state = prepareRunState(work, await checkDirectory(dir, plan.inputSha256));
+  const state = planSubmission(work, await checkDirectory(dir, plan.inputSha256));
   const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
   const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
   const fresh = chunks.filter((chunk) => !isReused(chunk));
-  budget.approve(fresh);
-  const cost = budget.estimate(fresh);
+  const unsent = imagesIn(unsentBatches(state, work.service));
+  budget.approveImages(unsent);
+  const cost = budget.estimateImages(unsent);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -315,7 +315,7 @@ async function describeDryRun(work: UpdateOptions, budget: Budget): Promise<Comm
 }
 
 async function describeUpdate(
-  { plan, shownDir, service }: UpdateOptions,
+  { plan, shownDir, service }: StartOptions,
   start: Exclude<Start, { kind: "run" }>,
   budget: Budget,
 ): Promise<CommandResult> {

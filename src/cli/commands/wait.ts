@@ -1,6 +1,6 @@
-import { allWithCounts } from "../../client/fill-counts.ts";
+import { allWithCounts } from "../../client/batches.ts";
 import { retryIds } from "../../runs/directory/run-state.ts";
-import { awaitBatches } from "../../runs/wait/await-batches.ts";
+import { awaitBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/with-service.ts";
 import { explainStop, pollInterval, timeLimit, trackEnded } from "../interruption.ts";

@@ -2,8 +2,8 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
+import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { identityOf, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 import type { Output } from "../command.ts";
@@ -38,7 +38,7 @@ export async function connect(
   return {
     baseUrl,
     apiKey: own?.apiKey ?? (await readApiKey(global, environment, surroundings)),
-    ...(own === null ? {} : { confirm: own.confirm, providers: own.providers ?? [] }),
+    ...(own === null ? {} : { confirm: own.confirm, providers: own.providers }),
     kind: "remote",
     isLocal: isLoopback(new URL(baseUrl).hostname),
     close: async () => {},

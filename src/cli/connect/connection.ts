@@ -1,5 +1,5 @@
 import type { UpstreamName } from "../../config/presets.ts";
-import type { ProviderIdentity } from "../../contract/provider-identity.ts";
+import type { ProviderIdentity } from "../../contract/data-directory.ts";
 
 /** The upstream that the images of a command come from, on the embedded service. */
 export interface UpstreamChoice {

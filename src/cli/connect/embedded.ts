@@ -1,12 +1,12 @@
 import { PRESETS, UPSTREAM_NAMES } from "../../config/presets.ts";
 import type { Config } from "../../config/schema.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
 import {
   identityOf,
   isProceduralOnly,
   type ProviderIdentity,
   secretVariables,
-} from "../../contract/provider-identity.ts";
+} from "../../contract/data-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { readStorageEnvironment, secretOf } from "../../environment.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { keepHeapSmall } from "../../kernel/memory/small-heap.ts";
@@ -49,15 +49,11 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   for (;;) {
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
-      if (wantsImages) requireSameProviders(embedding, running.providers ?? []);
+      if (wantsImages) requireSameProviders(embedding, running.providers);
       const { url: baseUrl, apiKey, confirm, providers } = running;
-      const disabled = () => disabledOf(providers ?? []);
-      const noteDrawings = drawingsNote(embedding, providers ?? []);
-      const facts = {
-        dataDirectory,
-        noteDrawings,
-        ...(providers === null ? { upstream } : { upstream, providers, disabled }),
-      };
+      const disabled = () => disabledOf(providers);
+      const noteDrawings = drawingsNote(embedding, providers);
+      const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
     requireLocalStorage(embedding.config);

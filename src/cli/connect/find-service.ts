@@ -1,4 +1,4 @@
-import { listModels } from "../../client/models.ts";
+import { listModels } from "../../client/batches.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";

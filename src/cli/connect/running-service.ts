@@ -5,12 +5,12 @@ import {
   type Credentials,
   DATA_FILES,
   ownershipProof,
+  type ProviderIdentity,
   parseCredentials,
   parseServerFile,
   type ServerFile,
 } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 import { routes } from "../../contract/routes.ts";
 import { boundedText } from "../../http/bounded-body.ts";
 import { send } from "../../http/send.ts";
@@ -22,8 +22,7 @@ const MAX_ANSWER_BYTES = 4096;
 interface RunningService {
   url: string;
   workers: boolean;
-  /** Null for a service of an earlier version, which does not record them. */
-  providers: readonly ProviderIdentity[] | null;
+  providers: readonly ProviderIdentity[];
   apiKey: string;
   /**
    * Checks the proof again: the process may have ended since, and another program may have taken its port. Throws
@@ -40,7 +39,7 @@ interface RunningService {
 export async function findRunning(dataDirectory: string): Promise<RunningService | null> {
   const server = readServer(dataDirectory);
   if (server === null) return null;
-  const { url, workers, providers = null } = server;
+  const { url, workers, providers } = server;
   const confirm = async (signal: AbortSignal) => {
     if (isProof(await askProof(url, signal), server)) return;
     throw new ImgbatchError("NETWORK", `${url} is no longer the service of ${dataDirectory}.`);

@@ -1,12 +1,12 @@
 import { createServiceHttp } from "../../client/service-http.ts";
 import { PRESETS } from "../../config/presets.ts";
+import { isProceduralOnly } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { isProceduralOnly } from "../../contract/provider-identity.ts";
 import { named } from "../../contract/waiting.ts";
 import type { Attempt } from "../../http/http.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
-import { refusingServer } from "../../runs/wait/parked.ts";
+import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext } from "../command.ts";
 import { nextCommand, type Whereabouts } from "../output/next-command.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";

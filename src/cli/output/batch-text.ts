@@ -1,6 +1,5 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
-import { jobsText } from "../../contract/upstream-jobs.ts";
-import { waitingText } from "../../contract/waiting.ts";
+import type { Batch } from "../../client/batch.ts";
+import { jobsText, waitingText } from "../../contract/waiting.ts";
 import { costText, FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { escapeControls } from "../../kernel/text.ts";
 

@@ -1,11 +1,11 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import type { Http } from "../../http/http.ts";
 import { lastRound } from "../../runs/directory/run-state.ts";
-import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";
-import { askedCounts } from "../../runs/update/asked-counts.ts";
+import { askedCounts } from "../../runs/run-batches.ts";
+import { type Allowance, type Counts, verdict } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import type { Target } from "../targets.ts";
 import { batchLine } from "./batch-text.ts";

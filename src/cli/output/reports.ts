@@ -7,15 +7,13 @@ import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts
 import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/open-path.ts";
-import { readRunInput } from "../../runs/directory/input-file.ts";
+import { readRunInput } from "../../runs/directory/input.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { isFailed } from "../../runs/outcome/image-outcome.ts";
-import { repairsOf } from "../../runs/outcome/repairs.ts";
-import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
+import { GALLERY_FILE, type MakeThumbnail } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
-import type { MakeThumbnail } from "../../runs/reports/small-pictures.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
+import { isFailed, repairsOf } from "../../runs/standing.ts";
 import type { CommandContext } from "../command.ts";
 import { flagOption, pathOption, type TypedOptions, textOption } from "../options.ts";
 

@@ -1,6 +1,10 @@
-import type { ListEnvelope } from "../../contract/batch-api/items.ts";
-import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contract/console-api/account.ts";
-import type { OverviewObject } from "../../contract/console-api/overview.ts";
+import type { ListEnvelope } from "../../contract/batch-api.ts";
+import type {
+  AccountObject,
+  LedgerEntryObject,
+  OverviewObject,
+  UsageObject,
+} from "../../contract/console-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { fetchJson } from "./request.ts";
 

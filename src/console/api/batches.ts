@@ -1,9 +1,12 @@
-import type { BatchObject } from "../../contract/batch-api/batches.ts";
-import type { CreateBatchBody } from "../../contract/batch-api/create-batch.ts";
-import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
-import type { BatchModel } from "../../contract/batch-api/models.ts";
-import type { RetryBatchBody } from "../../contract/batch-api/retry-batch.ts";
-import type { Ticket } from "../../contract/console-api/session.ts";
+import type {
+  BatchModel,
+  BatchObject,
+  CreateBatchBody,
+  ItemObject,
+  ListEnvelope,
+  RetryBatchBody,
+} from "../../contract/batch-api.ts";
+import type { Ticket } from "../../contract/console-api.ts";
 import { routes } from "../../contract/routes.ts";
 import { type Consent, consentHeaders } from "./consent.ts";
 import { fetchJson, send } from "./request.ts";

@@ -3,7 +3,7 @@ import type {
   GenerateContentResponse,
   NativeModel,
   NativeModelList,
-} from "../../contract/native-api/generate-content.ts";
+} from "../../contract/native-api.ts";
 import { routes } from "../../contract/routes.ts";
 import { bytesOf } from "./base64.ts";
 import { type Consent, consentHeaders } from "./consent.ts";

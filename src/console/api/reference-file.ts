@@ -1,5 +1,4 @@
-import { HEADER_BYTES, readImageHeader } from "../../contract/images/image-header.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import { HEADER_BYTES, type ImageMimeType, readImageHeader } from "../../contract/image-formats.ts";
 import { OTHER_TYPE, tooLarge } from "../../prompts/reference-words.ts";
 
 /** An image that a person gave to start from. */

@@ -1,4 +1,4 @@
-import type { Session } from "../../contract/console-api/session.ts";
+import type { Session } from "../../contract/console-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { fetchJson, send } from "./request.ts";
 import { setSession } from "./session.ts";

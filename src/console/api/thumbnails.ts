@@ -1,4 +1,4 @@
-import type { ItemThumbnail, ListEnvelope } from "../../contract/batch-api/items.ts";
+import type { ItemThumbnail, ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { routes } from "../../contract/routes.ts";
 import { fetchJson } from "./request.ts";

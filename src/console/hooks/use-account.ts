@@ -1,5 +1,5 @@
 import { createContext, useContext, useMemo } from "react";
-import type { AccountObject } from "../../contract/console-api/account.ts";
+import type { AccountObject } from "../../contract/console-api.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import type { Data } from "./use-data.ts";
 

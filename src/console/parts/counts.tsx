@@ -1,4 +1,4 @@
-import type { BatchObject } from "../../contract/batch-api/batches.ts";
+import type { BatchObject } from "../../contract/batch-api.ts";
 import { count } from "./words.ts";
 
 /** `12 of 20, 1 failed`. */

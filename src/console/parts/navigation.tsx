@@ -1,4 +1,4 @@
-import type { AccountObject } from "../../contract/console-api/account.ts";
+import type { AccountObject } from "../../contract/console-api.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { hrefOf, useRoute } from "../hooks/use-route.ts";
 import { Icon, type IconName } from "./icons.tsx";

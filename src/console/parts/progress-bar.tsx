@@ -1,4 +1,4 @@
-import type { BatchObject } from "../../contract/batch-api/batches.ts";
+import type { BatchObject } from "../../contract/batch-api.ts";
 
 /** How far the items of a batch are: made, failed, and the rest. */
 export function ProgressBar({ batch }: { batch: BatchObject }) {

@@ -1,5 +1,5 @@
-import type { BatchObject } from "../../contract/batch-api/batches.ts";
-import type { AccountObject } from "../../contract/console-api/account.ts";
+import type { BatchObject } from "../../contract/batch-api.ts";
+import type { AccountObject } from "../../contract/console-api.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";

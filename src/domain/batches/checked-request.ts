@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
-import type { AspectRatio } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { AspectRatio, ImageMimeType } from "../../contract/image-formats.ts";
 import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import type { SentImage } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";

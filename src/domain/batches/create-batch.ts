@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_RATIO, type SizeTier } from "../../contract/images/image-sizes.ts";
+import { DEFAULT_RATIO, type SizeTier } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";

@@ -1,4 +1,4 @@
-import { DEFAULT_RATIO, imageSizePx } from "../../contract/images/image-sizes.ts";
+import { DEFAULT_RATIO, imageSizePx } from "../../contract/image-formats.ts";
 import type { Needs } from "../offers.ts";
 import type { ImageRequest } from "../ports/image-provider.ts";
 import type { Repositories } from "../ports/stores.ts";

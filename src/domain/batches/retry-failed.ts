@@ -1,6 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { isRefusalCode } from "../../contract/item-errors.ts";
-import { isTerminal } from "../../contract/statuses.ts";
+import { isRefusalCode, isTerminal } from "../../contract/statuses.ts";
 import { imageInBlob } from "../images/sent-image.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";

@@ -1,4 +1,4 @@
-import type { SizeTier } from "../../contract/images/image-sizes.ts";
+import type { SizeTier } from "../../contract/image-formats.ts";
 import { multiplyToMicros } from "../../kernel/money.ts";
 import type { GroupEntry, ModelEntry } from "../models.ts";
 import type { PriceSnapshot } from "../records.ts";

@@ -1,4 +1,4 @@
-import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
 import { foldFileName, truncateBytes } from "../../kernel/text.ts";
 import type { ItemRecord, OutputRecord } from "../records.ts";

@@ -23,8 +23,8 @@ export interface ProviderReport {
   total: CallSums;
   /** Whether callers were billed play money only, because it draws. */
   isPlay: boolean;
-  /** The jobs at the upstream: ours that are at work, and those that no record names. Null without jobs. */
-  jobs: { atWork: number; foreign: number } | null;
+  /** The jobs that are at work at the upstream. Null for a provider without jobs. */
+  jobs: { atWork: number } | null;
 }
 
 /** Returns what is known of providers, in their order. `read`: null without a database. */
@@ -45,7 +45,6 @@ export async function reportProviders(
   const all = (await read?.providerCalls.list({})) ?? [];
   const isPlay = paysDrawingsInPlay((await read?.accounts.list()) ?? []);
   const atWork = (await read?.upstreamJobs.atWork()) ?? [];
-  const foreign = (await read?.upstreamJobs.foreign()) ?? [];
   return providers.map((provider) => {
     const { name, upstream } = provider;
     const isOwn = (each: { provider: string }) => each.provider === name;
@@ -57,10 +56,7 @@ export async function reportProviders(
       lastHour: sumCalls(hour.filter(isOwn)),
       total: sumCalls(all.filter(isOwn)),
       isPlay: isPlay && upstream === undefined,
-      jobs:
-        provider.kind === "job"
-          ? { atWork: atWork.find(isOwn)?.count ?? 0, foreign: foreign.filter(isOwn).length }
-          : null,
+      jobs: provider.kind === "job" ? { atWork: atWork.find(isOwn)?.count ?? 0 } : null,
     };
   });
 }

@@ -1,5 +1,4 @@
-import type { SizePx } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType, SizePx } from "../../contract/image-formats.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
 import {
   type GeneratedImages,

@@ -1,4 +1,4 @@
-import type { ItemError } from "../../contract/item-errors.ts";
+import type { ItemError } from "../../contract/statuses.ts";
 import { failLeased } from "../batches/finish-item.ts";
 import type { Repositories, Transaction } from "../ports/stores.ts";
 import type { UpstreamJobRecord } from "../ports/upstream-jobs.ts";

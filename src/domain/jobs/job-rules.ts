@@ -1,5 +1,6 @@
+import type { ShownJob } from "../../contract/waiting.ts";
 import type { ProviderError, Trouble } from "../ports/image-provider.ts";
-import type { UpstreamJobRecord } from "../ports/upstream-jobs.ts";
+import type { JobStep, UpstreamJobRecord } from "../ports/upstream-jobs.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -50,4 +51,22 @@ export function unnamedJobs({ creates, upstreamName, endedNames }: UpstreamJobRe
 /** Whether the upstream may still make images for the job. */
 export function isAtWork({ step }: UpstreamJobRecord): boolean {
   return step !== "done" && step !== "closed";
+}
+
+/** The work on a job in each step, in words. A running job is in the state that the upstream says. */
+const WORDS: Readonly<Record<JobStep, string>> = {
+  new: "uploading",
+  uploaded: "creating",
+  sent: "looking for the job",
+  running: "running",
+  ended: "fetching results",
+  done: "closing",
+  closed: "closed",
+};
+
+/** Shows a job with its age. */
+export function showJob(job: UpstreamJobRecord): ShownJob {
+  const { id, step, upstreamName: name, said, createdAtMs, sentAtMs } = job;
+  const state = step === "running" && said ? said : WORDS[step];
+  return { id, name, state, said, createdAtMs: sentAtMs ?? createdAtMs };
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";

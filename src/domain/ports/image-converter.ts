@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 
 /** Writes images in another way. */
 export interface ImageConverter {

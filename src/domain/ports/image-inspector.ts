@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 
 /** The facts that the bytes of an image show. */
 export interface ImageFacts {

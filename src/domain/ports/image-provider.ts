@@ -1,6 +1,5 @@
-import type { AspectRatio, SizePx, SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
-import type { ErrorSource, ItemErrorCode } from "../../contract/item-errors.ts";
+import type { AspectRatio, ImageMimeType, SizePx, SizeTier } from "../../contract/image-formats.ts";
+import type { ErrorSource, ItemErrorCode } from "../../contract/statuses.ts";
 import { LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 
 /** One image to make. Everything that decides the picture is in here: a provider keeps no state between calls. */

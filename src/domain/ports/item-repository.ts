@@ -1,6 +1,5 @@
-import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ItemError } from "../../contract/item-errors.ts";
-import type { ItemStatus } from "../../contract/statuses.ts";
+import type { AspectRatio, SizeTier } from "../../contract/image-formats.ts";
+import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
 import type { BatchRecord, ItemRecord, MaybePaid, PriceSnapshot } from "../records.ts";
 import type { ItemTerms } from "./item-terms.ts";
 

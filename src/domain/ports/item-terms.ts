@@ -1,5 +1,4 @@
-import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { AspectRatio, ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 
 /** The parts of an item that can differ from the rest of its batch. Null: as the batch has it. */
 export interface ItemTerms {

@@ -1,6 +1,5 @@
 import type { ErrorCode } from "../../contract/errors.ts";
-import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { AspectRatio, ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 
 /** The hold of a real-time request at work. The record is removed when the hold ends. */
 export interface RealtimeHoldRecord {

@@ -1,4 +1,4 @@
-import type { JobState, UpstreamJob } from "./image-provider.ts";
+import type { JobState } from "./image-provider.ts";
 
 /**
  * How far a job upstream has come. Each step is stored before the next call is sent, and can be repeated.
@@ -47,15 +47,6 @@ export interface UpstreamJobRecord {
   closedAtMs: number | null;
 }
 
-/** A job at an upstream that no row names. */
-export interface ForeignJobRecord {
-  provider: string;
-  name: string;
-  jobId: string | null;
-  said: string;
-  createdAtMs: number | null;
-}
-
 export interface UpstreamJobRepository {
   /** A random id of this database. It distinguishes its jobs from those of others that use the same upstream. */
   databaseId(): Promise<string>;
@@ -68,9 +59,4 @@ export interface UpstreamJobRepository {
   toClose(): Promise<UpstreamJobRecord[]>;
   /** How many jobs are at work for each provider. */
   atWork(): Promise<{ provider: string; count: number }[]>;
-  /** Which of these jobs at an upstream, by our id or the upstream's names, belong to no row. */
-  unknown(jobs: readonly UpstreamJob[]): Promise<UpstreamJob[]>;
-  foreign(): Promise<ForeignJobRecord[]>;
-  /** Replaces what is known of the foreign jobs of a provider. */
-  setForeign(provider: string, jobs: readonly ForeignJobRecord[]): Promise<void>;
 }

@@ -1,5 +1,4 @@
-import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { AspectRatio, ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import type { ModelEntry } from "../models.ts";

@@ -1,4 +1,4 @@
-import { imageSizePx } from "../../contract/images/image-sizes.ts";
+import { imageSizePx } from "../../contract/image-formats.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { ImageRequest } from "../ports/image-provider.ts";
 import type { CheckedContent } from "./checked-content.ts";

@@ -1,4 +1,4 @@
-import { COMMON_RATIOS, EXTENDED_RATIOS, type SizeTier } from "../../contract/images/image-sizes.ts";
+import { COMMON_RATIOS, EXTENDED_RATIOS, type SizeTier } from "../../contract/image-formats.ts";
 import { type GroupEntry, groupHasModel, type ModelEntry } from "../models.ts";
 import { mostReferences, type Offer } from "../offers.ts";
 

@@ -5,7 +5,7 @@ import {
   imageSizePx,
   type RatioSet,
   type SizePx,
-} from "../../contract/images/image-sizes.ts";
+} from "../../contract/image-formats.ts";
 
 /**
  * The ratio whose pictures are nearest to the shape of an image: twice as wide counts as far as twice as high.

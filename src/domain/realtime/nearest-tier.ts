@@ -1,9 +1,4 @@
-import {
-  type AspectRatio,
-  imageSizePx,
-  type SizePx,
-  type SizeTier,
-} from "../../contract/images/image-sizes.ts";
+import { type AspectRatio, imageSizePx, type SizePx, type SizeTier } from "../../contract/image-formats.ts";
 
 /** The tier whose pictures of this ratio are nearest in area: twice as large counts as far as half as large. */
 export function nearestTier(asked: SizePx, ratio: AspectRatio, tiers: readonly SizeTier[]): SizeTier {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ItemErrorCode } from "../../contract/item-errors.ts";
+import type { ItemErrorCode } from "../../contract/statuses.ts";
 import {
   type GeneratedImages,
   ProviderError,

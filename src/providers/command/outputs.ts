@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { type FileHandle, open, readdir, realpath } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import { type LargeImage, ProviderError } from "../../domain/ports/image-provider.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import type { AnswerImages } from "../upstream/answer-images.ts";

@@ -1,5 +1,5 @@
-import { ITEM_ERROR_CODES, type ItemErrorCode } from "../../contract/item-errors.ts";
 import { JOB_DIRECTIVES, stuckMs } from "../../contract/job-directives.ts";
+import { ITEM_ERROR_CODES, type ItemErrorCode } from "../../contract/statuses.ts";
 import { type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
 import { hashSeed, Random } from "./random.ts";
 

@@ -1,4 +1,4 @@
-import { TIER_FACTORS } from "../../contract/images/image-sizes.ts";
+import { TIER_FACTORS } from "../../contract/image-formats.ts";
 import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import { encodePicture } from "../../imaging/encode.ts";

@@ -1,4 +1,4 @@
-import { IMAGE_HEADS } from "../../contract/images/image-types.ts";
+import { IMAGE_HEADS } from "../../contract/image-formats.ts";
 import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import type { Clock } from "../../kernel/clock.ts";

@@ -1,4 +1,4 @@
-import { type ItemErrorCode, isRefusalCode } from "../../contract/item-errors.ts";
+import { type ItemErrorCode, isRefusalCode } from "../../contract/statuses.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import { PRIVATE_ADDRESS, type UpstreamHeaders } from "./connections.ts";
 import { type ErrorFacts, readErrorFacts } from "./error-facts.ts";

@@ -1,5 +1,5 @@
 import { promisify } from "node:util";
-import { sniffImageType } from "../../contract/images/image-types.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
 import type { LargeImage, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { ImageSink, ImagesJson } from "./answer-images.ts";
 import { ambiguous } from "./classify.ts";

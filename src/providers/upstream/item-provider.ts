@@ -1,5 +1,5 @@
+import { secretVariables } from "../../contract/data-directory.ts";
 import type { UpstreamEntry } from "../../contract/provider-entries.ts";
-import { secretVariables } from "../../contract/provider-identity.ts";
 import {
   type GeneratedImages,
   type ImageRequest,

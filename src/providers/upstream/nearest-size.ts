@@ -1,4 +1,4 @@
-import type { SizePx } from "../../contract/images/image-sizes.ts";
+import type { SizePx } from "../../contract/image-formats.ts";
 
 /** Returns the size of the list (`WxH`, in pixels, not empty) that is nearest to a wanted one: by ratio, then by area. */
 export function nearestSize(sizes: readonly string[], wanted: SizePx): SizePx {

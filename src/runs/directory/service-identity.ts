@@ -1,4 +1,4 @@
-import type { ProviderIdentity } from "../../contract/provider-identity.ts";
+import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 

@@ -1,16 +1,14 @@
 import type { Request, Response } from "express";
-import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api/items.ts";
+import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
 import type { ListedItem } from "../../domain/ports/item-repository.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json/fields.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../middleware/authenticate.ts";
-import { pagingBy } from "../query/cursor.ts";
-import { invalidQuery, queryChoice, queryInteger, queryText } from "../query/query.ts";
-import { type ItemDetails, itemView } from "./batch-view.ts";
-import { findBatch } from "./find-batch.ts";
+import { callerOf } from "../http/authenticate.ts";
+import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText } from "../http/query.ts";
+import { findBatch, type ItemDetails, itemView } from "./batch-view.ts";
 
 const paging = pagingBy("i", ["position"]);
 

@@ -1,12 +1,12 @@
 import type { Request, RequestHandler, Response } from "express";
 import type { RequestLine } from "../../contract/activity.ts";
-import type { OverviewObject } from "../../contract/console-api/overview.ts";
-import { providerObject } from "../../contract/console-api/provider.ts";
+import { type OverviewObject, providerObject } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { reportProviders, splitTroubles } from "../../domain/health/provider-report.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../middleware/authenticate.ts";
+import { callerOf } from "../http/authenticate.ts";
+import { seldom } from "../monitoring/metrics.ts";
 
 const REQUESTS = 100;
 
@@ -21,6 +21,7 @@ export function requireOwner({ isOwnerKey }: Pick<ApiDeps, "isOwnerKey">): Reque
 /** `GET /v1/console/service`: providers, queue, disk, and the last requests of all keys. */
 export function overview(deps: ApiDeps) {
   const lastRequests = rememberRequests(deps.feed);
+  const countBatches = seldom(() => deps.stores.read.batches.countByStatus());
   return async (_request: Request, response: Response): Promise<void> => {
     const { stores, health, clock, facts } = deps;
     const { running, slots, isPaused } = await deps.queueOfAll();
@@ -36,7 +37,7 @@ export function overview(deps: ApiDeps) {
       started_at: Math.floor(facts.startedAtMs / 1000),
       disk_free_bytes: await deps.freeDiskBytes().catch(() => null),
       queue: { running, waiting: Math.max(0, pending - running), concurrency: slots, paused: isPaused },
-      batches: await stores.read.batches.countByStatus(),
+      batches: await countBatches(),
       providers: reports.map((report) => providerObject({ ...report, ...splitTroubles(report) })),
       requests: lastRequests().map(({ atMs, durationMs, ...line }) => ({
         at: atMs / 1000,

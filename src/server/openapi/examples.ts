@@ -1,8 +1,11 @@
-import type { BatchObject } from "../../contract/batch-api/batches.ts";
-import type { CreateBatchBody } from "../../contract/batch-api/create-batch.ts";
-import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
-import type { BatchModel } from "../../contract/batch-api/models.ts";
-import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contract/console-api/account.ts";
+import type {
+  BatchModel,
+  BatchObject,
+  CreateBatchBody,
+  ItemObject,
+  ListEnvelope,
+} from "../../contract/batch-api.ts";
+import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contract/console-api.ts";
 import { NATIVE_EXAMPLES } from "./native-examples.ts";
 import { OPENAI_EXAMPLES } from "./openai-examples.ts";
 import type { Readiness } from "./schemas.ts";

@@ -1,12 +1,11 @@
-import { COMMON_RATIOS } from "../../contract/images/image-sizes.ts";
-import type { Job } from "../../contract/native-api/batch-jobs.ts";
-import type { NativeFile } from "../../contract/native-api/files.ts";
+import { COMMON_RATIOS } from "../../contract/image-formats.ts";
 import type {
   GenerateContentBody,
   GenerateContentResponse,
   NativeModel,
   SharedModel,
-} from "../../contract/native-api/generate-content.ts";
+} from "../../contract/native-api.ts";
+import type { Job, NativeFile } from "../../contract/native-jobs.ts";
 
 const MODEL = "vendorx-3-pro-image";
 

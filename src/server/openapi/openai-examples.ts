@@ -1,6 +1,4 @@
-import type { OpenaiBatch } from "../../contract/openai-batches/batches.ts";
-import type { OpenaiFile } from "../../contract/openai-batches/files.ts";
-import type { ImageEvent, Images } from "../../contract/openai-images/answers.ts";
+import type { ImageEvent, Images, OpenaiBatch, OpenaiFile } from "../../contract/openai-api.ts";
 
 const facts = {
   size: "1264x848",

@@ -1,7 +1,7 @@
-import { ITEM_EXTRAS } from "../../contract/batch-api/items.ts";
+import { ITEM_EXTRAS } from "../../contract/batch-api.ts";
 import { CHALLENGE } from "../../contract/data-directory.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { FILE_PURPOSES } from "../../contract/openai-batches/files.ts";
+import { FILE_PURPOSES } from "../../contract/openai-api.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
 
 type Described = { [keyword: string]: unknown };

@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import type { Config } from "../../config/schema.ts";
-import { type Credentials, DATA_FILES } from "../../contract/data-directory.ts";
-import type { ProviderIdentity } from "../../contract/provider-identity.ts";
+import { type Credentials, DATA_FILES, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { topUpReal } from "../../domain/accounts.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { Clock } from "../../kernel/clock.ts";

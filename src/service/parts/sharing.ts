@@ -1,3 +1,4 @@
+import { coalesced } from "../../kernel/coalesced.ts";
 import type { WorkerDeps } from "../../workers/deps.ts";
 import type { Scheduler } from "../../workers/scheduler.ts";
 import type { OpenStorage } from "../storage/open-storage.ts";
@@ -22,14 +23,14 @@ export function shareChanges(
     teardown.add(() => feed.close());
     return () => {};
   }
-  const look = oneAtATime(async () => {
+  const look = coalesced(async () => {
     await scheduler.look().catch((error) => {
       deps.log.error("the work of others could not be looked at", { error: String(error) });
     });
     await deps.clock.sleep(LOOK_PAUSE_MS);
   });
   const notices = listen((text) => {
-    if (feed.read(text).isCall) look();
+    if (feed.read(text).isCall) void look();
   });
   feed.use(notices);
   teardown.add(() => {
@@ -39,20 +40,4 @@ export function shareChanges(
     return notices.close();
   });
   return () => feed.callWorkers();
-}
-
-/** Returns a function that begins the work. A call while it is at work begins it once more afterwards. */
-function oneAtATime(work: () => Promise<void>): () => void {
-  let isRunning = false;
-  let again = false;
-  return async function begin() {
-    again = true;
-    if (isRunning) return;
-    isRunning = true;
-    while (again) {
-      again = false;
-      await work();
-    }
-    isRunning = false;
-  };
 }

@@ -1,9 +1,8 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import { waitingFor } from "../../domain/health/waiting.ts";
-import { isAtWork } from "../../domain/jobs/job-rules.ts";
+import { isAtWork, showJob } from "../../domain/jobs/job-rules.ts";
 import type { ApiDeps } from "../../server/deps.ts";
 import type { WorkerDeps } from "../../workers/deps.ts";
-import { showJob } from "../../workers/jobs/show-job.ts";
 
 /**
  * Reads from the database what the workers of all processes do. This process may have nothing to do with a batch. The

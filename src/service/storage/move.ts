@@ -7,7 +7,7 @@ import { checkInvariants } from "../../domain/check-invariants.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import { withApiCode } from "../../server/middleware/errors.ts";
+import { withApiCode } from "../../server/http/errors.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { copyBlobs, type MovedBlobs } from "../../storage/move/blobs.ts";
@@ -113,7 +113,9 @@ async function open(directory: string, places: StoragePlaces, clock: Clock): Pro
     const blobs = await openBlobs(places.blobs, directory);
     await blobs.removeDrafts();
     const isStaying = places.database.kind === "sqlite";
-    const other = isStaying ? database : await openDatabase(places.database, directory, clock);
+    const other = isStaying
+      ? database
+      : await openDatabase(places.database, directory, clock, { isPatient: true });
     return { from, to: { database: other, blobs } };
   } catch (error) {
     await database.close();

@@ -45,12 +45,13 @@ export interface StorageOptions {
   onBroken?: ((cause: Error) => void) | undefined;
   /** See `openPostgres`. */
   hurry?: AbortSignal;
+  isPatient?: boolean;
 }
 
 /**
  * Opens the database and the images of a service, without owning them; those of a data directory are made when there are
  * none. Throws `STORAGE_FAILED` when the file of a database is damaged, or is missing although images exist, or when a
- * database on another machine cannot be reached; and `INVALID_CONFIG` for a directory whose data was moved away.
+ * database on another machine cannot be reached; and `INVALID_CONFIG` for a directory whose data was moved away. See also `migrate`.
  */
 export async function openStorage(
   places: StoragePlaces,
@@ -106,19 +107,20 @@ export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  { onBroken, hurry }: Pick<StorageOptions, "onBroken" | "hurry"> = {},
+  { onBroken, hurry, isPatient }: Pick<StorageOptions, "onBroken" | "hurry" | "isPatient"> = {},
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    return await migrated(await openPostgres({ url: place.url, hurry }, clock));
+    return await migrated(await openPostgres({ url: place.url, hurry, isPatient }, clock));
   } catch (error) {
-    throw error instanceof ImgbatchError ? namedError(error, place.name) : error;
+    throw namedError(error, place.name);
   }
 }
 
 /** Names the database in an error, without its secrets. */
-function namedError(error: ImgbatchError, name: string): ImgbatchError {
+function namedError(error: unknown, name: string): unknown {
+  if (!(error instanceof ImgbatchError)) return error;
   return new ImgbatchError(error.code, `${name}: ${error.message}`, { advice: error.advice, cause: error });
 }
 
@@ -133,7 +135,7 @@ async function openLocalDatabase(
     return await migrated(openSqlite(file, clock, { onBroken, lockFile: join(directory, DATA_FILES.lock) }));
   } catch (cause) {
     const damage = cause instanceof StorageUnavailable ? cause.cause : cause;
-    if (!isDatabaseDamage(damage)) throw cause;
+    if (!isDatabaseDamage(damage)) throw namedError(cause, file);
     throw storageFailure(directory, damage);
   }
 }

@@ -73,6 +73,17 @@ export function isOpenToOthers({ host, ssl }: ReturnType<typeof connectionOf>): 
   return ssl === false && !isSocket(host) && !isLoopback(host);
 }
 
+/** How long a server has to take note of the end of a connection. */
+const FAREWELL_MS = 1000;
+
+/** Closes connections that have said farewell, also when the server does not hear it. */
+export function destroySoon(clients: Iterable<pg.Client>): void {
+  const destroy = () => {
+    for (const client of clients) client.connection.stream.destroy();
+  };
+  setTimeout(destroy, FAREWELL_MS).unref();
+}
+
 /** The driver leaves the socket of a failed handshake open, and the process with it, until the server closes it. */
 export class PostgresClient extends pg.Client {
   override connect(): Promise<pg.Client>;

@@ -1,8 +1,7 @@
 import type { Client, QueryResult } from "pg";
 import type { Clock } from "../../kernel/clock.ts";
 import { randomIds } from "../../kernel/ids.ts";
-import { connectionOf, PostgresClient } from "./postgres-connection.ts";
-import { backendOf, destroySoon } from "./postgres-silence.ts";
+import { connectionOf, destroySoon, PostgresClient } from "./postgres-connection.ts";
 
 const CHANNEL = "imgbatch";
 /** Pauses between two attempts to connect. */
@@ -112,6 +111,11 @@ async function listen(
 function clientFor(url: string): PostgresClient {
   const name = { application_name: "imgbatch notices" };
   return new PostgresClient({ ...connectionOf(url), ...name, query_timeout: PING_MS });
+}
+
+/** Returns the process id that the client was told. Behind a pooler it is none of the server's. The types do not know it. */
+function backendOf(client: Client): number {
+  return (client as unknown as { processID: number }).processID;
 }
 
 /** A pooler may give each statement another connection: only a text of another client shows whether any arrives. */

@@ -4,17 +4,16 @@ import pg, {
   type CustomTypesConfig,
   type Pool,
   type PoolClient,
+  type QueryArrayResult,
   type QueryConfig,
-  type QueryResultRow,
+  type QueryResult,
 } from "pg";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
-import { connectionOf, isOpenToOthers, PostgresClient } from "./postgres-connection.ts";
-import { postgresSession } from "./postgres-session.ts";
-import { destroySoon, endWhenSilent, workAsker } from "./postgres-silence.ts";
-import { beginReading, beginWriting, CLOCK, commit, runInTransaction } from "./postgres-transaction.ts";
+import { connectionOf, destroySoon, isOpenToOthers, PostgresClient } from "./postgres-connection.ts";
+import { type Ask, postgresSession } from "./postgres-session.ts";
 import {
   adviceAfter,
   CannotConnect,
@@ -23,7 +22,7 @@ import {
   perhapsStoredInPostgres,
   repeatsAfter,
 } from "./postgres-trouble.ts";
-import { type SqlDatabase, type Warning, written } from "./sql-session.ts";
+import { type SqlDatabase, type SqlSession, type Warning, written } from "./sql-session.ts";
 
 /** How many connections a process has at most. A server takes 100 unless it is told otherwise. */
 const MOST_CONNECTIONS = 10;
@@ -33,6 +32,25 @@ const KEEP_ALIVE_MS = 10_000;
 const GIVE_UP_MS = 10_000;
 const PAUSE_MS = 50;
 const OLDEST_VERSION = 15;
+
+/**
+ * A server that goes away without a word ends no connection: the system sends again for a quarter of an hour. A
+ * connection without an answer for this long is closed. The server itself ends a statement of a transaction before.
+ */
+const SILENCE_MS = 15_000;
+/** The same at the end of a service. */
+const HURRIED_SILENCE_MS = 2000;
+
+/**
+ * The times after which the server itself ends what hangs, so that its locks come free. Between two statements a
+ * transaction waits for nothing but this process: one that is stopped, or gone without a word, holds up others no longer
+ * than this.
+ */
+const LIMITS =
+  "SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = ";
+
+/** Asks for the time of the database as `ms`, since 1970. */
+const CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms";
 
 /** 64-bit integers, and the sums of them, which PostgreSQL makes exact decimals. */
 const [INT8, NUMERIC] = [20, 1700];
@@ -57,6 +75,8 @@ export interface PostgresOptions {
   url: string;
   /** Once it is aborted, nothing waits any more for a server that is away. Default: never. */
   hurry?: AbortSignal | undefined;
+  /** Statements may take as long as they need, as when everything is read. Default: false. */
+  isPatient?: boolean | undefined;
 }
 
 /**
@@ -65,24 +85,40 @@ export interface PostgresOptions {
  * `StorageUnavailable`; so does, at once, a write whose commit got no answer. Throws `STORAGE_FAILED` when the server cannot be reached or
  * refuses, and `INVALID_CONFIG` for one that cannot be used.
  */
-export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock): Promise<SqlDatabase> {
+export async function openPostgres(
+  { url, hurry, isPatient = false }: PostgresOptions,
+  clock: Clock,
+): Promise<SqlDatabase> {
   const connection = connectionOf(url);
-  const { pool, close } = openPool(connection);
+  const { pool, close } = openPool(connection, isPatient, hurry);
   const time = new DatabaseClock(clock);
+  const limits = `${LIMITS}${isPatient ? "0" : "'10s'"}`;
   const warnings = isOpenToOthers(connection) ? [PLAIN_TEXT] : [];
-  const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt, hurry);
+  const again = <T>(attempt: () => Promise<T>) => repeated(clock, attempt, hurry);
+  /** Runs work in a transaction that sees one moment. */
+  const snapshot = <T>(work: (session: SqlSession) => Promise<T>) =>
+    again(() =>
+      withClient(pool, async (client) => {
+        await client.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${limits}`);
+        const result = await runInTransaction(client, work);
+        await commit(client);
+        return result;
+      }),
+    );
   const database: SqlDatabase = {
     reader: postgresSession((statement) => again(() => query(pool, statement))),
-    transaction: (work) => again(() => repeated(() => write(pool, time, work))),
-    snapshot: (work) =>
+    transaction: (work) =>
       again(() =>
         withClient(pool, async (client) => {
-          await beginReading(client);
+          await time.corrected(() => beginWriting(client, limits));
           const result = await runInTransaction(client, work);
-          await commit(client);
+          await commit(client).catch((error) => {
+            throw isConnectionLost(error) ? perhapsStoredInPostgres(error) : error;
+          });
           return result;
         }),
       ),
+    snapshot,
     clock: time,
     clockMs: async (session) =>
       (await session.first(written(session, sql<{ ms: number }>`${sql.raw(CLOCK)}`)))?.ms ?? 0,
@@ -92,7 +128,8 @@ export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock
     close,
   };
   try {
-    await again(() => prepare(pool, time));
+    // In a transaction, which not every mode of a pooler takes.
+    await snapshot((session) => prepare(session, time));
     const aheadMs = clock.nowMs() - time.nowMs();
     if (Math.abs(aheadMs) > MOST_ASTRAY_MS) warnings.push(astray(aheadMs));
   } catch (error) {
@@ -102,7 +139,11 @@ export async function openPostgres({ url, hurry }: PostgresOptions, clock: Clock
   return database;
 }
 
-function openPool(place: ClientConfig): { pool: Pool; close: () => Promise<void> } {
+function openPool(
+  place: ClientConfig,
+  isPatient: boolean,
+  hurry: AbortSignal | undefined,
+): { pool: Pool; close: () => Promise<void> } {
   const types: CustomTypesConfig = {
     getTypeParser: (oid: number, format?: "text" | "binary") =>
       oid === INT8 || oid === NUMERIC ? toSafeInteger : pg.types.getTypeParser(oid, format),
@@ -114,16 +155,42 @@ function openPool(place: ClientConfig): { pool: Pool; close: () => Promise<void>
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   };
   const pool = new pg.Pool({ ...connection, max: MOST_CONNECTIONS, types, Client: PostgresClient });
-  const ask = workAsker(connection);
   const open = new Set<PoolClient>();
+  /** The timers of statements that are not answered yet. */
+  const busy = new Map<PoolClient, NodeJS.Timeout>();
+  /** Those that are idle are as dead as this one, and the next queries would wait for them. */
+  const endSilent = (silent: PoolClient) => {
+    for (const client of open) if (client === silent || !busy.has(client)) client.connection.stream.destroy();
+  };
+  const endInFlight = () => {
+    const before = [...busy];
+    const end = () => {
+      for (const [client, timer] of before)
+        if (busy.get(client) === timer) client.connection.stream.destroy();
+    };
+    setTimeout(end, HURRIED_SILENCE_MS).unref();
+  };
+  hurry?.addEventListener("abort", endInFlight, { once: true });
   // Without a listener, a connection that breaks while it is idle would end the process. A query that runs on it gets
   // the error itself.
   pool.on("error", () => {});
   pool.on("connect", (client) => {
     client.on("error", () => {});
-    endWhenSilent(client, ask);
     open.add(client);
     client.on("end", () => open.delete(client));
+    if (isPatient) return;
+    const query = client.query.bind(client) as (statement: QueryConfig) => Promise<QueryResult>;
+    const limited = async (statement: QueryConfig) => {
+      const timer = setTimeout(() => endSilent(client), hurry?.aborted ? HURRIED_SILENCE_MS : SILENCE_MS);
+      busy.set(client, timer);
+      try {
+        return await query(statement);
+      } finally {
+        clearTimeout(timer);
+        busy.delete(client);
+      }
+    };
+    client.query = limited as typeof client.query;
   });
   const close = async () => {
     await pool.end();
@@ -172,18 +239,12 @@ class DatabaseClock implements Clock {
   }
 }
 
-async function prepare(pool: Pool, time: DatabaseClock): Promise<void> {
-  // In a transaction, which not every mode of a pooler takes.
-  const { version, encoding } = await withClient(pool, async (client) => {
-    await beginReading(client);
-    const ask = () => client.query<{ version: string; encoding: string; ms: number }>(FACTS);
-    const facts = await time.corrected(async () => {
-      const [row] = (await ask()).rows;
-      if (row === undefined) throw new Error("the database answers nothing");
-      return row;
-    });
-    await commit(client);
-    return facts;
+async function prepare(session: SqlSession, time: DatabaseClock): Promise<void> {
+  const facts = sql<{ version: string; encoding: string; ms: number }>`${sql.raw(FACTS)}`;
+  const { version, encoding } = await time.corrected(async () => {
+    const row = await session.first(written(session, facts));
+    if (row === null) throw new Error("the database answers nothing");
+    return row;
   });
   const refuse = (message: string) => new ImgbatchError("INVALID_CONFIG", message);
   if (Number.parseInt(version, 10) < OLDEST_VERSION) {
@@ -203,31 +264,27 @@ function cannotUse(error: unknown): ImgbatchError {
   return new ImgbatchError("STORAGE_FAILED", message, { advice: adviceAfter(cause), cause });
 }
 
-/** Repeats an attempt that lost its connection and has changed nothing. */
-async function untilConnected<T>(
+/**
+ * Repeats an attempt that has changed nothing: after a pause if it lost its connection, until `GIVE_UP_MS` after the first
+ * loss, and at once if it lost against another transaction.
+ */
+async function repeated<T>(
   clock: Clock,
   attempt: () => Promise<T>,
   hurry: AbortSignal | undefined,
 ): Promise<T> {
-  const startMs = clock.monotonicMs();
-  for (let pauseMs = PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, 1000)) {
+  let lostAtMs: number | null = null;
+  let conflicts = 0;
+  for (let pauseMs = PAUSE_MS; ; ) {
     try {
       return await attempt();
     } catch (error) {
-      const isOver = hurry?.aborted || clock.monotonicMs() - startMs >= GIVE_UP_MS;
+      if (conflicts++ < repeatsAfter(error)) continue;
+      lostAtMs ??= clock.monotonicMs();
+      const isOver = hurry?.aborted || clock.monotonicMs() - lostAtMs >= GIVE_UP_MS;
       if (!isConnectionLost(error) || isOver) throw notStoredInPostgres(error);
       await clock.sleep(pauseMs, hurry).catch(() => {});
-    }
-  }
-}
-
-/** Repeats an attempt that lost against another transaction. */
-async function repeated<T>(attempt: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await attempt();
-    } catch (error) {
-      if (tries > repeatsAfter(error)) throw error;
+      pauseMs = Math.min(2 * pauseMs, 1000);
     }
   }
 }
@@ -241,11 +298,11 @@ async function connect(pool: Pool): Promise<PoolClient> {
 }
 
 /** Asks one statement that belongs to no transaction. */
-async function query<Row extends QueryResultRow>(pool: Pool, statement: QueryConfig) {
+async function query(pool: Pool, statement: QueryConfig) {
   const client = await connect(pool);
   let failure: unknown = null;
   try {
-    return await client.query<Row>(statement);
+    return await client.query(statement);
   } catch (error) {
     failure = error;
     throw error;
@@ -272,17 +329,62 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
   }
 }
 
-async function write<T>(
-  pool: Pool,
-  time: DatabaseClock,
-  work: Parameters<typeof runInTransaction<T>>[1],
-): Promise<T> {
-  return withClient(pool, async (client) => {
-    await time.corrected(() => beginWriting(client));
-    const result = await runInTransaction(client, work);
-    await commit(client).catch((error) => {
-      throw isConnectionLost(error) ? perhapsStoredInPostgres(error) : error;
-    });
-    return result;
+/** Begins a transaction that sees what others have committed. Returns the time of the database. */
+async function beginWriting(client: PoolClient, limits: string): Promise<{ ms: number }> {
+  const answer = await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${limits}; ${CLOCK}`);
+  // The types of `pg` know only the answer to a single statement.
+  const last = (answer as unknown as QueryResult<{ ms: number }>[]).at(-1)?.rows[0];
+  if (last === undefined) throw new Error("the database has not said its time");
+  return last;
+}
+
+/**
+ * Runs work in the open transaction of a connection. Rejects when it waits for anything but the database: the
+ * transaction would hold its locks meanwhile, and with all connections in use, it would wait for ever for one more.
+ */
+function runInTransaction<T>(client: PoolClient, work: (session: SqlSession) => Promise<T>): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    let state: "working" | "asking" | "ended" = "working";
+    let turned: NodeJS.Immediate | undefined;
+    let failure: unknown = null;
+    const end = (settle: () => void) => {
+      if (state === "ended") return;
+      state = "ended";
+      clearImmediate(turned);
+      settle();
+    };
+    const watch = () => {
+      state = "working";
+      turned = setImmediate(() => {
+        const message = "a transaction waited for something other than its database";
+        end(() => reject(new Error(message)));
+      });
+    };
+    const ask: Ask = async (query) => {
+      if (state === "ended") throw new Error("a query came after the end of its transaction");
+      if (state === "asking") throw new Error("two queries of a transaction came at the same time");
+      clearImmediate(turned);
+      state = "asking";
+      try {
+        return await client.query(query);
+      } catch (error) {
+        failure ??= error;
+        throw error;
+      } finally {
+        watch();
+      }
+    };
+    watch();
+    work(postgresSession(ask)).then(
+      // After a query that failed, the server takes no other, and a commit undoes everything.
+      (result) => end(() => (failure === null ? resolve(result) : reject(failure))),
+      (error) => end(() => reject(error)),
+    );
   });
+}
+
+/** Throws when the server has undone the transaction instead. */
+async function commit(client: PoolClient): Promise<void> {
+  const { command } = (await client.query("COMMIT")) as QueryArrayResult;
+  if (command !== "COMMIT") throw new Error("the database has undone a transaction instead of its commit");
 }

@@ -22,20 +22,11 @@ const build = new Kysely<Database>({
 /** Returns the error to throw for an error of the database. It is most often the same one. */
 export type Watch = (error: unknown) => unknown;
 
-/**
- * Runs queries of a connection outside of any transaction. `watch` sees each error. No row is returned before `settled`
- * has resolved.
- */
-export function sqliteSession(
-  connection: Sqlite.Database,
-  watch: Watch,
-  settled: () => Promise<void> | null,
-): SqlSession {
+/** Runs queries of a connection outside of any transaction. `watch` sees each error. */
+export function sqliteSession(connection: Sqlite.Database, watch: Watch): SqlSession {
   return sessionOf(preparer(connection), async (run) => {
     try {
-      const result = run();
-      await settled();
-      return result;
+      return run();
     } catch (error) {
       throw watch(error);
     }
@@ -59,22 +50,13 @@ interface Waiting {
  * resolves when the changes are durable. `watch` sees each error. `mayBegin` can throw before work begins. The database
  * returns at once, so work that yields to the event loop waits for something else, and all other work waits for it: it is
  * undone, and rejects. A query after the end of its work rejects, because it would be part of other work.
- * Other work goes on while `settled` makes a commit durable. `settled` gets whether the transaction has only read.
  */
 export function inTransactions(
   connection: Sqlite.Database,
   begin: string,
   watch: Watch,
-  settled: (isRead: boolean) => Promise<void> | null,
 ): <T>(work: (session: SqlSession) => Promise<T>, mayBegin?: () => void) => Promise<T> {
   const prepare = preparer(connection);
-  /** Whether all statements of the transaction until now only read. */
-  let isRead = true;
-  const prepareWork: Prepare = (sql) => {
-    const statement = prepare(sql);
-    isRead &&= statement.isRead;
-    return statement;
-  };
   const statements = {
     begin: prepare(begin),
     commit: prepare("COMMIT"),
@@ -88,7 +70,7 @@ export function inTransactions(
 
   async function runWork<T>(work: (session: SqlSession) => Promise<T>, isAlone: boolean): Promise<T> {
     let hasEnded = false;
-    const session = sessionOf(prepareWork, async (query) => {
+    const session = sessionOf(prepare, async (query) => {
       if (hasEnded) throw new Error("a query came after the end of its transaction");
       return query();
     });
@@ -114,7 +96,6 @@ export function inTransactions(
     const made: Waiting[] = [];
     const isAlone = works.length === 1;
     try {
-      isRead = true;
       statements.begin.run();
       for (const work of works) {
         try {
@@ -127,7 +108,7 @@ export function inTransactions(
         }
       }
       statements.commit.run();
-      void report(made, isRead);
+      for (const work of made) work.commit();
     } catch (error) {
       let seen = error;
       try {
@@ -137,15 +118,6 @@ export function inTransactions(
         seen = second;
       }
       for (const work of works) work.fail(seen);
-    }
-  }
-
-  async function report(made: readonly Waiting[], onlyRead: boolean): Promise<void> {
-    try {
-      if (made.length > 0) await settled(onlyRead);
-      for (const work of made) work.commit();
-    } catch (error) {
-      for (const work of made) work.fail(error);
     }
   }
 
@@ -191,15 +163,12 @@ type Prepare = (sql: string) => Prepared;
 
 /** A statement that is kept. Reads its rows as lists and names their columns here: the library takes twice as long. */
 class Prepared {
-  /** Whether it changes nothing in the database. */
-  readonly isRead: boolean;
   readonly #statement: Sqlite.Statement;
   /** A row without values. A copy of it has its final shape from the start. */
   #empty: Record<string, unknown> = {};
   #columns: string[] = [];
 
   constructor(statement: Sqlite.Statement) {
-    this.isRead = statement.readonly;
     this.#statement = statement.reader ? statement.raw() : statement;
   }
 

@@ -8,8 +8,6 @@ import { fileIdentity } from "../../kernel/files/file-identity.ts";
 import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
 import type { SqlDatabase } from "./sql-session.ts";
 import { inTransactions, sqliteSession } from "./sqlite-session.ts";
-import { WalCheckpoints } from "./wal-checkpoints.ts";
-import { WalSync } from "./wal-sync.ts";
 
 /** Nothing else waits while the database is opened, so SQLite itself may wait for the lock of another process. */
 const OPEN_TIMEOUT_MS = 5000;
@@ -21,9 +19,6 @@ const BUSY_GIVE_UP_MS = 10_000;
 
 /** A long reader lets the WAL grow. After it has ended, the next commits write the WAL back and cut it to this size. */
 const WAL_LIMIT_BYTES = 16 * 1024 * 1024;
-
-/** A thread writes a shorter log back. One that has become as long as this is written back inside the next commit. */
-const LONGEST_LOG_PAGES = 4096;
 
 /**
  * Memory for pages of the file. The library's default of 16 MB for each connection is lost on those that read: each commit
@@ -44,8 +39,7 @@ interface Upkeep {
 
 /**
  * Opens (or makes) the database file. A write that returned survives a power cut, and so does whatever a read returned:
- * both wait until the WAL is synced. SQLite itself would sync it inside each commit, while the process does nothing else;
- * on a busy disk that is a quarter of the time. `onBroken` is called when the disk fails under the database, when the file is damaged, and when it or the lock's is replaced. The
+ * each commit syncs the WAL, while the process does nothing else. `onBroken` is called when the disk fails under the database, when the file is damaged, and when it or the lock's is replaced. The
  * state of the disk after a failed sync is unknown, so only a new start, which reads the file again, can go on.
  */
 export function openSqlite(
@@ -57,8 +51,7 @@ export function openSqlite(
   closeSync(openSync(file, "a", 0o600));
   const writing = new Sqlite(file, { timeout: OPEN_TIMEOUT_MS });
   writing.pragma("journal_mode = WAL");
-  writing.pragma("synchronous = NORMAL");
-  writing.pragma(`wal_autocheckpoint = ${LONGEST_LOG_PAGES}`);
+  writing.pragma("synchronous = FULL");
   writing.pragma(`journal_size_limit = ${WAL_LIMIT_BYTES}`);
   writing.pragma(`cache_size = -${WRITER_CACHE_KIB}`);
   writing.pragma("foreign_keys = ON");
@@ -88,34 +81,15 @@ export function openSqlite(
     if (replaced !== null) breakDown(replacedError(replaced));
   };
   const looking = setInterval(look, LOOK_EVERY_MS).unref();
-  // A read makes the file of the log.
-  writing.pragma("user_version");
-  const wal = new WalSync(file, (cause) => {
-    breakDown(cause as Error);
-    return perhapsStored(cause);
-  });
-  const onError = ({ message, code = "" }: { message: string; code?: string }) => {
-    watch(new Sqlite.SqliteError(message, code));
-  };
-  const log = writing.prepare("PRAGMA wal_checkpoint(NOOP)");
-  const pagesLeft = () => {
-    const { log: pages, checkpointed } = log.get() as { log: number; checkpointed: number };
-    return pages - checkpointed;
-  };
-  const checkpoints = new WalCheckpoints(file, pagesLeft, onError);
-  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch, (isRead) => {
-    if (isRead) return wal.pending;
-    checkpoints.noteCommit();
-    return wal.flush();
-  });
+  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch);
   // A connection of their own: the other reads must not fall into a snapshot, which does not see what is new.
   let snapshots: { connection: Sqlite.Database; read: ReturnType<typeof inTransactions> } | null = null;
   const openSnapshots = () => {
     const connection = openReader();
-    return { connection, read: inTransactions(connection, "BEGIN", watch, () => wal.pending) };
+    return { connection, read: inTransactions(connection, "BEGIN", watch) };
   };
   return {
-    reader: sqliteSession(reading, watch, () => wal.pending),
+    reader: sqliteSession(reading, watch),
     transaction: async (work) => {
       for (let waitedMs = 0; ; waitedMs += BUSY_RETRY_MS) {
         try {
@@ -145,11 +119,9 @@ export function openSqlite(
     warnings: [],
     close: async () => {
       clearInterval(looking);
-      await checkpoints.close();
       snapshots?.connection.close();
       reading.close();
       writing.close();
-      wal.close();
     },
   };
 }

@@ -1,5 +1,5 @@
 import type { Insertable, Selectable, Updateable } from "kysely";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus } from "../../contract/statuses.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { BatchesTable } from "../schema.ts";

@@ -6,9 +6,9 @@ import {
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
 import type { BatchQueue, BatchRepository, CountChange } from "../../domain/ports/batch-repository.ts";
+import type { BatchEvent } from "../../domain/records.ts";
 import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
-import { countBatches, insertEvent } from "./batch-counts.ts";
 import { batchPage } from "./batch-page.ts";
 import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
 import { insertRows } from "./rows.ts";
@@ -52,6 +52,12 @@ const ADD_ALL_COUNTS = kept((build, { id, success, fail }: Values<CountLists>) =
     }))
     .whereRef("batches.id", "=", "added.id");
 });
+
+const APPEND_EVENT = kept((build, event: Values<BatchEvent>) =>
+  build
+    .insertInto("batch_events")
+    .values({ batch_id: event.batchId, from_status: event.from, to_status: event.to, at_ms: event.atMs }),
+);
 
 /** The tender of a batch; null when it is not alive. */
 const liveTender = (build: SqlSession["build"]) =>
@@ -231,7 +237,13 @@ export function batchRepository(session: SqlSession): BatchRepository {
       const query = build.selectFrom("batches").select(pending.as("count")).where("status", "in", atWork);
       return (await first(query))?.count ?? 0;
     },
-    countByStatus: () => countBatches(session),
+    countByStatus: async () => {
+      const counts = build
+        .selectFrom("batches")
+        .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
+        .groupBy("status");
+      return Object.fromEntries((await all(counts)).map(({ status, count }) => [status, count]));
+    },
     changeStatus: async (id, from, to) => {
       return { isChanged: (await run(CHANGE_STATUS(build, { id, from, to }))) === 1 };
     },
@@ -245,7 +257,9 @@ export function batchRepository(session: SqlSession): BatchRepository {
         await run(ADD_ALL_COUNTS(build, { id: of("id"), success: of("success"), fail: of("fail") }));
       }
     },
-    appendEvent: (event) => insertEvent(session, event),
+    appendEvent: async (event) => {
+      await run(APPEND_EVENT(build, event));
+    },
     events: async (...ids) => {
       const query = build.selectFrom("batch_events").selectAll().where("batch_id", "in", ids).orderBy("seq");
       return (await all(query)).map((row) => ({

@@ -1,6 +1,5 @@
 import { type Insertable, type Selectable, sql } from "kysely";
-import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { AspectRatio, ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import type { ItemPage, ItemRepository, ListedItem, NewItem } from "../../domain/ports/item-repository.ts";
 import { BATCH_TERMS } from "../../domain/ports/item-terms.ts";

@@ -1,5 +1,5 @@
 import { type Selectable, sql } from "kysely";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { OutputRepository } from "../../domain/ports/stores.ts";
 import type { OutputRecord } from "../../domain/records.ts";
 import { kept, type Values } from "../dialects/kept-query.ts";

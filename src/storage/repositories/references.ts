@@ -1,5 +1,5 @@
 import type { Selectable } from "kysely";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { ReferenceRepository } from "../../domain/ports/stores.ts";
 import type { NewReference, ReferenceRecord } from "../../domain/records.ts";
 import { kept, type Values } from "../dialects/kept-query.ts";

@@ -4,13 +4,9 @@ import type { JobState } from "../../domain/ports/image-provider.ts";
 import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { UpstreamJobsTable } from "../schema.ts";
-import { insertRows } from "./rows.ts";
 
 /** Steps after which the upstream has nothing left to make. */
 const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
-
-/** Within the parameter limit of every database. */
-const IDS_A_STATEMENT = 50;
 
 export function upstreamJobRepository(session: SqlSession): UpstreamJobRepository {
   const { build, first, all, run } = session;
@@ -48,41 +44,6 @@ export function upstreamJobRepository(session: SqlSession): UpstreamJobRepositor
         .where("step", "not in", [...AFTER_WORK])
         .groupBy("batches.provider");
       return all(counts);
-    },
-    unknown: async (found) => {
-      const known = new Set<string>();
-      for (let at = 0; at < found.length; at += IDS_A_STATEMENT) {
-        const some = found.slice(at, at + IDS_A_STATEMENT);
-        const names = some.map(({ name }) => name);
-        const ids = some.flatMap(({ jobId }) => jobId ?? []);
-        const inputs = some.flatMap(({ input }) => input ?? []);
-        const isNamed = jobs().where((eb) =>
-          eb.or([eb("id", "in", ids), eb("upstream_name", "in", names), eb("input", "in", inputs)]),
-        );
-        for (const { id, input, upstream_name, ended_names } of await all(isNamed))
-          for (const each of [id, input, upstream_name, ...JSON.parse(ended_names)])
-            if (each) known.add(each);
-      }
-      return found.filter(
-        ({ name, jobId, input }) => ![name, jobId, input].some((id) => id && known.has(id)),
-      );
-    },
-    foreign: async () =>
-      (await all(build.selectFrom("foreign_jobs").selectAll().orderBy("provider").orderBy("name"))).map(
-        ({ provider, name, job_id, said, created_at_ms }) => ({
-          provider,
-          name,
-          jobId: job_id,
-          said,
-          createdAtMs: created_at_ms,
-        }),
-      ),
-    setForeign: async (provider, foreign) => {
-      await run(build.deleteFrom("foreign_jobs").where("provider", "=", provider));
-      const rows = foreign.map(({ name, jobId, said, createdAtMs }) => {
-        return { provider, name, job_id: jobId, said, created_at_ms: createdAtMs };
-      });
-      await insertRows(session, "foreign_jobs", rows);
     },
   };
 }

@@ -4,7 +4,7 @@ import { type JobProvider, ProviderError, type Trouble } from "../../domain/port
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { findJob } from "./find-job.ts";
+import { findJob } from "./job-work.ts";
 
 /**
  * Removes what a job left behind at the upstream: stops jobs that nobody needs any more, and deletes the uploaded input

@@ -1,4 +1,4 @@
-import type { ItemError } from "../../contract/item-errors.ts";
+import type { ItemError } from "../../contract/statuses.ts";
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
 import { askedOf } from "../../domain/batches/item-terms.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
@@ -6,9 +6,7 @@ import { endJob } from "../../domain/jobs/end-job.ts";
 import { FORGOTTEN_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
-import { findJobInTime } from "./find-job.ts";
-import type { JobWork } from "./job-work.ts";
-import { waitAfter } from "./wait-for-upstream.ts";
+import { findJobInTime, type JobWork, waitAfter } from "./job-work.ts";
 
 /** A refusal counts from this try on, after about ten minutes: gateways err, too. */
 const MOST_REFUSED = 8;

@@ -9,9 +9,7 @@ import type { ItemRecord } from "../../domain/records.ts";
 import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { TenderLost } from "../tender.ts";
-import { findJob, findJobInTime } from "./find-job.ts";
-import type { JobWork } from "./job-work.ts";
-import { endWaiting, ticketFor, waitAfter } from "./wait-for-upstream.ts";
+import { endWaiting, findJob, findJobInTime, type JobWork, ticketFor, waitAfter } from "./job-work.ts";
 
 const BEING_CREATED: readonly JobStep[] = ["uploaded", "sent"];
 

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
+import type { ItemObject } from "../../../src/contract/batch-api.ts";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { createOpenaiBatchAdapter } from "../../../src/providers/openai-batch/provider.ts";
 import { asJobProvider } from "../../../src/providers/upstream/jobs/job-provider.ts";

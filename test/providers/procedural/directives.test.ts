@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ITEM_ERROR_CODES } from "../../../src/contract/item-errors.ts";
+import { ITEM_ERROR_CODES } from "../../../src/contract/statuses.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { parseDirectives } from "../../../src/providers/procedural/directives.ts";
 

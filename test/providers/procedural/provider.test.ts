@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { IMAGE_MIME_TYPES, sniffImageType } from "../../../src/contract/images/image-types.ts";
+import { IMAGE_MIME_TYPES, sniffImageType } from "../../../src/contract/image-formats.ts";
 import { InvalidImageError } from "../../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";

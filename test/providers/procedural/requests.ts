@@ -1,4 +1,4 @@
-import { type AspectRatio, imageSizePx, type SizeTier } from "../../../src/contract/images/image-sizes.ts";
+import { type AspectRatio, imageSizePx, type SizeTier } from "../../../src/contract/image-formats.ts";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import type { Clock } from "../../../src/kernel/clock.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { LedgerEntryObject } from "../../../src/contract/console-api/account.ts";
+import type { LedgerEntryObject } from "../../../src/contract/console-api.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, made, madeAfter, tinyPng } from "../../support/fake-provider.ts";

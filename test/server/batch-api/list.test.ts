@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { BatchObject } from "../../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../../src/contract/batch-api.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/images/image-sizes.ts";
+import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/image-formats.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { OpenaiFile } from "../../../src/contract/openai-batches/files.ts";
+import type { OpenaiFile } from "../../../src/contract/openai-api.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { ask, fileOf, listOf, sendFile } from "../../support/openai-batches.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { OpenaiBatch } from "../../../src/contract/openai-batches/batches.ts";
+import type { OpenaiBatch } from "../../../src/contract/openai-api.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ImgbatchError, SERVICE_ERRORS, type ServiceErrorCode } from "../../../src/contract/errors.ts";
-import type { ItemErrorCode } from "../../../src/contract/item-errors.ts";
+import type { ItemErrorCode } from "../../../src/contract/statuses.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { errorStyleOf } from "../../../src/server/surfaces.ts";
 import { FakeProvider, made } from "../../support/fake-provider.ts";

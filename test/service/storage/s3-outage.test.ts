@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from "vitest";
 import type { StoragePlaces } from "../../../src/config/storage-places.ts";
-import type { BatchObject } from "../../../src/contract/batch-api/batches.ts";
+import type { BatchObject } from "../../../src/contract/batch-api.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import type { S3Request } from "../../support/fake-s3.ts";

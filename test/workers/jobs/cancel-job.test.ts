@@ -107,8 +107,7 @@ describe("an upstream's job of a cancelled batch", () => {
     const { service, id } = await runningJob(upstream, clock);
     const relent = refuseToCancel(upstream);
     await refused(service, id);
-    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
-    clock.advance(30_000);
+    clock.advance(60_000);
     await expect.poll(() => clock.nextWakeInMs).toBe(60_000);
     relent();
     clock.advance(60_000);
@@ -186,7 +185,7 @@ describe("an upstream's job of a cancelled batch", () => {
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await asked.promise;
     await cancelled(service, id);
-    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
+    await expect.poll(() => clock.nextWakeInMs).toBe(60_000);
     const { stores } = await openBeside(service.data);
     const [job] = await stores.read.upstreamJobs.ofBatch(id);
     lost.fail(lostAnswer());
@@ -226,9 +225,9 @@ describe("an upstream's job of a cancelled batch", () => {
     upstream.poll = () => Promise.reject(new ProviderError("PROVIDER_ITEM_FAILED", "no job", missing));
     upstream.cancel = upstream.poll as unknown as typeof cancel;
     await cancelled(service, id);
-    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
+    await expect.poll(() => clock.nextWakeInMs).toBe(60_000);
     Object.assign(upstream, { cancel, poll });
-    clock.advance(30_000);
+    clock.advance(60_000);
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 
@@ -240,7 +239,7 @@ describe("an upstream's job of a cancelled batch", () => {
     upstream.poll = () => Promise.reject(new ProviderError("PROVIDER_ITEM_FAILED", "no job", missing));
     upstream.cancel = upstream.poll as unknown as typeof upstream.cancel;
     await cancelled(service, id);
-    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
+    await expect.poll(() => clock.nextWakeInMs).toBe(60_000);
     clock.advance(3_600_000);
     const { stores } = await openBeside(service.data);
     const steps = async () => (await stores.read.upstreamJobs.ofBatch(id)).map(({ step }) => step);
@@ -267,7 +266,7 @@ describe("an upstream's job of a cancelled batch", () => {
     const { polls } = upstream;
     await startTestService({ data: service.data, providers: [upstream], clock });
     await expect.poll(() => upstream.polls).toBeGreaterThan(polls);
-    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
+    await expect.poll(() => clock.nextWakeInMs).toBe(60_000);
     expect(await steps()).not.toEqual(["closed"]);
     clock.advance(3_600_000);
     await expect.poll(steps).toEqual(["closed"]);

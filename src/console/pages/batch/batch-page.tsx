@@ -1,6 +1,5 @@
 import { useDeferredValue, useMemo, useState } from "react";
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { getBatch } from "../../api/batches.ts";
 import { ApiError } from "../../api/request.ts";

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
+import type { BatchObject } from "../../../contract/batch-api.ts";
 import { deleteOutputs, deleteRecord } from "../../api/batches.ts";
 import { go, hrefOf } from "../../hooks/use-route.ts";
 import { announce } from "../../parts/announcer.tsx";

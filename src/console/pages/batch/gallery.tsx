@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import type { ItemObject } from "../../../contract/batch-api.ts";
 import { Tile } from "./tile.tsx";
 import { placeOf, useGrid } from "./use-grid.ts";
 import { useTileWalk } from "./use-tile-walk.ts";

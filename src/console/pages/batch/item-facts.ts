@@ -1,4 +1,4 @@
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import type { ItemObject } from "../../../contract/batch-api.ts";
 import { formatSize } from "../../../kernel/text.ts";
 
 /** `1024 × 1024 · 1.4 MB`: what is known of an item's first image, or its id before there is one. */

@@ -1,6 +1,5 @@
 import { useRef, useState } from "react";
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { thumbnailPath } from "../../api/thumbnails.ts";

@@ -1,8 +1,6 @@
 import { useMemo } from "react";
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
-import { isRefusalCode } from "../../../contract/item-errors.ts";
-import { isTerminal } from "../../../contract/statuses.ts";
+import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
+import { isRefusalCode, isTerminal } from "../../../contract/statuses.ts";
 import { FREE_DRAWINGS } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { batchModels, retryBatch } from "../../api/batches.ts";

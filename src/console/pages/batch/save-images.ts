@@ -1,5 +1,5 @@
 import { downloadZip } from "client-zip";
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import type { ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
 import { send } from "../../api/request.ts";
 import { saveBlob } from "../../api/save-file.ts";

@@ -1,6 +1,5 @@
 import { useEffect, useState } from "react";
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { counted } from "../../../kernel/text.ts";
 import { deleteImages } from "../../api/batches.ts";

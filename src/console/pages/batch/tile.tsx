@@ -1,5 +1,5 @@
 import { memo } from "react";
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import type { ItemObject } from "../../../contract/batch-api.ts";
 import { sheetAt, thumbnailPath } from "../../api/thumbnails.ts";
 import { Icon } from "../../parts/icons.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "react";
-import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import type { ItemObject } from "../../../contract/batch-api.ts";
 import { listItems } from "../../api/batches.ts";
 import { sleep } from "../../api/request.ts";
 import { onChange } from "../../live/changes.ts";

@@ -1,5 +1,5 @@
 import { useRef } from "react";
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
+import type { BatchObject } from "../../../contract/batch-api.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { FREE_DRAWINGS } from "../../../kernel/money.ts";
 import { firstImages } from "../../api/batches.ts";

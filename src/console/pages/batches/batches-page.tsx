@@ -1,5 +1,5 @@
 import { useState } from "react";
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
+import type { BatchObject } from "../../../contract/batch-api.ts";
 import { BATCH_STATUSES } from "../../../contract/statuses.ts";
 import { type BatchFilter, listBatches } from "../../api/batches.ts";
 import { useData } from "../../hooks/use-data.ts";

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import type { LedgerEntryObject } from "../../../contract/console-api/account.ts";
+import type { LedgerEntryObject } from "../../../contract/console-api.ts";
 import { getLedger } from "../../api/account.ts";
 import { useData } from "../../hooks/use-data.ts";
 import { hrefOf } from "../../hooks/use-route.ts";

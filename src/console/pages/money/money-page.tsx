@@ -1,4 +1,4 @@
-import type { AccountObject } from "../../../contract/console-api/account.ts";
+import type { AccountObject } from "../../../contract/console-api.ts";
 import { getUsage } from "../../api/account.ts";
 import { useAccount } from "../../hooks/use-account.ts";
 import { useData } from "../../hooks/use-data.ts";

@@ -1,4 +1,4 @@
-import type { UsageObject } from "../../../contract/console-api/account.ts";
+import type { UsageObject } from "../../../contract/console-api.ts";
 import { FREE_DRAWINGS } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { costOf, count, usd } from "../../parts/words.ts";

@@ -1,5 +1,4 @@
-import { readImageHeader } from "../../../contract/images/image-header.ts";
-import type { ImageMimeType } from "../../../contract/images/image-types.ts";
+import { type ImageMimeType, readImageHeader } from "../../../contract/image-formats.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { ReferenceSpec } from "../../../prompts/check-row.ts";

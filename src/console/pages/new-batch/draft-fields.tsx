@@ -1,4 +1,4 @@
-import type { BatchModel } from "../../../contract/batch-api/models.ts";
+import type { BatchModel } from "../../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { usd } from "../../parts/words.ts";
 import type { Draft } from "./draft.tsx";

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from "react";
-import type { BatchModel } from "../../../contract/batch-api/models.ts";
+import type { BatchModel } from "../../../contract/batch-api.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
 import { batchModels } from "../../api/batches.ts";

@@ -1,5 +1,5 @@
 import { useMemo, useState } from "react";
-import type { BatchModel } from "../../../contract/batch-api/models.ts";
+import type { BatchModel } from "../../../contract/batch-api.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import { splitIntoBatches } from "../../../prompts/split-into-batches.ts";

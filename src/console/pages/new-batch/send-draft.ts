@@ -1,6 +1,4 @@
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
-import type { CreateItemBody } from "../../../contract/batch-api/create-batch.ts";
-import type { BatchModel } from "../../../contract/batch-api/models.ts";
+import type { BatchModel, BatchObject, CreateItemBody } from "../../../contract/batch-api.ts";
 import { base64Of } from "../../api/base64.ts";
 import { createBatch } from "../../api/batches.ts";
 import type { CheckedDraft, DraftItem, DraftReference } from "./check-draft.ts";

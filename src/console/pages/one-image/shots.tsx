@@ -8,7 +8,7 @@ import {
   useRef,
   useState,
 } from "react";
-import type { RequestPart } from "../../../contract/native-api/generate-content.ts";
+import type { RequestPart } from "../../../contract/native-api.ts";
 import { base64Of } from "../../api/base64.ts";
 import { generateImage } from "../../api/realtime.ts";
 import type { ReferenceFile } from "../../api/reference-file.ts";

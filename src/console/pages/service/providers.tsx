@@ -1,4 +1,4 @@
-import type { ProviderObject } from "../../../contract/console-api/provider.ts";
+import type { ProviderObject } from "../../../contract/console-api.ts";
 import { reasonText, saidLines } from "../../../contract/waiting.ts";
 import { ScrollingTable } from "../../parts/scrolling-table.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";

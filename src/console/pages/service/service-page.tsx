@@ -1,5 +1,5 @@
 import { useEffect } from "react";
-import type { OverviewObject } from "../../../contract/console-api/overview.ts";
+import type { OverviewObject } from "../../../contract/console-api.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
 import { formatSize } from "../../../kernel/text.ts";
 import { getOverview } from "../../api/account.ts";

@@ -1,4 +1,4 @@
-import { REFUSING_FINISH_REASONS } from "../../../contract/item-errors.ts";
+import { REFUSING_FINISH_REASONS } from "../../../contract/statuses.ts";
 import {
   type GeneratedImages,
   ProviderError,

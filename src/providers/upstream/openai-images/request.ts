@@ -1,4 +1,4 @@
-import { IMAGE_EXTENSIONS } from "../../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS } from "../../../contract/image-formats.ts";
 import type { EntryOf } from "../../../contract/provider-entries.ts";
 import type { ImageRequest } from "../../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../../kernel/text.ts";

@@ -1,5 +1,5 @@
 import type { Selectable } from "kysely";
-import type { ImageMimeType } from "../../../contract/images/image-types.ts";
+import type { ImageMimeType } from "../../../contract/image-formats.ts";
 import type { LinkedImageRecord } from "../../../domain/ports/realtime-records.ts";
 import type { LinkedImageRepository } from "../../../domain/ports/stores.ts";
 import type { SqlSession } from "../../dialects/sql-session.ts";

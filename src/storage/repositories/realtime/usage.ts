@@ -1,6 +1,5 @@
 import { type Selectable, sql } from "kysely";
-import type { AspectRatio, SizeTier } from "../../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../../contract/images/image-types.ts";
+import type { AspectRatio, ImageMimeType, SizeTier } from "../../../contract/image-formats.ts";
 import type { UsageRecord } from "../../../domain/ports/realtime-records.ts";
 import type { UsageRepository } from "../../../domain/ports/stores.ts";
 import type { SqlSession } from "../../dialects/sql-session.ts";

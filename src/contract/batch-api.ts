@@ -1,0 +1,253 @@
+import { z } from "zod";
+import type { ImageMimeType } from "./image-formats.ts";
+import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
+
+/**
+ * The types of a create request's body. Rules about values (lengths, limits, uniqueness) follow in a
+ * fixed order, each with its own error code, where the request is checked. Null stands for an absent optional field.
+ */
+export const referenceImageSchema = z.object({
+  id: z.string().nullish(),
+  type: z.string().nullish(),
+  mime_type: z.string(),
+  data: z.string().nullish().describe("standard Base64, no data URL"),
+  storage_uri: z.string().nullish(),
+});
+
+export const createItemSchema = z.object({
+  custom_id: z.string().nullish(),
+  prompt: z.string(),
+  output_count: z.int().nullish(),
+  reference_images: z.array(referenceImageSchema).nullish(),
+});
+
+export const createBatchSchema = z.object({
+  model: z.string(),
+  task_name: z.string().nullish(),
+  parent_batch_id: z.string().nullish(),
+  items: z.array(createItemSchema).min(1),
+  response_mime_type: z.string().nullish(),
+  aspect_ratio: z.unknown().optional(),
+  image_size: z.string().nullish(),
+  metadata: z.record(z.string(), z.string()).nullish(),
+});
+
+interface ReferenceImageBody {
+  id?: string;
+  type?: string;
+  mime_type: ImageMimeType;
+  /** Standard Base64. */
+  data: string;
+}
+
+export interface CreateItemBody {
+  custom_id?: string;
+  prompt: string;
+  output_count?: number;
+  reference_images?: ReferenceImageBody[];
+}
+
+/** The body that a client sends. */
+export interface CreateBatchBody {
+  model: string;
+  task_name?: string;
+  parent_batch_id?: string;
+  items: CreateItemBody[];
+  response_mime_type?: ImageMimeType;
+  image_size?: "1K";
+  metadata?: Record<string, string>;
+}
+
+/** The body of a retry, which may be left out. */
+export const retryBatchSchema = z.object({
+  custom_ids: z
+    .array(z.string())
+    .min(1)
+    .nullish()
+    .describe("the failed items to make again; all that can be made again when absent"),
+});
+export type RetryBatchBody = z.infer<typeof retryBatchSchema>;
+
+const unixSeconds = z.int().describe("Unix time in seconds");
+const usd = z.number().describe("US dollars, at most six decimals");
+
+const batchErrorSchema = z.object({ code: z.string(), message: z.string(), source: z.string() });
+
+/** A batch as the batch API returns it. */
+export const batchObjectSchema = z.object({
+  id: z.string(),
+  object: z.literal("image.batch"),
+  task_name: z.string(),
+  status: z.enum(BATCH_STATUSES),
+  model: z.string(),
+  parent_batch_id: z.string().nullable(),
+  metadata: z.record(z.string(), z.string()).nullable(),
+  provider: z.string().nullable().describe("name of the provider that makes the images"),
+  item_count: z.int().describe("items after expansion of output_count"),
+  success_count: z.int(),
+  fail_count: z.int(),
+  pending_count: z.int(),
+  estimated_cost: usd,
+  hold_amount: usd,
+  actual_cost: usd.nullable().describe("null until the batch is settled"),
+  play_money: z.boolean().describe("the images are drawn, and its amounts are no real money"),
+  created_at: unixSeconds,
+  submitted_at: unixSeconds,
+  settled_at: unixSeconds.nullable(),
+  downloaded_at: unixSeconds.nullable(),
+  output_deleted_at: unixSeconds.nullable(),
+  expires_at: unixSeconds
+    .nullable()
+    .describe("when the outputs will be cleaned up; null while unknown or never"),
+  error: batchErrorSchema.nullable().describe("set when the batch as a whole failed"),
+  source: z.enum(BATCH_SOURCES).describe("the API that it was made with"),
+  waiting: z
+    .object({
+      code: z.string(),
+      message: z.string(),
+      until: unixSeconds.nullable().describe("null: until the configuration changes"),
+      said: z
+        .string()
+        .optional()
+        .describe("the upstream's own words, at most two lines, for the key of the data directory alone"),
+    })
+    .nullable()
+    .describe("why the items cannot be made now; no try is lost meanwhile"),
+  queued_behind: z
+    .int()
+    .nullable()
+    .describe(
+      "for a queued batch that was asked for alone: how many open batches of the key and provider come first, at most 1,000; else null",
+    ),
+  upstream_jobs: z
+    .array(
+      z.object({
+        id: z.string().describe("our id, which the upstream keeps with the job"),
+        name: z.string().nullable().describe("the upstream's own name; null while none is known"),
+        state: z.string().describe("what is done with it, or the upstream's own word for its state"),
+        said: z.string().nullable().describe("what the upstream said last of it"),
+        created_at: unixSeconds,
+      }),
+    )
+    .describe("the jobs of the batch that are at work at an upstream"),
+});
+export type BatchObject = z.infer<typeof batchObjectSchema>;
+
+/** A reference image of an item. Its index is its position in the list. */
+const itemReferenceSchema = z.object({
+  id: z.string().nullable(),
+  type: z.string().nullable(),
+  mime_type: z.string(),
+  storage_uri: z.string().nullable().describe("set when it is kept elsewhere: then it has no bytes here"),
+});
+
+/** An image of an item. Its index is its position in the list. */
+const itemImageSchema = z.object({
+  mime_type: z.string(),
+  width: z.int().describe("pixels"),
+  height: z.int().describe("pixels"),
+  size: z.int().describe("bytes"),
+  sha256: z.string(),
+});
+
+/** Facts of items that a list has only when it is asked for them. */
+export const ITEM_EXTRAS = ["prompt", "references", "images", "retries"] as const;
+export type ItemExtra = (typeof ITEM_EXTRAS)[number];
+
+/** An item of a batch as the item list returns it. */
+export const itemObjectSchema = z.object({
+  custom_id: z.string(),
+  status: z.enum(ITEM_STATUSES),
+  prompt_preview: z.string(),
+  mime_type: z.string().nullable(),
+  file_extension: z.string().nullable(),
+  image_count: z.int(),
+  model_version: z.string().nullable(),
+  provider: z.string().nullable().describe("made or refused the image; null while pending"),
+  seed: z.int().nullable().describe("made the image, when the upstream uses or reports one"),
+  upstream_cost: z.number().nullable().describe("US dollars, as the upstream reports them"),
+  notes: z.array(z.string()).describe("differences that a person should know"),
+  error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
+  cost: z.number().nullable().describe("US dollars that the image costs; null without one"),
+  prompt: z.string().optional().describe("the whole prompt, with `include=prompt`"),
+  references: z.array(itemReferenceSchema).optional().describe("with `include=references`"),
+  images: z.array(itemImageSchema).optional().describe("with `include=images`; empty without an image"),
+  retried_in: z
+    .string()
+    .nullable()
+    .optional()
+    .describe(
+      "with `include=retries`: the newest batch that makes this failed item again, where it is pending or done; null without one",
+    ),
+});
+export type ItemObject = z.infer<typeof itemObjectSchema>;
+
+/** The first image of an item as a list of small images returns it. */
+export const itemThumbnailSchema = z.object({
+  custom_id: z.string(),
+  data: z.string().nullable().describe("standard Base64 of a WebP; null when there is none yet"),
+});
+export type ItemThumbnail = z.infer<typeof itemThumbnailSchema>;
+
+/** How a note begins when an upstream may bill an item twice. */
+export const MAY_BE_PAID_TWICE = "may be paid twice";
+export const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;
+
+/** The envelope of every list; `next_cursor` goes into the query parameter `cursor` of the next page. */
+export interface ListEnvelope<T> {
+  object: "list";
+  data: T[];
+  has_more: boolean;
+  next_cursor: string | null;
+}
+
+/** A file of the ZIP, as `manifest.json` lists it. */
+const manifestFileSchema = z.object({
+  custom_id: z.string(),
+  filename: z.string().describe("full name of the entry in the ZIP"),
+  mime_type: z.string(),
+  image_index: z.int(),
+  size: z.int(),
+  sha256: z.string(),
+});
+
+/** `manifest.json` of a batch's ZIP. */
+const manifestSchema = z.object({
+  batch_id: z.string(),
+  model: z.string(),
+  task_name: z.string(),
+  created_at: z.int(),
+  item_count: z.int(),
+  success_count: z.int(),
+  fail_count: z.int(),
+  files: z.array(manifestFileSchema),
+});
+export type Manifest = z.infer<typeof manifestSchema>;
+
+/** `errors.json` of a batch's ZIP: one entry per failed item. */
+const manifestErrorSchema = z.object({
+  custom_id: z.string(),
+  code: z.string(),
+  message: z.string(),
+  source: z.string(),
+});
+export type ManifestError = z.infer<typeof manifestErrorSchema>;
+
+/** An entry of the batch model list. `provider` and `pricing` are additions: clients can estimate before they send. */
+export const batchModelSchema = z.object({
+  id: z.string(),
+  object: z.literal("image.batch.model"),
+  provider: z.string().describe("makes the images of a batch that is created now"),
+  max_reference_images: z.int(),
+  pricing: z.object({
+    currency: z.literal("usd"),
+    batch_image: z.number().describe("what one image of a batch costs"),
+    batch_hold: z.number().describe("what is held for one image until the batch is settled"),
+    paid: z
+      .literal(true)
+      .optional()
+      .describe("the images cost real money: an upstream makes them, and it is not free"),
+    play_money: z.literal(true).optional().describe("the images are drawn, and the prices are no real money"),
+  }),
+});
+export type BatchModel = z.infer<typeof batchModelSchema>;

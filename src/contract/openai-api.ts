@@ -1,0 +1,268 @@
+import { z } from "zod";
+import { type ErrorCode, errorType, type ImgbatchError } from "./errors.ts";
+import { PATHS } from "./routes.ts";
+
+/** The most images of one request. */
+const MAX_COUNT = 10;
+
+const countError = `must be 1 to ${MAX_COUNT}`;
+const percentError = "must be 0 to 100";
+
+/** Fields of both operations. A null or empty field is an absent one; a number or truth value may come as its text. */
+const common = {
+  prompt: z.string().describe("what to draw, or how to edit"),
+  model: z
+    .string()
+    .nullish()
+    .describe("a model of the list, or a name that stands for one; absent: the first"),
+  n: z.int().min(1, countError).max(MAX_COUNT, countError).nullish().describe("how many images; absent: 1"),
+  size: z
+    .string()
+    .nullish()
+    .describe(
+      "`WIDTHxHEIGHT`: the nearest ratio and size of the model is made; `auto` or absent: the default",
+    ),
+  response_format: z.string().nullish().describe("`b64_json` (default) or `url`"),
+  output_format: z.string().nullish().describe("`png` (default), `jpeg` or `webp`"),
+  output_compression: z
+    .int()
+    .min(0, percentError)
+    .max(100, percentError)
+    .nullish()
+    .describe("the quality of a JPEG or WebP in percent"),
+  stream: z.boolean().nullish().describe("an event for each image; then `response_format` does not count"),
+};
+
+/** The body of `POST /v1/images/generations`. Unknown fields are ignored. */
+export const generateImagesSchema = z.object(common);
+
+const sentImage = z.object({
+  image_url: z.string().nullish().describe("a data URL; nothing is fetched from anywhere"),
+  file_id: z.string().nullish().describe("the id of an uploaded file of the same key"),
+});
+
+/** The body of `POST /v1/images/edits` as JSON. Unknown fields are ignored. */
+export const editImagesSchema = z.object({
+  ...common,
+  images: z.array(sentImage).describe("each with one of the two fields"),
+});
+export type EditImages = z.infer<typeof editImagesSchema>;
+export type ImagesFields = z.infer<typeof generateImagesSchema>;
+
+/** The same as a form. Fields of the form are texts. */
+export const editImagesFormSchema = z.object({
+  ...common,
+  image: z.array(z.string().meta({ format: "binary" })).describe("one image or several, also as `image[]`"),
+});
+
+const tokens = z.int();
+const details = z.object({ text_tokens: tokens, image_tokens: tokens });
+
+const usageSchema = z.object({
+  input_tokens: tokens,
+  input_tokens_details: details,
+  output_tokens: tokens,
+  output_tokens_details: details,
+  total_tokens: tokens,
+});
+export type ImagesUsage = z.infer<typeof usageSchema>;
+
+const facts = {
+  size: z.string().describe("`WIDTHxHEIGHT` of the image as it is"),
+  quality: z.literal("auto"),
+  background: z.literal("auto"),
+  output_format: z.enum(["png", "jpeg", "webp"]),
+  usage: usageSchema,
+};
+
+/** The answer of both operations. */
+export const imagesSchema = z.object({
+  created: z.int().describe("Unix seconds"),
+  data: z
+    .array(z.object({ b64_json: z.string().optional(), url: z.string().optional() }))
+    .describe("the images that were made: one at least, and as many as `n` says unless some failed"),
+  ...facts,
+});
+export type Images = z.infer<typeof imagesSchema>;
+
+/** One event of a stream: a whole image. */
+export const imageEventSchema = z.object({
+  type: z.enum(["image_generation.completed", "image_edit.completed"]),
+  b64_json: z.string(),
+  created_at: z.int().describe("Unix seconds"),
+  ...facts,
+});
+export type ImageEvent = z.infer<typeof imageEventSchema>;
+
+/** The codes that clients know by another name. */
+const CODES: { [code in ErrorCode]?: string } = {
+  INVALID_API_KEY: "invalid_api_key",
+  RATE_LIMITED: "rate_limit_exceeded",
+  REALTIME_INSUFFICIENT_BALANCE: "insufficient_quota",
+  REALTIME_MODEL_NOT_FOUND: "model_not_found",
+  REALTIME_NO_IMAGE: "no_image",
+  REALTIME_REFUSED: "moderation_blocked",
+};
+
+/** The types that are not those of their status. */
+const TYPES: { [code in ErrorCode]?: string } = {
+  REALTIME_INSUFFICIENT_BALANCE: "insufficient_quota",
+  REALTIME_REFUSED: "image_generation_user_error",
+};
+
+export const openaiErrorSchema = z.object({
+  error: z.object({
+    message: z.string(),
+    type: z.string(),
+    param: z.string().nullable().describe("the field or header at fault, when it is one"),
+    code: z.string().describe("decide by this, never by the message"),
+  }),
+});
+export type OpenaiErrorBody = z.infer<typeof openaiErrorSchema>;
+
+/** The code of an error as OpenAI's clients know it. Codes that they have no name for stay as they are. */
+export function openaiCode(code: ErrorCode): string {
+  return CODES[code] ?? code;
+}
+
+/** The JSON body of an error in OpenAI's shape. */
+export function openaiErrorBody({ code, message, param, httpStatus }: ImgbatchError): OpenaiErrorBody {
+  const type = TYPES[code] ?? errorType(httpStatus);
+  return { error: { message, type, param: param ?? null, code: openaiCode(code) } };
+}
+
+/** Why a client of OpenAI's API uploads a file: the input of a batch, or an image for edits. */
+export const FILE_PURPOSES = ["batch", "vision", "user_data"] as const;
+
+/** The seconds that a client may ask a file to be kept. */
+const KEPT_SECONDS = { min: 3600, max: 2_592_000 } as const;
+
+const secondsError = `must be ${KEPT_SECONDS.min} to ${KEPT_SECONDS.max}`;
+const seconds = z.int(secondsError).min(KEPT_SECONDS.min, secondsError).max(KEPT_SECONDS.max, secondsError);
+
+/** When a file expires: this many seconds after it was made. */
+const expiresAfterSchema = z.object({
+  anchor: z.literal("created_at", "must be created_at"),
+  seconds,
+});
+
+/** The fields of the form of `POST /v1/files`, besides the file. */
+export const uploadFieldsSchema = z.object({
+  purpose: z.enum(FILE_PURPOSES, `must be one of ${FILE_PURPOSES.join(", ")}`),
+  expires_after: expiresAfterSchema.optional(),
+});
+
+/** The same as the form has it. */
+export const uploadFormSchema = z.object({
+  purpose: z.enum(FILE_PURPOSES),
+  file: z.string().meta({ format: "binary" }),
+  "expires_after[anchor]": z.string().optional().describe("`created_at`"),
+  "expires_after[seconds]": z.string().optional().describe("how long the file is kept; absent: 48 hours"),
+});
+
+const unixSeconds = z.int().describe("Unix seconds");
+
+/** A file of OpenAI's API. */
+export const openaiFileSchema = z.object({
+  id: z.string(),
+  object: z.literal("file"),
+  bytes: z.int(),
+  created_at: unixSeconds,
+  expires_at: unixSeconds.optional(),
+  filename: z.string(),
+  purpose: z.enum([...FILE_PURPOSES, "batch_output"]),
+  status: z.literal("processed"),
+});
+export type OpenaiFile = z.infer<typeof openaiFileSchema>;
+
+export const deletedFileSchema = z.object({
+  id: z.string(),
+  object: z.literal("file"),
+  deleted: z.literal(true),
+});
+export type DeletedFile = z.infer<typeof deletedFileSchema>;
+
+/** The endpoints that the lines of a batch can ask for. */
+const BATCH_ENDPOINTS = [PATHS.imageGenerations, PATHS.imageEdits] as const;
+
+const METADATA = { pairs: 16, keyChars: 64, valueChars: 512 };
+const metadataError = `has more than ${METADATA.pairs} pairs of at most ${METADATA.keyChars} and ${METADATA.valueChars} characters`;
+
+const metadataSchema = z
+  .record(
+    z.string().max(METADATA.keyChars, metadataError),
+    z.string().max(METADATA.valueChars, metadataError),
+  )
+  .refine((pairs) => Object.keys(pairs).length <= METADATA.pairs, metadataError);
+
+/** The body of `POST /v1/batches`. Unknown fields are ignored. */
+export const createOpenaiBatchSchema = z.object({
+  input_file_id: z.string().describe("a file of requests, one a line, of either API for files"),
+  endpoint: z.enum(BATCH_ENDPOINTS, `must be ${BATCH_ENDPOINTS.join(" or ")}`),
+  completion_window: z.literal("24h", "must be 24h"),
+  metadata: metadataSchema.nullish(),
+  output_expires_after: expiresAfterSchema.nullish(),
+});
+export type CreateOpenaiBatch = z.infer<typeof createOpenaiBatchSchema>;
+
+/** The states of a batch in OpenAI's API. */
+const OPENAI_BATCH_STATES = [
+  "validating",
+  "in_progress",
+  "finalizing",
+  "completed",
+  "failed",
+  "expired",
+  "cancelled",
+] as const;
+export type OpenaiBatchState = (typeof OPENAI_BATCH_STATES)[number];
+
+const fileId = z.string().nullable();
+
+/** A batch as OpenAI's API shows it. */
+export const openaiBatchSchema = z.object({
+  id: z.string(),
+  object: z.literal("batch"),
+  endpoint: z.string(),
+  model: z.string(),
+  errors: z
+    .object({
+      object: z.literal("list"),
+      data: z.array(
+        z.object({
+          code: z.string(),
+          message: z.string(),
+          param: z.string().nullable(),
+          line: z.int().nullable(),
+        }),
+      ),
+    })
+    .nullable()
+    .describe("why the batch as a whole has failed"),
+  input_file_id: z.string(),
+  completion_window: z.literal("24h"),
+  status: z.enum(OPENAI_BATCH_STATES),
+  output_file_id: fileId.describe("the images, once the batch has ended"),
+  error_file_id: fileId.describe("the lines without one: refused, wrong, failed, or not made"),
+  created_at: unixSeconds,
+  in_progress_at: unixSeconds.nullable(),
+  expires_at: unixSeconds.nullable(),
+  finalizing_at: unixSeconds.nullable(),
+  completed_at: unixSeconds.nullable(),
+  failed_at: unixSeconds.nullable(),
+  expired_at: unixSeconds.nullable(),
+  cancelling_at: unixSeconds.nullable(),
+  cancelled_at: unixSeconds.nullable(),
+  request_counts: z.object({ total: z.int(), completed: z.int(), failed: z.int() }),
+  metadata: z.record(z.string(), z.string()).nullable(),
+});
+export type OpenaiBatch = z.infer<typeof openaiBatchSchema>;
+
+/** A page of a list of OpenAI's API. `last_id` goes into `after` for the next one. */
+export interface OpenaiList<T> {
+  object: "list";
+  data: T[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}

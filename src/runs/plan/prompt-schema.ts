@@ -1,0 +1,59 @@
+import { z } from "zod";
+import { SIZE_TIERS } from "../../contract/image-formats.ts";
+import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../contract/limits.ts";
+
+/** Not only blanks, and no NUL. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused
+const PROMPT = /^(?=\s*\S)[^\u0000]*$/;
+/** As `customIdProblem` says; in ranges, since not every validator knows the names of kinds of characters. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused
+const CUSTOM_ID = /^(?!\.\.?$)[^\u0000-\u001f\u007f-\u009f/\\]+$/;
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+
+const label = (maxChars: number) => z.string().max(maxChars).nullish();
+const labels = { id: label(FIXED_LIMITS.referenceIdChars), type: label(FIXED_LIMITS.referenceTypeChars) };
+
+const referenceSchema = z.union([
+  z.string().min(1).describe("a path, from the prompt file on"),
+  z.strictObject({ path: z.string().min(1).describe("from the prompt file on"), ...labels }),
+  z.strictObject({
+    data: z.string().min(4).regex(BASE64).describe("Base64"),
+    mime_type: z.enum(["image/png", "image/jpeg", "image/webp"]),
+    ...labels,
+  }),
+]);
+
+/**
+ * A line of a prompt file, for editors and for programs that write such files; `checkRow` decides. It also refuses
+ * unknown fields that look like misspelt ones.
+ */
+export const promptSchema = z.looseObject({
+  prompt: z.string().min(1).max(DEFAULT_LIMITS.promptChars).regex(PROMPT).describe("what the image shows"),
+  custom_id: z
+    .string()
+    .min(1)
+    .max(FIXED_LIMITS.customIdChars)
+    .regex(CUSTOM_ID)
+    .nullish()
+    .describe("names the image and its file; unique in a run; made from the position when left out"),
+  output_count: z
+    .int()
+    .min(1)
+    .max(DEFAULT_LIMITS.outputCountPerItem)
+    .nullish()
+    .describe("how many images to make from the prompt; default: --count, else 1"),
+  reference_images: z.array(referenceSchema).nullish().describe("images to start from"),
+  aspect_ratio: z
+    .string()
+    .regex(/^[1-9]\d?:[1-9]\d?$/)
+    .nullish()
+    .describe("width:height, such as 16:9; for `imgbatch generate`, since a batch cannot choose it"),
+  size: z
+    .enum(SIZE_TIERS)
+    .nullish()
+    .describe("the size of the image; for `imgbatch generate`, since a batch makes only 1K"),
+  metadata: z
+    .record(z.string(), z.unknown())
+    .nullish()
+    .describe("kept for the results, with all fields that are not known here; decides nothing"),
+});
