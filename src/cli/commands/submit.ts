@@ -26,13 +26,14 @@ import {
   startRun,
 } from "../../runs/start.ts";
 import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
+import { stoppable } from "../cancel-on-interrupt.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { UpstreamChoice } from "../connect/connection.ts";
 import { proofAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
-import { stoppable, timeLimit } from "../interruption.ts";
+import { timeLimit } from "../interruption.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, type Flag, nextCommand } from "../output/next-command.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
