@@ -8,7 +8,7 @@ import { EXIT_CODES, type ExitName } from "../../contract/exit-codes.ts";
 import type { ProviderEntry } from "../../contract/provider-entries.ts";
 import { routes } from "../../contract/routes.ts";
 import { named, unnamed } from "../../contract/waiting.ts";
-import { send } from "../../http/send.ts";
+import { send } from "../../http/transport.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
@@ -196,8 +196,7 @@ async function checkClock(
 ): Promise<Finding[] | null> {
   const before = nowMs();
   try {
-    const timeout = AbortSignal.timeout(TIMEOUT_MS);
-    const answer = await send(baseUrl + routes.health, { signal: AbortSignal.any([signal, timeout]) });
+    const answer = await send(baseUrl + routes.health, { signal, silenceMs: TIMEOUT_MS });
     answer.cancel();
     const theirs = Date.parse(answer.headers.get("date") ?? "");
     if (Number.isNaN(theirs)) return [];

@@ -4,7 +4,6 @@ import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { readEnvironment } from "../../environment.ts";
-import { keepHeapSmall } from "../../kernel/memory/small-heap.ts";
 import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { checkDirectory } from "../../runs/directory/claim.ts";
@@ -70,8 +69,6 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
-  // Before the prompts: reading thousands of them would make the heap large for as long as the images take.
-  keepHeapSmall();
   try {
     const stdin = () => context.stdin(signal);
     const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
