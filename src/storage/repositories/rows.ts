@@ -1,12 +1,11 @@
 import type { Insertable } from "kysely";
-import { kept, type Values } from "../dialects/kept-query.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
+import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import type { Database } from "../tables.ts";
 
 /** Each statement is a round trip to the server, and may have 65,535 parameters. */
 const ROWS_A_STATEMENT = 500;
 
-/** Inserts rows in their order. Each must have the columns of the first, in the same order. */
+/** Inserts rows in their order. Each must have the columns of the first. */
 export async function insertRows<Table extends keyof Database>(
   { build, dialect, run, runEach }: SqlSession,
   table: Table,
@@ -20,7 +19,9 @@ export async function insertRows<Table extends keyof Database>(
   }
   const [first] = rows;
   if (first === undefined) return;
-  await runEach(insertInto(table, Object.keys(first))(build, first), rows.map(Object.values<unknown>));
+  const columns = Object.keys(first);
+  const values = rows.map((row) => columns.map((column) => (row as Record<string, unknown>)[column]));
+  await runEach(insertInto(table, columns)(build, first), values);
 }
 
 /** The last insert into each table: mostly all of them have the same columns. */
@@ -36,7 +37,7 @@ function insertInto(table: keyof Database, columns: readonly string[]): ReturnTy
 }
 
 function newInsert(table: keyof Database, columns: readonly string[]) {
-  return kept((build, values: Values<Record<string, unknown>>) => {
+  return prepared((build, values: Values<Record<string, unknown>>) => {
     const row = Object.fromEntries(columns.map((column) => [column, values[column]]));
     return build.insertInto(table).values(row as never);
   });

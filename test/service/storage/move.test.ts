@@ -8,7 +8,7 @@ import { openAdmin } from "../../../src/service/admin.ts";
 import { moveStorage } from "../../../src/service/storage/move.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { openSqlite } from "../../../src/storage/dialects/sqlite.ts";
-import { sumTables, tablesOf } from "../../../src/storage/move/tables.ts";
+import { sumTables, tablesOf } from "../../../src/storage/copy-tables.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
