@@ -25,7 +25,8 @@ async function nothingIsMadeTwice(cluster: Cluster, client: ClusterClient): Prom
      from items group by prompt`,
   );
   const keyed = await cluster.rows(
-    "select substr(key, 8), 1, count(case when answer like '{"sha256%' then 1 end), case when paid_runs > 1 then 1 else 0 end from keyed_requests group by 1, 4",
+    `select substr(key, 8), 1, count(case when answer like '{"sha256%' then 1 end), case when paid_runs > 1 then 1 else 0 end
+     from keyed_requests group by 1, 4`,
   );
   const answered = client.keyed.size + client.givenUp.size;
   expect(keyed.length === answered, `${answered} keys were answered, ${keyed.length} kept`);
