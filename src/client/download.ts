@@ -1,6 +1,8 @@
 import { lstat, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
+import { routes } from "../contract/routes.ts";
+import { boundedBytes } from "../http/bounded-body.ts";
 import type { Http } from "../http/http.ts";
 import type { Answer } from "../http/send.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
@@ -10,7 +12,7 @@ import { saving } from "./file-errors.ts";
 /** No ZIP of images is longer. A longer answer would fill the disk. */
 const MAX_BYTES = 16 * 1024 * 1024 * 1024;
 
-export interface DownloadOptions {
+interface DownloadOptions {
   http: Http;
   /** From the base URL on, with the query. */
   path: string;
@@ -21,7 +23,7 @@ export interface DownloadOptions {
   onProgress?: (bytes: number, total: number | null) => void;
 }
 
-export interface Downloaded {
+interface Downloaded {
   bytes: number;
   /** As the service sent it, with quotes. Null when it sent none. */
   etag: string | null;
@@ -153,4 +155,48 @@ function expectedBytes(response: Answer, start: number): number | null {
   if (response.status === 206 && whole !== undefined) return Number(whole);
   const length = response.headers.get("content-length");
   return length === null ? null : start + Number(length);
+}
+
+/** No image is larger. A longer answer would fill the memory. */
+const MAX_IMAGE_BYTES = 256 * 1024 * 1024;
+
+interface Content {
+  data: Buffer;
+  /** SHA-256 in hexadecimal digits when the ETag is one, else null. */
+  sha256: string | null;
+  /** Null when the service did not say. */
+  contentType: string | null;
+}
+
+/** Gets the bytes of one image of an item. `index` counts from 0. Throws the service's errors and `NETWORK`. */
+export async function getContent(
+  http: Http,
+  batchId: string,
+  customId: string,
+  index: number,
+  signal?: AbortSignal,
+): Promise<Content> {
+  const path = `${routes.content(batchId, customId)}?image_index=${index}`;
+  return http.stream(
+    async () => ({
+      method: "GET",
+      path,
+      headers: { "accept-encoding": "identity" },
+      signal,
+      elsewhere: true,
+    }),
+    async (response, moved) => {
+      const data = await boundedBytes(response, MAX_IMAGE_BYTES, moved);
+      if (data === null) throw new ImgbatchError("BAD_RESPONSE", `An image of ${customId} has no end.`);
+      requireWhole(response, data.length);
+      const [, sha256 = null] = /^"([0-9a-f]{64})"$/.exec(response.headers.get("etag") ?? "") ?? [];
+      return { data, sha256, contentType: response.headers.get("content-type") };
+    },
+  );
+}
+
+function requireWhole(response: Answer, bytes: number): void {
+  const length = response.headers.get("content-length");
+  if (length === null || response.headers.has("content-encoding") || Number(length) === bytes) return;
+  throw new ImgbatchError("NETWORK", `An image ended after ${bytes} of ${length} bytes.`);
 }

@@ -1,17 +1,20 @@
+import PQueue from "p-queue";
 import { ImgbatchError } from "../contract/errors.ts";
+import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { isFromElsewhere } from "../http/network-errors.ts";
 import { mayPass } from "../http/retry-policy.ts";
+import type { Answer } from "../http/send.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
-import { getBatch } from "./batches/get.ts";
-import type { Changes } from "./changes.ts";
-import type { PollLimiter } from "./poll-limiter.ts";
-import type { Batch } from "./wire/read-batch.ts";
+import { linkSignals } from "../kernel/linked-signal.ts";
+import { LEAST_BYTES_PER_SECOND } from "../kernel/transfer-rate.ts";
+import type { Batch } from "./batch.ts";
+import { getBatch } from "./batches.ts";
 
 /** Returns how long to wait before the next look, in ms. */
-export type PollSchedule = (elapsedMs: number, looks: number, random: () => number) => number;
+type PollSchedule = (elapsedMs: number, looks: number, random: () => number) => number;
 
 const MINUTE_MS = 60_000;
 /** A remote service is never asked at shorter intervals. */
@@ -36,7 +39,7 @@ const PATIENT = { limitMs: 8 * MINUTE_MS, backoff: { baseMs: 1_000, capMs: 60_00
 /** A service inside another command ends with it, and does not come back under its address. */
 const IMPATIENT = { limitMs: 400, backoff: { baseMs: 100, capMs: 200 } };
 
-export interface PollOptions {
+interface PollOptions {
   http: Http;
   clock: Clock;
   random: () => number;
@@ -126,4 +129,144 @@ export function deadline(clock: Clock, limitMs: number): { signal: AbortSignal; 
     () => {},
   );
   return { signal: over.signal, stop: () => stopped.abort() };
+}
+
+/** Requests under way at once, and the pause between their starts: half of the usual limit of a key. */
+const AT_ONCE = 4;
+const GAP_MS = 200;
+
+/**
+ * Shared by the pollers of several batches of one service. Each poller keeps its own interval; together they stay below
+ * the limit of the service. When the service asks one of them to wait, all wait.
+ */
+export class PollLimiter {
+  readonly #clock: Clock;
+  readonly #gapMs: number;
+  readonly #queue = new PQueue({ concurrency: AT_ONCE });
+  #nextMs = 0;
+  #quietUntilMs = 0;
+
+  constructor(clock: Clock, gapMs = GAP_MS) {
+    this.#clock = clock;
+    this.#gapMs = gapMs;
+  }
+
+  /** Lets no poller look for this time. */
+  keepQuiet(ms: number): void {
+    this.#quietUntilMs = Math.max(this.#quietUntilMs, this.#clock.nowMs() + ms);
+  }
+
+  /** Does the look as soon as the limit allows. Rejects with the signal's reason. */
+  take<T>(look: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    return this.#queue.add(async () => {
+      for (let waitMs = this.#waitMs(); waitMs > 0; waitMs = this.#waitMs())
+        await this.#clock.sleep(waitMs, signal);
+      signal?.throwIfAborted();
+      this.#nextMs = this.#clock.nowMs() + this.#gapMs;
+      return look();
+    });
+  }
+
+  #waitMs(): number {
+    return Math.max(this.#nextMs, this.#quietUntilMs) - this.#clock.nowMs();
+  }
+}
+
+/** The pause before a stream that broke is opened again. */
+const PAUSE_MS = 10_000;
+/** The shortest pause of a poller, however often its batch changes. */
+const SHORTEST_SLEEP_MS = 1_000;
+/** A stream is quiet most of the time: each sign of life counts like a minute of bytes. */
+const SIGN_OF_LIFE_BYTES = 60 * LEAST_BYTES_PER_SECOND;
+/** No line of ours is longer; a longer one is none of ours. */
+const MAX_LINE_CHARS = 64 * 1024;
+
+/** Learns from the events of a service which batches have changed, so that pollers need not wait for their next look. */
+export class Changes {
+  readonly #clock: Clock;
+  readonly #stopping = new AbortController();
+  readonly #sleepers = new Map<string, () => void>();
+  /** Batches with a poller. A service may report any number of others. */
+  readonly #polled = new Set<string>();
+  /** Batches that changed while their pollers could not be woken. */
+  readonly #early = new Set<string>();
+
+  /** A service without the stream, or one that breaks, costs nothing: then every sleep takes its time. */
+  constructor(http: Http, clock: Clock) {
+    this.#clock = clock;
+    this.#follow(http).catch(() => {});
+  }
+
+  stop(): void {
+    this.#stopping.abort();
+  }
+
+  /** Sleeps until the batch has changed, at least a second and at most `ms`. Rejects with the signal's reason. */
+  async sleep(batchId: string, ms: number, signal?: AbortSignal): Promise<void> {
+    this.#polled.add(batchId);
+    const shortestMs = Math.min(ms, SHORTEST_SLEEP_MS);
+    await this.#clock.sleep(shortestMs, signal);
+    if (this.#early.delete(batchId)) return;
+    const changed = new AbortController();
+    const { signal: either, unlink } = linkSignals(changed.signal, ...(signal ? [signal] : []));
+    this.#sleepers.set(batchId, () => changed.abort());
+    try {
+      await this.#clock.sleep(ms - shortestMs, either);
+    } catch (error) {
+      if (!changed.signal.aborted) throw error;
+    } finally {
+      this.#sleepers.delete(batchId);
+      unlink();
+    }
+  }
+
+  async #follow(http: Http): Promise<void> {
+    const { signal } = this.#stopping;
+    for (;;) {
+      try {
+        const request = { method: "GET", path: routes.events, maxRetries: 0, signal } as const;
+        await http.stream(
+          async () => request,
+          (response, moved) => this.#read(response, moved),
+        );
+      } catch (error) {
+        // Without the stream it does not begin later either.
+        if (!mayPass(error)) return;
+      }
+      await this.#clock.sleep(PAUSE_MS, signal);
+    }
+  }
+
+  async #read(response: Answer, moved: (bytes: number) => void): Promise<void> {
+    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
+      this.stop();
+      return;
+    }
+    const decoder = new TextDecoder();
+    let rest = "";
+    for await (const chunk of response.body) {
+      moved(SIGN_OF_LIFE_BYTES);
+      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+      rest = lines.pop() ?? "";
+      if (rest.length > MAX_LINE_CHARS) return;
+      for (const line of lines) this.#note(line);
+    }
+  }
+
+  #note(line: string): void {
+    const [, batchId] = /^data: \{"id":"([\w-]+)"/.exec(line) ?? [];
+    if (batchId === undefined) return;
+    const wake = this.#sleepers.get(batchId);
+    if (wake) wake();
+    else if (this.#polled.has(batchId)) this.#early.add(batchId);
+  }
+}
+
+/** Follows a service elsewhere, whose pollers sleep long. Null for one on this machine, and for a fixed interval. */
+export function followChanges(
+  { http, isLocal }: { http: Http; isLocal: boolean },
+  clock: Clock,
+  intervalMs: number | undefined,
+): Changes | null {
+  return isLocal || intervalMs !== undefined ? null : new Changes(http, clock);
 }

@@ -1,10 +1,10 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
-import { unexpectedAnswer } from "./wire/unexpected-answer.ts";
+import { unexpectedAnswer } from "./answers.ts";
 
 /** A code that signs in to the web console of a service once. */
-export interface SignInCode {
+interface SignInCode {
   code: string;
   /** Unix time in seconds. */
   expiresAt: number;

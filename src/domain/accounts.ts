@@ -2,7 +2,7 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import { moveMoney } from "./billing/ledger.ts";
 import { keyRecord } from "./keys.ts";
-import type { Transaction } from "./ports/stores.ts";
+import type { Repositories, Transaction } from "./ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord } from "./records.ts";
 
 /** The account of the key for this machine, and of every key that names no other. */
@@ -105,4 +105,15 @@ export async function issueKey(
   const { sha256, ...record } = keyRecord(key, { ...facts, id, createdAtMs: deps.clock.nowMs() });
   await tx.keys.insert({ ...record, sha256 });
   return { ...record, key };
+}
+
+/** Returns the accounts that pay for a key: its own, and behind it the one with real money where its own has play money. */
+export async function payingAccounts(
+  now: Repositories,
+  accountId: string,
+): Promise<[own: AccountRecord, ...real: AccountRecord[]]> {
+  const own = await now.accounts.byId(accountId);
+  if (!own) throw new Error(`there is no account ${accountId}`);
+  const real = own.realAccountId === null ? null : await now.accounts.byId(own.realAccountId);
+  return real ? [own, real] : [own];
 }

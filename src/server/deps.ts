@@ -17,17 +17,15 @@ import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import type { ModelNames } from "../domain/realtime/model-names.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { Log } from "../kernel/log.ts";
-import type { ConsoleSecrets } from "./console/sessions.ts";
-import type { EventHub } from "./events/hub.ts";
-import type { DownloadSlots } from "./limits/download-slots.ts";
-import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
-import type { RequestLimits } from "./limits/request-limits.ts";
-import type { Reach } from "./middleware/known-host.ts";
+import type { EventHub } from "./console/event-hub.ts";
+import type { Reach } from "./http/host.ts";
+import type { DownloadSlots, FailedAuthLimit, RequestLimits } from "./http/limits.ts";
+import type { ConsoleSecrets } from "./http/secrets.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
-import type { BodyBudgets } from "./request-body/body-reservation.ts";
+import type { BodyBudgets } from "./request-body/body-budgets.ts";
 
 /** The items (or jobs of whole batches) that run, and the most that may run at once. */
-export interface QueueLoad {
+interface QueueLoad {
   running: number;
   slots: number;
   isPaused: boolean;

@@ -1,13 +1,17 @@
 import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
-import type { AddressInfo } from "node:net";
-import { ImgbatchError } from "../contract/errors.ts";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { ImgbatchError, type ServiceErrorCode } from "../contract/errors.ts";
+import { REQUEST_ID_HEADER } from "../contract/routes.ts";
+import { randomIds } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
-import { boundConnections, type ConnectionBounds } from "./connections/bound-connections.ts";
-import { rejectMalformed } from "./connections/reject-malformed.ts";
+import { LEAST_BYTES_PER_SECOND } from "../kernel/transfer-rate.ts";
+import { connectionOf } from "./http/exchange.ts";
+import { errorStyleOf } from "./surfaces.ts";
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-export interface Listening {
+interface Listening {
   /** `http://127.0.0.1:8787`, without a trailing slash. */
   url: string;
   /**
@@ -90,4 +94,187 @@ function toListenError(error: NodeJS.ErrnoException, address: { host: string; po
     return new ImgbatchError("ADDRESS_IN_USE", message);
   }
   return new ImgbatchError("USAGE", `${where} cannot be listened on (${error.code}).`, { cause: error });
+}
+
+/** The slowest rate at which a reader may take a response, checked in steps. */
+export interface ReaderRate {
+  stepMs: number;
+  /** This many bytes must leave in each step. Bytes beyond these are saved for later steps. */
+  bytesPerStep: number;
+  /** A reader begins as if it had saved this many bytes. */
+  firstBytes: number;
+  /** The most bytes that a reader can have saved. */
+  savedBytes: number;
+}
+
+/**
+ * A minute to begin with. The system takes bytes for a slow reader in lumps: on the loopback interface, 1.4 MiB in one go
+ * and then none for as long as the reader needs for them. So a lump counts for up to 192 s.
+ */
+const READER_RATE: ReaderRate = {
+  stepMs: 5000,
+  bytesPerStep: 5 * LEAST_BYTES_PER_SECOND,
+  firstBytes: 60 * LEAST_BYTES_PER_SECOND,
+  savedBytes: 192 * LEAST_BYTES_PER_SECOND,
+};
+
+/** Each takes some 20 KB and a file handle; slow senders must not use up what the database and images need. */
+const MAX_CONNECTIONS = 2000;
+
+interface ConnectionBounds {
+  /** Default: 2000. */
+  maxConnections?: number;
+  /** Default: 8 KiB/s over a minute. */
+  readerRate?: ReaderRate;
+}
+
+/**
+ * Limits connections. When there are too many, the least useful one is closed for a new one. A connection whose reader
+ * makes no progress is closed, however short its response; slowness of the service itself does not count.
+ */
+function boundConnections(server: Server, bounds: ConnectionBounds): void {
+  const { maxConnections = MAX_CONNECTIONS, readerRate: rate = READER_RATE } = bounds;
+  /** Oldest first. */
+  const readers = new Map<Socket, Reader>();
+  server.on("connection", (socket: Socket) => {
+    if (readers.size >= maxConnections) {
+      const victim = leastUseful(readers.keys()) ?? socket;
+      readers.delete(victim);
+      victim.destroy();
+      if (victim === socket) return;
+    }
+    readers.set(socket, new Reader(socket, rate));
+    socket.once("close", () => readers.delete(socket));
+  });
+  // Not before: a server that cannot listen never closes, and a timer would keep the process.
+  server.once("listening", () => {
+    const timer = setInterval(() => {
+      for (const [socket, reader] of readers) if (reader.isTooSlow()) socket.destroy();
+    }, rate.stepMs);
+    server.once("close", () => clearInterval(timer));
+  });
+}
+
+/**
+ * The connection to close: the oldest idle one without a valid key, else the oldest busy one without, else the oldest
+ * idle one with a key. Null when every connection has a request with a valid key: those are never closed.
+ */
+function leastUseful(oldestFirst: Iterable<Socket>): Socket | null {
+  let busy: Socket | null = null;
+  let idle: Socket | null = null;
+  for (const socket of oldestFirst) {
+    const { hasKey, isIdle } = connectionOf(socket);
+    if (isIdle && !hasKey) return socket;
+    if (!hasKey) busy ??= socket;
+    else if (isIdle) idle ??= socket;
+  }
+  return busy ?? idle;
+}
+
+/** The other side of a connection, as the reader of responses. */
+class Reader {
+  readonly #socket: Socket;
+  readonly #rate: ReaderRate;
+  #takenBytes = 0;
+  #savedBytes: number;
+
+  constructor(socket: Socket, rate: ReaderRate) {
+    this.#socket = socket;
+    this.#rate = rate;
+    this.#savedBytes = rate.firstBytes;
+  }
+
+  /** Called once in each step. */
+  isTooSlow(): boolean {
+    const { takenBytes, waitingBytes } = outgoing(this.#socket);
+    const movedBytes = takenBytes - this.#takenBytes;
+    this.#takenBytes = takenBytes;
+    const { firstBytes, savedBytes, bytesPerStep } = this.#rate;
+    // Nothing waits for the reader: earlier slowness is forgotten.
+    if (waitingBytes === 0) this.#savedBytes = firstBytes;
+    else this.#savedBytes = Math.min(this.#savedBytes + movedBytes, savedBytes) - bytesPerStep;
+    return this.#savedBytes < 0;
+  }
+}
+
+/** Node publishes only whole writes, and a write may be an answer of many megabytes: the handle knows of their parts. */
+interface Handle {
+  bytesWritten: number;
+  writeQueueSize: number;
+}
+
+function outgoing(socket: Socket): { takenBytes: number; waitingBytes: number } {
+  const { _handle: handle } = socket as Socket & { _handle?: Handle | null };
+  if (!handle) return { takenBytes: 0, waitingBytes: 0 };
+  const { bytesWritten, writeQueueSize } = handle;
+  return { takenBytes: bytesWritten - writeQueueSize, waitingBytes: writeQueueSize };
+}
+
+/** After the response the sender gets this long to read it. */
+const LINGER_MS = 2000;
+const MAX_LINE_BYTES = 1024;
+
+/**
+ * Responds to bytes that never become a request (not HTTP, headers too large or too slow, `CONNECT`) with an error body
+ * and a request id, and closes the connection. The path decides on the style of the body, where it can still be read.
+ */
+function rejectMalformed(server: Server, log: Log): void {
+  server.on("clientError", (fault: ClientFault, socket) =>
+    refuse(new ImgbatchError(codeOf(fault)), socket, { log, path: pathOf(fault) }),
+  );
+  server.on("connect", (_request, socket) =>
+    refuse(new ImgbatchError("NOT_FOUND"), socket, { log, path: "" }),
+  );
+}
+
+/** `rawPacket` is what the parser was reading when it gave up. */
+type ClientFault = NodeJS.ErrnoException & { rawPacket?: Buffer };
+
+/** Empty when the packet does not begin with the first line of a request. */
+function pathOf({ rawPacket }: ClientFault): string {
+  const head = rawPacket?.subarray(0, MAX_LINE_BYTES).toString("latin1") ?? "";
+  return /^[A-Z]+ (\/[^ ?\r\n]*)[ ?]/.exec(head)?.[1] ?? "";
+}
+
+function codeOf({ code = "" }: ClientFault): ServiceErrorCode {
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT") return "REQUEST_TIMEOUT";
+  return code === "HPE_HEADER_OVERFLOW" ? "REQUEST_HEADERS_TOO_LARGE" : "MALFORMED_REQUEST";
+}
+
+function refuse(error: ImgbatchError, socket: Duplex, options: { log: Log; path: string }): void {
+  // The other side went away, or an answer is on its way already: more bytes would be taken for a part of it.
+  if (!socket.writable || hasBegunAnswer(socket)) {
+    socket.destroy();
+    return;
+  }
+  const requestId = randomIds.requestId();
+  const body = JSON.stringify(errorStyleOf(options.path).body(error));
+  const head = [
+    `HTTP/1.1 ${error.httpStatus} ${REASONS[error.httpStatus] ?? "Error"}`,
+    "Content-Type: application/json; charset=utf-8",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `${REQUEST_ID_HEADER}: ${requestId}`,
+    "Connection: close",
+  ];
+  const facts = { code: error.code, status: error.httpStatus, request_id: requestId };
+  options.log.info("refused bytes that are not an HTTP request", facts);
+  socket.on("error", () => {});
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+  // Further bytes are dropped, so that a reset does not destroy the response.
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once("close", () => clearTimeout(timer));
+}
+
+const REASONS: Record<number, string> = {
+  400: "Bad Request",
+  404: "Not Found",
+  408: "Request Timeout",
+  431: "Request Header Fields Too Large",
+};
+
+/** Node keeps the answer that a socket is busy with here. */
+function hasBegunAnswer(socket: Duplex): boolean {
+  const { _httpMessage } = socket as Duplex & { _httpMessage?: { headersSent: boolean } | null };
+  return _httpMessage?.headersSent === true;
 }

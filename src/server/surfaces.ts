@@ -1,14 +1,45 @@
-import type { ServiceErrorCode } from "../contract/errors.ts";
-import { accountApi } from "./account/operations.ts";
-import { batchErrorStyle } from "./batch-api/error-style.ts";
-import { batchApi } from "./batch-api/operations.ts";
-import { consoleApis } from "./console/operations.ts";
-import { monitoring } from "./monitoring/operations.ts";
-import { nativeDownloads, nativeFiles, nativeUploads } from "./native-api/files/operations.ts";
-import { nativeApi, sharedModelList } from "./native-api/operations.ts";
-import { openaiBatches } from "./openai-batches/operations.ts";
-import { openaiImages } from "./openai-images/operations.ts";
+import { errorBody, type ServiceErrorCode } from "../contract/errors.ts";
+import type { FindGeneratedFile } from "../domain/files/generated.ts";
+import type { LineReaders } from "../domain/lines/line.ts";
+import { batchApi } from "./batch-api/batches.ts";
+import { accountApi } from "./console/account.ts";
+import { consoleApis } from "./console/sign-in.ts";
+import type { ApiDeps } from "./deps.ts";
+import type { LineRules } from "./jobs/lines.ts";
+import { monitoring } from "./monitoring/readiness.ts";
+import { nativeLines, resultFile as nativeResultFile } from "./native-api/job-lines.ts";
+import {
+  nativeApi,
+  nativeDownloads,
+  nativeFiles,
+  nativeUploads,
+  sharedModelList,
+} from "./native-api/operations.ts";
+import { openaiLines, resultFile as openaiResultFile } from "./openai/batch-lines.ts";
+import { openaiBatches, openaiImages } from "./openai/operations.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
+
+/** Errors of the batch API, and of every path that belongs to no other surface. */
+export const batchErrorStyle: ErrorStyle = {
+  body: errorBody,
+  schema: (codes) => ({
+    allOf: [
+      { $ref: "#/components/schemas/Error" },
+      { properties: { error: { properties: { code: { enum: codes } } } } },
+    ],
+  }),
+};
+
+/** The reader of each surface that takes batch jobs. A worker calls them, some time after the request. */
+export function lineReaders(rules: LineRules): LineReaders {
+  return { native: nativeLines(rules), openai: openaiLines(rules) };
+}
+
+/** Finds the files that the surfaces make of ended batch jobs. */
+export function generatedFiles(deps: Pick<ApiDeps, "stores" | "blobs">): FindGeneratedFile {
+  return async (keyId, id) =>
+    (await nativeResultFile(deps, keyId, id)) ?? (await openaiResultFile(deps, keyId, id));
+}
 
 /** Everything that the service offers over HTTP. Router, 405 responses, OpenAPI and metric labels are made from it. */
 export const SURFACES: readonly Surface[] = [

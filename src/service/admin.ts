@@ -20,7 +20,7 @@ import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
-import { withApiCode } from "../server/middleware/errors.ts";
+import { withApiCode } from "../server/http/errors.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 export { DEFAULT_ACCOUNT };

@@ -9,10 +9,10 @@ import type { Decoding } from "../imaging/decoding.ts";
 import { thumbnail } from "../imaging/thumbnail.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { packageFile } from "../kernel/files/package-file.ts";
-import { type ConsoleSecrets, consoleSecrets, sharedSecrets } from "../server/console/sessions.ts";
+import { EventHub } from "../server/console/event-hub.ts";
 import type { ApiDeps } from "../server/deps.ts";
-import { EventHub } from "../server/events/hub.ts";
-import { DownloadSlots } from "../server/limits/download-slots.ts";
+import { DownloadSlots } from "../server/http/limits.ts";
+import { type ConsoleSecrets, consoleSecrets, sharedSecrets } from "../server/http/secrets.ts";
 
 /** The build of the web console, also when the service runs from its source. */
 const CONSOLE_DIRECTORY = packageFile("dist/console");

@@ -19,7 +19,7 @@ import { type Clock, systemClock } from "../kernel/clock.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
 import { silentLog } from "../kernel/log.ts";
 import { createProviders } from "../providers/registry.ts";
-import { withApiCode } from "../server/middleware/errors.ts";
+import { withApiCode } from "../server/http/errors.ts";
 import { openStorage } from "./storage/open-storage.ts";
 
 export { type CallSums, type ProviderReport, type ProviderTrouble, splitTroubles, type Trouble };

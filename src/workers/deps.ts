@@ -1,5 +1,4 @@
 import type { Finishes } from "../domain/batches/finish-item.ts";
-import type { EarlyReadBack } from "../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { UploadStore } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
@@ -19,7 +18,6 @@ import type { Presence } from "./presence.ts";
 export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   stores: Stores;
   blobs: BlobStore;
-  earlyReadBack: EarlyReadBack;
   finishes: Finishes;
   inspector: ImageInspector;
   models: readonly ModelEntry[];

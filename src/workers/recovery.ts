@@ -5,7 +5,7 @@ import { removeUnlinkedImages } from "../domain/links/linked-images.ts";
 import { DRAWINGS, isPaid } from "../domain/offers.ts";
 import { removeUnknownAnswers } from "../domain/realtime/kept-answers.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { UNKNOWN_OUTCOME } from "./items/run-item.ts";
+import { UNKNOWN_OUTCOME } from "./items/record-item.ts";
 
 /** A worker that was killed while it stored an image of a batch that had just stopped leaves a file without a row. */
 const STOPPED_LATELY_MS = 24 * 3_600_000;

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { Changes, followChanges } from "../../src/client/changes.ts";
+import { Changes, followChanges } from "../../src/client/poll.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { FakeClock } from "../support/fake-clock.ts";

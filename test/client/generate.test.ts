@@ -1,9 +1,13 @@
 import { createServer } from "node:http";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
-import { type GenerateRequest, generateImage, REALTIME_TIMEOUTS_MS } from "../../src/client/generate.ts";
 import { createRateLimiter } from "../../src/client/rate-limiter.ts";
-import { listRealtimeModels } from "../../src/client/realtime-models.ts";
+import {
+  type GenerateRequest,
+  generateImage,
+  listRealtimeModels,
+  REALTIME_TIMEOUTS_MS,
+} from "../../src/client/realtime.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import type { Http } from "../../src/http/http.ts";
 import { type FakeNative, type NativeAnswer, startFakeNative, withImages } from "../support/fake-native.ts";

@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from "vitest";
-import { createBatch } from "../../src/client/batches/create.ts";
+import { createBatch } from "../../src/client/batches.ts";
 import { deadline, localSchedule, pollUntilDone, remoteSchedule } from "../../src/client/poll.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { FakeClock } from "../support/fake-clock.ts";

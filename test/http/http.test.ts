@@ -1,12 +1,8 @@
 import { createServer, type RequestListener } from "node:http";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
-import { createBatch } from "../../src/client/batches/create.ts";
-import { getBatch } from "../../src/client/batches/get.ts";
-import { listItems } from "../../src/client/batches/list-items.ts";
-import { getContent } from "../../src/client/content.ts";
-import { withCounts } from "../../src/client/fill-counts.ts";
-import { listModels } from "../../src/client/models.ts";
+import { createBatch, getBatch, listItems, listModels, withCounts } from "../../src/client/batches.ts";
+import { getContent } from "../../src/client/download.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { errorEntry, ImgbatchError } from "../../src/contract/errors.ts";
 import { type Attempt, createHttp, type Http } from "../../src/http/http.ts";

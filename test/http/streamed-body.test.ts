@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it, onTestFinished } from "vitest";
-import { createBatch } from "../../src/client/batches/create.ts";
+import { createBatch } from "../../src/client/batches.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import type { StreamedBody } from "../../src/http/streamed-body.ts";

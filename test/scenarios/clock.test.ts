@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
-import { FailedAuthLimit } from "../../src/server/limits/failed-auth-limit.ts";
+import { FailedAuthLimit } from "../../src/server/http/limits.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";

@@ -70,7 +70,8 @@ describe("the order of work", () => {
     await expect.poll(async () => (await service.batch(small.id)).status).toBe("running");
     mayGo.open();
     await service.until(small.id);
-    expect(promptsOf(provider).indexOf("small 1")).toBeLessThanOrEqual(2);
+    // One item of the large batch was claimed ahead.
+    expect(promptsOf(provider).indexOf("small 1")).toBeLessThanOrEqual(3);
     await service.ask(`/${large.id}/cancel`, { method: "POST" });
   });
 
@@ -136,7 +137,7 @@ describe("the order of work", () => {
     service.feed.subscribe(() => void countRunning().catch((error) => unexpected.push(error)));
     await expect.poll(async () => (await stores.read.batches.byId(late.id))?.status).toBe("completed");
     const prompts = promptsOf(provider);
-    expect(prompts.indexOf("other 1")).toBeLessThanOrEqual(2);
+    expect(prompts.indexOf("other 1")).toBeLessThanOrEqual(3);
     const own = prompts.filter((prompt) => prompt !== "other 1");
     expect(own).toEqual([...waiting.map((_, i) => `waiting ${i + 1}`), "late 1"]);
     expect(most).toBeLessThanOrEqual(BATCHES_IN_HAND + 1);

@@ -14,7 +14,7 @@ import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { ImageInspector } from "../../src/domain/ports/image-inspector.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
-import { checkRequest, type RequestRules } from "../../src/server/batch-api/request/check-request.ts";
+import { checkRequest, type RequestRules } from "../../src/server/batch-api/check-request.ts";
 import { TEST_STORES } from "../support/cluster/test-stores.ts";
 import { groupEntry } from "../support/entries.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";

@@ -10,7 +10,6 @@ import { dropOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { failItem, finishItem, joinFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
 import { processResults, startProcessing } from "../../src/domain/batches/process-results.ts";
-import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { settleBatch } from "../../src/domain/batches/settle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { Feed } from "../../src/domain/feed.ts";
@@ -94,7 +93,6 @@ function withoutLocks(stores: Stores): Stores {
 async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Promise<string[]> {
   const random = seededRandom(seed);
   const [stores] = all as [Stores, Stores, Stores];
-  const earlyReadBack = new EarlyReadBack(blobs);
   const troubles: string[] = [];
   /** Refusals are answers. */
   const attempt = <T>(work: Promise<T>): Promise<T | null> =>
@@ -170,11 +168,10 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     await each((one) => startBatch(one, id, Date.now()));
     await each(async (one, at) => {
       for (let turn = 0; turn < 50 && !isTerminal(await status(one)); turn++) {
-        if (turn >= cancelAfter && at === 0)
-          await cancelBatch({ stores: one, blobs, earlyReadBack }, id, end);
+        if (turn >= cancelAfter && at === 0) await cancelBatch({ stores: one, blobs }, id, end);
         await makeItems(one, id, `w${at}`);
         await startProcessing(one, id, `w${at}`, Date.now());
-        await processResults({ stores: one, blobs, earlyReadBack }, id, Date.now);
+        await processResults({ stores: one, blobs }, id, Date.now);
         await settleBatch(one, id, end());
       }
     });
@@ -202,7 +199,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
         if (dice < 0.3) return attempt(one.write((tx) => tx.items.giveBack(item.id, token, back)));
         return attempt(
           finishItem(
-            { stores: one, blobs, earlyReadBack, finishes },
+            { stores: one, blobs, finishes },
             batch,
             leased,
             { images, modelVersion: null },

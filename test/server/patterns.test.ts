@@ -14,15 +14,13 @@ import {
   isLongerThan,
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
-import { checkRequest } from "../../src/server/batch-api/request/check-request.ts";
-import { shownPath } from "../../src/server/middleware/access-log.ts";
-import { namesApiKey } from "../../src/server/middleware/authenticate.ts";
-import { hostOf } from "../../src/server/middleware/known-host.ts";
-import { readFileFacts } from "../../src/server/native-api/files/file-facts.ts";
-import { modelPathProblem } from "../../src/server/native-api/model-path.ts";
-import { nativeUrl } from "../../src/server/native-api/version.ts";
-import { queryInteger } from "../../src/server/query/query.ts";
-import { readInstant } from "../../src/server/query/query-instant.ts";
+import { checkRequest } from "../../src/server/batch-api/check-request.ts";
+import { shownPath } from "../../src/server/http/access-log.ts";
+import { namesApiKey } from "../../src/server/http/authenticate.ts";
+import { hostOf } from "../../src/server/http/host.ts";
+import { queryInteger, readInstant } from "../../src/server/http/query.ts";
+import { readFileFacts } from "../../src/server/native-api/files.ts";
+import { modelPathProblem, nativeUrl } from "../../src/server/native-api/paths.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 30_000;

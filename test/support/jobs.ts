@@ -1,5 +1,5 @@
 import type { Job } from "../../src/contract/native-jobs.ts";
-import { batchOfJob } from "../../src/server/native-api/jobs/job-id.ts";
+import { batchOfJob } from "../../src/server/native-api/job-lines.ts";
 import { generate } from "./realtime.ts";
 import { MODEL, type TestService } from "./service.ts";
 

@@ -1,5 +1,5 @@
 import type { OpenaiBatch, OpenaiFile, OpenaiList } from "../../src/contract/openai-api.ts";
-import { batchOfOpenaiId } from "../../src/server/openai-batches/ids.ts";
+import { batchOfOpenaiId } from "../../src/server/openai/batch-lines.ts";
 import type { TestService } from "./service.ts";
 
 export const GENERATIONS = "/v1/images/generations";

@@ -1,5 +1,5 @@
-import type { ItemFacts } from "../../src/client/wire/read-items.ts";
-import type { ResultLine } from "../../src/runs/directory/results-file.ts";
+import type { ItemFacts } from "../../src/client/batch.ts";
+import type { ResultLine } from "../../src/runs/directory/results.ts";
 import { buildReport, type ReportFacts, type RunReport } from "../../src/runs/reports/run-report.ts";
 
 /** An image of a made-up run: it failed when it has an error. */

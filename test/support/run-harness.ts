@@ -3,14 +3,14 @@ import { join } from "node:path";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../src/contract/limits.ts";
 import type { Http } from "../../src/http/http.ts";
-import type { ResultLine } from "../../src/runs/directory/results-file.ts";
+import { collectRun, type RunOutcome } from "../../src/runs/collect-run.ts";
+import type { ResultLine } from "../../src/runs/directory/results.ts";
 import type { RunState } from "../../src/runs/directory/run-state-schema.ts";
 import { keyFingerprint, type RunService } from "../../src/runs/directory/service-identity.ts";
-import { collectRun, type RunOutcome } from "../../src/runs/outcome/collect-run.ts";
 import { type Plan, planRun, type RunRequest } from "../../src/runs/plan/plan.ts";
-import { readPromptFiles } from "../../src/runs/prompts/prompt-files.ts";
-import { startOrUpdate } from "../../src/runs/update/update-run.ts";
-import { awaitBatches } from "../../src/runs/wait/await-batches.ts";
+import { readPromptFiles } from "../../src/runs/plan/prompt-files.ts";
+import { startRun } from "../../src/runs/start.ts";
+import { awaitBatches } from "../../src/runs/wait.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
 import { InstantClock } from "./instant-clock.ts";
 import { watchSecret } from "./secrets.ts";
@@ -96,7 +96,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
         state: runState,
         batches,
         replayed,
-      } = await startOrUpdate({
+      } = await startRun({
         plan,
         dir,
         service,

@@ -1,6 +1,5 @@
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { joinFinishes } from "../../src/domain/batches/finish-item.ts";
-import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
@@ -36,7 +35,6 @@ export async function workerDepsOf({
   return {
     stores,
     blobs,
-    earlyReadBack: new EarlyReadBack(blobs),
     finishes: joinFinishes(stores),
     clock,
     providers,

@@ -8,7 +8,6 @@ import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
 import { joinFinishes } from "../../src/domain/batches/finish-item.ts";
-import { EarlyReadBack } from "../../src/domain/batches/read-back/early-read-back.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
@@ -280,7 +279,6 @@ export class World {
       presence,
       ending: new AbortController().signal,
       blobs: this.#filesOf(turn),
-      earlyReadBack: new EarlyReadBack(this.#filesOf(turn)),
       finishes: joinFinishes(stores),
       inspector: {
         inspect: async () => {
@@ -344,10 +342,6 @@ export class World {
         await turn();
         const bytes = files.get(key);
         return bytes ? work(bytes) : null;
-      },
-      versionOf: (key) => {
-        const bytes = files.get(key);
-        return bytes ? sha256Hex(bytes) : null;
       },
       draft: () => {
         throw new Error("no large body is sent here");

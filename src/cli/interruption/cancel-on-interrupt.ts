@@ -1,8 +1,8 @@
-import { cancelBatch } from "../../client/batches/cancel.ts";
+import type { Batch } from "../../client/batch.ts";
+import { cancelBatch } from "../../client/batches.ts";
 import { deadline } from "../../client/poll.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { describeOpen, newSubmissions, type Submissions } from "../../runs/submit/pending-submissions.ts";
+import { describeOpen, newSubmissions, type Submissions } from "../../runs/send.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 import { describeCancel } from "../result/describe-cancel.ts";
 import { nextCommand } from "../result/next-command.ts";

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { jobsText, waitingText } from "../../contract/waiting.ts";
 import { costText } from "../../kernel/money.ts";
 

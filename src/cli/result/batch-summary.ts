@@ -1,6 +1,6 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import type { Http } from "../../http/http.ts";
-import { askedCounts } from "../../runs/update/asked-counts.ts";
+import { askedCounts } from "../../runs/run-batches.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";
 import type { Target } from "../runs/targets.ts";
 import { batchLine } from "./batch-line.ts";

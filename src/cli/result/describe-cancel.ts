@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
 
 /** Describes what a cancelled batch costs and what was released. Leaves out amounts that the service does not report. */

@@ -1,9 +1,9 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import { lastRound } from "../../runs/directory/run-state.ts";
-import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";
+import { type Allowance, type Counts, verdict } from "../../runs/standing.ts";
 import type { Target } from "../runs/targets.ts";
 
 /** An exit code, and the error of the JSON document if the code is not 0. */

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { MAY_BE_PAID_TWICE } from "../../contract/batch-api.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import {
@@ -10,13 +10,21 @@ import {
   sumCosts,
 } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
+import type { RunOutcome } from "../../runs/collect-run.ts";
 import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
-import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results-file.ts";
-import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
-import { isFailed, isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
-import { type Repair, repairsOf } from "../../runs/outcome/repairs.ts";
-import { type Allowance, countImages, type ImageCounts } from "../../runs/outcome/verdict.ts";
+import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results.ts";
 import { type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
+import {
+  type Allowance,
+  countImages,
+  type ImageCounts,
+  isFailed,
+  isMissing,
+  judgeMissing,
+  type Repair,
+  repairsOf,
+  standingOf,
+} from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./judge-batches.ts";
 import { type Flag, nextCommand, type Whereabouts } from "./next-command.ts";
@@ -163,7 +171,7 @@ function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | n
   const { hasRetry, lines } = outcome;
   const isAlone = !lines.some(isMissing);
   if (kind === "fetch")
-    return lines.some(isLost)
+    return lines.some((line) => standingOf(line) === "lost")
       ? "run the same command again: it fetches what is missing"
       : "run the same command again, later: nothing is paid twice";
   if (kind === "retryHere") return canRetry ? goingOnHere(where, shownDir) : SUBMITTED_ELSEWHERE;

@@ -1,8 +1,8 @@
+import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
 import { retryIds, supersededIn } from "../../runs/directory/run-state.ts";
-import { collectRun, type RunOutcome } from "../../runs/outcome/collect-run.ts";
-import type { Allowance } from "../../runs/outcome/verdict.ts";
-import type { StartedRun } from "../../runs/submit/start-run.ts";
-import { awaitBatches } from "../../runs/wait/await-batches.ts";
+import type { StartedRun } from "../../runs/send.ts";
+import type { Allowance } from "../../runs/standing.ts";
+import { awaitBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";
 import { describeRun } from "../result/run-summary.ts";
 import type { ConnectedService } from "../service/with-service.ts";

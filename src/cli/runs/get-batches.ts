@@ -1,8 +1,8 @@
-import { getBatch } from "../../client/batches/get.ts";
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
+import { getBatch } from "../../client/batches.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
-import { findBatch } from "../../runs/submit/find-batch.ts";
+import { findBatch } from "../../runs/run-batches.ts";
 import type { Target } from "./targets.ts";
 
 /** Gets a batch. Throws `BATCH_IMAGE_NOT_FOUND` with the id in its message. */

@@ -3,15 +3,13 @@ import { isAbsolute, join, relative, resolve, sep } from "node:path";
 import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/open-path.ts";
-import { readRunInput } from "../../runs/directory/input-file.ts";
+import { readRunInput } from "../../runs/directory/input.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { isFailed } from "../../runs/outcome/image-outcome.ts";
-import { repairsOf } from "../../runs/outcome/repairs.ts";
-import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
+import { GALLERY_FILE, type MakeThumbnail } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
-import type { MakeThumbnail } from "../../runs/reports/small-pictures.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
+import { isFailed, repairsOf } from "../../runs/standing.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 import { flagOption, textOption } from "../command-line/option-values.ts";
 

@@ -1,8 +1,8 @@
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { makerOf } from "../../runs/directory/run-state.ts";
 import { otherMaker, type RunService } from "../../runs/directory/service-identity.ts";
-import { findBatch, unknownBatches } from "../../runs/submit/find-batch.ts";
+import { findBatch, unknownBatches } from "../../runs/run-batches.ts";
 import { nextCommand, type Whereabouts } from "../result/next-command.ts";
 import { goingOnHere } from "../result/next-steps.ts";
 import type { Target } from "./targets.ts";
@@ -55,7 +55,7 @@ export async function unknownRun(
   const error = new ImgbatchError(code, message, { advice });
   if (await isWhole(run.dir)) return { error, isWhole: true };
   const known = run.state.batches.filter((entry) => !unknown.has(entry));
-  const again = new Set(known.flatMap(({ retried = [] }) => retried));
+  const again = new Set(known.flatMap(({ images = [] }) => images));
   return again.size > 0 && (await isWhole(run.dir, again)) ? null : { error, isWhole: false };
 }
 
@@ -82,6 +82,6 @@ export async function requireKnown(
 
 /** Few commands come this far, and reading the files of a run takes libraries that load slowly. */
 async function isWhole(dir: string, again?: ReadonlySet<string>): Promise<boolean> {
-  const { isWholeHere } = await import("../../runs/outcome/whole-here.ts");
+  const { isWholeHere } = await import("../../runs/recorded.ts");
   return isWholeHere(dir, again);
 }

@@ -1,4 +1,4 @@
-import { type Allowance, parseAllowance } from "../../runs/outcome/verdict.ts";
+import { type Allowance, parseAllowance } from "../../runs/standing.ts";
 import * as read from "../command-line/option-values.ts";
 
 /** The options that `submit` and `retry` share, checked. `runOptions` in commands/shared-options.ts declares them. */

@@ -1,9 +1,9 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { recordInRunState } from "../../runs/directory/record-run-state.ts";
+import { recordInRunState } from "../../runs/directory/lock.ts";
 import {
   isUnsent,
   lastRound,
@@ -13,7 +13,7 @@ import {
 } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "../../runs/directory/service-identity.ts";
-import { isUnsentHere } from "../../runs/submit/find-batch.ts";
+import { isUnsentHere } from "../../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "../command-line/command-context.ts";
 import { OWNER_ADVICE } from "../result/advice.ts";
 import { exitCodeOf } from "../result/error-document.ts";

@@ -1,4 +1,4 @@
-import { listModels } from "../../client/models.ts";
+import { listModels } from "../../client/batches.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";

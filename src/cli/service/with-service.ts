@@ -5,7 +5,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
-import { refusingServer } from "../../runs/wait/parked.ts";
+import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 import { nextCommand, type Whereabouts } from "../result/next-command.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";

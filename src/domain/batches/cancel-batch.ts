@@ -1,7 +1,7 @@
 import type { ItemError } from "../../contract/statuses.ts";
 import { endEarly } from "./end-early.ts";
 import type { BatchEnd } from "./lifecycle.ts";
-import type { ReadBackDeps } from "./read-back/read-back.ts";
+import type { ReadBackDeps } from "./read-back.ts";
 
 const CANCELLED: ItemError = {
   code: "CANCELLED",

@@ -2,7 +2,7 @@ import type { BatchStatus, ItemError } from "../../contract/statuses.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 import { type BatchEnd, moveBatch } from "./lifecycle.ts";
-import { ReadBack, type ReadBackDeps } from "./read-back/read-back.ts";
+import { ReadBack, type ReadBackDeps } from "./read-back.ts";
 
 interface EarlyEnd {
   /** The batch ends only while it has one of these. */
@@ -21,14 +21,14 @@ interface EarlyEnd {
  * items that were pending, or null, without any change, when the batch had moved on.
  */
 export async function endEarly(
-  { stores, blobs, earlyReadBack }: ReadBackDeps,
+  { stores, blobs }: ReadBackDeps,
   batchId: string,
   { from, to, error, itemError }: EarlyEnd,
   endNow: () => BatchEnd,
 ): Promise<string[] | null> {
   const isHere = (batch: BatchRecord | null): batch is BatchRecord =>
     batch !== null && from.includes(batch.status);
-  const readBack = new ReadBack(blobs, earlyReadBack);
+  const readBack = new ReadBack(blobs);
   while (isHere(await stores.read.batches.byId(batchId))) {
     await readBack.read(await stores.read.outputs.ofBatch(batchId));
     const ended = await stores.write(async (tx) => {

@@ -1,7 +1,7 @@
 import type { BatchError } from "../records.ts";
 import { endEarly } from "./end-early.ts";
 import type { BatchEnd } from "./lifecycle.ts";
-import type { ReadBackDeps } from "./read-back/read-back.ts";
+import type { ReadBackDeps } from "./read-back.ts";
 
 /**
  * Ends a batch that cannot be processed as a whole. Pending items fail, intact images are paid for, and the rest of the

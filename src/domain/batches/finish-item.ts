@@ -7,7 +7,7 @@ import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts"
 import type { FinishedItem } from "../ports/item-repository.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
-import type { ReadBackDeps } from "./read-back/read-back.ts";
+import type { ReadBackDeps } from "./read-back.ts";
 
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };
@@ -43,10 +43,7 @@ export async function finishItem(
   const outcome = { id, leaseToken, status: "success" as const, ...facts, finishedAtMs: nowMs() };
   const call = lastCallFor(batch, item, outputs.length, usage);
   const { isOurs } = await deps.finishes.add(batchId, { ...outcome, batchId, outputs, call });
-  if (isOurs) {
-    deps.earlyReadBack.add(outputs);
-    return "success";
-  }
+  if (isOurs) return "success";
   // A commit that returned an error may have happened all the same: files that a row names stay.
   const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
   for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);

@@ -1,7 +1,7 @@
 import { nameImages } from "../downloads/entry-names.ts";
 import type { Stores } from "../ports/stores.ts";
 import { moveBatch } from "./lifecycle.ts";
-import { ReadBack, type ReadBackDeps } from "./read-back/read-back.ts";
+import { ReadBack, type ReadBackDeps } from "./read-back.ts";
 
 /**
  * Takes a running batch whose items all have ended to `processing_results`. The worker that does it goes on with the
@@ -33,13 +33,13 @@ export async function processResults(
   batchId: string,
   nowMs: () => number,
 ): Promise<boolean> {
-  const readBack = new ReadBack(deps.blobs, deps.earlyReadBack);
+  const readBack = new ReadBack(deps.blobs);
   await readBack.read(await deps.stores.read.outputs.ofBatch(batchId));
   return deps.stores.write(async (tx) => {
     const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "processing_results") return false;
     const outputs = await tx.outputs.ofBatch(batchId);
-    // Asked too early, while images were still being stored.
+    // New outputs appeared after the read-back: it is repeated.
     if (!readBack.hasRead(outputs)) return false;
     const good = await readBack.failDamaged(tx, batch, outputs);
     const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });

@@ -77,11 +77,6 @@ export interface BlobStore {
   reader(key: string): Promise<BlobReader | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
-  /**
-   * Returns at once a text that is another one after each change of the blob. Only a change that keeps the size, within one
-   * tick of the disk's clock, can go unseen. Null when there is no such blob, and always for a store that takes time to know.
-   */
-  versionOf(key: string): string | null;
   /** Returns the blobs below a prefix that ends with `/`, or all for an empty one, including files that a killed process left half written. */
   list(prefix: string): Promise<ListedBlob[]>;
   /** Does nothing when the blob is missing. */

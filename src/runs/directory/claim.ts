@@ -1,15 +1,16 @@
 import { existsSync } from "node:fs";
-import { lstat, readdir, rm } from "node:fs/promises";
+import { lstat, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import type { Batch } from "../../client/batch.ts";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { IMAGES_FOLDER, REFERENCES_FOLDER, REMOVED_FOLDER } from "./names.ts";
-import { takePendingInput } from "./pending-input.ts";
-import { readRunState } from "./run-state.ts";
+import { IMAGES_FOLDER, INPUT_FILE, REFERENCES_FOLDER, REMOVED_FOLDER } from "./names.ts";
+import { adoptedBatch, newRunState, readRunState, writeRunState } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
-import { isSameService } from "./service-identity.ts";
+import { isSameService, makerAt, type RunService } from "./service-identity.ts";
 
 /** Names that a run writes. In a directory without a run state, files of these names are not the run's. */
 const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jsonl", "retry.jsonl"];
@@ -22,7 +23,7 @@ const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jso
 export async function claimDirectory(dir: string, inputSha256: string | null): Promise<RunState | null> {
   await saving(dir, () => makeDurably(dir));
   const runState = await checkDirectory(dir, inputSha256);
-  if (runState !== null) await takePendingInput(dir, runState);
+  if (runState !== null) await commitPendingInput(dir, runState);
   return runState;
 }
 
@@ -98,4 +99,77 @@ async function removeMatching(folder: string, pattern: RegExp): Promise<void> {
     const path = join(folder, name);
     await saving(path, () => rm(path, { force: true }));
   }
+}
+
+const PENDING = /^\.input-([0-9a-f]{64})\.jsonl$/;
+
+/** Returns the name of an input until the run state has its hash. */
+export function pendingInputName(inputSha256: string): string {
+  return `.input-${inputSha256}.jsonl`;
+}
+
+/**
+ * Finishes the change of a run's input after a kill: the run state decides. An input that it names replaces the earlier one,
+ * and any other one is removed.
+ */
+export async function commitPendingInput(
+  dir: string,
+  { input_sha256: inputSha256 }: Pick<RunState, "input_sha256">,
+): Promise<void> {
+  for (const name of await readdir(dir).catch(() => [])) {
+    const [, sha256] = PENDING.exec(name) ?? [];
+    if (sha256 === undefined) continue;
+    const path = join(dir, name);
+    await saving(path, async () => {
+      if (sha256 === inputSha256) await rename(path, join(dir, INPUT_FILE));
+      else await rm(path, { force: true });
+      await syncDirectory(dir);
+    });
+  }
+}
+
+/**
+ * Prepares a directory for the images of batches that were submitted elsewhere. A directory that
+ * already belongs to these batches stays as it is. `from` is the run whose batches they are, if it is known. Throws `DIRECTORY_CONFLICT` when it belongs to others.
+ */
+export async function adoptDirectory(
+  dir: string,
+  batches: readonly Batch[],
+  service: RunService,
+  clock: Clock,
+  from: RunState | null,
+): Promise<RunState> {
+  const { identity, keyFingerprint } = service;
+  const existing = await readRunState(dir);
+  if (existing !== null) {
+    const ids = existing.batches.map((entry) => entry.id);
+    if (ids.length === batches.length && batches.every((batch) => ids.includes(batch.id))) return existing;
+    throw new ImgbatchError(
+      "DIRECTORY_CONFLICT",
+      `${dir} belongs to other batches. Choose another directory with --output.`,
+    );
+  }
+  await claimDirectory(dir, null);
+  await removeLeftovers(dir);
+  const entries = batches.map((batch, index) => {
+    const { round = 0, images } = from?.batches.find(({ id }) => id === batch.id) ?? {};
+    return {
+      ...adoptedBatch(index, makerAt(service), batch),
+      round,
+      ...(images === undefined ? {} : { images }),
+    };
+  });
+  const fresh = newRunState({
+    baseUrl: identity,
+    keyFingerprint,
+    upstream: service.upstream,
+    inputSha256: null,
+    isFresh: false,
+    request: null,
+    nowMs: clock.nowMs(),
+    batches: entries,
+  });
+  const runState = from?.updates === undefined ? fresh : { ...fresh, updates: from.updates };
+  await writeRunState(dir, runState);
+  return runState;
 }

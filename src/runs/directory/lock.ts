@@ -1,10 +1,12 @@
 import { accessSync, closeSync, constants, openSync, rmdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
+import type { Batch } from "../../client/batch.ts";
 import { isSystemError, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fileIdentity } from "../../kernel/files/file-identity.ts";
 import { makeDurably } from "./claim.ts";
+import { readRunState, recordBatch, writeRunState } from "./run-state.ts";
 
 /** Always empty. Exists while a process works in the directory, or after a crash. */
 const LOCK_FILE = ".imgbatch.lock";
@@ -12,7 +14,7 @@ const LOCK_FILE = ".imgbatch.lock";
 const PATIENCE_MS = 2000;
 const POLL_MS = 50;
 
-export interface LockOptions {
+interface LockOptions {
   clock: Clock;
   signal?: AbortSignal | undefined;
   /** How long to wait for the other process, in ms; default 2000. */
@@ -100,4 +102,26 @@ async function acquire(path: string): Promise<(() => void) | null> {
     if (fileIdentity(path) === before) rmSync(path, { force: true });
     lock.close();
   };
+}
+
+/**
+ * Writes the current state of its batches into a run's state. Does nothing while another process works on the run, since
+ * that process keeps the run state.
+ */
+export async function recordInRunState(dir: string, batches: readonly Batch[], clock: Clock): Promise<void> {
+  const byId = new Map(batches.map((batch) => [batch.id, batch]));
+  try {
+    await withRunLock(dir, { clock, patienceMs: 0 }, async () => {
+      // Read again: it may have changed while this process waited for the batches.
+      const runState = await readRunState(dir);
+      if (runState === null) return;
+      for (const entry of runState.batches) {
+        const batch = entry.id === null ? undefined : byId.get(entry.id);
+        if (batch !== undefined) recordBatch(entry, batch);
+      }
+      await writeRunState(dir, runState);
+    });
+  } catch (error) {
+    if (!(error instanceof ImgbatchError) || error.code !== "DIRECTORY_IN_USE") throw error;
+  }
 }

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
-import { NAMINGS } from "../files/word-names.ts";
+import { NAMINGS } from "./names.ts";
 
 /**
  * The known facts of a batch, in the order in which they are written: a state that is the same is not written again. `intent`: the request is about to leave, or left before a crash without an answer.
@@ -26,13 +26,15 @@ const runBatchFields = z.looseObject({
   actual_cost: z.number().nullable(),
   parent_batch_id: z.string().nullable(),
   /** When the service made the batch, in seconds; null if it does not say. */
-  created_at: z.number().nullable().default(null),
+  created_at: z.number().nullable(),
   /** 0 for the submission, then one more for each retry and each update. */
-  round: z.int().min(0).default(0),
-  /** The number of requested images. Absent when another version or another program made the request. */
+  round: z.int().min(0),
+  /** The number of requested images. Absent when another program made the request. */
   asked_count: z.int().min(1).optional(),
-  /** For a retry or an update: the images that it makes, in the order of the request. */
-  retried: z.array(z.string()).optional(),
+  /** The prompts that it makes, for a batch of the submission: the first line of `input.jsonl`, from 0, and their number. */
+  prompts: z.tuple([z.int().min(0), z.int().min(1)]).optional(),
+  /** The images that it makes, for one of a retry or an update, in the order of the request. */
+  images: z.array(z.string()).min(1).optional(),
   /** The amounts are no real money: the images are drawn. */
   play_money: z.boolean().optional(),
   /** Images that were not here after the last fetch although they have not failed. */
@@ -44,8 +46,8 @@ const runBatchSchema = runBatchFields
   .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
     error: "lacks its id, or its key",
   })
-  .refine(({ round, state, retried = [] }) => round === 0 || state === "created" || retried.length > 0, {
-    error: "lacks the images that it makes again",
+  .refine(({ idempotency_key: key, prompts, images }) => key === null || (prompts ?? images) !== undefined, {
+    error: "lacks the prompts that it makes",
   });
 export type RunBatch = z.infer<typeof runBatchSchema>;
 
@@ -75,7 +77,7 @@ const runStateFields = z.looseObject({
   is_fresh: z.boolean(),
   created_at: z.iso.datetime(),
   finished_at: z.iso.datetime().nullable(),
-  request: submittedRequestSchema.nullable().default(null),
+  request: submittedRequestSchema.nullable(),
   batches: z.array(runBatchSchema),
   /** How the files of images are named. Absent: by their ids. */
   names: z.enum(NAMINGS).optional(),

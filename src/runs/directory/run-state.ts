@@ -1,9 +1,12 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Batch } from "../../client/batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
-import { writeWhenChanged } from "./json-lines.ts";
+import { codePointLength } from "../../kernel/text.ts";
+import { writeWhenChanged } from "./run-files.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./run-state-schema.ts";
 import type { Maker } from "./service-identity.ts";
 
@@ -33,18 +36,22 @@ export function newRunState(facts: {
   };
 }
 
-/** A batch of `imageCount` images that is about to be asked for. */
+/** A batch of `imageCount` images that is about to be asked for, and what of the input it makes. */
 export function intendedBatch(
   index: number,
   maker: Maker,
-  request: { idempotencyKey: string; parentId: string | null; imageCount: number },
+  request: { idempotencyKey: string; parentId: string | null; imageCount: number; round: number } & Pick<
+    RunBatch,
+    "prompts" | "images"
+  >,
 ): RunBatch {
-  const { idempotencyKey, parentId, imageCount } = request;
+  const { idempotencyKey, parentId, imageCount, ...named } = request;
   return {
     ...unknownBatch(index, maker),
     idempotency_key: idempotencyKey,
     parent_batch_id: parentId,
     asked_count: imageCount,
+    ...named,
   };
 }
 
@@ -122,6 +129,12 @@ export function retryIds(runState: RunState): string[] {
   return runState.batches.flatMap(({ id, round }) =>
     round > 0 && !isUpdate(runState, round) && id !== null ? [id] : [],
   );
+}
+
+/** Returns the id under which an image is sent again: its own, unless its number makes it too long for a request. */
+export function retriedId(id: string): string {
+  const isShort = codePointLength(id) <= FIXED_LIMITS.customIdChars;
+  return isShort ? id : `retry_${sha256Hex(id).slice(0, 32)}`;
 }
 
 /** Copies the service's facts of a batch into its entry. */

@@ -1,10 +1,11 @@
+import { createHash } from "node:crypto";
 import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
-import type { JsonValue } from "../../kernel/json/canonical-json.ts";
+import { canonicalJson, type JsonValue } from "../../kernel/json/canonical-json.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
-import type { PromptItem } from "../prompts/prompt-item.ts";
-import { contentHash } from "./content-hash.ts";
+import type { PromptItem } from "./prompt-files.ts";
+import { textOf } from "./spool.ts";
 
 /** Everything that decides the images of a run. */
 export interface RunRequest {
@@ -50,10 +51,19 @@ export function planRun(request: RunRequest, limits: Limits): Plan {
     index,
     items: part,
     imageCount: part.reduce((sum, item) => sum + item.outputCount, 0),
-    contentKey: `ib1-${contentHash({ ...headOf(request), chunk: index }, part)}`,
+    contentKey: contentKeyOf(request, index, part),
   }));
   const inputSha256 = contentHash(headOf(request), items);
   return { request, items, chunks, inputSha256 };
+}
+
+/** Returns the idempotency key of a batch that its content alone decides. `index` is its number in the run, from 0. */
+export function contentKeyOf(
+  request: Omit<RunRequest, "items">,
+  index: number,
+  items: readonly PlannedItem[],
+): string {
+  return `ib1-${contentHash({ ...headOf(request), chunk: index }, items)}`;
 }
 
 /** Gives ids by position in the whole run, so that they do not depend on how it is split. */
@@ -75,8 +85,51 @@ export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
   });
 }
 
-function headOf(request: RunRequest): { [key: string]: JsonValue } {
+function headOf(request: Omit<RunRequest, "items">): { [key: string]: JsonValue } {
   const { model, name, parentId, mimeType, metadata, isReal = false } = request;
   const head = { model, task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
   return isReal ? { ...head, images: "real" } : head;
+}
+
+/**
+ * Returns the SHA-256 of a request: of the canonical JSON (RFC 8785) of `head` with the items, including their ids, as its
+ * `items`. Only one item is in memory at a time.
+ */
+export function contentHash(
+  head: { readonly [key: string]: JsonValue },
+  items: readonly PromptItem[],
+): string {
+  const hash = createHash("sha256");
+  const names = [...Object.keys(head), "items"].sort();
+  for (const [at, name] of names.entries()) {
+    hash.update(`${at === 0 ? "{" : ","}${JSON.stringify(name)}:`);
+    if (name !== "items") hash.update(canonicalJson(head[name] ?? null));
+    else addItems(items, (text) => hash.update(text));
+  }
+  return hash.update("}").digest("hex");
+}
+
+function addItems(items: readonly PromptItem[], add: (text: string) => void): void {
+  add("[");
+  for (const [at, item] of items.entries()) add(`${at === 0 ? "" : ","}${canonicalJson(identityOf(item))}`);
+  add("]");
+}
+
+/** Returns the fields of an item that decide the picture, and its id. */
+function identityOf(item: PromptItem): JsonValue {
+  const references = item.references.map(({ id = null, type = null, mimeType, sha256 }) => ({
+    id,
+    type,
+    mimeType,
+    sha256,
+  }));
+  const { customId: custom_id, outputCount: output_count, aspectRatio, size } = item;
+  return {
+    custom_id,
+    prompt: textOf(item.prompt),
+    output_count,
+    references,
+    ...(aspectRatio === undefined ? {} : { aspect_ratio: aspectRatio }),
+    ...(size === undefined ? {} : { size }),
+  };
 }

@@ -5,10 +5,17 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { packageFile } from "../../kernel/files/package-file.ts";
-import { cardOf } from "./cards.ts";
-import { pageSlots } from "./page-head.ts";
-import type { RunReport } from "./run-report.ts";
-import { type MakeThumbnail, withSmallPictures } from "./small-pictures.ts";
+import { costText } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
+import type { ResultFile } from "../directory/run-files.ts";
+import {
+  escapeMarkup,
+  fileFacts,
+  fileHref,
+  type ReportImage,
+  type RunReport,
+  shortDate,
+} from "./run-report.ts";
 
 export const GALLERY_FILE = "index.html";
 /** The fingerprint stands within this many bytes of the beginning of a page. */
@@ -108,4 +115,142 @@ async function beginningOf(path: string): Promise<string | null> {
   } finally {
     await file.close();
   }
+}
+
+/** The texts above and below the images of the contact sheet: the values for the slots of its template. */
+function pageSlots(report: RunReport): Record<string, string> {
+  const { title, images, failedCount } = report;
+  return {
+    title: escapeMarkup(title),
+    facts: factsOf(report),
+    failures: failuresOf(report),
+    all: String(images.length),
+    ok: String(images.length - failedCount),
+    failed: String(failedCount),
+    footer: `Made by imgbatch. The images lie beside this page, in <code>images/</code>; what is known of each is in <code>results.jsonl</code>.`,
+  };
+}
+
+function factsOf({ images, failedCount, model, cost, endedAt, batches }: RunReport): string {
+  const good = images.length - failedCount;
+  const facts = [
+    escapeMarkup(counted(good, "image")),
+    ...(model === null ? [] : [`<code>${escapeMarkup(model)}</code>`]),
+    ...(cost === null ? [] : [costText(cost)]),
+    `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,
+  ];
+  const ids = batches.map(({ id, status }) => `<code>${escapeMarkup(id)}</code> ${escapeMarkup(status)}`);
+  if (ids.length === 1) facts.push(...ids);
+  const line = `<p class="facts">${facts.map((fact) => `<span>${fact}</span>`).join("")}</p>`;
+  if (ids.length < 2) return line;
+  const list = ids.map((id) => `<li>${id}</li>`).join("");
+  return `${line}\n<details class="batches"><summary>${ids.length} batches</summary><ul>${list}</ul></details>`;
+}
+
+function failuresOf({ images, failedCount, retryCommand }: RunReport): string {
+  if (failedCount === 0) return "";
+  const codes = countCodes(images).map(([code, count]) => `${escapeMarkup(code)} ${count}`);
+  const command =
+    retryCommand === null
+      ? ""
+      : `<div class="command"><code>${escapeMarkup(retryCommand)}</code><button type="button" class="plain copy">Copy</button></div>`;
+  return `<div class="failed-note"><p><strong>${counted(failedCount, "image")} failed</strong></p><p class="codes">${codes.join(" · ")}</p>${command}</div>`;
+}
+
+/** The codes of the failures, the most frequent first. */
+function countCodes(images: readonly ReportImage[]): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const { error } of images)
+    if (error !== null) counts.set(error.code, (counts.get(error.code) ?? 0) + 1);
+  return [...counts].sort(([, a], [, b]) => b - a);
+}
+
+/** A list element of the contact sheet. `sources` are the addresses of the small pictures, in the order of the files. */
+function cardOf(image: ReportImage, sources: readonly string[]): string {
+  const { id, prompt, files, origin, notes, error } = image;
+  const pictures = error === null ? picturesOf(image, sources) : failurePanel(error);
+  const said = prompt === null ? "" : `<p class="prompt" dir="auto">${escapeMarkup(prompt)}</p>`;
+  const [first] = files;
+  const size = first === undefined ? "" : line("size", sizeOf(first, files.length));
+  const made = origin.length === 0 ? "" : line("made", origin.join(" · "));
+  const noted = notes.map((note) => line("note", note)).join("");
+  const about = `${said}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${size}${made}${noted}`;
+  return `<li class="${error === null ? "ok" : "fail"}">${pictures}<div class="about">${about}</div></li>\n`;
+}
+
+function line(name: string, text: string): string {
+  return `<p class="${name}" dir="auto">${escapeMarkup(text)}</p>`;
+}
+
+function picturesOf({ id, files }: ReportImage, sources: readonly string[]): string {
+  const [main = "", ...others] = files.map((file, i) => picture(id, file, sources[i] ?? ""));
+  return others.length === 0 ? main : `${main}<div class="more">${others.join("")}</div>`;
+}
+
+function picture(id: string, file: ResultFile, source: string): string {
+  const href = escapeMarkup(fileHref(file.path));
+  if (file.entry !== undefined)
+    return `<a class="pic zip" href="${href}">${escapeMarkup(file.entry)}<br>in ${escapeMarkup(file.path)}</a>`;
+  const name = escapeMarkup(`Open ${id}`);
+  return `<a class="pic" href="${href}" aria-label="${name}"><img src="${escapeMarkup(source)}" alt="" loading="lazy" decoding="async"></a>`;
+}
+
+function failurePanel({ code, message }: { code: string; message: string }): string {
+  return `<button type="button" class="pic"><span class="code">${escapeMarkup(code)}</span>\n<span class="why" dir="auto">${escapeMarkup(message)}</span></button>`;
+}
+
+function sizeOf(file: ResultFile, count: number): string {
+  return [...fileFacts(file), ...(count > 1 ? [`${count} files`] : [])].join(" · ");
+}
+
+/** Makes a small WebP of a picture, its longer side at most `maxEdgePx`; null when it cannot. */
+export type MakeThumbnail = (bytes: Buffer, maxEdgePx: number) => Promise<Uint8Array | null>;
+
+/** The most pictures in the page itself; the others are read from their files when they come into sight. */
+const MAX_EMBEDDED = 2000;
+const MAX_EMBEDDED_BYTES = 32_000_000;
+/** The number of pictures that are made small at once. */
+const AHEAD = 4;
+
+/** Few pictures may be sharp on every screen; of many, each must be small. */
+function edgeFor(count: number): number {
+  if (count <= 120) return 480;
+  return count <= 600 ? 320 : 224;
+}
+
+/**
+ * The images in order, each with the addresses for its small pictures: data in the page itself, within bounds, else
+ * its file. Never holds more than a few pictures at once.
+ */
+async function* withSmallPictures(
+  dir: string,
+  images: readonly ReportImage[],
+  thumbnail: MakeThumbnail | null,
+  signal?: AbortSignal,
+): AsyncGenerator<{ image: ReportImage; sources: string[] }> {
+  const count = images.reduce((sum, { files }) => sum + files.length, 0);
+  const edgePx = edgeFor(count);
+  let embedded = 0;
+  let embeddedBytes = 0;
+  const sourceOf = async (path: string, isZipped: boolean): Promise<string> => {
+    const isFull = embedded >= MAX_EMBEDDED || embeddedBytes >= MAX_EMBEDDED_BYTES;
+    if (thumbnail === null || isZipped || isFull) return fileHref(path);
+    embedded++;
+    const bytes = await readFile(join(dir, path)).catch(() => null);
+    const small = bytes === null ? null : await thumbnail(bytes, edgePx).catch(() => null);
+    if (small === null) return fileHref(path);
+    embeddedBytes += small.byteLength;
+    return `data:image/webp;base64,${Buffer.from(small).toString("base64")}`;
+  };
+  const prepare = async (image: ReportImage) => ({
+    image,
+    sources: await Promise.all(image.files.map(({ path, entry }) => sourceOf(path, entry !== undefined))),
+  });
+  const pending: ReturnType<typeof prepare>[] = [];
+  for (const image of images) {
+    signal?.throwIfAborted();
+    pending.push(prepare(image));
+    if (pending.length >= AHEAD) yield await (pending.shift() as (typeof pending)[number]);
+  }
+  for (const each of pending) yield await each;
 }

@@ -1,10 +1,50 @@
 import { isTerminal } from "../../contract/statuses.ts";
+import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
-import { truncateCodePoints } from "../../kernel/text.ts";
+import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
 import type { FileLine } from "../../prompts/problems.ts";
-import type { InputLine } from "../directory/input-file.ts";
-import type { ResultFile, ResultLine } from "../directory/results-file.ts";
+import type { InputLine } from "../directory/input.ts";
+import type { ResultLine } from "../directory/results.ts";
+import type { ResultFile } from "../directory/run-files.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
+
+/**
+ * Characters that no XML document may hold, and that no page can show; and those that would reverse the order of the
+ * text after them. Marks of one character's direction stay: some languages need them.
+ */
+const CONTROLS = /(?![\t\n\r])[\p{Cc}\u202a-\u202e\u2066-\u2069\ufffe\uffff]/gu;
+const NAMES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+
+/** Removes keys, and characters that a document cannot hold, from foreign text. Controls become visible symbols. */
+export function printable(text: string): string {
+  return hideUsedKeys(text)
+    .toWellFormed()
+    .replace(CONTROLS, (c) => {
+      const code = c.charCodeAt(0);
+      return code < 0x20 ? String.fromCharCode(0x2400 + code) : "\ufffd";
+    });
+}
+
+/** For the text and the quoted attributes of HTML and XML alike. */
+export function escapeMarkup(text: string): string {
+  return printable(text).replace(/[&<>"']/g, (c) => NAMES[c] ?? c);
+}
+
+/** For an XML attribute, where a plain line break would be read as a blank. */
+export function escapeAttribute(text: string): string {
+  return escapeMarkup(text).replace(/[\t\n\r]/g, (c) => `&#${c.charCodeAt(0)};`);
+}
+
+/** Formatting, tags, mentions, addresses, emoji names and issue numbers; at the start, what begins a heading or a list. */
+const MARKDOWN =
+  /[\\`*[\]|~<>&@]|(?<![a-z0-9])_|_(?![a-z0-9])|:(?=\/\/|[\w+-]+:)|(?<=\bwww)\.|#(?=\d)|^[#+-]/gi;
+
+/** For one line of Markdown, inside a table too: nothing in it is formatting, a link, a mention or a tag. */
+export function escapeMarkdown(text: string): string {
+  return printable(text)
+    .replace(/\s+/g, " ")
+    .replace(MARKDOWN, (c) => `&#${c.charCodeAt(0)};`);
+}
 
 /** The content of the reports of a run, independent of their form. */
 export interface RunReport {
@@ -29,7 +69,7 @@ export interface RunReport {
   retryCommand: string | null;
 }
 
-export interface ReportBatch {
+interface ReportBatch {
   id: string;
   status: string;
 }
@@ -56,7 +96,7 @@ export interface ReportFacts {
   state: RunState;
   lines: readonly EndedImage[];
   /** By the id of each image, as `readRunInput` returns it. */
-  input: { get(id: string): Pick<InputLine, "prompt" | "source"> | undefined };
+  input: { get(id: string): { prompt: string; source?: InputLine["source"] } | undefined };
   nowMs: number;
   /** Instead of the costs of the batches, for a run without any. */
   cost?: Cost | null;
@@ -106,7 +146,7 @@ export function buildReport(facts: ReportFacts): RunReport {
   };
 }
 
-function fileLineOf(source: InputLine["source"]): ReportImage["fileLine"] {
+function fileLineOf(source?: InputLine["source"]): ReportImage["fileLine"] {
   return source === undefined || source.file === "<stdin>" ? null : { file: source.file, line: source.line };
 }
 
@@ -146,4 +186,16 @@ export function quoted(text: string): string {
 /** `images/a%20b.png`: a link from the directory of the run to one of its files. */
 export function fileHref(path: string): string {
   return path.split("/").map(encodeURIComponent).join("/");
+}
+
+/** `1024 × 1024`, `PNG`, `1.4 MB`: what is known of a file. */
+export function fileFacts({ width, height, mime_type, bytes }: ResultFile): string[] {
+  const size = width === null || height === null ? [] : [`${width} × ${height}`];
+  const type = mime_type.replace(/^image\//, "").toUpperCase();
+  return [...size, type, formatSize(bytes).replace(" ", "\u00a0")];
+}
+
+/** `2031-05-06 07:08 UTC`. */
+export function shortDate(iso: string): string {
+  return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
 }

@@ -2,15 +2,14 @@ import { writeFile } from "node:fs/promises";
 import { dirname, relative, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { writeGallery } from "./gallery.ts";
+import { type MakeThumbnail, writeGallery } from "./gallery.ts";
 import { type ActionsFiles, annotations, writeActionsFiles } from "./github-actions.ts";
 import { toJunit } from "./junit.ts";
 import { toMarkdown } from "./markdown.ts";
 import type { RunReport } from "./run-report.ts";
-import type { MakeThumbnail } from "./small-pictures.ts";
 
 /** The requested reports of a run, with their paths. */
-export interface ReportOptions {
+interface ReportOptions {
   /** Absolute paths. */
   junit?: string | undefined;
   markdown?: string | undefined;

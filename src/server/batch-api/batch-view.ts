@@ -1,13 +1,29 @@
 import { type BatchObject, type ItemObject, PAID_TWICE_NOTE } from "../../contract/batch-api.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ItemError } from "../../contract/statuses.ts";
 import { type ShownJob, type Waiting, withUpstreamWords } from "../../contract/waiting.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
 import type { ListedItem } from "../../domain/ports/item-repository.ts";
-import type { BatchRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { BatchRecord, ItemRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
+
+/** The caller's batch. Throws the same `BATCH_IMAGE_NOT_FOUND` for another key's batch, a deleted record and an unknown id. */
+export async function findBatch(stores: Stores, caller: Caller, id: unknown): Promise<BatchRecord> {
+  const batch = await stores.read.batches.byId(String(id));
+  if (batch?.apiKeyId === caller.key.id && batch.recordDeletedAtMs === null) return batch;
+  throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
+}
+
+export async function findItem(stores: Stores, batch: BatchRecord, customId: unknown): Promise<ItemRecord> {
+  const item = await stores.read.items.byCustomId(batch.id, String(customId));
+  if (item) return item;
+  throw new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
+}
 
 const seconds = (ms: number) => Math.floor(ms / 1000);
 const secondsOrNull = (ms: number | null) => (ms === null ? null : seconds(ms));

@@ -1,15 +1,55 @@
 import type { Request, Response } from "express";
-import { createBatchSchema } from "../../contract/batch-api.ts";
+import {
+  type BatchModel,
+  createBatchSchema,
+  type ListEnvelope,
+  retryBatchSchema,
+} from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
+import { inWords } from "../../contract/text-rules.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
-import { consentingCaller } from "../consent.ts";
+import { retryFailed } from "../../domain/batches/retry-failed.ts";
+import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
+import { priceBatchImage } from "../../domain/billing/pricing.ts";
+import { batchModelsOf, referenceLimit } from "../../domain/models.ts";
+import { isPaid } from "../../domain/offers.ts";
+import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
-import { idempotencyKeyOf } from "../idempotency-key.ts";
-import { shapeOf } from "../request-body/body-shape.ts";
-import { withJsonBody } from "../request-body/with-json-body.ts";
-import { showBatch } from "./batch-view.ts";
-import { checkRequest } from "./request/check-request.ts";
+import { accountOf, callerOf, consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
+import { schemaProblem } from "../http/errors.ts";
+import { plainFormat, shapeOf } from "../request-body/body-shape.ts";
+import { withJsonBody } from "../request-body/json-body.ts";
+import { findBatch, showBatch } from "./batch-view.ts";
+import { checkRequest } from "./check-request.ts";
+
+/** `GET /v1/images/batches/models`: the models that the caller can use in a batch now, with prices. */
+export function models(deps: ApiDeps) {
+  return async (_request: Request, response: Response): Promise<void> => {
+    const { group } = callerOf(response);
+    const account = await accountOf(deps, response);
+    const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
+      const offer = deps.offers.first(model.id);
+      if (!offer) return [];
+      const price = priceBatchImage(model, group, rateFor(offer, account));
+      if (!price) return [];
+      const pricing = {
+        currency: "usd" as const,
+        batch_image: microsToNumber(price.imageMicroUsd),
+        batch_hold: microsToNumber(price.holdMicroUsd),
+        ...(isPaid(offer.provider) ? { paid: true as const } : {}),
+        ...(isPlayMoney(offer, account) ? { play_money: true as const } : {}),
+      };
+      const max_reference_images = referenceLimit(model);
+      const { id } = model;
+      return [
+        { id, object: "image.batch.model", provider: offer.provider.name, max_reference_images, pricing },
+      ];
+    });
+    const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
+    response.json(envelope);
+  };
+}
 
 const SHAPE = shapeOf(createBatchSchema, {
   "items[].prompt": "prompt",
@@ -59,4 +99,35 @@ export function create(deps: ApiDeps) {
       if (!replayed) deps.onBatchCreated(batch);
     }
   };
+}
+
+const RETRY_SHAPE = shapeOf(retryBatchSchema);
+
+/** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
+export function retry(deps: ApiDeps) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+    const { id } = await findBatch(deps.stores, caller, request.params.id);
+    const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
+    const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
+    const { consentMicroUsd } = caller;
+    const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
+    if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
+    else deps.onBatchCreated(batch);
+    response.json(await showBatch(deps, batch));
+  };
+}
+
+function hasBody(request: Request): boolean {
+  return request.get("transfer-encoding") !== undefined || Number(request.get("content-length") ?? 0) > 0;
+}
+
+function readCustomIds(deps: ApiDeps, request: Request, response: Response): Promise<string[] | null> {
+  const format = plainFormat(RETRY_SHAPE, "BATCH_IMAGE_INVALID_ITEMS");
+  const options = { ...deps, maxBytes: deps.limits.createBodyBytes, format, images: null };
+  return withJsonBody(request, response, options, async ({ value }) => {
+    const parsed = retryBatchSchema.safeParse(value, { error: inWords });
+    if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");
+    return parsed.data.custom_ids ?? null;
+  });
 }

@@ -6,11 +6,9 @@ import type { ListedItem } from "../../domain/ports/item-repository.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json/fields.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../middleware/authenticate.ts";
-import { pagingBy } from "../query/cursor.ts";
-import { invalidQuery, queryChoice, queryInteger, queryText } from "../query/query.ts";
-import { type ItemDetails, itemView } from "./batch-view.ts";
-import { findBatch } from "./find-batch.ts";
+import { callerOf } from "../http/authenticate.ts";
+import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText } from "../http/query.ts";
+import { findBatch, type ItemDetails, itemView } from "./batch-view.ts";
 
 const paging = pagingBy("i", ["position"]);
 

@@ -5,8 +5,8 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { reportProviders, splitTroubles } from "../../domain/health/provider-report.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../middleware/authenticate.ts";
-import { seldom } from "../monitoring/work.ts";
+import { callerOf } from "../http/authenticate.ts";
+import { seldom } from "../monitoring/metrics.ts";
 
 const REQUESTS = 100;
 

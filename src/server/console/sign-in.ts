@@ -1,14 +1,19 @@
 import type { Request, RequestHandler, Response } from "express";
 import type { Session, SignInCode } from "../../contract/console-api.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { activeKey, authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
+import { batchDownload } from "../batch-api/batches.ts";
+import { authenticateTicket } from "../batch-api/zip.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerAddress } from "../limits/failed-auth-limit.ts";
-import { bearerToken, callerOf } from "../middleware/authenticate.ts";
+import { authenticate, bearerErrors, bearerToken, callerOf } from "../http/authenticate.ts";
+import { callerAddress } from "../http/limits.ts";
+import type { Surface } from "../operation.ts";
+import { overview, requireOwner } from "./overview.ts";
 
 /** Hides the console's own operations where it is switched off. */
-export function requireConsole({ features }: Pick<ApiDeps, "features">): RequestHandler {
+function requireConsole({ features }: Pick<ApiDeps, "features">): RequestHandler {
   return (_request, _response, next) => {
     if (!features.console) throw new ImgbatchError("NOT_FOUND");
     next();
@@ -16,7 +21,7 @@ export function requireConsole({ features }: Pick<ApiDeps, "features">): Request
 }
 
 /** `POST /v1/console/codes`: a new code for the key of the caller. A session makes none: it would never end. */
-export function makeCode(deps: ApiDeps) {
+function makeCode(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     if (await isSession(deps, request)) {
       throw new ImgbatchError("INVALID_API_KEY", "A session makes no codes: send the key itself.");
@@ -35,7 +40,7 @@ export function makeCode(deps: ApiDeps) {
 }
 
 /** Accepts a code, or a key, in `Authorization: Bearer`. */
-export function authenticateSignIn(deps: ApiDeps): RequestHandler {
+function authenticateSignIn(deps: ApiDeps): RequestHandler {
   return async (request, response, next) => {
     try {
       response.locals.key = await keyOfSignIn(deps, request);
@@ -65,7 +70,7 @@ async function keyOfSignIn(
 }
 
 /** `POST /v1/console/sessions`: begins a session of the key. */
-export function signIn({ secrets }: Pick<ApiDeps, "secrets">) {
+function signIn({ secrets }: Pick<ApiDeps, "secrets">) {
   return async (_request: Request, response: Response): Promise<void> => {
     const { secret: token, expiresAtMs } = await secrets.sessions.issue({ keyId: callerOf(response).key.id });
     const view: Session = { object: "console.session", token, expires_at: Math.floor(expiresAtMs / 1000) };
@@ -75,7 +80,7 @@ export function signIn({ secrets }: Pick<ApiDeps, "secrets">) {
 }
 
 /** `DELETE /v1/console/session`: ends the session whose token comes with the request. */
-export function signOut({ secrets }: Pick<ApiDeps, "secrets">) {
+function signOut({ secrets }: Pick<ApiDeps, "secrets">) {
   return async (request: Request, response: Response): Promise<void> => {
     await secrets.sessions.end(bearerToken(request) ?? "");
     response.status(204).end();
@@ -85,3 +90,85 @@ export function signOut({ secrets }: Pick<ApiDeps, "secrets">) {
 async function isSession({ secrets }: Pick<ApiDeps, "secrets">, request: Request): Promise<boolean> {
   return (await secrets.sessions.find(bearerToken(request) ?? "")) !== null;
 }
+
+const usesConsole = [requireConsole];
+const off: readonly ServiceErrorCode[] = ["NOT_FOUND"];
+
+/** Signing in to the web console. */
+const signingIn: Surface = {
+  tag: "console",
+  prefix: PATHS.consoleSessions,
+  operations: [
+    {
+      id: "signIn",
+      method: "post",
+      path: PATHS.consoleSessions,
+      summary: "Begin a session of the web console, with a code or a key",
+      answers: { 200: { description: "The session.", schema: "Session" } },
+      errors: off,
+      guards: usesConsole,
+      handler: signIn,
+    },
+  ],
+  credential: { schemes: ["signInCode", "apiKey"], authenticate: authenticateSignIn, errors: bearerErrors },
+};
+
+/** Operations of the web console for a person who is signed in, and for the command that makes a code. */
+const signedIn: Surface = {
+  tag: "console",
+  prefix: PATHS.console,
+  operations: [
+    {
+      id: "makeSignInCode",
+      method: "post",
+      path: PATHS.consoleCodes,
+      summary: "A code that begins a session of the web console, once, within 10 minutes",
+      answers: { 200: { description: "The code.", schema: "SignInCode" } },
+      errors: off,
+      guards: usesConsole,
+      handler: makeCode,
+    },
+    {
+      id: "getService",
+      method: "get",
+      path: PATHS.consoleService,
+      summary: "Providers, queue, disk and the requests of all keys, for the key of `credentials.json`",
+      answers: { 200: { description: "The service.", schema: "ServiceOverview" } },
+      errors: [...off, "OWNER_ONLY"],
+      guards: [...usesConsole, requireOwner],
+      handler: overview,
+    },
+    {
+      id: "signOut",
+      method: "delete",
+      path: PATHS.consoleSession,
+      summary: "End the session whose token comes with the request",
+      answers: { 204: { description: "It has ended." } },
+      errors: off,
+      guards: usesConsole,
+      handler: signOut,
+    },
+  ],
+  credential: { schemes: ["apiKey"], authenticate, errors: bearerErrors },
+};
+
+/** Downloads by a link that a browser follows without a key. */
+const ticketDownloads: Surface = {
+  tag: "console",
+  prefix: "/v1/downloads",
+  operations: [
+    {
+      ...batchDownload,
+      id: "downloadByTicket",
+      path: PATHS.ticketDownload,
+      summary: "The ZIP of a batch, by the link of a ticket",
+      parameters: [...(batchDownload.parameters ?? []), "Ticket"],
+      errors: [...(batchDownload.errors ?? []), ...bearerErrors],
+      guards: [authenticateTicket, ...(batchDownload.guards ?? [])],
+    },
+  ],
+  credential: null,
+};
+
+/** The web console's own operations. Everything else that it shows comes from the other surfaces. */
+export const consoleApis: readonly Surface[] = [signingIn, signedIn, ticketDownloads];

@@ -1,9 +1,240 @@
 import type { RequestHandler } from "express";
-import { Gauge, Registry } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { Feed } from "../../domain/feed.ts";
-import { gaugeProviders, type ProviderMetricsDeps } from "./providers.ts";
-import { observeRequests } from "./requests.ts";
-import { countEvents, gaugeStores } from "./work.ts";
+import { type CallSums, sumCalls } from "../../domain/health/call-sums.ts";
+import type { ProviderHealth } from "../../domain/health/provider-health.ts";
+import { CALLS_EVERY_MS } from "../../domain/health/record-call.ts";
+import type { ModelEntry } from "../../domain/models.ts";
+import { providerModel } from "../../domain/offers.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { ProviderCalls } from "../../domain/records.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import { onEnded } from "../http/exchange.ts";
+
+/** From a list of a few rows to a ZIP over a slow line. */
+const SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120];
+/** The label of requests that no operation matched. */
+const OTHER_ROUTE = "other";
+const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/**
+ * Counts responses and measures how long they took, by method, route and status; `aborted` when the caller went away.
+ * The route is the path of the operation as the table has it, so that no id or name of a caller gets into a label.
+ */
+function observeRequests(registry: Registry): RequestHandler {
+  const total = new Counter({
+    name: "imgbatch_http_requests_total",
+    help: "Answered HTTP requests",
+    labelNames: ["method", "route", "status"],
+    registers: [registry],
+  });
+  const duration = new Histogram({
+    name: "imgbatch_http_request_duration_seconds",
+    help: "From the request's headers to the end of the answer",
+    labelNames: ["method", "route"],
+    buckets: SECONDS,
+    registers: [registry],
+  });
+  return (request, response, next) => {
+    const startedAt = performance.now();
+    const method = METHODS.includes(request.method) ? request.method : "other";
+    onEnded(response, (isWhole) => {
+      const route = response.locals.route ?? OTHER_ROUTE;
+      const status = isWhole ? String(response.statusCode) : "aborted";
+      total.inc({ method, route, status });
+      duration.observe({ method, route }, (performance.now() - startedAt) / 1000);
+    });
+    next();
+  };
+}
+
+const OUTCOMES = ["success", "failed"] as const;
+
+/** Counts the events of the feed. The feed belongs to the same service, so the subscription ends with it. */
+function countEvents(registry: Registry, feed: Feed): void {
+  const made = new Counter({
+    name: "imgbatch_items_finished_total",
+    help: "Items that got their image or failed for good, since the start",
+    labelNames: ["outcome"],
+    registers: [registry],
+  });
+  const moved = new Counter({
+    name: "imgbatch_batch_moves_total",
+    help: "Times that a batch reached a status, since the start",
+    labelNames: ["status"],
+    registers: [registry],
+  });
+  for (const outcome of OUTCOMES) made.inc({ outcome }, 0);
+  for (const status of BATCH_STATUSES) moved.inc({ status }, 0);
+  feed.subscribe((event) => {
+    if (event.type === "batch") moved.inc({ status: event.status });
+    else if (event.type === "item" && event.status !== "pending") made.inc({ outcome: event.status });
+  });
+}
+
+/** Numbers of the database. Returns the function that reads them again, all in one snapshot. */
+function gaugeStores(registry: Registry, stores: Stores): () => Promise<void> {
+  const registers = [registry];
+  const batches = new Gauge({
+    name: "imgbatch_batches",
+    help: "Batches by status, deleted records among them",
+    labelNames: ["status"],
+    registers,
+  });
+  const pending = new Gauge({
+    name: "imgbatch_items_pending",
+    help: "Items of batches at work that have no outcome yet: the depth of the queue",
+    registers,
+  });
+  const held = new Gauge({
+    name: "imgbatch_held_usd",
+    help: "Money held for batches that are not settled and real-time requests at work, all accounts together",
+    registers,
+  });
+  const running = new Gauge({
+    name: "imgbatch_realtime_running",
+    help: "Real-time requests whose image is being made",
+    registers,
+  });
+  const images = new Gauge({
+    name: "imgbatch_realtime_images",
+    help: "Images that were made in real time",
+    registers,
+  });
+  const clock = new Gauge({
+    name: "imgbatch_retention_clock_ahead_seconds",
+    help: "Seconds that the clock jumped ahead and that retention does not count yet: nothing is deleted because of this jump",
+    registers,
+  });
+  const countBatches = seldom(() => stores.read.batches.countByStatus());
+  return async () => {
+    const counts = await countBatches();
+    await stores.snapshot(async (now) => {
+      for (const status of BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);
+      pending.set(await now.batches.pendingItemCount());
+      const heldMicroUsd = (await now.accounts.list()).reduce(
+        (sum, account) => sum + account.heldMicroUsd,
+        0,
+      );
+      held.set(microsToNumber(heldMicroUsd));
+      running.set((await now.realtimeHolds.list()).length);
+      images.set(await now.usage.count());
+      clock.set(((await now.retentionTime.read())?.aheadMs ?? 0) / 1000);
+    });
+  };
+}
+
+/** A query that takes longer keeps other requests waiting. */
+const LONG_MS = 10;
+
+/**
+ * Runs a query. After one that took long, returns its result again until a hundred times as long has passed: to count a
+ * million batches takes a tenth of a second.
+ */
+export function seldom<T>(query: () => Promise<T>): () => Promise<T> {
+  let last: Promise<T> | null = null;
+  let untilMs = 0;
+  return async () => {
+    const startMs = performance.now();
+    if (last !== null && startMs < untilMs) return last;
+    last = query();
+    await last;
+    const tookMs = performance.now() - startMs;
+    if (tookMs > LONG_MS) untilMs = performance.now() + 100 * tookMs;
+    return last;
+  };
+}
+
+const STATES = ["ok", "cooling", "disabled"] as const;
+const LABELS = ["provider", "model"] as const;
+type Labels = Record<(typeof LABELS)[number], string>;
+
+const COUNTERS: Record<string, { help: string; of: (sums: CallSums) => number }> = {
+  requests: { help: "Requests to the provider that have ended", of: ({ requests }) => requests },
+  errors: { help: "Requests to the provider that failed", of: ({ errors }) => errors },
+  images: { help: "Images that the provider made", of: ({ images }) => images },
+  may_be_paid_twice: {
+    help: "Requests without a known outcome, after which another was sent",
+    of: ({ maybePaidTwice }) => maybePaidTwice,
+  },
+  billed_usd: {
+    help: "What callers were billed for the images of the provider",
+    of: ({ billedMicroUsd }) => microsToNumber(billedMicroUsd),
+  },
+  upstream_cost_usd: {
+    help: "What the upstream reported as its costs; most report none",
+    of: ({ costMicroUsd }) => microsToNumber(costMicroUsd),
+  },
+};
+
+interface ProviderMetricsDeps {
+  stores: Stores;
+  clock: Clock;
+  models: readonly ModelEntry[];
+  health: ProviderHealth;
+}
+
+/**
+ * The state of each configured provider for each of its models, and what it was asked since the database was made, so that
+ * the counters outlive a restart. Labels are names of the configuration only. Returns the function that reads them.
+ */
+function gaugeProviders(registry: Registry, deps: ProviderMetricsDeps): () => Promise<void> {
+  const { health, models } = deps;
+  const registers = [registry];
+  const state = new Gauge({
+    name: "imgbatch_provider_state",
+    help: "1 for the state of the provider for the model, 0 for the others",
+    labelNames: [...LABELS, "state"],
+    registers,
+  });
+  const counters = Object.entries(COUNTERS).map(([name, { help, of }]) => ({
+    of,
+    counter: new Counter({ name: `imgbatch_provider_${name}_total`, help, labelNames: LABELS, registers }),
+  }));
+  const served = health.providers.flatMap((provider) =>
+    models.flatMap(({ id }) => {
+      const upstreamModel = providerModel(provider, models, id);
+      return upstreamModel === null
+        ? []
+        : [{ provider, upstreamModel, labels: { provider: provider.name, model: id } }];
+    }),
+  );
+  const readSums = sumsReader(deps);
+  return async () => {
+    const sums = await readSums();
+    for (const { counter } of counters) counter.reset();
+    for (const { provider, upstreamModel, labels } of served) {
+      const block = health.blockOf(provider, upstreamModel);
+      const now = block ? (block.untilMs === null ? "disabled" : "cooling") : "ok";
+      for (const each of STATES) state.set({ ...labels, state: each }, each === now ? 1 : 0);
+      const own = sums.get(keyOf(labels)) ?? sumCalls([]);
+      for (const { counter, of } of counters) counter.inc(labels, of(own));
+    }
+  };
+}
+
+const keyOf = ({ provider, model }: Labels) => JSON.stringify([provider, model]);
+
+function added(sums: ReadonlyMap<string, CallSums>, calls: readonly ProviderCalls[]): Map<string, CallSums> {
+  const after = new Map(sums);
+  for (const call of calls) after.set(keyOf(call), sumCalls([call, after.get(keyOf(call)) ?? []].flat()));
+  return after;
+}
+
+/** Stretches of time that are over do not change any more: they are read and summed up once. */
+function sumsReader({ stores, clock }: ProviderMetricsDeps): () => Promise<ReadonlyMap<string, CallSums>> {
+  let past: { beforeMs: number; sums: ReadonlyMap<string, CallSums> } = { beforeMs: 0, sums: new Map() };
+  return () =>
+    stores.snapshot(async ({ providerCalls }) => {
+      const { beforeMs: fromMs, sums } = past;
+      const nowMs = clock.nowMs();
+      const beforeMs = Math.max(fromMs, nowMs - (nowMs % CALLS_EVERY_MS) - CALLS_EVERY_MS);
+      past = { beforeMs, sums: added(sums, await providerCalls.list({ fromMs, beforeMs })) };
+      return added(past.sums, await providerCalls.list({ fromMs: beforeMs }));
+    });
+}
 
 /** Facts of the process, under the names that dashboards for Prometheus know. Returns the function that reads them. */
 function gaugeProcess(registry: Registry): () => void {
@@ -19,7 +250,7 @@ function gaugeProcess(registry: Registry): () => void {
   };
 }
 
-export interface MetricsDeps extends ProviderMetricsDeps {
+interface MetricsDeps extends ProviderMetricsDeps {
   feed: Feed;
   workersRunning(): boolean;
   freeDiskBytes(): Promise<number>;

@@ -1,8 +1,25 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { RequestHandler } from "express";
+import { CHALLENGE, ownershipProof } from "../../contract/data-directory.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { ApiDeps } from "../deps.ts";
+import { invalidQuery, queryText } from "../http/query.ts";
 import type { Readiness } from "../openapi/schemas.ts";
+import type { Surface } from "../operation.ts";
+
+/** `GET /healthz`: the service is alive. With a challenge it also proves that it owns its data directory. */
+function health({ secret }: Pick<ApiDeps, "secret">): RequestHandler {
+  return (request, response) => {
+    const challenge = queryText(request, "challenge");
+    if (challenge === undefined) return void response.json({ status: "ok" });
+    if (!CHALLENGE.test(challenge))
+      throw invalidQuery("challenge", "must be 32 to 128 of the characters A-Z, a-z, 0-9, _ and -");
+    // The port that the request came in on, whatever its headers claim.
+    const proof = ownershipProof(secret, challenge, request.socket.localPort ?? 0);
+    response.json({ status: "ok", proof });
+  };
+}
 
 /** With less free space than this the service is not ready: the images of a batch may not fit. */
 export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
@@ -21,7 +38,7 @@ type ReadinessDeps = Pick<
 type Probe = () => Promise<string | null>;
 
 /** `GET /readyz`: whether the service can do work, and what keeps it from that. */
-export function readiness(deps: ReadinessDeps): RequestHandler {
+function readiness(deps: ReadinessDeps): RequestHandler {
   const { stores, askBucket } = deps;
   const probes = [
     probing("the database cannot be written", () => stores.write((tx) => tx.touch())),
@@ -85,3 +102,49 @@ async function diskProblem({ freeDiskBytes }: ReadinessDeps): Promise<string | n
 function workersProblem({ workersExpected, workersRunning }: ReadinessDeps): string | null {
   return workersExpected && !workersRunning() ? "the workers are not running" : null;
 }
+
+/** Operations for the people and programs that run the service. They need no key. */
+export const monitoring: Surface = {
+  tag: "operations",
+  prefix: "/",
+  credential: null,
+  operations: [
+    {
+      id: "getHealth",
+      method: "get",
+      path: PATHS.health,
+      summary: "The service is alive",
+      parameters: ["Challenge"],
+      answers: { 200: { description: "It is.", schema: "Health" } },
+      errors: ["BATCH_IMAGE_INVALID_QUERY"],
+      handler: health,
+    },
+    {
+      id: "getReadiness",
+      method: "get",
+      path: PATHS.ready,
+      summary: "The service is ready to work",
+      answers: {
+        200: { description: "It is.", schema: "Readiness" },
+        503: { description: "The service is not ready; `problems` has the reasons.", schema: "Readiness" },
+      },
+      handler: readiness,
+    },
+    {
+      id: "getMetrics",
+      method: "get",
+      path: PATHS.metrics,
+      summary: "Numbers for monitoring, in the Prometheus text format",
+      answers: { 200: { description: "The numbers.", bytes: ["text/plain"] } },
+      handler: ({ metrics }) => metrics.answer,
+    },
+    {
+      id: "getOpenApi",
+      method: "get",
+      path: PATHS.openApi,
+      summary: "This description",
+      answers: { 200: { description: "An OpenAPI 3.1 document.", schema: "OpenApi" } },
+      handler: ({ openApi }) => openApi,
+    },
+  ],
+};

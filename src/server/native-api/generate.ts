@@ -1,22 +1,49 @@
 import type { Request, Response } from "express";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError, nativeErrorBody } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { generateContentSchema } from "../../contract/native-api.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
-import { answerOnce, beginRequest } from "../answer-once.ts";
-import { answerStream } from "../answer-stream.ts";
-import { goneSignal } from "../connections/exchange.ts";
-import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
+import { answerOnce, answerStream, beginRequest, type Framing } from "../http/answer.ts";
+import { consentingCaller } from "../http/authenticate.ts";
+import { fieldError } from "../http/errors.ts";
+import { goneSignal } from "../http/exchange.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/body-shape.ts";
-import { withJsonBody } from "../request-body/with-json-body.ts";
+import { withJsonBody } from "../request-body/json-body.ts";
+import { checkContent } from "./check-content.ts";
+import { contentView, openingView } from "./content-view.ts";
 import { findModel } from "./models.ts";
-import { checkContent } from "./request/check-content.ts";
-import { contentView } from "./response/content-view.ts";
-import { framingOf } from "./stream.ts";
+
+const OPENING = JSON.stringify(openingView());
+
+/** Nothing but `data:` lines: clients of this protocol stumble over comments, event names and end marks. */
+const event = (json: string | Buffer) => `data: ${json}\n\n`;
+
+const EVENTS: Framing = {
+  type: "text/event-stream",
+  opening: event(OPENING),
+  result: event,
+  failure: (error) => event(JSON.stringify(nativeErrorBody(error))),
+  end: "",
+};
+const ARRAY: Framing = {
+  type: "application/json; charset=utf-8",
+  opening: `[${OPENING}`,
+  result: (json, isFirst) => `${isFirst ? "[" : ",\n"}${json}`,
+  failure: (error) => `,\n${JSON.stringify(nativeErrorBody(error))}`,
+  end: "]",
+};
+
+/** How the result of a request is streamed: as events with `alt=sse`, else as one JSON array. Throws `REALTIME_INVALID_ARGUMENT` for an `alt` that is not known. */
+function framingOf(request: Request): Framing {
+  const { alt } = request.query;
+  if (alt === "sse") return EVENTS;
+  if (alt === undefined || alt === "" || alt === "json") return ARRAY;
+  throw fieldError("REALTIME_INVALID_ARGUMENT", "alt", "must be sse or json");
+}
 
 const marks = { "contents[].parts[].text": "prompt", "contents[].parts[].inlineData.data": "image" } as const;
 /** The shape of a request. */

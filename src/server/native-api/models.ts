@@ -1,18 +1,67 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { NativeModelList, SharedModel, SharedModelList } from "../../contract/native-api.ts";
+import type {
+  NativeModel,
+  NativeModelList,
+  SharedModel,
+  SharedModelList,
+} from "../../contract/native-api.ts";
 import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
-import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
+import { priceRealtimeImage } from "../../domain/billing/pricing.ts";
+import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";
 import { modelNamed, wholeNames } from "../../domain/realtime/model-names.ts";
-import { pricedSizes, realtimeModelsOf } from "../../domain/realtime/models.ts";
+import { MAX_INPUT_IMAGES, pricedSizes, ratiosOf, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { AccountRecord } from "../../domain/records.ts";
+import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { accountOf, callerOf } from "../middleware/authenticate.ts";
-import { modelParameter } from "./model-path.ts";
-import { type Page, pageOf } from "./paging.ts";
-import { nativeModelView, sharedModelView } from "./response/model-view.ts";
+import { accountOf, callerOf } from "../http/authenticate.ts";
+import { type Page, pageOf } from "../http/query.ts";
+import { modelParameter } from "./paths.ts";
+
+const INPUT_TOKENS = 131_072;
+const OUTPUT_TOKENS = 32_768;
+
+/** A model as the native API describes it, with what an image costs this group now. */
+function nativeModelView(
+  model: ModelEntry,
+  group: GroupEntry,
+  { rateMultiplier, isPaid, isPlay }: { rateMultiplier: number; isPaid: boolean; isPlay: boolean },
+): NativeModel {
+  const sizes = pricedSizes(model);
+  const images = sizes.map((size) => [
+    size,
+    microsToNumber(priceRealtimeImage(model, size, group, rateMultiplier) ?? 0),
+  ]);
+  return {
+    name: `models/${model.id}`,
+    version: "1",
+    displayName: model.id,
+    description: "Makes and edits images",
+    inputTokenLimit: INPUT_TOKENS,
+    outputTokenLimit: OUTPUT_TOKENS,
+    supportedGenerationMethods: [
+      "generateContent",
+      "streamGenerateContent",
+      ...(batchModelsOf(group, [model]).length > 0 ? ["batchGenerateContent"] : []),
+    ],
+    aspectRatios: [...ratiosOf(model)],
+    imageSizes: sizes,
+    maxInputImages: MAX_INPUT_IMAGES,
+    pricing: {
+      currency: "usd",
+      images: Object.fromEntries(images),
+      ...(isPaid ? { paid: true } : {}),
+      ...(isPlay ? { play_money: true } : {}),
+    },
+  };
+}
+
+/** A model under one of its names, also with the fields that OpenAI clients read. Its time of creation is not known. */
+function sharedModelView(name: string, native: NativeModel): SharedModel {
+  return { id: name, object: "model", created: 0, owned_by: "imgbatch", ...native };
+}
 
 /** Of a name that is not known, in an error. */
 const SHOWN_NAME_CHARS = 100;

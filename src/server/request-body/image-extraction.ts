@@ -2,13 +2,49 @@ import { setImmediate } from "node:timers/promises";
 import type { SentImage, SentText, SentTexts } from "../../domain/images/sent-image.ts";
 import type { BlobDraft, BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Base64Rules } from "../../kernel/base64.ts";
-import { Base64String } from "./base64-string.ts";
-import type { BodyReservation } from "./body-reservation.ts";
+import type { BodyReservation } from "./body-budgets.ts";
 import type { BodyFormat } from "./body-shape.ts";
-import { ChunkBuffer } from "./chunk-buffer.ts";
 import { type ImagePart, JsonReader } from "./json-reader.ts";
+import { Base64String } from "./json-strings.ts";
 
 const KIB = 1024;
+const MIB = 1024 * KIB;
+/** Sizes of the pieces that a small body is kept in. */
+const PIECE_BYTES = [4 * KIB, 64 * KIB, MIB] as const;
+
+/** Copies chunks of any size into pieces. Keeping a chunk would hold far more memory than its bytes. */
+class ChunkBuffer {
+  size = 0;
+  readonly #full: Uint8Array[] = [];
+  #last = new Uint8Array(0);
+  #used = 0;
+
+  add(chunk: Uint8Array): void {
+    this.size += chunk.length;
+    for (let rest = chunk; rest.length > 0; ) {
+      if (this.#used === this.#last.length) this.#grow();
+      const part = rest.subarray(0, this.#last.length - this.#used);
+      this.#last.set(part, this.#used);
+      this.#used += part.length;
+      rest = rest.subarray(part.length);
+    }
+  }
+
+  /** Returns all bytes and forgets them. */
+  take(): Uint8Array[] {
+    const all = [...this.#full.splice(0), this.#last.subarray(0, this.#used)];
+    this.#last = new Uint8Array(0);
+    this.#used = 0;
+    return all;
+  }
+
+  #grow(): void {
+    if (this.#used > 0) this.#full.push(this.#last);
+    this.#last = new Uint8Array(PIECE_BYTES[this.#full.length] ?? MIB);
+    this.#used = 0;
+  }
+}
+
 /** A body up to this size is read at once, and its images stay in memory. */
 const WHOLE_BYTES = 1024 * KIB;
 const STEP_BYTES = 64 * KIB;

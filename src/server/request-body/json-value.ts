@@ -1,9 +1,9 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { formatBytes, truncateCodePoints } from "../../kernel/text.ts";
-import { fieldError } from "../request-problems.ts";
+import { fieldError } from "../http/errors.ts";
 import { type BodyFormat, boundsOf, entryShape, fieldShape, type Shape } from "./body-shape.ts";
-import type { StringProblem } from "./string-decoder.ts";
+import type { StringProblem } from "./json-strings.ts";
 
 const { jsonDepth, jsonElements, jsonNameBytes, jsonTextBytes } = FIXED_LIMITS;
 /** Texts in errors. */

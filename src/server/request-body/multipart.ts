@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 import { Dicer } from "@fastify/busboy";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { fieldError } from "../request-problems.ts";
+import { fieldError } from "../http/errors.ts";
 
 /** RFC 2046, section 5.1.1. */
 const BOUNDARY = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
@@ -20,7 +20,7 @@ export interface Part {
   bytes(): AsyncIterable<Buffer>;
 }
 
-export interface PartReader {
+interface PartReader {
   /** Takes the next bytes of the body. They have been read by the parts when this resolves. */
   add(bytes: Buffer): Promise<void>;
   /** Takes note of the end of the body. */

@@ -2,11 +2,9 @@ import type { Config } from "../../config/schema.ts";
 import { KeyedRequests } from "../../domain/realtime/keyed-requests.ts";
 import { sharpConverter } from "../../imaging/sharp-converter.ts";
 import type { ApiDeps } from "../../server/deps.ts";
-import { generatedFiles } from "../../server/generated-files.ts";
-import { DownloadSlots } from "../../server/limits/download-slots.ts";
-import { FailedAuthLimit } from "../../server/limits/failed-auth-limit.ts";
-import { RequestLimits } from "../../server/limits/request-limits.ts";
-import { BodyBudgets } from "../../server/request-body/body-reservation.ts";
+import { DownloadSlots, FailedAuthLimit, RequestLimits } from "../../server/http/limits.ts";
+import { BodyBudgets } from "../../server/request-body/body-budgets.ts";
+import { generatedFiles } from "../../server/surfaces.ts";
 import { consoleParts } from "../console.ts";
 import type { SharedParts } from "./shared-parts.ts";
 

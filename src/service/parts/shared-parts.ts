@@ -1,7 +1,6 @@
 import type { Config } from "../../config/schema.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { joinFinishes } from "../../domain/batches/finish-item.ts";
-import { EarlyReadBack } from "../../domain/batches/read-back/early-read-back.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { SharedUploads } from "../../domain/files/shared-uploads.ts";
 import { Uploads } from "../../domain/files/uploads.ts";
@@ -18,10 +17,10 @@ import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { readVersion } from "../../kernel/version.ts";
 import { createProviders } from "../../providers/registry.ts";
-import { lineReaders } from "../../server/line-readers.ts";
+import { lineReaders } from "../../server/surfaces.ts";
 import type { WorkerDeps } from "../../workers/deps.ts";
 import { Presence, type PresenceFacts } from "../../workers/presence.ts";
-import { shareProviders } from "../../workers/shared-concurrency.ts";
+import { shareProviders } from "../../workers/provider-slots.ts";
 import type { Teardown } from "./teardown.ts";
 
 const HOUR_MS = 3_600_000;
@@ -98,9 +97,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     await beats;
     await presence.leave().catch((error) => log.debug("a worker could not leave", { error: String(error) }));
   });
-  const earlyReadBack = new EarlyReadBack(blobs);
   const uploadLimits = { ...FIXED_LIMITS, ...config.limits };
-  teardown.add(() => earlyReadBack.close());
   return {
     providers,
     decoding,
@@ -108,7 +105,6 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     workerDeps: {
       stores,
       blobs,
-      earlyReadBack,
       finishes: joinFinishes(stores),
       inspector,
       limits: config.limits,

@@ -7,7 +7,7 @@ import { checkInvariants } from "../../domain/check-invariants.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import { withApiCode } from "../../server/middleware/errors.ts";
+import { withApiCode } from "../../server/http/errors.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { copyBlobs, type MovedBlobs } from "../../storage/copy-blobs.ts";

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { existsSync, type Stats, statSync } from "node:fs";
+import { existsSync, type Stats } from "node:fs";
 import {
   constants,
   copyFile,
@@ -127,7 +127,6 @@ export function fileBlobs(root: string): BlobStore {
       );
     },
     sizeOf: (key) => sizeOf(path(key)),
-    versionOf: (key) => versionOf(path(key)),
     list: async (prefix) => {
       const all = readdir(path(prefix), { recursive: true, withFileTypes: true });
       const entries = await orNull(all, [...ABSENT, ...UNREADABLE]);
@@ -168,16 +167,6 @@ async function linkOrCopy(from: string, to: string): Promise<void> {
 async function factsOf(path: string): Promise<Stats | null> {
   const facts = await orNull(stat(path), [...ABSENT, ...UNREADABLE]);
   return facts?.isFile() ? facts : null;
-}
-
-/** Not in a thread, which would take ten times as long: the system still knows the facts of a file that it has just written. */
-function versionOf(path: string): string | null {
-  try {
-    const { ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
-    return `${ino} ${size} ${mtimeNs} ${ctimeNs}`;
-  } catch {
-    return null;
-  }
 }
 
 async function sizeOf(path: string): Promise<number | null> {

@@ -1,95 +1,341 @@
-import type { Waiting } from "../../contract/waiting.ts";
-import type { ItemProvider } from "../../domain/ports/image-provider.ts";
+import { named, type Waiting } from "../../contract/waiting.ts";
+import { isPaid } from "../../domain/offers.ts";
+import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/coalesced.ts";
 import { BatchSet, type PoolLoad, type WorkerPool } from "../batch-set.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { type ActiveBatch, activeBatch } from "./active-batch.ts";
-import { claimItems, dropStale, type PlannedClaim, planClaim } from "./claim-work.ts";
-import { ProviderSlots } from "./provider-slots.ts";
-import { Requests } from "./requests.ts";
-import type { ItemWork } from "./run-item.ts";
-import { offersFor, waitForProvider, wellOffers } from "./wait-for-provider.ts";
+import { claimItems, dropStale, type PlannedClaim, planClaim } from "./claim-items.ts";
+import {
+  availableOffers,
+  type ItemBatch,
+  type ItemRequest,
+  type ItemWork,
+  itemBatch,
+  offersFor,
+  waitForProvider,
+} from "./item-batch.ts";
+import { makeItem } from "./make-item.ts";
+import { type ItemAttempt, recordItem } from "./record-item.ts";
 
 const TROUBLE_DELAY_MS = 1000;
-/** No item waits longer for its next try: a later time was written before the clock was set back. */
+/** Upper bound of a wait: after the clock was set back, a stored due time can lie far ahead. */
 const LONGEST_PAUSE_MS = 3_600_000;
+/** A provider gets no new requests while images that wait to be stored hold more bytes than this. */
+const MOST_STORING_BYTES = 256 * 2 ** 20;
+/** So many images may wait to be stored at a free provider with few slots: a slow disk must not idle one or two slots. */
+const FEW_STORING = 8;
+
+/** A provider and the requests for items that were claimed for it. */
+interface Lane {
+  provider: ItemProvider;
+  requests: Set<ItemRequest>;
+}
+
 /**
- * Makes the items of batches, never more at once with a provider than it takes. Keys take turns, and the batches of a
- * key do, an item each, so that neither a large batch nor a caller with many holds up others. A batch goes to the first
- * of its providers that is well. While none is, its items wait and lose no try.
+ * Makes the items of batches: claims them, asks a provider for each in one of its slots, and records the results. Keys take
+ * turns, and the batches of a key do, an item each. A batch goes to the first of its providers that is available. While
+ * none is, its items wait and lose no try.
  */
 export class ItemPool implements WorkerPool {
   readonly #deps: WorkerDeps;
-  readonly #slots: readonly ProviderSlots[];
-  readonly #batches = new BatchSet<ActiveBatch>();
+  readonly #lanes: readonly Lane[];
+  readonly #batches = new BatchSet<ItemBatch>();
   readonly #onBatchIdle: (batchId: string) => void;
   readonly #stopping = new AbortController();
-  readonly #requests: Requests;
   readonly #stopListening: () => void;
   /** The tokens of claims, until their items have started here. */
   readonly #claiming = new Set<string>();
-  readonly #fill = coalesced(() => this.#fillFreeSlots());
+  readonly #fill = coalesced(() => this.#claimForFreeSlots());
+  #isPaused = false;
 
   /** `onBatchIdle` is called when a batch has no item left that is pending or being made here. */
   constructor(deps: WorkerDeps, providers: readonly ItemProvider[], onBatchIdle: (batchId: string) => void) {
     this.#deps = deps;
     this.#onBatchIdle = onBatchIdle;
-    this.#requests = new Requests(deps, this.#stopping.signal);
-    this.#slots = providers.map((provider) => new ProviderSlots(provider, deps.clock));
+    this.#lanes = providers.map((provider) => ({ provider, requests: new Set() }));
     this.#stopListening = deps.health.onChange(() => {
-      this.#requests.takeBackUnsent();
-      for (const active of this.#batches.all()) if (active.waiting) this.#enqueue(active);
+      this.#takeBackUnsent();
+      for (const active of this.#batches.all()) if (active.waiting) this.#next(active);
     });
+    deps.ending.addEventListener("abort", () => this.#takeBackUnsent(), { once: true });
   }
 
+  // Claim: items for free slots.
+
+  async #claimForFreeSlots(): Promise<void> {
+    const fills = await Promise.allSettled(this.#lanes.map((lane) => this.#claimFor(lane)));
+    const failed = fills.find((fill) => fill.status === "rejected");
+    if (!failed) return;
+    // The database cannot be used now (disk full, say).
+    this.#deps.log.error("no item could be claimed; trying again", { error: String(failed.reason) });
+    await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+    if (!this.#stopping.signal.aborted) void this.#fill();
+  }
+
+  async #claimFor(lane: Lane): Promise<void> {
+    for (;;) {
+      const plans = this.#planClaims(lane);
+      if (plans.length === 0) return;
+      const token = this.#deps.ids.leaseToken();
+      this.#claiming.add(token);
+      const without = new Set<ItemBatch>();
+      try {
+        const works = await claimItems(this.#deps, plans, token);
+        for (const [at, { active }] of plans.entries()) {
+          const work = works[at];
+          if (work) this.#start(lane, active, work);
+          else without.add(active);
+        }
+      } finally {
+        this.#claiming.delete(token);
+      }
+      for (const active of without) {
+        active.readyAt.delete(lane.provider);
+        await this.#rest(active);
+      }
+    }
+  }
+
+  #planClaims(lane: Lane): PlannedClaim[] {
+    const plans: PlannedClaim[] = [];
+    const most = this.#mayBegin ? freeFor(lane) : 0;
+    while (plans.length < most) {
+      const active = this.#batches.next(({ isHeld, readyAt }) => !isHeld && readyAt.has(lane.provider));
+      if (!active) break;
+      const plan = planClaim(this.#deps, active, lane.provider);
+      if (plan) plans.push(plan);
+      else {
+        // Its provider cannot be asked now: the batch goes to another one, or waits.
+        active.readyAt.clear();
+        this.#next(active);
+      }
+    }
+    return plans;
+  }
+
+  /** Whether work may begin now: not while paused, while the service stops, or when its leases may be lost. */
+  get #mayBegin(): boolean {
+    const { ending, presence } = this.#deps;
+    return !this.#isPaused && !this.#stopping.signal.aborted && !ending.aborted && presence.isFresh;
+  }
+
+  // Make: each claimed item in a slot, as soon as there is one.
+
+  #start(lane: Lane, active: ItemBatch, work: ItemWork): void {
+    // Cancelled since the claim: the item has failed with its batch.
+    if (!this.#batches.has(active)) {
+      work.ticket.dropped();
+      return;
+    }
+    const controller = new AbortController();
+    const request: ItemRequest = { active, work, controller, state: "waiting", isSent: false, bytes: 0 };
+    lane.requests.add(request);
+    active.requests.add(request);
+    this.#batches.track(this.#run(lane, request));
+  }
+
+  async #run(lane: Lane, request: ItemRequest): Promise<void> {
+    const { active } = request;
+    const attempt = await makeItem(this.#deps, request, {
+      maySend: () => this.#maySend(request.work),
+      onAnswered: (bytes) => this.#onAnswered(request, bytes),
+    });
+    this.#onAnswered(request, bytesOf(attempt));
+    await this.#record(request, attempt);
+    lane.requests.delete(request);
+    active.requests.delete(request);
+    this.#next(active);
+  }
+
+  /** Whether an item may still be sent: much can happen between its claim and its request. */
+  #maySend({ offer, ticket }: ItemWork): boolean {
+    if (!this.#mayBegin) return false;
+    return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
+  }
+
+  /** Its slot is free. */
+  #onAnswered(request: ItemRequest, bytes: number): void {
+    if (request.state === "answered") return;
+    request.state = "answered";
+    request.bytes = bytes;
+    void this.#fill();
+  }
+
+  // Record: the result is durable before the next look at the batch.
+
+  async #record({ active, work, controller }: ItemRequest, attempt: ItemAttempt): Promise<void> {
+    if (attempt instanceof ProviderError) {
+      const { name } = work.offer.provider;
+      active.unreachable = attempt.trouble === "unreachable" ? named(name, attempt.message) : null;
+    }
+    const status = await recordItem(this.#deps, work, attempt, controller.signal);
+    if ("images" in attempt) await attempt.discard?.();
+    if (status === "retry") active.isAllClaimed = false;
+    if (status !== "success" && status !== "failed") return;
+    const { batchId, customId } = work.item;
+    this.#deps.feed.publish({ type: "item", batchId, customId, status });
+  }
+
+  // Next: what there is to do for a batch after each change.
+
+  /** Makes a batch with items to claim ready at each of its providers that is available. Without one it waits. */
+  #next(active: ItemBatch): void {
+    if (this.#batches.has(active) && !active.isHeld && !this.#stopping.signal.aborted) {
+      if (active.isAllClaimed) {
+        if (active.requests.size === 0) this.#batches.track(this.#rest(active));
+      } else {
+        const available = availableOffers(this.#deps, active);
+        if (available.length === 0) this.#batches.track(this.#findProvider(active));
+        else active.waiting = null;
+        for (const { provider } of available) active.readyAt.add(provider);
+      }
+    }
+    void this.#fill();
+  }
+
+  /** Looks up the providers of a batch, and waits while none of them may be asked. */
+  async #findProvider(active: ItemBatch): Promise<void> {
+    try {
+      if (active.offers === null) {
+        Object.assign(active, await offersFor(this.#deps, active.batch));
+        if (availableOffers(this.#deps, active).length > 0) return this.#next(active);
+      }
+      active.readyAt.clear();
+      const againMs = await waitForProvider(this.#deps, active);
+      if (againMs === "available") return this.#next(active);
+      if (againMs === null) return this.#rest(active);
+      if (active.waiting !== null) {
+        // The end of a first request after a pause is reported.
+        this.#pause(active, Math.max(againMs, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS));
+      }
+    } catch (error) {
+      this.#retryLater(active, error);
+    }
+  }
+
+  /** Called when there is nothing to claim: the batch is done here, or its items are being made or wait for their time. */
+  async #rest(active: ItemBatch): Promise<void> {
+    const { stores, clock } = this.#deps;
+    const { id } = active.batch;
+    if (!this.#batches.has(active)) return;
+    try {
+      active.waitedForMs = 0;
+      // An item that is given back during the query takes it back.
+      active.isAllClaimed = true;
+      const dueMs = await stores.read.items.nextDueMs(id);
+      if (dueMs !== null) active.isAllClaimed = false;
+      if (this.#stopping.signal.aborted || !this.#batches.has(active)) return;
+      if (dueMs !== null) {
+        if (active.unreachable !== null && active.requests.size === 0)
+          active.waiting = { code: "PROVIDER_UNREACHABLE", message: active.unreachable, untilMs: dueMs };
+        // An item that is due but was not claimed waits for another provider.
+        const againMs = this.#lanes.length > 1 ? clock.nowMs() + TROUBLE_DELAY_MS : 0;
+        return this.#pause(active, Math.max(dueMs, againMs), dueMs);
+      }
+      if (active.requests.size > 0) return;
+      const { pending } = await stores.read.items.countByStatus(id);
+      if (!this.#batches.has(active)) return;
+      if (pending === 0) {
+        this.#batches.delete(active);
+        this.#onBatchIdle(id);
+      } else if ((await dropStale(this.#deps, active, this.#claiming)) > 0) {
+        active.isAllClaimed = false;
+        this.#next(active);
+      }
+      // Else the other items are being made elsewhere: the next poll sees their outcome.
+    } catch (error) {
+      this.#retryLater(active, error);
+    }
+  }
+
+  #retryLater(active: ItemBatch, error: unknown): void {
+    this.#deps.log.error("a batch could not be looked at; trying again", { error: String(error) });
+    this.#pause(active, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS);
+  }
+
+  /** Goes on with a batch at a time. `dueMs`: an item's time that counts as reached then. */
+  #pause(active: ItemBatch, untilMs: number, dueMs = 0): void {
+    const delayMs = Math.min(LONGEST_PAUSE_MS, Math.max(1, untilMs - this.#deps.clock.nowMs()));
+    active.pause?.abort();
+    // A timer that is set after the stop has begun would keep the process alive.
+    if (this.#stopping.signal.aborted) return;
+    const pause = new AbortController();
+    active.pause = pause;
+    const goOn = () => {
+      active.waitedForMs = dueMs;
+      this.#next(active);
+    };
+    this.#deps.clock.sleep(delayMs, pause.signal).then(goOn, () => {});
+  }
+
+  // The pool as the scheduler uses it.
+
   get load(): PoolLoad {
+    const running = this.#requests().filter(({ state }) => state === "unsent" || state === "sent");
     return {
-      running: this.#slots.reduce((sum, { running }) => sum + running, 0),
-      paid: this.#requests.paid,
-      slots: this.#slots.reduce((sum, { provider }) => sum + provider.concurrency, 0),
+      running: running.length,
+      paid: running.filter(({ state, work }) => state === "sent" && isPaid(work.offer.provider)).length,
+      slots: this.#lanes.reduce((sum, { provider }) => sum + provider.concurrency, 0),
     };
   }
 
+  #requests(): ItemRequest[] {
+    return this.#lanes.flatMap(({ requests }) => [...requests]);
+  }
+
   setPaused(isPaused: boolean): void {
-    this.#requests.setPaused(isPaused);
+    this.#isPaused = isPaused;
+    this.#takeBackUnsent();
     if (!isPaused) void this.#fill();
+  }
+
+  /** Takes back the requests that must not be sent any more. They wait for a slot, or for the rate of an upstream. */
+  #takeBackUnsent(): void {
+    for (const { work, controller, state } of this.#requests()) {
+      const isUnsent = state === "unsent" && work.offer.provider.upstream !== undefined;
+      if ((isUnsent || state === "waiting") && !this.#maySend(work)) controller.abort();
+    }
   }
 
   /** Nothing is left behind at a provider that makes one image a call. */
   start(): void {}
 
   async poll(): Promise<void> {
-    await this.#requests.abortLost();
-    for (const slots of this.#slots) this.#requests.takeBackSurplus(slots);
+    await this.#abortLost();
     for (const active of this.#batches.all()) {
       active.isAllClaimed = false;
-      this.#enqueue(active);
+      this.#next(active);
     }
   }
 
-  reset(): void {
-    for (const active of this.#batches.all()) this.#abort(active);
+  /** Aborts the requests for items whose lease this process does not hold any more: nobody wants their results. */
+  async #abortLost(): Promise<void> {
+    const requests = this.#requests().filter(({ state }) => state !== "answered");
+    if (requests.length === 0) return;
+    const { stores, presence } = this.#deps;
+    const held = new Set((await stores.read.items.leasesOf(presence.id)).map(({ leaseToken }) => leaseToken));
+    for (const { work, controller, state } of requests)
+      if (state !== "answered" && !held.has(work.item.leaseToken)) controller.abort();
   }
 
-  waitingOf(batchId: string): Waiting | null {
-    return this.#batches.get(batchId)?.waiting ?? null;
+  reset(): void {
+    for (const { batch } of this.#batches.all()) void this.abort(batch.id);
   }
 
   add(batch: BatchRecord): void {
-    const active = this.#batches.get(batch.id) ?? activeBatch(batch);
+    const active = this.#batches.get(batch.id) ?? itemBatch(batch);
     if (!this.#batches.has(active)) this.#batches.add(active);
     active.isHeld = false;
     active.isAllClaimed = false;
-    this.#enqueue(active);
+    this.#next(active);
   }
 
   hold(batchId: string): void {
     const active = this.#batches.get(batchId);
     if (!active) return;
     active.isHeld = true;
-    active.readyAt.clear();
-    this.#requests.takeBackWaiting(active);
+    for (const { controller, state } of active.requests) if (state === "waiting") controller.abort();
   }
 
   remove(batchId: string): void {
@@ -100,179 +346,47 @@ export class ItemPool implements WorkerPool {
   }
 
   async abort(batchId: string): Promise<void> {
-    const active = this.#batches.get(batchId);
-    if (active) this.#abort(active);
+    for (const { controller } of this.#batches.get(batchId)?.requests ?? []) controller.abort();
+    this.remove(batchId);
   }
 
-  #abort({ batch, running }: ActiveBatch): void {
-    for (const { controller } of running) controller.abort();
-    this.remove(batch.id);
+  waitingOf(batchId: string): Waiting | null {
+    return this.#batches.get(batchId)?.waiting ?? null;
   }
 
   async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#stopping.abort();
     this.#stopListening();
     for (const { pause } of this.#batches.all()) pause?.abort();
-    const idle = () => Promise.all(this.#slots.map((slots) => slots.idle()));
-    await Promise.all([this.#fill(), this.#batches.idle()]);
-    await this.#requests.stop(graceMs, isAbandoned, idle());
-  }
-
-  /** Puts a batch with items to claim in line at each of its providers that is well. Without one it waits. */
-  #enqueue(active: ActiveBatch): void {
-    if (this.#batches.has(active) && !active.isHeld && !this.#stopping.signal.aborted) {
-      if (!active.isAllClaimed) this.#lineUp(active);
-      else if (active.running.size === 0) this.#batches.track(this.#rest(active));
-    }
-    void this.#fill();
-  }
-
-  #lineUp(active: ActiveBatch): void {
-    const well = wellOffers(this.#deps, active);
-    if (well.length === 0) this.#batches.track(this.#findProvider(active));
-    else active.waiting = null;
-    for (const { provider } of well) active.readyAt.add(provider);
-  }
-
-  /** Looks up the providers of a batch, and waits while none of them may be asked. */
-  async #findProvider(active: ActiveBatch): Promise<void> {
-    try {
-      if (active.offers === null) {
-        Object.assign(active, await offersFor(this.#deps, active.batch));
-        if (wellOffers(this.#deps, active).length > 0) return this.#enqueue(active);
-      }
-      active.readyAt.clear();
-      const againMs = await waitForProvider(this.#deps, active);
-      if (againMs === "well") return this.#enqueue(active);
-      if (againMs === null) return this.#rest(active);
-      if (active.waiting !== null) {
-        // The end of a first request after a pause is reported. Until then a look now and then is enough.
-        this.#pause(active, Math.max(againMs, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS));
-      }
-    } catch (error) {
-      this.#lookLater(active, error);
-    }
-  }
-
-  #lookLater(active: ActiveBatch, error: unknown): void {
-    this.#deps.log.error("a batch could not be looked at; trying again", { error: String(error) });
-    this.#pause(active, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS);
-  }
-
-  /** Looks at a batch again at a time. `dueMs`: an item's time that counts as reached then. */
-  #pause(active: ActiveBatch, untilMs: number, dueMs = 0): void {
-    const delayMs = Math.min(LONGEST_PAUSE_MS, Math.max(1, untilMs - this.#deps.clock.nowMs()));
-    active.pause?.abort();
-    // A look may end after the stop has begun. Its timer would keep the process alive.
-    if (this.#stopping.signal.aborted) return;
-    const pause = new AbortController();
-    active.pause = pause;
-    this.#deps.clock.sleep(delayMs, pause.signal).then(
-      () => {
-        active.waitedForMs = dueMs;
-        this.#enqueue(active);
-      },
-      () => {},
-    );
-  }
-
-  async #fillFreeSlots(): Promise<void> {
-    const fills = await Promise.allSettled(this.#slots.map((slots) => this.#fillSlots(slots)));
-    const failed = fills.find((fill) => fill.status === "rejected");
-    if (!failed) return;
-    // The database cannot be used now (disk full, say): waits a little, then looks again.
-    this.#deps.log.error("no item could be claimed; trying again", { error: String(failed.reason) });
-    await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
-    if (!this.#stopping.signal.aborted) void this.#fill();
-  }
-
-  async #fillSlots(slots: ProviderSlots): Promise<void> {
-    for (;;) {
-      const plans = this.#planClaims(slots);
-      if (plans.length === 0) return;
-      for (const active of await this.#claimFor(slots, plans)) {
-        active.readyAt.delete(slots.provider);
-        await this.#rest(active);
-      }
-    }
-  }
-
-  /** Claims and starts the planned items. Returns the batches that had too few. */
-  async #claimFor(slots: ProviderSlots, plans: readonly PlannedClaim[]): Promise<Set<ActiveBatch>> {
-    const token = this.#deps.ids.leaseToken();
-    this.#claiming.add(token);
-    try {
-      const works = await slots.claim(() => claimItems(this.#deps, plans, token));
-      for (const [at, { active }] of plans.entries()) {
-        const work = works[at];
-        if (work) this.#start(active, slots, work);
-      }
-      return new Set(plans.flatMap(({ active }, at) => (works[at] ? [] : active)));
-    } finally {
-      this.#claiming.delete(token);
-    }
-  }
-
-  /** Plans a claim for each item that may be claimed, while there are batches in line. */
-  #planClaims(slots: ProviderSlots): PlannedClaim[] {
-    const plans: PlannedClaim[] = [];
-    while (this.#requests.mayBegin && plans.length < slots.free) {
-      const active = this.#batches.next(({ readyAt }) => readyAt.has(slots.provider));
-      if (!active) break;
-      const plan = planClaim(this.#deps, active, slots.provider);
-      if (plan) plans.push(plan);
-      else {
-        // Its provider cannot be asked now: the batch goes to another one, or waits.
-        active.readyAt.clear();
-        this.#enqueue(active);
-      }
-    }
-    return plans;
-  }
-
-  #start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork): void {
-    const ends = { onFree: () => void this.#fill(), onEnd: () => this.#enqueue(active) };
-    if (this.#batches.has(active)) this.#requests.start(active, slots, work, ends);
-    // Cancelled since the claim: the item has failed with its batch.
-    else work.ticket.dropped();
-  }
-
-  /** Called when there is nothing to claim: the batch is done here, or its items are being made or wait for their time. */
-  async #rest(active: ActiveBatch): Promise<void> {
-    try {
-      await this.#restOrEnd(active);
-    } catch (error) {
-      this.#lookLater(active, error);
-    }
-  }
-
-  async #restOrEnd(active: ActiveBatch): Promise<void> {
-    const { id } = active.batch;
-    if (!this.#batches.has(active)) return;
-    active.waitedForMs = 0;
-    const { items } = this.#deps.stores.read;
-    // An item that is given back during the look takes it back.
-    active.isAllClaimed = true;
-    const dueMs = await items.nextDueMs(id);
-    if (dueMs !== null) active.isAllClaimed = false;
-    if (this.#stopping.signal.aborted || !this.#batches.has(active)) return;
-    // An item that is due, but not here, waits for another provider.
-    const againMs = this.#deps.clock.nowMs() + TROUBLE_DELAY_MS;
-    if (dueMs !== null && active.unreachable !== null && active.running.size === 0) {
-      active.waiting = { code: "PROVIDER_UNREACHABLE", message: active.unreachable, untilMs: dueMs };
-    }
-    if (dueMs !== null)
-      return this.#pause(active, this.#slots.length > 1 ? Math.max(dueMs, againMs) : dueMs, dueMs);
-    if (active.running.size > 0) return;
-    const { pending } = await items.countByStatus(id);
-    if (!this.#batches.has(active)) return;
-    if (pending > 0) {
-      // The other items are being made elsewhere: the next look sees their outcome.
-      if ((await dropStale(this.#deps, active, this.#claiming)) === 0) return;
-      active.isAllClaimed = false;
-      return this.#enqueue(active);
-    }
-    this.#batches.delete(active);
-    this.#onBatchIdle(id);
+    this.#takeBackUnsent();
+    await this.#fill();
+    const idle = this.#batches.idle();
+    const grace = new AbortController();
+    void idle.then(() => grace.abort());
+    await this.#deps.clock.sleep(graceMs, grace.signal).catch(() => {});
+    for (const { work, controller } of this.#requests())
+      if (isAbandoned || !isPaid(work.offer.provider)) controller.abort();
+    const paid = this.#requests().filter(({ controller }) => !controller.signal.aborted).length;
+    if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid });
+    await idle;
   }
 }
+
+/**
+ * How many items may be claimed for a provider. At a free one, as many as it has slots are claimed before there is a slot
+ * for them, several at a time, so that no slot waits until the next claim is durable. At a paid one none is: a lease there
+ * says that its request may have been sent.
+ */
+function freeFor({ provider, requests }: Lane): number {
+  const { concurrency } = provider;
+  const storing = [...requests].filter(({ state }) => state === "answered");
+  const mostStoring = isPaid(provider) ? concurrency : Math.max(concurrency, FEW_STORING);
+  const storingBytes = storing.reduce((sum, { bytes }) => sum + bytes, 0);
+  if (storing.length > mostStoring || storingBytes > MOST_STORING_BYTES) return 0;
+  const ahead = isPaid(provider) ? 0 : concurrency;
+  const free = concurrency + ahead - (requests.size - storing.length);
+  return free < ahead / 2 ? 0 : free;
+}
+
+const bytesOf = (attempt: ItemAttempt) =>
+  "images" in attempt ? attempt.images.reduce((sum, { length }) => sum + length, 0) : 0;

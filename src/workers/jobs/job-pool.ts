@@ -22,7 +22,7 @@ import type { JobWork } from "./job-work.ts";
 import { runJob } from "./run-job.ts";
 
 const TROUBLE_DELAY_MS = 5000;
-/** Pause between two attempts to close the jobs that are not needed any more. */
+/** Pause between two attempts to close jobs that are not needed any more. */
 const SWEEP_MS = 60_000;
 const CLOSINGS_AT_ONCE = 4;
 /** Somebody waits for the attempt of a cancellation. Others take as long as their calls, which may wait for the rate. */
@@ -58,6 +58,7 @@ export class JobPool implements WorkerPool {
   readonly #closings = new Map<string, Promise<boolean>>();
   readonly #fill = coalesced(() => this.#fillFreeSlots());
   readonly #sweep = coalesced(() => this.#closeAll());
+  #nextSweep = new AbortController();
   #isFirstSweep = true;
   #running = 0;
   #isPaused = false;
@@ -82,8 +83,7 @@ export class JobPool implements WorkerPool {
   }
 
   start(): void {
-    if (this.#isFirstSweep) this.#batches.track(this.#sweepForever());
-    else void this.#sweep();
+    void this.#sweep();
   }
 
   async poll(): Promise<void> {
@@ -130,6 +130,7 @@ export class JobPool implements WorkerPool {
     const { signal, unlink } = linkSignals(this.#stopping.signal, AbortSignal.timeout(CANCEL_MS));
     const closings = await Promise.allSettled(open.map(({ id }) => this.#close(id, signal)));
     unlink();
+    if (!closings.every((closing) => closing.status === "fulfilled" && closing.value)) this.#sweepLater();
     const failed = closings.find((closing) => closing.status === "rejected");
     if (!failed) return;
     this.#deps.log.error("the upstream could not be told to cancel", { error: String(failed.reason) });
@@ -277,34 +278,44 @@ export class JobPool implements WorkerPool {
     this.#onBatchIdle(id);
   }
 
-  async #sweepForever(): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted) {
-      await this.#sweep();
-      await this.#deps.clock.sleep(SWEEP_MS, signal).catch(() => {});
-    }
+  #sweepLater(): void {
+    this.#nextSweep.abort();
+    if (this.#stopping.signal.aborted) return;
+    this.#nextSweep = new AbortController();
+    this.#deps.clock.sleep(SWEEP_MS, this.#nextSweep.signal).then(
+      () => void this.#sweep(),
+      () => {},
+    );
   }
 
-  /** Tries once to close each job of this provider that is done or abandoned. Each start tries the oldest ones, too. */
+  /**
+   * Tries once to close each job that is done or abandoned, and again every minute while a job is open. The first time it
+   * tries the oldest ones, too.
+   */
   async #closeAll(): Promise<void> {
     const { stores, clock, log } = this.#deps;
     const { signal } = this.#stopping;
+    this.#nextSweep.abort();
     if (signal.aborted) return;
     const sinceMs = this.#isFirstSweep ? 0 : clock.nowMs() - 2 * FORGOTTEN_MS;
     this.#isFirstSweep = false;
     try {
       const jobs = (await stores.read.upstreamJobs.toClose()).filter((job) => job.createdAtMs >= sinceMs);
       const queue = new PQueue({ concurrency: CLOSINGS_AT_ONCE });
-      const close = async ({ id, batchId }: UpstreamJobRecord) => {
-        if (!(await this.#isMaker(batchId)) || !(await isTendedHere(this.#deps, batchId))) return;
-        await this.#close(id, signal).catch((error) => {
+      const close = async ({ id, batchId }: UpstreamJobRecord): Promise<boolean> => {
+        if (!(await this.#isMaker(batchId)) || !(await isTendedHere(this.#deps, batchId))) return true;
+        return this.#close(id, signal).catch((error) => {
           if (!signal.aborted)
             log.warn("a job could not be closed upstream; trying again", { job: id, error: String(error) });
+          return false;
         });
       };
-      await queue.addAll(jobs.map((job) => () => close(job)));
+      const closed = await queue.addAll(jobs.map((job) => () => close(job)));
+      const areAtWork = (await stores.read.upstreamJobs.atWork()).length > 0;
+      if (areAtWork || closed.includes(false)) this.#sweepLater();
     } catch (error) {
       log.error("the jobs to close could not be looked up; trying again", { error: String(error) });
+      this.#sweepLater();
     }
   }
 

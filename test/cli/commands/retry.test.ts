@@ -138,7 +138,7 @@ it("[RETRY-3] a retry whose answer was lost, or that was interrupted, goes on wi
   for (let i = 0; i < 4; i++) cli.fake.fault(/^POST/, { reset: "after" });
   expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
   expect(cli.fake.batches).toHaveLength(2);
-  expect((await runState(cli)).batches[1]).toMatchObject({ state: "unknown", round: 1, retried: ["dog"] });
+  expect((await runState(cli)).batches[1]).toMatchObject({ state: "unknown", round: 1, images: ["dog"] });
   const slow = await cli.here(["retry", "pets-images", "--timeout", "1s"]);
   expect(slow.code).toBe(124);
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];

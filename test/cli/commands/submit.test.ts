@@ -1,7 +1,7 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { resultSchema } from "../../../src/runs/directory/result-schema.ts";
+import { resultSchema } from "../../../src/runs/directory/results.ts";
 import { type Cli, createCli } from "../../support/cli.ts";
 import { FAKE_KEY, type FakeOptions, png } from "../../support/fake-service.ts";
 import { endLimitWhen, LIMIT } from "../time-limit.ts";

@@ -3,8 +3,7 @@ import type { CommandContext } from "../../../src/cli/command-line/command-conte
 import { explainStop } from "../../../src/cli/interruption/stop-reason.ts";
 import type { ServiceConnection } from "../../../src/cli/service/connection.ts";
 import { withService } from "../../../src/cli/service/with-service.ts";
-import { getBatch } from "../../../src/client/batches/get.ts";
-import { listModels } from "../../../src/client/models.ts";
+import { getBatch, listModels } from "../../../src/client/batches.ts";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { FAKE_KEY, startFakeService } from "../../support/fake-service.ts";

@@ -1,7 +1,6 @@
 import { expect, it, vi } from "vitest";
 import { finishItem, joinFinishes } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
@@ -41,7 +40,6 @@ it("[WORK-30] images that are made at the same time are recorded in one transact
   const deps = {
     stores: counting,
     blobs: counted,
-    earlyReadBack: new EarlyReadBack(blobs),
     finishes: joinFinishes(counting),
   };
   const ends = await Promise.all(

@@ -2,7 +2,6 @@ import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { cancelBatch } from "../../../src/domain/batches/cancel-batch.ts";
 import { inputsPrefix } from "../../../src/domain/batches/create-batch.ts";
-import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import type { Line } from "../../../src/domain/lines/line.ts";
@@ -90,7 +89,7 @@ describe("the reading of a job's input", () => {
     const end = { nowMs: 5, outputsExpireAtMs: null };
     let cancelled: Promise<unknown> | null = null;
     const cancelling = () => {
-      const cancelDeps = { stores, blobs, earlyReadBack: new EarlyReadBack(blobs) };
+      const cancelDeps = { stores, blobs };
       cancelled ??= cancelBatch(cancelDeps, batch.id, () => end);
       return false;
     };

@@ -1,10 +1,9 @@
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { getBatch } from "../../../src/client/batches/get.ts";
+import { getBatch } from "../../../src/client/batches.ts";
 import { wallClock } from "../../../src/kernel/clock.ts";
-import { withRunLock } from "../../../src/runs/directory/lock.ts";
-import { recordInRunState } from "../../../src/runs/directory/record-run-state.ts";
+import { recordInRunState, withRunLock } from "../../../src/runs/directory/lock.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { startNode } from "../../support/processes.ts";
 import { createBench } from "../../support/run-harness.ts";

@@ -6,12 +6,11 @@ import type { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { readLines } from "../../../src/prompts/lines.ts";
 import { readTable } from "../../../src/prompts/table.ts";
-import { readRunInput, writeRunInput } from "../../../src/runs/directory/input-file.ts";
-import { storeReferences } from "../../../src/runs/directory/references.ts";
+import { readRunInput, storeReferences, writeRunInput } from "../../../src/runs/directory/input.ts";
 import { planRun } from "../../../src/runs/plan/plan.ts";
-import { readPromptFiles } from "../../../src/runs/prompts/prompt-files.ts";
-import { Spool, textOf } from "../../../src/runs/prompts/spool.ts";
-import { createRequest } from "../../../src/runs/submit/create-request.ts";
+import { readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
+import { Spool, textOf } from "../../../src/runs/plan/spool.ts";
+import { createBody } from "../../../src/runs/request.ts";
 import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -141,7 +140,7 @@ it("[FILE-13] a run of prompts that were put aside has the keys, the request and
       await writeRunInput(dir, plan.items);
       const bodies: string[] = [];
       for (const chunk of plan.chunks) {
-        const body = createRequest(dir, plan.request, chunk);
+        const body = createBody(dir, plan.request, chunk.items);
         if (typeof body === "string") bodies.push(body);
         else {
           const whole = Buffer.concat(await listOf(body.open()));
@@ -162,11 +161,12 @@ it("[FILE-13] a run of prompts that were put aside has the keys, the request and
 it("[FILE-14] the input of a run is read from its place on disk: by image, in order, and never the wrong line", async () => {
   const dir = await tempDir();
   const path = `references/${"0".repeat(64)}`;
+  const source = { file: "p.jsonl", line: 1 };
   const text = [
-    '{"custom_id":"a","prompt":"é🐈"}',
+    JSON.stringify({ custom_id: "a", prompt: "é🐈", source }),
     "damaged",
-    JSON.stringify({ custom_id: "b", prompt: "two", output_count: 2, reference_images: [{ path }] }),
-    '{"custom_id":"c","prompt":"last"}',
+    JSON.stringify({ custom_id: "b", prompt: "two", output_count: 2, reference_images: [{ path }], source }),
+    JSON.stringify({ custom_id: "c", prompt: "last", source }),
   ].join("\n");
   const bytes = Buffer.from(`\ufeff${text}`);
   // Neither a mark at the beginning nor a byte that is no UTF-8 moves the lines behind it.
@@ -174,11 +174,12 @@ it("[FILE-14] the input of a run is read from its place on disk: by image, in or
   await writeFile(join(dir, "input.jsonl"), bytes);
   const input = await readRunInput(dir);
   expect([...input.keys()]).toEqual(["a", "b_01", "b_02", "c"]);
-  expect(input.get("a")).toEqual({ custom_id: "a", prompt: "é🐈" });
+  expect(input.get("a")).toEqual({ custom_id: "a", prompt: "é🐈", source });
   expect(input.get("b_02")).toEqual({
     custom_id: "b_02",
     prompt: "two",
     reference_images: [{ path }],
+    source,
   });
   expect(input.get("c")?.prompt).toBe("last");
   expect(input.damage).toMatch(/input\.jsonl:2 is not valid UTF-8/);

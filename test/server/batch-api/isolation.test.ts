@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { issueKey } from "../../../src/domain/accounts.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
-import { batchApi } from "../../../src/server/batch-api/operations.ts";
+import { batchApi } from "../../../src/server/batch-api/batches.ts";
 import { OPERATIONS } from "../../../src/server/surfaces.ts";
 import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
 

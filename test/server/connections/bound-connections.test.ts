@@ -4,7 +4,7 @@ import { connect, type Socket } from "node:net";
 import express, { type Response } from "express";
 import sharp from "sharp";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { finishExchange } from "../../../src/server/connections/finish-exchange.ts";
+import { finishExchange } from "../../../src/server/http/exchange.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { FakeProvider, made } from "../../support/fake-provider.ts";
 import { requestText } from "../../support/raw-http.ts";

@@ -2,10 +2,9 @@ import { connect } from "node:net";
 import { Readable } from "node:stream";
 import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ReaderRate } from "../../../src/server/connections/bound-connections.ts";
-import { sendDownload } from "../../../src/server/downloads/send-download.ts";
-import { DownloadSlots } from "../../../src/server/limits/download-slots.ts";
-import { listen } from "../../../src/server/listen.ts";
+import { sendDownload } from "../../../src/server/http/downloads.ts";
+import { DownloadSlots } from "../../../src/server/http/limits.ts";
+import { listen, type ReaderRate } from "../../../src/server/listen.ts";
 import { gate } from "../../support/gate.ts";
 
 const MIB = 1024 * 1024;

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { Feed } from "../../../src/domain/feed.ts";
-import { EventHub, type EventReader } from "../../../src/server/events/hub.ts";
+import { EventHub, type EventReader } from "../../../src/server/console/event-hub.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { openBatchRecord, openStores } from "../../support/stores.ts";
 

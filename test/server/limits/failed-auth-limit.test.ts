@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { FailedAuthLimit } from "../../../src/server/limits/failed-auth-limit.ts";
+import { FailedAuthLimit } from "../../../src/server/http/limits.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { startTestService } from "../../support/service.ts";
 

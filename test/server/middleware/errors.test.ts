@@ -3,10 +3,10 @@ import express, { type RequestHandler } from "express";
 import { describe, expect, it } from "vitest";
 import { errorBody, nativeErrorBody } from "../../../src/contract/errors.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
-import { batchErrorStyle } from "../../../src/server/batch-api/error-style.ts";
-import { answerErrors, toServiceError } from "../../../src/server/middleware/errors.ts";
-import { inOrder } from "../../../src/server/middleware/in-order.ts";
+import { inOrder } from "../../../src/server/app.ts";
+import { answerErrors, toServiceError } from "../../../src/server/http/errors.ts";
 import type { ErrorStyle } from "../../../src/server/operation.ts";
+import { batchErrorStyle } from "../../../src/server/surfaces.ts";
 import { listening } from "../../support/listening.ts";
 import { watchedLog } from "../../support/service.ts";
 

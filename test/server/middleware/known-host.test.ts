@@ -2,7 +2,7 @@ import { hostname, networkInterfaces } from "node:os";
 import type { Request, Response } from "express";
 import { describe, expect, it } from "vitest";
 import type { ImgbatchError } from "../../../src/contract/errors.ts";
-import { hostOf, requireKnownHost } from "../../../src/server/middleware/known-host.ts";
+import { hostOf, requireKnownHost } from "../../../src/server/http/host.ts";
 import { expectProperAnswer } from "../../support/error-body.ts";
 import { exchange } from "../../support/raw-http.ts";
 import { startTestService, type TestService } from "../../support/service.ts";

@@ -4,10 +4,9 @@ import express from "express";
 import { describe, expect, it } from "vitest";
 import { ownershipProof } from "../../../src/contract/data-directory.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
+import { routesOf } from "../../../src/server/app.ts";
 import type { HandlerDeps } from "../../../src/server/deps.ts";
-import { monitoring } from "../../../src/server/monitoring/operations.ts";
-import { MIN_FREE_DISK_BYTES } from "../../../src/server/monitoring/readiness.ts";
-import { routesOf } from "../../../src/server/router.ts";
+import { MIN_FREE_DISK_BYTES, monitoring } from "../../../src/server/monitoring/readiness.ts";
 import { listening } from "../../support/listening.ts";
 import { startTestService } from "../../support/service.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { nativeUrl } from "../../../src/server/native-api/version.ts";
+import { nativeUrl } from "../../../src/server/native-api/paths.ts";
 import { MODEL, startTestService } from "../../support/service.ts";
 import { start, upload } from "../../support/uploads.ts";
 

@@ -3,7 +3,7 @@ import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
-import { batchOfOpenaiId } from "../../../src/server/openai-batches/ids.ts";
+import { batchOfOpenaiId } from "../../../src/server/openai/batch-lines.ts";
 import { draftsBelow } from "../../support/drafts.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { MemoryReturn } from "../../../src/server/request-body/collect-garbage.ts";
+import { MemoryReturn } from "../../../src/server/request-body/body-budgets.ts";
 
 describe("memory of large bodies", () => {
   it("[LOAD-6] is given back when all is quiet, and not before", async () => {

@@ -6,7 +6,7 @@ import { receiveImage } from "../../../src/domain/images/base64-image.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../../src/domain/images/sent-image.ts";
 import type { Base64Rules } from "../../../src/kernel/base64.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
-import { BodyBudgets, BodyReservation } from "../../../src/server/request-body/body-reservation.ts";
+import { BodyBudgets, BodyReservation } from "../../../src/server/request-body/body-budgets.ts";
 import { plainFormat } from "../../../src/server/request-body/body-shape.ts";
 import { ImageExtraction } from "../../../src/server/request-body/image-extraction.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";

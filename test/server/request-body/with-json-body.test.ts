@@ -2,13 +2,12 @@ import { connect } from "node:net";
 import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../../src/kernel/log.ts";
-import { batchErrorStyle } from "../../../src/server/batch-api/error-style.ts";
+import { answerErrors } from "../../../src/server/http/errors.ts";
 import { listen } from "../../../src/server/listen.ts";
-import { answerErrors } from "../../../src/server/middleware/errors.ts";
-import { BodyBudgets } from "../../../src/server/request-body/body-reservation.ts";
+import { BodyBudgets } from "../../../src/server/request-body/body-budgets.ts";
 import { plainFormat } from "../../../src/server/request-body/body-shape.ts";
-import { BODY_RATE, type BodyRate } from "../../../src/server/request-body/read-body.ts";
-import { withJsonBody } from "../../../src/server/request-body/with-json-body.ts";
+import { BODY_RATE, type BodyRate, withJsonBody } from "../../../src/server/request-body/json-body.ts";
+import { batchErrorStyle } from "../../../src/server/surfaces.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 
 const MIB = 1024 * 1024;

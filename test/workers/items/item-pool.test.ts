@@ -85,22 +85,12 @@ async function poolOf(
   return { pool, batch, provider, presence, health, gates, clock, counts, idle, counted: countOf, leased };
 }
 
-/** A pool that makes two images, where a request takes as long as a claim. Two more items may be claimed ahead. */
+/** A pool that has made two images of eight, and makes the next two. Two more items may be claimed ahead. */
 async function poolInPace(providers: FakeProvider[]) {
-  const clockOf: { advance?: (ms: number) => void } = {};
-  const tools = await poolOf(8, 2, {
-    providers,
-    write: (write) => async (work) => {
-      const result = await write(work);
-      if (hasItems(result)) clockOf.advance?.(100);
-      return result;
-    },
-  });
-  const { pool, batch, gates, clock, counted } = tools;
-  clockOf.advance = (ms) => clock.advance(ms);
+  const tools = await poolOf(8, 2, { providers });
+  const { pool, batch, gates, counted } = tools;
   pool.add({ ...batch, status: "running" });
   await expect.poll(() => gates.length).toBe(2);
-  clock.advance(100);
   for (const held of gates) held.open();
   await expect.poll(counted("success")).toBe(2);
   await expect.poll(() => gates.length).toBe(4);
@@ -119,7 +109,7 @@ it("[SLOT-3] the items for all free slots are claimed together, and no more are 
     await expect.poll(counted("success")).toBe(at + 1);
   }
   expect(await idle.promise).toBe(batch.id);
-  expect(counts).toMatchObject({ claims: 2, transactions: 2 });
+  expect(counts).toMatchObject({ claims: 1, transactions: 1 });
 });
 
 it("[SLOT-13] nothing is read between the claim and the request of an item without references", async () => {
@@ -272,23 +262,6 @@ it("[SLOT-8] items that were given back by a pause are made after it", async () 
   pool.setPaused(true);
   await expect.poll(leased).toBe(2);
   pool.setPaused(false);
-  for (let at = 2; at < 8; at++) {
-    await expect.poll(() => gates.length).toBeGreaterThan(at);
-    gates[at]?.open();
-  }
-  expect(await idle.promise).toBe(batch.id);
-  expect(await counted("success")()).toBe(8);
-});
-
-it("[SLOT-8] items that were claimed ahead are given back when the upstream hangs, and made later", async () => {
-  const { pool, batch, clock, gates, idle, leased, counted } = await poolInPace([new FakeProvider()]);
-  await expect.poll(leased).toBe(4);
-  clock.advance(500);
-  await pool.poll();
-  await expect.poll(leased).toBe(4);
-  clock.advance(5000);
-  await pool.poll();
-  await expect.poll(leased).toBe(2);
   for (let at = 2; at < 8; at++) {
     await expect.poll(() => gates.length).toBeGreaterThan(at);
     gates[at]?.open();

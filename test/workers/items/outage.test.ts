@@ -1,7 +1,6 @@
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { joinFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import { EarlyReadBack } from "../../../src/domain/batches/read-back/early-read-back.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import type { ItemProvider } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
@@ -13,9 +12,8 @@ import { silentLog } from "../../../src/kernel/log.ts";
 import { openDataDirectory } from "../../../src/service/data-directory.ts";
 import { workOfAll } from "../../../src/service/parts/work-of-all.ts";
 import type { WorkerDeps } from "../../../src/workers/deps.ts";
-import { activeBatch } from "../../../src/workers/items/active-batch.ts";
-import { type ItemAttempt, recordItem } from "../../../src/workers/items/run-item.ts";
-import { waitForProvider } from "../../../src/workers/items/wait-for-provider.ts";
+import { itemBatch, waitForProvider } from "../../../src/workers/items/item-batch.ts";
+import { type ItemAttempt, recordItem } from "../../../src/workers/items/record-item.ts";
 import { Presence, TERM_MS } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -41,10 +39,8 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
   const deps = {
     ...{ stores, blobs, clock, health, presence, outageMs: OUTAGE_MS, random: () => 0.5, log: silentLog },
     inspector: sharpInspector(new Decoding()),
-    earlyReadBack: new EarlyReadBack(blobs),
     finishes: joinFinishes(stores),
   } as unknown as WorkerDeps;
-  onTestFinished(() => deps.earlyReadBack.close());
   const own: BatchRecord = { ...batch, status: "running" };
   const offer = { provider: provider as ItemProvider, executedModel: "m", priceMicroUsd: null } as never;
   const claim = async () => {
@@ -64,7 +60,7 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     const work = { batch: own, item, offer, ticket, hasReferences: false };
     return recordItem(deps, work, attempt, new AbortController().signal);
   };
-  const active = { ...activeBatch(own), offers: [offer] };
+  const active = { ...itemBatch(own), offers: [offer] };
   return {
     presence,
     claim,

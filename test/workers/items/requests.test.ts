@@ -111,6 +111,7 @@ it.each([false, true])(
 /** An upstream whose answers are read when the test says so. */
 class Unread extends FakeUpstream {
   readonly reading: Gate<void>[] = [];
+  bytes = 100_000;
 
   override async generate(
     request: ImageRequest,
@@ -119,7 +120,7 @@ class Unread extends FakeUpstream {
     onAnswered: (bytes: number) => void = () => {},
   ) {
     const images = await super.generate(request, signal, onSent);
-    onAnswered(100_000);
+    onAnswered(this.bytes);
     const read = gate();
     this.reading.push(read);
     await read.promise;
@@ -127,7 +128,7 @@ class Unread extends FakeUpstream {
   }
 }
 
-it("[SLOT-11] the next request is sent when a large answer has come, for no more unread answers than a paid provider has slots", async () => {
+it("[SLOT-4] [SLOT-11] the next request is sent when a large answer has come, for no more unread answers than a paid provider has slots", async () => {
   const upstream = new Unread("vendor", { concurrency: 1 });
   const service = await startTestService({ providers: [upstream], config });
   const { id } = await service.submit({ model: MODEL, items: items(4) });
@@ -141,6 +142,19 @@ it("[SLOT-11] the next request is sent when a large answer has come, for no more
   upstream.reading[3]?.open();
   expect(await service.until(id)).toMatchObject({ success_count: 4 });
   expect(upstream.requests).toHaveLength(4);
+});
+
+it("[SLOT-4] no more requests are sent while answers that wait to be stored hold more than 256 MiB", async () => {
+  const upstream = new Unread("vendor", { concurrency: 1 });
+  upstream.bytes = 300 * 2 ** 20;
+  const service = await startTestService({ providers: [upstream], config });
+  const { id } = await service.submit({ model: MODEL, items: items(3) });
+  for (let nth = 1; nth <= 3; nth++) {
+    await expect.poll(() => upstream.reading.length).toBe(nth);
+    expect(upstream.requests).toHaveLength(nth);
+    upstream.reading[nth - 1]?.open();
+  }
+  expect(await service.until(id)).toMatchObject({ success_count: 3 });
 });
 
 it.each([9e15, 1e300])(

@@ -68,6 +68,7 @@ describe("an upstream's job of a cancelled batch", () => {
     const without = await startTestService({ providers: [upstream], clock, data, workers: false });
     refuseToCancel(upstream);
     await refused(without, id);
+    await expect.poll(() => clock.sleeperCount).toBeGreaterThan(0);
     await without.close(0);
     expect(clock.sleeperCount).toBe(0);
   });

@@ -1,5 +1,5 @@
-import { cancelBatch } from "../../../client/batches/cancel.ts";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
+import { cancelBatch } from "../../../client/batches.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { microsToNumber } from "../../../kernel/money.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";

@@ -1,4 +1,4 @@
-import { deleteOutputs, deleteRecord } from "../../../client/batches/delete.ts";
+import { deleteOutputs, deleteRecord } from "../../../client/batches.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";

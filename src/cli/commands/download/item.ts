@@ -1,15 +1,19 @@
 import { stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { getContent } from "../../../client/content.ts";
+import { getContent } from "../../../client/download.ts";
 import { saving } from "../../../client/file-errors.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { sniffImageType } from "../../../contract/image-formats.ts";
 import type { Http } from "../../../http/http.ts";
 import { syncDirectory } from "../../../kernel/files/durable-file.ts";
-import { imageFileName } from "../../../runs/files/file-names.ts";
-import { isThereAlready, requireReplaceable } from "../../../runs/files/replace-file.ts";
-import { inspect, writeVerified } from "../../../runs/files/write-verified.ts";
+import { imageFileName } from "../../../runs/directory/names.ts";
+import {
+  inspect,
+  isThereAlready,
+  requireReplaceable,
+  writeVerified,
+} from "../../../runs/directory/run-files.ts";
 import type { RunReporter } from "../../../runs/reporter.ts";
 import type { CommandResult } from "../../command-line/command-context.ts";
 

@@ -1,10 +1,10 @@
 import { resolve } from "node:path";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
-import { adoptDirectory } from "../../../runs/directory/adopt.ts";
+import { collectRun } from "../../../runs/collect-run.ts";
+import { adoptDirectory } from "../../../runs/directory/claim.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState, standsFor } from "../../../runs/directory/run-state.ts";
-import { collectRun } from "../../../runs/outcome/collect-run.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import {
   flagOption,

@@ -1,10 +1,10 @@
 import { resolve } from "node:path";
-import { listItems } from "../../../client/batches/list-items.ts";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
+import { listItems } from "../../../client/batches.ts";
 import { type ErrorCode, ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { Http } from "../../../http/http.ts";
-import { saveZip, zipName } from "../../../runs/fetch/save-zip.ts";
+import { saveZip, zipName } from "../../../runs/fetch/fetch-zip.ts";
 import type { RunReporter } from "../../../runs/reporter.ts";
 import type { CommandResult } from "../../command-line/command-context.ts";
 

@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../../contract/errors.ts";
-import type { ChosenRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";
+import type { ChosenRealtimeModel } from "../../../runs/plan/choose-model.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import { createBudget } from "../../runs/budget.ts";
 import type { ConnectedService } from "../../service/with-service.ts";

@@ -8,27 +8,19 @@ import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from ".
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { IMAGES_FOLDER } from "../../../runs/directory/names.ts";
-import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results-file.ts";
+import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results.ts";
 import type { RunState } from "../../../runs/directory/run-state-schema.ts";
 import {
   type ChosenRealtimeModel,
   chooseRealtimeModel,
   requireShapesFit,
   type Wish,
-} from "../../../runs/generate/choose-realtime-model.ts";
-import {
-  planRealtimeRun,
-  type RealtimePlan,
-  readRealtimePlan,
-} from "../../../runs/generate/realtime-plan.ts";
-import {
-  type RealtimeOutcome,
-  type RealtimeRunOptions,
-  runRealtime,
-} from "../../../runs/generate/realtime-run.ts";
-import { isLost, isRefused } from "../../../runs/outcome/image-outcome.ts";
-import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
+} from "../../../runs/plan/choose-model.ts";
+import { readPromptFiles } from "../../../runs/plan/prompt-files.ts";
+import { planRealtimeRun, type RealtimePlan, readRealtimePlan } from "../../../runs/realtime-plan.ts";
+import { type RealtimeOutcome, type RealtimeRunOptions, runRealtime } from "../../../runs/realtime-run.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
+import { standingOf } from "../../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { flagOption, usdOption } from "../../command-line/option-values.ts";
 import { stopReason } from "../../interruption/stop-reason.ts";
@@ -96,7 +88,7 @@ export async function retryLost(
     wish: { model: plan.settings.model, aspectRatio: null, size: null, inputImages },
     itemCount: plan.images.length,
     planFor: () => plan,
-    staysFailed: (line) => isRefused(line) && !withRefused,
+    staysFailed: (line) => standingOf(line) === "refused" && !withRefused,
   });
 }
 
@@ -271,7 +263,7 @@ function nextStep(made: Made, exitCode: number, outcome: RealtimeOutcome, where:
     const look = hasRetry ? `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ` : "";
     const steps = [
       ...(hasRetry ? [retryOf(made, where)] : []),
-      ...(outcome.lines.some(isLost) ? [retryLostStep(dir, where)] : []),
+      ...(outcome.lines.some((line) => standingOf(line) === "lost") ? [retryLostStep(dir, where)] : []),
     ];
     return `${look}${steps.join("; ")}`;
   }

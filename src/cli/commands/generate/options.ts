@@ -6,10 +6,8 @@ import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
 import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../../prompts/shape.ts";
-import { loadReference } from "../../../runs/prompts/load-reference.ts";
-import { STDIN } from "../../../runs/prompts/prompt-files.ts";
-import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";
-import { Spool } from "../../../runs/prompts/spool.ts";
+import { loadReference, type PromptReference, STDIN } from "../../../runs/plan/prompt-files.ts";
+import { Spool } from "../../../runs/plan/spool.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 

@@ -1,15 +1,12 @@
-import { getBatch } from "../../../client/batches/get.ts";
-import { listItems } from "../../../client/batches/list-items.ts";
-import type { BatchItem } from "../../../client/wire/read-items.ts";
+import type { BatchItem } from "../../../client/batch.ts";
+import { getBatch, listItems } from "../../../client/batches.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";
 import type { Http } from "../../../http/http.ts";
-import { standsFor } from "../../../runs/directory/run-state.ts";
-import { recordedItems } from "../../../runs/outcome/recorded-items.ts";
-import { retriedId } from "../../../runs/retry/retried-id.ts";
-import { findBatch } from "../../../runs/submit/find-batch.ts";
+import { retriedId, standsFor } from "../../../runs/directory/run-state.ts";
+import { findBatch, recordedItems } from "../../../runs/run-batches.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { unknownNote } from "../../result/next-steps.ts";
@@ -59,7 +56,7 @@ async function itemsOf(
   const found = new Map<string, FoundItem>();
   for (const batchId of target.ids) {
     const entry = target.run?.state.batches.find(({ id }) => id === batchId);
-    const ids = new Map(entry?.retried?.map((id) => [retriedId(id), id]));
+    const ids = new Map(entry?.images?.map((id) => [retriedId(id), id]));
     const listed = await listOf(http, batchId, signal).catch(async (error) => {
       const here = await resultsOf(target, batchId, error);
       if (entry === undefined) throw error;
@@ -81,7 +78,7 @@ async function itemsOf(
 /** The batches of an update come after the others, wherever its prompts stand. */
 async function inInputOrder({ run }: Target, items: FoundItem[]): Promise<FoundItem[]> {
   if (run?.state.updates === undefined) return items;
-  const { readRunInput } = await import("../../../runs/directory/input-file.ts");
+  const { readRunInput } = await import("../../../runs/directory/input.ts");
   const order = new Map([...(await readRunInput(run.dir)).keys()].map((id, index) => [id, index]));
   const rank = ({ customId }: FoundItem) => order.get(customId) ?? order.size;
   return items.sort((a, b) => rank(a) - rank(b));
@@ -98,8 +95,8 @@ async function listOf(http: Http, batchId: string, signal: AbortSignal): Promise
 async function resultsOf({ run }: Target, batchId: string, error: unknown): Promise<BatchItem[]> {
   if (run === null || !(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_NOT_FOUND") return [];
   // Reading the files of a run takes libraries that load slowly.
-  const { readResults } = await import("../../../runs/directory/results-file.ts");
-  const isRetry = run.state.batches.some(({ id, retried }) => id === batchId && retried !== undefined);
+  const { readResults } = await import("../../../runs/directory/results.ts");
+  const isRetry = run.state.batches.some(({ id, images }) => id === batchId && images !== undefined);
   return recordedItems(await readResults(run.dir), batchId, isRetry);
 }
 

@@ -1,5 +1,5 @@
-import { type BatchFilter, listBatches } from "../../../client/batches/list.ts";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
+import { type BatchFilter, listBatches } from "../../../client/batches.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../../contract/statuses.ts";

@@ -1,5 +1,5 @@
-import { listModels } from "../../../client/models.ts";
-import { listRealtimeModels } from "../../../client/realtime-models.ts";
+import { listModels } from "../../../client/batches.ts";
+import { listRealtimeModels } from "../../../client/realtime.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { costText, FREE_DRAWINGS, formatUsd } from "../../../kernel/money.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";

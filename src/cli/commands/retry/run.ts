@@ -4,18 +4,16 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { microsToNumber, playMoneyField } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
+import { collectRun, type RunOutcome } from "../../../runs/collect-run.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
-import { readResults } from "../../../runs/directory/results-file.ts";
+import { readResults } from "../../../runs/directory/results.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
 import type { RunState } from "../../../runs/directory/run-state-schema.ts";
-import { collectRun, type RunOutcome } from "../../../runs/outcome/collect-run.ts";
 import { type ChosenModel, chooseModel } from "../../../runs/plan/choose-model.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
-import { planRetry, type RetryPlan } from "../../../runs/retry/plan-retry.ts";
-import { isRetryOpen, resumeRetry, startRetry, unsentImages } from "../../../runs/retry/retry-run.ts";
-import type { RetryOptions } from "../../../runs/retry/send-batches.ts";
-import { findBatch, isUnsentHere } from "../../../runs/submit/find-batch.ts";
-import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
+import { isRetryOpen, planRetry, type RetryPlan, sendRetry, unsentRetries } from "../../../runs/retry.ts";
+import { findBatch, isUnsentHere } from "../../../runs/run-batches.ts";
+import { imagesIn, type Run, type Submissions } from "../../../runs/send.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { flagOption, positiveDurationOption } from "../../command-line/option-values.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
@@ -71,7 +69,7 @@ async function retry(
   const runState = target.run?.state;
   if (runState === undefined) throw new ImgbatchError("INTERNAL", "A retry has no run.");
   const model = await modelOf(runState, service, signal);
-  const work: RetryOptions = {
+  const work = {
     dir,
     state: runState,
     service,
@@ -87,22 +85,22 @@ async function retry(
   );
   const updateStep = updateStepOf(shownDir);
   const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
-  const images = unsentImages(runState, service);
+  const images = imagesIn(unsentRetries(runState, service));
   const budget = createBudget(options, model, service, context);
   if (isRetryOpen(runState, service)) {
     if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
     const imageConsentMicroUsd = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");
-    const started = await resumeRetry({ ...work, imageConsentMicroUsd });
+    const started = await sendRetry({ ...work, imageConsentMicroUsd });
     return finishRun(context, service, { ...started, ...run });
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
   const plan = await planRetry(work, outcome.lines, include);
   if (plan.unknownHere > 0 && !options.isHere) return describeUnknown(context, options, outcome);
-  const count = plan.parts.reduce((sum, part) => sum + part.ids.length, 0);
+  const count = imagesIn(plan.added);
   if (dryRun) {
-    const counts = { images: count, batches: plan.parts.length, refused: plan.refused };
+    const counts = { images: count, batches: plan.added.length, refused: plan.refused };
     return describeDry(options, model, budget, counts);
   }
   if (count === 0) return describeNothing(context, options, outcome, plan);
@@ -110,7 +108,7 @@ async function retry(
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const imageConsentMicroUsd = await budget.consent(count);
-  const started = await startRetry({ ...work, imageConsentMicroUsd }, plan.parts);
+  const started = await sendRetry({ ...work, imageConsentMicroUsd }, plan.added);
   return finishRun(context, service, { ...started, ...run });
 }
 
@@ -127,7 +125,7 @@ async function modelOf(
 }
 
 /** Reads the outcome of the run from the service. Throws `BATCH_IMAGE_NOT_READY` if a batch has not ended. */
-async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOutcome> {
+async function collectEnded(work: Run, keepZip: boolean): Promise<RunOutcome> {
   const { state: runState, service, signal } = work;
   const batches = [];
   for (const entry of runState.batches) {

@@ -10,7 +10,7 @@ interface PublishedSchema {
 export const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
   prompts: {
     title: "A line of a prompt file",
-    load: async () => toJsonSchema((await import("../../../runs/prompts/prompt-schema.ts")).promptSchema),
+    load: async () => toJsonSchema((await import("../../../runs/plan/prompt-schema.ts")).promptSchema),
   },
   config: {
     title: "imgbatch.config.json",
@@ -18,7 +18,7 @@ export const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
   },
   result: {
     title: "A line of results.jsonl",
-    load: async () => toJsonSchema((await import("../../../runs/directory/result-schema.ts")).resultSchema),
+    load: async () => toJsonSchema((await import("../../../runs/directory/results.ts")).resultSchema),
   },
   event: {
     title: "A line of --events",

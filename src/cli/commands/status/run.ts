@@ -1,10 +1,10 @@
-import { withCounts } from "../../../client/fill-counts.ts";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
+import { withCounts } from "../../../client/batches.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { Http } from "../../../http/http.ts";
 import { counted } from "../../../kernel/text.ts";
-import { askedCounts } from "../../../runs/update/asked-counts.ts";
+import { askedCounts } from "../../../runs/run-batches.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";
 import { exitCodeOf } from "../../result/error-document.ts";

@@ -4,15 +4,16 @@ import { counted } from "../../../kernel/text.ts";
 import { checkDirectory } from "../../../runs/directory/claim.ts";
 import { submittedBatches } from "../../../runs/directory/run-state.ts";
 import type { Chunk } from "../../../runs/plan/plan.ts";
-import { prepareRunState } from "../../../runs/submit/start-run.ts";
-import { openImages } from "../../../runs/update/finish-submissions.ts";
-import { describeChanges } from "../../../runs/update/plan-update.ts";
+import { describeChanges } from "../../../runs/plan/update.ts";
+import { imagesIn, unsentBatches } from "../../../runs/send.ts";
 import {
   chooseStart,
   imagesToSend,
+  openImages,
+  planSubmission,
   type Start,
-  type UpdateOptions,
-} from "../../../runs/update/update-run.ts";
+  type StartOptions,
+} from "../../../runs/start.ts";
 import type { CommandResult } from "../../command-line/command-context.ts";
 import { type Budget, estimateLine, imagesOf } from "../../runs/budget.ts";
 
@@ -20,17 +21,18 @@ import { type Budget, estimateLine, imagesOf } from "../../runs/budget.ts";
  * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
  * that the run itself would throw before it sends anything.
  */
-export async function describeDryRun(work: UpdateOptions, budget: Budget): Promise<CommandResult> {
+export async function describeDryRun(work: StartOptions, budget: Budget): Promise<CommandResult> {
   const { plan, dir } = work;
   const start = await chooseStart(work, checkDirectory);
   if (start.kind !== "run") return describeUpdate(work, start, budget);
   const { chunks, items, request } = plan;
-  const state = prepareRunState(work, await checkDirectory(dir, plan.inputSha256));
+  const state = planSubmission(work, await checkDirectory(dir, plan.inputSha256));
   const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
   const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
   const fresh = chunks.filter((chunk) => !isReused(chunk));
-  budget.approve(fresh);
-  const cost = budget.estimate(fresh);
+  const unsent = imagesIn(unsentBatches(state, work.service));
+  budget.approveImages(unsent);
+  const cost = budget.estimateImages(unsent);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -63,7 +65,7 @@ export async function describeDryRun(work: UpdateOptions, budget: Budget): Promi
 }
 
 async function describeUpdate(
-  { plan, shownDir, service }: UpdateOptions,
+  { plan, shownDir, service }: StartOptions,
   start: Exclude<Start, { kind: "run" }>,
   budget: Budget,
 ): Promise<CommandResult> {

@@ -5,7 +5,7 @@ import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/lim
 import { holdsApiKey } from "../../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
-import { NAMINGS, type Naming } from "../../../runs/files/word-names.ts";
+import { NAMINGS, type Naming } from "../../../runs/directory/names.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 import { defaultRunDirectory } from "../../result/next-command.ts";

@@ -7,12 +7,9 @@ import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState, submittedBatches } from "../../../runs/directory/run-state.ts";
 import { chooseModel, requireReferencesFit, usualReferences } from "../../../runs/plan/choose-model.ts";
 import { type Plan, planRun } from "../../../runs/plan/plan.ts";
-import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
-import type { PromptItem } from "../../../runs/prompts/prompt-item.ts";
-import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
-import { leaveRun, type StartedRun } from "../../../runs/submit/start-run.ts";
-import { reportReplay } from "../../../runs/submit/submit-batch.ts";
-import { startOrUpdate, type UpdateOptions } from "../../../runs/update/update-run.ts";
+import { type PromptItem, readPromptFiles } from "../../../runs/plan/prompt-files.ts";
+import { reportReplay, type StartedRun, type Submissions } from "../../../runs/send.ts";
+import { leaveRun, type StartOptions, startRun } from "../../../runs/start.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
@@ -101,13 +98,13 @@ async function runHere(
     const plan = planOf({ ...options, name }, options.model ?? request.model, items, providers);
     const isSplitSo = state.updates !== undefined || plan.chunks.length === submittedBatches(state).length;
     if (plan.inputSha256 !== state.input_sha256 || !isSplitSo) return null;
-    const { outcomeHere } = await import("../../../runs/outcome/whole-here.ts");
+    const { outcomeHere } = await import("../../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
     if (outcome === null) return null;
     reportPlan(context, options, plan);
     const submitted = new Set(submittedBatches(state).map(({ id }) => id));
     for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
-      reportReplay(output, batch, { nowMs: clock.nowMs(), isRetry: false });
+      reportReplay({ reporter: output, clock }, batch, { round: 0 });
     for (const { batch_id, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const earlier = new Set(outcome.batches.map(({ id }) => id));
@@ -135,7 +132,7 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
-  // An older run without a name keeps its request, and so its idempotency keys.
+  // A run keeps its name, and so its idempotency keys.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
   const plan = planOf({ ...options, name: options.name ?? defaultName }, model.id, items, service.providers);
   const budget = createBudget(options, model, service, context);
@@ -149,7 +146,7 @@ async function submit(
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
     return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
   };
-  const work: UpdateOptions = {
+  const work: StartOptions = {
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
     ...{ names, shownDir, limits, isUpdate, adviseUpdate },
   };
@@ -160,7 +157,7 @@ async function submit(
     return { ...result, next: "the same command without --dry-run" };
   }
   return withRunLock(dir, { clock, signal }, async () => {
-    const started = await startOrUpdate(work);
+    const started = await startRun(work);
     if (options.detach) {
       const begun = { argument: shownDir, run: { dir, state: started.state } };
       const unknown = await unknownRun(begun, started.batches, service, context.global);

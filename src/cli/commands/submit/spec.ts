@@ -1,5 +1,5 @@
 import { IMAGE_MIME_TYPES } from "../../../contract/image-formats.ts";
-import { NAMINGS } from "../../../runs/files/word-names.ts";
+import { NAMINGS } from "../../../runs/directory/names.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { formatOption, running, runOptions, upstreamOption } from "../shared-options.ts";
 

@@ -1,6 +1,6 @@
-import { allWithCounts } from "../../../client/fill-counts.ts";
+import { allWithCounts } from "../../../client/batches.ts";
 import { retryIds } from "../../../runs/directory/run-state.ts";
-import { awaitBatches } from "../../../runs/wait/await-batches.ts";
+import { awaitBatches } from "../../../runs/wait.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { positiveDurationOption } from "../../command-line/option-values.ts";
 import { explainStop } from "../../interruption/stop-reason.ts";

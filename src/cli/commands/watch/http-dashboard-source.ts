@@ -1,8 +1,6 @@
-import { cancelBatch } from "../../../client/batches/cancel.ts";
-import { deleteOutputs, deleteRecord } from "../../../client/batches/delete.ts";
-import { listItems } from "../../../client/batches/list-items.ts";
-import { getContent } from "../../../client/content.ts";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
+import { cancelBatch, deleteOutputs, deleteRecord, listItems } from "../../../client/batches.ts";
+import { getContent } from "../../../client/download.ts";
 import { BATCH_STATUSES, type BatchStatus, ITEM_STATUSES } from "../../../contract/statuses.ts";
 import { jobsText, waitingText } from "../../../contract/waiting.ts";
 import type { Fact } from "../../../dashboard/events.ts";

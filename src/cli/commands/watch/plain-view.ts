@@ -1,6 +1,6 @@
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
 import type { Clock } from "../../../kernel/clock.ts";
-import { hasChanged } from "../../../runs/wait/await-batches.ts";
+import { hasChanged } from "../../../runs/wait.ts";
 import type { Lines } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";
 import type { WatchView } from "./watch-batches.ts";

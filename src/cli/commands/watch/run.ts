@@ -1,6 +1,5 @@
-import { listBatches } from "../../../client/batches/list.ts";
-import { allWithCounts } from "../../../client/fill-counts.ts";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
+import { allWithCounts, listBatches } from "../../../client/batches.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { BATCH_STATUSES, isTerminal } from "../../../contract/statuses.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";

@@ -1,13 +1,9 @@
 import { setMaxListeners } from "node:events";
-import { followChanges } from "../../../client/changes.ts";
-import { pollUntilDone } from "../../../client/poll.ts";
-import { PollLimiter } from "../../../client/poll-limiter.ts";
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
+import { followChanges, PollLimiter, pollUntilDone } from "../../../client/poll.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import type { RunService } from "../../../runs/directory/service-identity.ts";
-import { hasChanged, progressEvent } from "../../../runs/wait/await-batches.ts";
-import { parkedError } from "../../../runs/wait/parked.ts";
-import { outageText } from "../../../runs/wait/progress.ts";
+import { hasChanged, outageText, parkedError, progressEvent } from "../../../runs/wait.ts";
 import type { Output } from "../../command-line/command-context.ts";
 
 /** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */

@@ -1,4 +1,4 @@
-import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Batch } from "../../../client/batch.ts";
 import { EMBEDDED } from "../../../runs/directory/service-identity.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";

@@ -95,7 +95,6 @@ export function s3Blobs(settings: S3Settings): BlobStore {
       const file = await open(path).finally(() => rm(path, { force: true }));
       return { read: (into, at) => readFully(file, into, at), close: () => file.close() };
     },
-    versionOf: () => null,
     sizeOf: (key) => bucket.sizeOf(key),
     list: (prefix) => bucket.list(prefix),
     delete: (key) => bucket.delete(key),

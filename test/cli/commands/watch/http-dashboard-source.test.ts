@@ -1,9 +1,8 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createHttpDashboardSource } from "../../../../src/cli/commands/watch/http-dashboard-source.ts";
-import { createBatch } from "../../../../src/client/batches/create.ts";
-import { getBatch } from "../../../../src/client/batches/get.ts";
+import { readBatch } from "../../../../src/client/batch.ts";
+import { createBatch, getBatch } from "../../../../src/client/batches.ts";
 import { createServiceHttp } from "../../../../src/client/service-http.ts";
-import { readBatch } from "../../../../src/client/wire/read-batch.ts";
 import { isTerminal } from "../../../../src/contract/statuses.ts";
 import type { Fact } from "../../../../src/dashboard/events.ts";
 import type { Vitals } from "../../../../src/dashboard/model.ts";

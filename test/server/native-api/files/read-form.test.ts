@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { readForm } from "../../../../src/server/native-api/files/read-form.ts";
+import { readForm } from "../../../../src/server/native-api/uploads.ts";
 
 /** Reads a body that comes in these pieces. */
 async function read(pieces: readonly Buffer[]) {

@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
 import { expect, it } from "vitest";
 import type { ApiDeps } from "../../../../src/server/deps.ts";
-import { DownloadSlots } from "../../../../src/server/limits/download-slots.ts";
-import { downloadFile } from "../../../../src/server/native-api/files/files.ts";
+import { DownloadSlots } from "../../../../src/server/http/limits.ts";
+import { downloadFile } from "../../../../src/server/native-api/files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 it("[LIMIT-7] a file that the service makes is not made before the download has a slot", async () => {

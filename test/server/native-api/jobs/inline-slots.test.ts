@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
 import { expect, it } from "vitest";
 import type { ApiDeps } from "../../../../src/server/deps.ts";
-import { DownloadSlots } from "../../../../src/server/limits/download-slots.ts";
-import { getJob } from "../../../../src/server/native-api/jobs/jobs.ts";
+import { DownloadSlots } from "../../../../src/server/http/limits.ts";
+import { getJob } from "../../../../src/server/native-api/jobs.ts";
 
 it("[LIMIT-7] a job with its results in it is a download; a job that runs is not", async () => {
   const slots = new DownloadSlots(1);

@@ -1,0 +1,251 @@
+import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
+import { FIXED_LIMITS } from "../contract/limits.ts";
+import {
+  IDEMPOTENCY_KEY_HEADER,
+  IDEMPOTENCY_REPLAYED_HEADER,
+  MAX_COST_HEADER,
+  routes,
+} from "../contract/routes.ts";
+import type { Http, HttpRequest } from "../http/http.ts";
+import type { JsonAnswer } from "../http/json-answer.ts";
+import { retryAfterMs } from "../http/retry-after.ts";
+import type { StreamedBody } from "../http/streamed-body.ts";
+import { microsToDecimal } from "../kernel/money.ts";
+import { readPage, readPages, unexpectedAnswer } from "./answers.ts";
+import { type Batch, type BatchItem, type ListedModel, readBatch, readItem, readModel } from "./batch.ts";
+
+/** A create body can be as large as 192 MiB of text. */
+const CREATE_TIMEOUT_MS = 300_000;
+
+interface CreatedBatch {
+  batch: Batch;
+  /** The service knew the idempotency key and returned the batch that was made with it. */
+  replayed: boolean;
+}
+
+/**
+ * Makes a batch. `body` is the JSON text of the request, `key` its idempotency key: sending twice makes one batch.
+ * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer: ask again with the same key. After
+ * `signal` no further attempt leaves. The attempt under way ends with `answerSignal` if given, else with `signal`.
+ * `consentMicroUsd` is the most that the batch may hold, with the caller's consent to pay it; null, the default, is none.
+ */
+export async function createBatch(
+  http: Http,
+  body: string | StreamedBody,
+  key: string,
+  options: {
+    signal?: AbortSignal | undefined;
+    answerSignal?: AbortSignal | undefined;
+    consentMicroUsd?: number | null;
+  } = {},
+): Promise<CreatedBatch> {
+  const { consentMicroUsd = null, ...signals } = options;
+  const answer = await http.json({
+    method: "POST",
+    path: routes.batches,
+    headers: {
+      [IDEMPOTENCY_KEY_HEADER]: key,
+      ...(consentMicroUsd === null ? {} : { [MAX_COST_HEADER]: microsToDecimal(consentMicroUsd) }),
+    },
+    body,
+    timeoutMs: CREATE_TIMEOUT_MS,
+    submits: true,
+    ...signals,
+  });
+  const batch = readBatch(answer.json);
+  // Something was accepted. Only the same key can find out which batch it was.
+  if (batch === null)
+    throw new ImgbatchError("SUBMISSION_UNKNOWN", "The service accepted the request but returned no batch.", {
+      requestId: answer.requestId,
+    });
+  return { batch, replayed: isReplay(answer, batch) };
+}
+
+/** Not every service sends the header. A batch that is under way already, or older than its request, existed before. */
+function isReplay({ headers }: JsonAnswer, { status, createdAtMs }: Batch): boolean {
+  const replayed = headers.get(IDEMPOTENCY_REPLAYED_HEADER)?.toLowerCase();
+  if (replayed !== undefined) return replayed === "true";
+  if (status !== "queued") return true;
+  const answeredAtMs = Date.parse(headers.get("date") ?? "");
+  return createdAtMs !== null && createdAtMs < answeredAtMs - CREATE_TIMEOUT_MS;
+}
+
+interface BatchSnapshot {
+  batch: Batch;
+  /** How long the service asks to wait before the next request, in ms; null when it does not ask. */
+  retryAfterMs: number | null;
+}
+
+/** Gets a batch as it is now. `nowMs` is needed to read a `Retry-After` date. */
+export async function getBatch(
+  http: Http,
+  id: string,
+  options: { signal?: AbortSignal | undefined; maxRetries?: number; nowMs?: number } = {},
+): Promise<BatchSnapshot> {
+  const { nowMs = 0, signal, ...rest } = options;
+  const answer = await http.json({ method: "GET", path: routes.batch(id), signal, ...rest });
+  const batch = readBatch(answer.json);
+  if (batch?.id !== id) throw unexpectedAnswer(`the batch ${id}`, answer.requestId);
+  return { batch, retryAfterMs: retryAfterMs(answer.headers, nowMs) };
+}
+
+/** Selects batches of the key. A field that is absent selects all. Times are written as the service takes them. */
+export interface BatchFilter {
+  status?: string | undefined;
+  task_name?: string | undefined;
+  downloaded?: "true" | "false" | undefined;
+  from?: string | undefined;
+  to?: string | undefined;
+}
+
+interface FoundBatches {
+  batches: Batch[];
+  /** Whether there are more than were asked for. */
+  hasMore: boolean;
+}
+
+/** More batches than any key has. */
+const MOST_BATCHES = 1_000_000;
+
+/**
+ * Returns the batches of the key, newest first: at most `limit`, or all of them when it is null. Throws `BAD_RESPONSE`
+ * for a list without an end, since its missing part is not known.
+ */
+export async function listBatches(
+  http: Http,
+  filter: BatchFilter,
+  limit: number | null,
+  signal?: AbortSignal,
+): Promise<FoundBatches> {
+  const list = {
+    entries: "batches",
+    path: (page: { limit: number; cursor: string | null }) => pathOf(filter, page),
+    pageSize: FIXED_LIMITS.batchPageMax,
+    read: readBatch,
+    idOf: (batch: Batch) => batch.id,
+    most: MOST_BATCHES,
+    wanted: limit ?? undefined,
+  };
+  const { entries, hasMore } = await readPages(http, list, signal);
+  return { batches: entries, hasMore };
+}
+
+function pathOf(filter: BatchFilter, { limit, cursor }: { limit: number; cursor: string | null }): string {
+  const query = new URLSearchParams({ limit: String(limit) });
+  for (const [name, value] of Object.entries(filter)) if (value !== undefined) query.set(name, value);
+  if (cursor !== null) query.set("cursor", cursor);
+  return `${routes.batches}?${query}`;
+}
+
+/** More items than any batch has. */
+const MOST_ITEMS = 100_000;
+/** A service may list the items of a batch that it does not show. */
+const UNTOLD: readonly ErrorCode[] = ["BAD_RESPONSE", "NOT_FOUND", "BATCH_IMAGE_NOT_FOUND"];
+
+/**
+ * Returns every item of a batch, in request order. Throws `BAD_RESPONSE` for a list without an end, and for one with more
+ * than `most` items. Default: as many as the batch says, and 100 000 if it does not say.
+ */
+export async function listItems(
+  http: Http,
+  id: string,
+  signal?: AbortSignal,
+  most?: number,
+): Promise<BatchItem[]> {
+  const counted = async () => {
+    const batch = await getBatch(http, id, { signal }).catch((error) => {
+      if (error instanceof ImgbatchError && UNTOLD.includes(error.code)) return null;
+      throw error;
+    });
+    const { itemCount = null, successCount = 0, failCount = 0 } = batch?.batch ?? {};
+    return itemCount === null ? MOST_ITEMS : Math.max(itemCount, successCount + failCount);
+  };
+  const path = ({ limit, cursor }: { limit: number; cursor: string | null }) =>
+    `${routes.items(id)}?limit=${limit}${cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`}`;
+  const list = {
+    entries: "items",
+    path,
+    pageSize: FIXED_LIMITS.itemPageMax,
+    read: readItem,
+    idOf: (item: BatchItem) => item.customId,
+    most: most ?? counted,
+  };
+  return (await readPages(http, list, signal)).entries;
+}
+
+/**
+ * Returns an ended batch with its counts. When the service does not send them, its items are listed and counted: an item
+ * without an image has failed. Any other batch is returned as it is.
+ */
+export async function withCounts(http: Http, batch: Batch, signal?: AbortSignal): Promise<Batch> {
+  if (batch.hasCounts || !batch.isDone || batch.isUnknown || batch.status === "output_deleted") return batch;
+  const items = await listItems(http, batch.id, signal);
+  const successCount = items.filter((item) => item.status === "success").length;
+  const itemCount = items.length;
+  return { ...batch, itemCount, successCount, failCount: itemCount - successCount, hasCounts: true };
+}
+
+/** Does the same for each batch. */
+export async function allWithCounts(
+  http: Http,
+  batches: readonly Batch[],
+  signal?: AbortSignal,
+): Promise<Batch[]> {
+  const counted: Batch[] = [];
+  for (const batch of batches) counted.push(await withCounts(http, batch, signal));
+  return counted;
+}
+
+/**
+ * Sends a request that changes a batch. The answer is not read: services differ in it, and some send none. Returns how
+ * often the request was sent, and the error of the last attempt or null.
+ */
+async function sendChange(http: Http, request: HttpRequest): Promise<{ attempts: number; error: unknown }> {
+  let attempts = 0;
+  const next = async () => {
+    attempts++;
+    return request;
+  };
+  try {
+    await http.stream(next, async (response) => response.cancel());
+    return { attempts, error: null };
+  } catch (error) {
+    return { attempts, error };
+  }
+}
+
+/** Asks a service to stop a batch, and returns the batch as it is afterwards. An ended batch stays as it is. */
+export async function cancelBatch(http: Http, id: string, signal?: AbortSignal): Promise<Batch> {
+  const { error } = await sendChange(http, { method: "POST", path: routes.cancel(id), signal });
+  if (error !== null) throw error;
+  return (await getBatch(http, id, { signal })).batch;
+}
+
+/** Deletes the images of an ended batch, and returns the batch as it is afterwards. */
+export async function deleteOutputs(http: Http, id: string, signal?: AbortSignal): Promise<Batch> {
+  const { error } = await sendChange(http, { method: "DELETE", path: routes.outputs(id), signal });
+  if (error !== null) throw error;
+  return (await getBatch(http, id, { signal })).batch;
+}
+
+/**
+ * Hides an ended batch for good. An earlier attempt without a response may have hidden the batch already: then a
+ * missing batch counts as success.
+ */
+export async function deleteRecord(http: Http, id: string, signal?: AbortSignal): Promise<void> {
+  const request = { method: "DELETE" as const, path: routes.batch(id), signal };
+  const { attempts, error } = await sendChange(http, request);
+  const wasDone = attempts > 1 && error instanceof ImgbatchError && error.code === "BATCH_IMAGE_NOT_FOUND";
+  if (error !== null && !wasDone) throw error;
+}
+
+/** Lists the models that this key can make batches with. The first one is the default. */
+export async function listModels(http: Http, signal?: AbortSignal): Promise<ListedModel[]> {
+  const answer = await http.json({ method: "GET", path: routes.batchModels, signal });
+  const page = readPage(answer.json);
+  const models = page?.data.map(readModel).filter((model) => model !== null) ?? [];
+  // An empty list is valid. A list without a single model is not.
+  if (page === null || (models.length === 0 && page.data.length > 0))
+    throw unexpectedAnswer("a list of models", answer.requestId);
+  return models;
+}

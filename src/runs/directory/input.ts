@@ -1,0 +1,262 @@
+import { closeSync, constants, createReadStream, openSync, readSync } from "node:fs";
+import { copyFile, readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { isSystemError, saving } from "../../client/file-errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { expandedCustomIds } from "../../contract/text-rules.ts";
+import { PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { readLines } from "../../prompts/lines.ts";
+import type { PlannedItem } from "../plan/plan.ts";
+import type { PromptReference } from "../plan/prompt-files.ts";
+import { textOf } from "../plan/spool.ts";
+import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
+import { hashFile, readJsonLines, writeJsonLines } from "./run-files.ts";
+
+/** Matches the path of a stored reference image, relative to the run's directory. */
+const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
+
+/** Returns the path of a stored reference image, relative to the run's directory. */
+export function referencePath(sha256: string): string {
+  return `${REFERENCES_FOLDER}/${sha256}`;
+}
+
+/** Stores each reference image once in the run's directory, under its hash. The run then needs no other file. */
+export async function storeReferences(dir: string, references: Iterable<PromptReference>): Promise<void> {
+  const stored = new Set<string>();
+  for (const reference of references) {
+    if (stored.has(reference.sha256)) continue;
+    stored.add(reference.sha256);
+    const target = join(dir, referencePath(reference.sha256));
+    if (await holds(target, reference.sha256)) continue;
+    await saving(target, () => makeDirectory(join(dir, REFERENCES_FOLDER)));
+    await store(reference, target);
+  }
+}
+
+async function store(reference: PromptReference, target: string): Promise<void> {
+  if ("kept" in reference.source) {
+    const { kept } = reference.source;
+    return saving(target, () => writeFileDurably(target, kept.read()));
+  }
+  const { path } = reference.source;
+  const copy = `${target}${PARTIAL_SUFFIX}`;
+  // A reflink where the file system has them. Never a hard link: editing the original would change the copy.
+  await saving(target, () => copyFile(path, copy, constants.COPYFILE_FICLONE));
+  if (!(await holds(copy, reference.sha256))) {
+    await rm(copy, { force: true });
+    throw new ImgbatchError("INVALID_INPUT", `${path} changed while it was read; run the command again.`);
+  }
+  await saving(target, () => rename(copy, target));
+}
+
+/** Reads a stored reference image. Throws `SAVE_FAILED` when it was changed. */
+export async function readReference(dir: string, sha256: string): Promise<Buffer> {
+  const path = join(dir, referencePath(sha256));
+  const data = await saving(path, () => readFile(path));
+  if (sha256Hex(data) === sha256) return data;
+  throw new ImgbatchError("SAVE_FAILED", `${path} was changed; remove it and run the command again.`);
+}
+
+async function holds(path: string, sha256: string): Promise<boolean> {
+  return (await hashFile(path)) === sha256;
+}
+
+const MOST_OUTPUTS = 1000;
+
+/** A line of `input.jsonl`: the input as it was sent, in the form of a prompt file, with reference images by hash. */
+const inputSchema = z.looseObject({
+  custom_id: z.string().min(1),
+  prompt: z.string(),
+  output_count: z.int().min(1).max(MOST_OUTPUTS).optional(),
+  reference_images: z
+    .array(
+      z.looseObject({
+        path: z.string().regex(REFERENCE_PATH),
+        id: z.string().optional(),
+        type: z.string().optional(),
+      }),
+    )
+    .optional(),
+  metadata: z.record(z.string(), z.unknown()).optional(),
+  /** Where the prompt was read: the id as typed (absent without one), file and line. */
+  source: z.looseObject({ id: z.string().optional(), file: z.string(), line: z.int().min(1) }),
+});
+export type InputLine = z.infer<typeof inputSchema>;
+
+/** Writes the input of a run. `name` is another name than `input.jsonl` if the run has not taken this input yet. */
+export async function writeRunInput(
+  dir: string,
+  items: readonly PlannedItem[],
+  name = INPUT_FILE,
+): Promise<void> {
+  const lines = {
+    *[Symbol.iterator]() {
+      for (const item of items) yield toInputLine(item);
+    },
+  };
+  await writeJsonLines(join(dir, name), lines);
+}
+
+/**
+ * Reads what `read` makes of each line of a run's input, in order. Throws `DIRECTORY_CONFLICT` if a line is damaged or the
+ * file cannot be read.
+ */
+export async function mapRunInput<T>(dir: string, read: (line: InputLine) => T): Promise<T[]> {
+  const path = join(dir, INPUT_FILE);
+  const found: T[] = [];
+  try {
+    for await (const { number, text, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
+      const line = problem === null ? parseLine(text) : null;
+      if (line === null) throw damaged(`${path}:${number} is not a line that a run has written`);
+      found.push(read(line));
+    }
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    throw damaged(`${path} cannot be read (${error.code})`);
+  }
+  return found;
+}
+
+/** The input of a run, by the id of each image, in input order. The text stays on disk; only the range of each line is in memory. */
+export interface RunInput {
+  keys(): Iterable<string>;
+  has(id: string): boolean;
+  /** The line that would make this image alone. Undefined for an unknown image, and when the file was removed since. */
+  get(id: string): InputLine | undefined;
+  /** The number of an image's line in the file, from 1. */
+  lineOf(id: string): number | undefined;
+  /** A line by its position, from 0, with its number in the file. Undefined behind the last one. */
+  at(position: number): { number: number; line: InputLine } | undefined;
+  /** The path of the file. */
+  path: string;
+  /** Whether any prompt has reference images. */
+  hasReferences: boolean;
+  /** The first problem of the file, with its path and line. Null when there is none. */
+  damage: string | null;
+}
+
+/** No run writes a longer line: reference images are files of their own. */
+const MAX_LINE_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Reads the ranges of the lines of a run's input. Returns none if the directory has no input, as after a download. A
+ * line that no run can have written is left out and reported as `damage`.
+ */
+export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunInput> {
+  const path = join(dir, name);
+  const ranges = new Map<string, LineRange>();
+  const lines: LineRange[] = [];
+  let damage: string | null = null;
+  let hasReferences = false;
+  let start = 0;
+  try {
+    for await (const { number, text, bytes, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
+      const range = { number, start, bytes };
+      start += bytes + 1;
+      const line = parseLine(text);
+      const ids = line === null ? [] : imageIds(line);
+      const wrong =
+        problem ??
+        (line === null ? "is not a line that a run has written" : null) ??
+        (ids.some((id) => ranges.has(id)) ? "has an id of another line" : null);
+      if (wrong !== null) {
+        damage ??= `${path}:${number} ${wrong}`;
+        continue;
+      }
+      lines.push(range);
+      hasReferences ||= line?.reference_images !== undefined;
+      for (const id of ids) ranges.set(id, range);
+    }
+  } catch (error) {
+    // An input that cannot be read is unknown.
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "ENOENT") damage ??= `${path} cannot be read (${code ?? error})`;
+  }
+  return {
+    path,
+    damage,
+    hasReferences,
+    at: (position) => {
+      const range = lines[position];
+      const line = range === undefined ? null : parseLine(readRange(path, range));
+      return range === undefined || line === null ? undefined : { number: range.number, line };
+    },
+    lineOf: (id) => ranges.get(id)?.number,
+    keys: () => ranges.keys(),
+    has: (id) => ranges.has(id),
+    get: (id) => {
+      const range = ranges.get(id);
+      const line = range === undefined ? null : parseLine(readRange(path, range));
+      if (line === null) return undefined;
+      const { output_count: _, ...rest } = line;
+      return { ...rest, custom_id: id };
+    },
+  };
+}
+
+/** Throws `DIRECTORY_CONFLICT` for a damaged input, since the requested images are not known then. */
+export function requireUndamaged({ damage }: RunInput): void {
+  if (damage !== null) throw damaged(damage);
+}
+
+/** Returns the error for an input that is not as the run wrote it. */
+export function damaged(what: string, details: readonly string[] = []): ImgbatchError {
+  const advice =
+    "put the file back, or run the command that made this directory again: it writes the file again, and nothing is paid twice";
+  return new ImgbatchError("DIRECTORY_CONFLICT", `${what}.`, { advice, details });
+}
+
+interface LineRange {
+  number: number;
+  start: number;
+  bytes: number;
+}
+
+function imageIds({ custom_id, output_count = 1 }: InputLine): string[] {
+  return expandedCustomIds(custom_id, output_count);
+}
+
+function parseLine(text: string): InputLine | null {
+  return readJsonLines(text, inputSchema)[0] ?? null;
+}
+
+/** Returns the text of a range of the file; "" when it cannot be read. */
+function readRange(path: string, { start, bytes }: LineRange): string {
+  try {
+    const file = openSync(path, "r");
+    try {
+      const data = Buffer.allocUnsafe(bytes);
+      // Leaves out a byte order mark.
+      return new TextDecoder().decode(data.subarray(0, readSync(file, data, 0, bytes, start)));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return "";
+  }
+}
+
+function toInputLine(item: PlannedItem): InputLine {
+  const { typedId, fileLine } = item;
+  const references = item.references.map((reference) => ({
+    path: referencePath(reference.sha256),
+    ...labelsOf(reference),
+  }));
+  return {
+    custom_id: item.customId,
+    prompt: textOf(item.prompt),
+    ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
+    ...(references.length === 0 ? {} : { reference_images: references }),
+    ...(item.aspectRatio === undefined ? {} : { aspect_ratio: item.aspectRatio }),
+    ...(item.size === undefined ? {} : { size: item.size }),
+    ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
+    source: { ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine }) },
+  };
+}
+
+function labelsOf({ id, type }: PromptReference): { id?: string; type?: string } {
+  return { ...(id === undefined ? {} : { id }), ...(type === undefined ? {} : { type }) };
+}

@@ -1,0 +1,170 @@
+import { createReadStream } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import type { ItemFacts } from "../../client/batch.ts";
+import { saving } from "../../client/file-errors.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
+import { codePointLength } from "../../kernel/text.ts";
+import { readLines } from "../../prompts/lines.ts";
+import type { InputLine, RunInput } from "./input.ts";
+import { type ResultFile, readJsonLines, type Verified, writeJsonLines } from "./run-files.ts";
+
+const count = z.int().min(0);
+
+const fileSchema = z.looseObject({
+  path: z.string().describe("from the directory of the run on, with /"),
+  image_index: count.optional().describe("which image of the item, from 0; only where not all are here"),
+  entry: z.string().optional().describe("the name inside path, when that is a ZIP that was kept"),
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  bytes: count,
+  mime_type: z.string(),
+  width: count.nullable(),
+  height: count.nullable(),
+});
+
+const error = z
+  .looseObject({
+    code: z.string(),
+    message: z.string(),
+    source: z.string().nullable().describe("client: found by imgbatch, not by the service"),
+    request_id: z.string().optional(),
+  })
+  .optional()
+  .describe("why the image is missing; with the status success, why it could not be fetched");
+
+const common = {
+  custom_id: z.string(),
+  files: z.array(fileSchema).describe("empty if no image was saved"),
+  error,
+  notes: z.array(z.string()).optional().describe("differences that a person should know"),
+  prompt: z.string().optional(),
+  source_id: z
+    .string()
+    .nullable()
+    .optional()
+    .describe("the custom_id as typed, which several images may share; null if the prompt has none"),
+  file: z.string().optional().describe("the prompt file as typed; <stdin> for standard input"),
+  line: z.int().min(1).optional().describe("the line of the prompt in that file"),
+  metadata: z.record(z.string(), z.unknown()).optional().describe("the other fields of the prompt"),
+};
+
+const ofBatches = z.looseObject({
+  ...common,
+  provider: z.string().optional().describe("made or refused the image"),
+  model_version: z.string().optional().describe("the model as the upstream names it"),
+  seed: z.int().optional(),
+  upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
+  status: z.string().describe("success or failed; another service may have words of its own"),
+  batch_id: z.string().describe("empty if the batch is not known"),
+  verified: z
+    .enum(["sha256", "crc32"])
+    .nullable()
+    .optional()
+    .describe(
+      "how the files could be checked: by a hash of the service, or by the checksum of the ZIP; null: only by their size and first bytes, because the service gives no hash",
+    ),
+});
+
+const ofRealtime = z.looseObject({
+  ...common,
+  status: z.enum(["success", "failed", "pending"]).describe("pending: not asked for yet"),
+  model_version: z
+    .string()
+    .nullable()
+    .describe("the model as the service names it; null without an image, or if it is unknown"),
+});
+
+/**
+ * A line of `results.jsonl`: one for each image that was asked for, in the order of the input. It is a `ResultLine`
+ * in a run of batches, and a `RealtimeLine` in one of `generate --file`, where each image is a request of its own.
+ */
+export const resultSchema = z.union([
+  ofBatches.describe("of submit, retry and download"),
+  ofRealtime.describe("of generate --file"),
+]);
+
+export const RESULTS_FILE = "results.jsonl";
+export const RETRY_FILE = "retry.jsonl";
+
+/** A line of `results.jsonl`, without what `input.jsonl` knows: one for each image that was asked for, in the order of the input. */
+export interface ResultLine extends ItemFacts {
+  custom_id: string;
+  status: string;
+  batch_id: string;
+  files: ResultFile[];
+  /** Absent without files. */
+  verified?: Verified;
+  /** The reason why the image is missing here. With the status `success`: the reason why it could not be fetched. */
+  error?: { code: string; message: string; source: string | null; request_id?: string };
+}
+
+/**
+ * Reads the results of an earlier run in the directory; empty when there are none. A damaged line is left out, and its
+ * image is then fetched again.
+ */
+export async function readResults(dir: string): Promise<ResultLine[]> {
+  const found: ResultLine[] = [];
+  try {
+    for await (const { text } of readLines(createReadStream(join(dir, RESULTS_FILE)), MAX_LINE_BYTES)) {
+      const [line] = readJsonLines(text, resultSchema);
+      if (line === undefined) continue;
+      // Very many long prompts do not fit into memory.
+      const { prompt: _, metadata: __, ...rest } = line;
+      // The run state of the directory decides which kind of results these are.
+      found.push(rest as ResultLine);
+    }
+  } catch {
+    // A result that cannot be read is not known.
+  }
+  return found;
+}
+
+const MAX_LINE_BYTES = 64 * 1024 * 1024;
+
+/** Returns what the input knows of an image, under the names of the results. */
+function askedFor(line: InputLine | undefined): object {
+  if (line === undefined) return {};
+  const { prompt, source, metadata } = line;
+  return {
+    prompt,
+    ...{ source_id: source.id ?? null, file: source.file, line: source.line },
+    ...(metadata === undefined ? {} : { metadata }),
+  };
+}
+
+/**
+ * Writes `results.jsonl`, and `retry.jsonl` with the known input of the failed images. Returns whether there is a
+ * `retry.jsonl`. Files with the same content are not touched.
+ */
+export async function writeResults<Line extends { custom_id: string }>(
+  dir: string,
+  lines: readonly Line[],
+  input: Pick<RunInput, "get" | "has">,
+  isFailed: (line: Line) => boolean,
+): Promise<{ hasRetry: boolean }> {
+  const shown = {
+    *[Symbol.iterator]() {
+      for (const line of lines) yield hideUsedKeysIn({ ...line, ...askedFor(input.get(line.custom_id)) });
+    },
+  };
+  await writeJsonLines(join(dir, RESULTS_FILE), shown);
+  const failed = lines.filter((line) => isFailed(line) && input.has(line.custom_id));
+  const retry = {
+    *[Symbol.iterator]() {
+      for (const line of failed) yield* retryLine(input.get(line.custom_id));
+    },
+  };
+  const retryPath = join(dir, RETRY_FILE);
+  if (failed.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
+  else await writeJsonLines(retryPath, retry);
+  return { hasRetry: failed.length > 0 };
+}
+
+function retryLine(input: InputLine | undefined): Partial<InputLine>[] {
+  if (input === undefined) return [];
+  const { custom_id, source: _, ...rest } = input;
+  // An id with a counter may be too long for a prompt file. The new run then makes its own.
+  return [codePointLength(custom_id) > FIXED_LIMITS.customIdChars ? rest : { custom_id, ...rest }];
+}

@@ -1,0 +1,258 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { expandedCustomIds } from "../../contract/text-rules.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { canonicalJson } from "../../kernel/json/canonical-json.ts";
+import { counted } from "../../kernel/text.ts";
+import { formatProblem } from "../../prompts/problems.ts";
+import { type InputLine, mapRunInput, referencePath } from "../directory/input.ts";
+import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
+import { assignIds, type Plan, type PlannedItem } from "./plan.ts";
+import type { PromptItem } from "./prompt-files.ts";
+import { textOf } from "./spool.ts";
+
+/** A prompt of the run as it is, without its text. */
+interface OldItem {
+  id: string;
+  outputCount: number;
+  /** Identifies everything about the prompt that decides an image. */
+  content: string;
+  /** Whether the id was made from the position, because the prompt had none. */
+  isGenerated: boolean;
+}
+
+/** The difference between the prompts of a run and the edited ones. */
+interface Match {
+  /** The edited prompts. Those that the run has too keep their ids. */
+  items: PlannedItem[];
+  kept: PlannedItem[];
+  changed: PlannedItem[];
+  added: PlannedItem[];
+  removed: OldItem[];
+  /** The removed prompts that were added again with another id. Their images are made again. */
+  renamed: PlannedItem[];
+  /** The images that stay: all those of `kept`, and those of a changed number of images. */
+  keptImages: ReadonlySet<string>;
+  /** The images that the run has for prompts that were changed or removed. */
+  superseded: string[];
+}
+
+/** Reads a prompt of a run from its line of `input.jsonl`. */
+export function toOldItem(line: InputLine): OldItem {
+  const { custom_id: id, prompt, output_count: outputCount = 1, reference_images = [], source } = line;
+  const isGenerated = source.id === undefined;
+  return { id, outputCount, content: contentOf(prompt, reference_images), isGenerated };
+}
+
+/**
+ * Finds the prompts of a run among the edited ones: by the id as typed, else by the content. A prompt without an id that
+ * was changed between two kept ones is found by its place. If the settings differ, all prompts count as changed. The same
+ * input always gives the same result.
+ */
+export function matchItems(
+  old: readonly OldItem[],
+  items: readonly PromptItem[],
+  { isSameRequest }: { isSameRequest: boolean },
+): Match {
+  const found = findItems(old, items);
+  const named = items.map((item) => ({ ...item, customId: found.get(item)?.id ?? item.customId }));
+  const planned = assignIds(named).map((item, i) => ({ ...item, typedId: items[i]?.customId ?? null }));
+  const before = planned.map((_, i) => found.get(items[i] as PromptItem));
+  const isAlike = planned.map((item, i) => isSameRequest && before[i]?.content === contentOfItem(item));
+  const isKept = planned.map(({ outputCount }, i) => isAlike[i] && before[i]?.outputCount === outputCount);
+  const keptImages = new Set(
+    planned.flatMap((item, i) => {
+      const was = before[i];
+      const own = was === undefined ? [] : expandedCustomIds(was.id, was.outputCount);
+      return isAlike[i] ? imagesOf(item).filter((id) => own.includes(id)) : [];
+    }),
+  );
+  const there = new Set(found.values());
+  const added = planned.filter((_, i) => before[i] === undefined);
+  const removed = old.filter((item) => !there.has(item));
+  const gone = new Set(removed.map(({ content }) => content));
+  return {
+    items: planned,
+    kept: planned.filter((_, i) => isKept[i]),
+    changed: planned.filter((_, i) => before[i] !== undefined && !isKept[i]),
+    added,
+    removed,
+    renamed: added.filter((item) => gone.has(contentOfItem(item))),
+    keptImages,
+    superseded: old
+      .flatMap(({ id, outputCount }) => expandedCustomIds(id, outputCount))
+      .filter((id) => !keptImages.has(id)),
+  };
+}
+
+/** Returns the ids of the images of a prompt. */
+function imagesOf({ customId, outputCount }: PlannedItem): string[] {
+  return expandedCustomIds(customId, outputCount);
+}
+
+/** Returns the prompt of the run that each edited prompt was, where there is one. */
+function findItems(old: readonly OldItem[], items: readonly PromptItem[]): Map<PromptItem, OldItem> {
+  const found = new Map<PromptItem, OldItem>();
+  const free = new Set(old);
+  const typed = items.filter(({ customId }) => customId !== null);
+  const typedIds = new Set(typed.flatMap((item) => expandedCustomIds(item.customId ?? "", item.outputCount)));
+  const take = (item: PromptItem, other: OldItem | undefined) => {
+    if (other !== undefined && free.delete(other)) found.set(item, other);
+  };
+  const byId = new Map(old.map((item) => [item.id, item]));
+  for (const item of typed) take(item, byId.get(item.customId ?? ""));
+  const nameless = items.filter(({ customId }) => customId === null);
+  const takeNameless = (item: PromptItem, other: OldItem | undefined) => {
+    const ids = other === undefined ? [] : expandedCustomIds(other.id, item.outputCount);
+    if (!ids.some((id) => typedIds.has(id))) take(item, other);
+  };
+  const same = groupBy(free, ({ content, outputCount }) => `${content} ${outputCount}`);
+  for (const item of nameless)
+    takeNameless(item, same.get(`${contentOfItem(item)} ${item.outputCount}`)?.shift());
+  const alike = groupBy(free, ({ content }) => content);
+  for (const item of nameless.filter((each) => !found.has(each)))
+    takeNameless(item, alike.get(contentOfItem(item))?.shift());
+  const places = gapsIn(old, (item) => (free.has(item) ? undefined : item));
+  for (const [place, others] of gapsIn(items, (item) => found.get(item))) {
+    const gone = places.get(place)?.filter(({ isGenerated }) => isGenerated) ?? [];
+    for (const item of others.filter(({ customId }) => customId === null)) takeNameless(item, gone.shift());
+  }
+  return found;
+}
+
+/** Groups the items without an anchor by the anchor before them. */
+function gapsIn<T>(items: readonly T[], anchorOf: (item: T) => OldItem | undefined): Map<string, T[]> {
+  let place = "";
+  const placed = items.map((item) => {
+    const anchor = anchorOf(item);
+    if (anchor !== undefined) place = anchor.id;
+    return { item, place, isFree: anchor === undefined };
+  });
+  const gaps = groupBy(
+    placed.filter(({ isFree }) => isFree),
+    (each) => each.place,
+  );
+  return new Map([...gaps].map(([key, group]) => [key, group.map(({ item }) => item)]));
+}
+
+function groupBy<T>(items: Iterable<T>, keyOf: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of items) {
+    const group = groups.get(keyOf(item));
+    if (group === undefined) groups.set(keyOf(item), [item]);
+    else group.push(item);
+  }
+  return groups;
+}
+
+function contentOfItem({ prompt, references }: PromptItem): string {
+  const named = references.map(({ sha256, id, type }) => ({ path: referencePath(sha256), id, type }));
+  return contentOf(textOf(prompt), named);
+}
+
+interface NamedReference {
+  path: string;
+  id?: string | undefined;
+  type?: string | undefined;
+}
+
+function contentOf(prompt: string, references: readonly NamedReference[]): string {
+  const named = references.map(({ path, id = null, type = null }) => ({ path, id, type }));
+  return sha256Hex(canonicalJson({ prompt, references: named }));
+}
+
+/** The changes from a run to its edited prompts. Nothing is written or sent yet. */
+export interface UpdatePlan extends Match {
+  /** The images to make: those of changed and added prompts, and those of an earlier update that the service refused. */
+  images: string[];
+  /** Settings that decide the images and are others now, in words. */
+  settings: string[];
+}
+
+type Changes = Match & Pick<UpdatePlan, "settings">;
+
+/** Compares a run with edited prompts. Throws `DIRECTORY_CONFLICT` if its input is damaged or unknown. */
+export async function planUpdate(dir: string, state: RunState, plan: Plan): Promise<UpdatePlan> {
+  const settings = otherSettings(state, plan);
+  const old = await mapRunInput(dir, toOldItem);
+  const match = matchItems(old, plan.request.items, { isSameRequest: settings.length === 0 });
+  const { keptImages } = match;
+  const refused = state.batches.filter(isRefused).flatMap(({ images = [] }) => images);
+  const made = new Set([
+    ...[...match.changed, ...match.added].flatMap(imagesOf).filter((id) => !keptImages.has(id)),
+    ...refused.filter((id) => keptImages.has(id)),
+  ]);
+  const images = match.items.flatMap(imagesOf).filter((id) => made.has(id));
+  return { ...match, images, settings };
+}
+
+/** Whether a batch of an update was refused: no batch was made, and the next update plans its images again. */
+export function isRefused({ refused }: RunBatch): boolean {
+  return refused === true;
+}
+
+/** Says how the settings that decide the images differ: `the model is a, not b`. */
+function otherSettings({ request }: RunState, { request: wanted }: Plan): string[] {
+  if (request === null) return ["the run was not submitted here"];
+  const isReal = request.images === "real";
+  const drawn = ["an upstream made its images, which would be drawn now"];
+  const real = ["its images were drawn, and an upstream would make them now"];
+  return [
+    ...(request.model === wanted.model ? [] : [`the model was ${request.model}, not ${wanted.model}`]),
+    ...(request.response_mime_type === wanted.mimeType
+      ? []
+      : [`the type was ${request.response_mime_type}, not ${wanted.mimeType}`]),
+    ...(isReal === (wanted.isReal ?? false) ? [] : isReal ? drawn : real),
+  ];
+}
+
+/** Describes the changes: `2 prompts changed, 1 added, 1 removed; the model is the same`. */
+export function describeChanges(update: Changes): string {
+  const renamed = update.renamed.length;
+  const again = `${renamed} of the added ${renamed === 1 ? "prompts is a removed one with another id, whose images are" : "prompts are removed ones with other ids, whose images are"} made again`;
+  return renamed === 0 ? countsOf(update) : `${countsOf(update)}; ${again}`;
+}
+
+function countsOf({ kept, changed, added, removed, settings }: Changes): string {
+  const counts = [
+    [changed.length, "changed"],
+    [added.length, "added"],
+    [removed.length, "removed"],
+  ].filter(([count]) => count !== 0);
+  const [first, ...others] = counts.map(
+    ([count, verb], i) => `${i === 0 ? counted(Number(count), "prompt") : count} ${verb}`,
+  );
+  if (first === undefined)
+    return kept.length === 0 ? "no prompt is the same" : "the prompts are the same, other options are not";
+  if (settings.length > 0) return `${[first, ...others].join(", ")}; ${settings.join("; ")}`;
+  return `${[first, ...others].join(", ")}; the model is the same`;
+}
+
+/** The longest list of changed prompts that helps. */
+const MOST_LISTED = 20;
+
+/** The error for a directory whose run had other prompts or settings. `advise` names the command that makes these images. */
+export function changedError(
+  shownDir: string,
+  update: UpdatePlan,
+  advise: (images: number) => string,
+): ImgbatchError {
+  const message = `${shownDir} belongs to a run with other prompts or options: ${describeChanges(update)}.`;
+  const other = "name another directory with --output to make all images there";
+  const advice = update.keptImages.size === 0 ? other : `${advise(update.images.length)}; or ${other}`;
+  return new ImgbatchError("DIRECTORY_CONFLICT", message, { details: changeLines(update), advice });
+}
+
+/** Returns a line for each prompt that differs, up to a number that helps. */
+export function changeLines(update: Match): string[] {
+  const lines = [
+    ...update.changed.map((item) => lineOf(item, "changed")),
+    ...update.added.map((item) => lineOf(item, "added")),
+    ...update.removed.map(({ id }) => `${id}: removed`),
+  ];
+  const more = lines.length - MOST_LISTED;
+  return more > 0 ? [...lines.slice(0, MOST_LISTED), `and ${more} more`] : lines;
+}
+
+function lineOf({ fileLine, customId }: PlannedItem, what: string): string {
+  return formatProblem({ ...fileLine, field: customId, message: what });
+}

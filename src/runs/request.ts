@@ -1,0 +1,265 @@
+import { createHash } from "node:crypto";
+import { type FileHandle, open } from "node:fs/promises";
+import { join } from "node:path";
+import { saving } from "../client/file-errors.ts";
+import type { CreateBatchBody, CreateItemBody } from "../contract/batch-api.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { DEFAULT_LIMITS } from "../contract/limits.ts";
+import type { StreamedBody } from "../http/streamed-body.ts";
+import { checkRow } from "../prompts/check-row.ts";
+import { Problems } from "../prompts/problems.ts";
+import {
+  damaged,
+  type InputLine,
+  type RunInput,
+  referencePath,
+  requireUndamaged,
+} from "./directory/input.ts";
+import { retriedId } from "./directory/run-state.ts";
+import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import { contentKeyOf, type PlannedItem, type RunRequest } from "./plan/plan.ts";
+import { loadReference, type PromptItem, type PromptReference } from "./plan/prompt-files.ts";
+import { type KeptText, Spool } from "./plan/spool.ts";
+
+/**
+ * Returns the body of the create request of a batch: what its entry names, read from the input on disk. The same entry
+ * always gives the same body. `parentId` is the parent that the service knows. Throws `DIRECTORY_CONFLICT` when the input
+ * is not as the run has written it, so that no other prompt is sent under the key of this one.
+ */
+export async function requestOf(
+  dir: string,
+  state: RunState,
+  entry: RunBatch,
+  input: RunInput,
+  parentId: string | null,
+): Promise<string | StreamedBody> {
+  const items = (await itemsOf(dir, input, entry.images ?? entry.prompts ?? [])).map(withId);
+  const request = { ...settingsOf(state), parentId };
+  if (entry.prompts !== undefined) {
+    const { idempotency_key: key, index } = entry;
+    const contentKey = contentKeyOf({ ...request, parentId: entry.parent_batch_id }, index, items);
+    if (isContentKey(key) && key !== contentKey)
+      throw damaged(`${input.path} is not as the run has written it`);
+  }
+  return createBody(dir, request, items);
+}
+
+/** Returns the settings that all requests of a run share. Throws `USAGE` when the run did not make its batches. */
+export function settingsOf({ request }: RunState): Omit<RunRequest, "items" | "parentId"> {
+  if (request === null) {
+    const message = "The run does not say how these images were asked for: submit the prompts again.";
+    throw new ImgbatchError("USAGE", message);
+  }
+  const { model, task_name: name, response_mime_type: mimeType, metadata, images } = request;
+  return { model, name, mimeType, metadata, isReal: images === "real" };
+}
+
+function withId(item: PromptItem): PlannedItem {
+  return { ...item, customId: item.customId ?? "", typedId: null };
+}
+
+const isContentKey = (key: string | null) => key !== null && /^ib1-[0-9a-f]{64}$/.test(key);
+
+/**
+ * Reads and checks prompts of a run's input again: the lines `[first, count]`, from 0, or one item for each image by its
+ * id. Throws `DIRECTORY_CONFLICT` when the input of the run is damaged.
+ */
+export async function itemsOf(
+  dir: string,
+  input: RunInput,
+  named: readonly string[] | readonly [first: number, count: number],
+): Promise<PromptItem[]> {
+  const problems = new Problems();
+  const spool = new Spool();
+  /** Many prompts share a reference image. */
+  const loaded = new Map<string, PromptReference | null>();
+  const items: PromptItem[] = [];
+  for (const { number, line } of isRange(named) ? rangeOf(input, ...named) : imagesOf(input, named)) {
+    const { path: file } = input;
+    const report = (field: string | null, message: string) =>
+      problems.add({ file, line: number }, field, message);
+    const { references: specs, prompt, metadata, ...fields } = checkRow(line, RULES, report);
+    const references: PromptReference[] = [];
+    for (const { path = "", field, id, type } of specs) {
+      const known = loaded.get(path);
+      const options = { baseDir: dir, limits: DEFAULT_LIMITS, spool };
+      const facts = known === undefined ? await loadReference({ path, field }, options, report) : known;
+      loaded.set(path, facts);
+      if (facts === null) continue;
+      // Another image in its place would be sent and paid for.
+      if (referencePath(facts.sha256) !== path)
+        throw damaged(`${join(dir, path)} is another image than the one that was sent`);
+      references.push({ ...facts, ...labelsOf({ id, type }) });
+    }
+    const kept = metadata === null ? null : spool.keepText(JSON.stringify(metadata));
+    const fileLine = { file: line.source.file, line: line.source.line };
+    items.push({ ...fields, prompt: spool.keepText(prompt), references, metadata: kept, fileLine });
+  }
+  try {
+    problems.throwIfAny();
+  } catch (error) {
+    throw damaged(`${input.path} is not as the run has written it`, (error as ImgbatchError).details);
+  }
+  return items;
+}
+
+const RULES = { limits: DEFAULT_LIMITS, defaultCount: 1 };
+
+function isRange(named: readonly unknown[]): named is readonly [number, number] {
+  return typeof named[0] === "number";
+}
+
+interface NumberedLine {
+  number: number;
+  line: InputLine;
+}
+
+function* rangeOf(input: RunInput, first: number, count: number): Generator<NumberedLine> {
+  requireUndamaged(input);
+  for (let at = first; at < first + count; at++) {
+    const found = input.at(at);
+    if (found === undefined) throw damaged(`${input.path} does not hold all prompts of the run`);
+    yield found;
+  }
+}
+
+function* imagesOf(input: RunInput, ids: readonly string[]): Generator<NumberedLine> {
+  for (const id of ids) {
+    const line = input.get(id);
+    if (line === undefined) {
+      requireUndamaged(input);
+      throw damaged(`${input.path} does not hold the prompt of ${JSON.stringify(id)}`);
+    }
+    yield { number: input.lineOf(id) ?? 0, line: { ...line, custom_id: retriedId(id) } };
+  }
+}
+
+function labelsOf({ id, type }: { id: string | undefined; type: string | undefined }): {
+  id?: string;
+  type?: string;
+} {
+  return { ...(id === undefined ? {} : { id }), ...(type === undefined ? {} : { type }) };
+}
+
+/** A part of the body: text as it is, a prompt that becomes a JSON string, or a reference image that becomes Base64. */
+type Piece = string | KeptText | PromptReference;
+
+/**
+ * Returns the JSON text of a create request. Reference images and spooled prompts are read while it is sent, so that only a
+ * piece of it is in memory. Sending throws `SAVE_FAILED` when a stored image was changed.
+ */
+export function createBody(
+  dir: string,
+  request: Omit<RunRequest, "items">,
+  items: readonly PlannedItem[],
+): string | StreamedBody {
+  const pieces = joined(piecesOf(request, items));
+  const [only, ...more] = pieces;
+  if (typeof only === "string" && more.length === 0) return only;
+  return {
+    bytes: pieces.reduce((sum, piece) => sum + bytesOf(piece), 0),
+    open: async function* () {
+      for (const piece of pieces) {
+        if (typeof piece === "string") yield Buffer.from(piece);
+        else if ("read" in piece) yield Buffer.from(JSON.stringify(piece.read()));
+        else yield* base64Of(join(dir, referencePath(piece.sha256)), piece);
+      }
+    },
+  };
+}
+
+function* piecesOf(request: Omit<RunRequest, "items">, items: readonly PlannedItem[]): Generator<Piece> {
+  const head: Omit<CreateBatchBody, "items"> = {
+    model: request.model,
+    ...(request.name === null ? {} : { task_name: request.name }),
+    ...(request.parentId === null ? {} : { parent_batch_id: request.parentId }),
+    ...(request.metadata === null ? {} : { metadata: request.metadata }),
+    response_mime_type: request.mimeType,
+  };
+  yield `${opened(head)},"items":[`;
+  for (const [index, item] of items.entries()) {
+    if (index > 0) yield ",";
+    yield* itemPieces(item);
+  }
+  yield "]}";
+}
+
+function* itemPieces({ customId, prompt, outputCount, references }: PlannedItem): Generator<Piece> {
+  const head: Pick<CreateItemBody, "custom_id"> = { custom_id: customId };
+  yield `${opened(head)},"prompt":`;
+  yield typeof prompt === "string" ? JSON.stringify(prompt) : prompt;
+  if (outputCount !== 1) yield `,"output_count":${outputCount}`;
+  for (const [index, reference] of references.entries()) {
+    const { id, type, mimeType } = reference;
+    yield index === 0 ? ',"reference_images":[' : ",";
+    yield `${opened({ id, type, mime_type: mimeType })},"data":"`;
+    yield reference;
+    yield '"}';
+  }
+  yield references.length === 0 ? "}" : "]}";
+}
+
+/** Returns the text of an object without its closing brace. */
+function opened(value: object): string {
+  return JSON.stringify(value).slice(0, -1);
+}
+
+/** Joins neighbouring texts. */
+function joined(pieces: Iterable<Piece>): Piece[] {
+  const result: Piece[] = [];
+  let text: string[] = [];
+  const flush = () => {
+    if (text.length > 0) result.push(text.join(""));
+    text = [];
+  };
+  for (const piece of pieces) {
+    if (typeof piece === "string") {
+      text.push(piece);
+      continue;
+    }
+    flush();
+    result.push(piece);
+  }
+  flush();
+  return result;
+}
+
+function bytesOf(piece: Piece): number {
+  if (typeof piece === "string") return Buffer.byteLength(piece);
+  return "read" in piece ? piece.jsonBytes : Math.ceil(piece.bytes / 3) * 4;
+}
+
+/** A multiple of three: Base64 of whole groups of three bytes can be concatenated. */
+const PIECE_BYTES = 48 * 1024;
+
+async function* base64Of(path: string, { sha256, bytes }: PromptReference): AsyncGenerator<Buffer> {
+  const hash = createHash("sha256");
+  const file = await saving(path, () => open(path, "r"));
+  const piece = Buffer.allocUnsafe(PIECE_BYTES);
+  try {
+    for (let left = bytes; left > 0; ) {
+      const size = Math.min(left, PIECE_BYTES);
+      const data = piece.subarray(0, await saving(path, () => fill(file, piece, size)));
+      if (data.length < size) break;
+      hash.update(data);
+      left -= size;
+      yield Buffer.from(data.toString("base64"), "latin1");
+    }
+  } finally {
+    await file.close();
+  }
+  // The request is not complete yet, so the service cannot act on it.
+  if (hash.digest("hex") !== sha256)
+    throw new ImgbatchError("SAVE_FAILED", `${path} was changed; remove it and run the command again.`);
+}
+
+/** Reads until `piece` holds `size` bytes or the file ends. Returns the number of bytes read. */
+async function fill(file: FileHandle, piece: Buffer, size: number): Promise<number> {
+  let filled = 0;
+  while (filled < size) {
+    const { bytesRead } = await file.read(piece, filled, size - filled, null);
+    if (bytesRead === 0) break;
+    filled += bytesRead;
+  }
+  return filled;
+}

@@ -1,0 +1,110 @@
+import { errorEntry, ImgbatchError } from "../contract/errors.ts";
+import type { ExitName } from "../contract/exit-codes.ts";
+import type { Limits } from "../contract/limits.ts";
+import { commitPendingInput } from "./directory/claim.ts";
+import { readRunInput, requireUndamaged } from "./directory/input.ts";
+import type { ResultLine } from "./directory/results.ts";
+import { isUpdate, lastRound, makerOf, writeRunState } from "./directory/run-state.ts";
+import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import { otherMaker, type RunService } from "./directory/service-identity.ts";
+import { type Run, type StartedRun, send, unsentBatches } from "./send.ts";
+import { isFailed, isMissing, isUnknownHere, standingOf } from "./standing.ts";
+import { leaveElsewhere, planAgain } from "./start.ts";
+
+export interface RetryPlan {
+  /** The batches to make, with the images of each. */
+  added: RunBatch[];
+  /** Failed images that are left out because their prompts were refused. */
+  refused: number;
+  /** Failed images whose prompts are not in the directory. */
+  unknown: number;
+  /** Images that are not here and may still come, or, unless they are included, are lost. */
+  missing: number;
+  /** Images of batches that the service does not know. */
+  unknownHere: number;
+}
+
+/** Plans a retry of a run: its failed images, as one or more batches for each batch in which they failed. Sends nothing. */
+export async function planRetry(
+  run: Pick<Run, "dir" | "state" | "service"> & { limits: Limits },
+  lines: readonly ResultLine[],
+  include: { refused: boolean; lost: boolean },
+): Promise<RetryPlan> {
+  const failed = lines.filter((line) => isFailed(line) || (include.lost && standingOf(line) === "lost"));
+  const wanted = failed.filter((line) => include.refused || standingOf(line) !== "refused");
+  const input = await readRunInput(run.dir);
+  if (wanted.some((line) => !input.has(line.custom_id))) requireUndamaged(input);
+  const known = wanted.filter((line) => input.has(line.custom_id));
+  const round = lastRound(run.state) + 1;
+  const added: RunBatch[] = [];
+  for (const batchId of new Set(known.map((line) => line.batch_id))) {
+    const ids = known.filter((line) => line.batch_id === batchId).map((line) => line.custom_id);
+    const parentId = batchId === "" ? null : batchId;
+    const state = { ...run.state, batches: [...run.state.batches, ...added] };
+    added.push(...(await planAgain({ ...run, state }, input, { parentId, ids, round })));
+  }
+  const sent = new Set(wanted);
+  return {
+    added,
+    refused: failed.length - wanted.length,
+    unknown: wanted.length - known.length,
+    missing: lines.filter((line) => isMissing(line) && !sent.has(line)).length,
+    unknownHere: lines.filter(isUnknownHere).length,
+  };
+}
+
+/**
+ * Whether a retry or an update was begun with this service and is not finished. Single images that could not be fetched do
+ * not keep it open.
+ */
+export function isRetryOpen(state: RunState, service: RunService): boolean {
+  const round = lastRound(state);
+  const last = state.batches.filter((entry) => round > 0 && entry.round === round);
+  const isOfService = last.every((entry) => otherMaker(makerOf(state, entry), service) === null);
+  if (round === 0 || !isOfService) return false;
+  return state.finished_at === null || unsentRetries(state, service).length > 0;
+}
+
+/** The batches of retries and updates that have no id yet, and that this service may get. */
+export function unsentRetries(state: RunState, service: RunService): RunBatch[] {
+  return unsentBatches(state, service).filter(({ round }) => round > 0);
+}
+
+/** Begins a retry, or goes on with one where nothing is added. Its batches are on disk before the first request leaves. */
+export async function sendRetry(run: Run, added: readonly RunBatch[] = []): Promise<StartedRun> {
+  const { dir, state } = run;
+  await commitPendingInput(dir, state);
+  if (added.length > 0) {
+    state.batches.push(...added);
+    state.finished_at = null;
+    await writeRunState(dir, state);
+  }
+  try {
+    const started = await send(run, { added });
+    await leaveElsewhere(run);
+    return started;
+  } catch (error) {
+    if (isFinal(error)) await dropUnsent(run);
+    throw error;
+  }
+}
+
+const FINAL: readonly ExitName[] = ["usage", "auth", "money", "conflict", "gone"];
+
+/** Whether the service has refused the request, so that nothing was made. */
+function isFinal(error: unknown): boolean {
+  return error instanceof ImgbatchError && FINAL.includes(errorEntry(error.code).exit);
+}
+
+/**
+ * Removes unsent batches of retries from the run state: a refused batch is not sent again as it is. The next retry makes a
+ * new plan.
+ */
+async function dropUnsent({ dir, state, service, clock }: Run): Promise<void> {
+  const round = lastRound(state);
+  const unsent = unsentRetries(state, service).filter((entry) => !isUpdate(state, entry.round));
+  state.batches = state.batches.filter((entry) => !unsent.includes(entry));
+  // Before a retry begins, everything earlier has been collected.
+  if (lastRound(state) < round) state.finished_at = new Date(clock.nowMs()).toISOString();
+  await writeRunState(dir, state);
+}

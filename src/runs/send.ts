@@ -1,0 +1,304 @@
+import PQueue from "p-queue";
+import type { Batch } from "../client/batch.ts";
+import { createBatch } from "../client/batches.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { formatDuration } from "../kernel/durations.ts";
+import { counted } from "../kernel/text.ts";
+import { type RunInput, readRunInput } from "./directory/input.ts";
+import { isUpdate, recordBatch, submittedBatches, writeRunState } from "./directory/run-state.ts";
+import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import type { RunService } from "./directory/service-identity.ts";
+import type { RunReporter } from "./reporter.ts";
+import { requestOf } from "./request.ts";
+import { findBatch, isUnsentHere } from "./run-batches.ts";
+import { submittingText } from "./wait.ts";
+
+/** A run whose batches a command makes or finds. */
+export interface Run {
+  dir: string;
+  state: RunState;
+  service: RunService;
+  clock: Clock;
+  reporter: RunReporter;
+  signal?: AbortSignal | undefined;
+  /** Records what becomes of the batches. */
+  submissions?: Submissions | undefined;
+  /** The most that one image may hold, in micro-dollars, with the consent to pay it. Default: null, none. */
+  imageConsentMicroUsd?: number | null;
+}
+
+export interface StartedRun {
+  state: RunState;
+  /** In the order of the run. */
+  batches: Batch[];
+  /** Whether any of them had been submitted before. */
+  replayed: boolean;
+  /** The ids of the batches that had been submitted before. */
+  earlier: ReadonlySet<string>;
+}
+
+/** The current facts of the batches that a command makes or continues. */
+export interface Submissions {
+  /**
+   * Ends the wait for the answer of a create request. It may come later than the command's own signal, which then only
+   * prevents further requests.
+   */
+  readonly answerSignal: AbortSignal;
+  /** The batches whose ids are known, as they were last seen. */
+  readonly known: Map<string, Batch>;
+  /** The batches whose request may have left, in this command or an earlier one, without a known answer. */
+  readonly open: Set<RunBatch>;
+  /** The number of batches of the run. */
+  total: number;
+}
+
+export function newSubmissions(answerSignal: AbortSignal): Submissions {
+  return { answerSignal, known: new Map(), open: new Set(), total: 0 };
+}
+
+/** Returns the beginning of a sentence that names the batches that may exist without a known id. Null for none. */
+export function describeOpen({ open, total }: Submissions): string | null {
+  const numbers = [...open].map(({ index }) => index + 1).sort((a, b) => a - b);
+  if (numbers.length === 0) return null;
+  if (total === 1) return "the batch may exist: its request was sent, and no response arrived";
+  const [which, whose] =
+    numbers.length === 1 ? ["batch", "its request was"] : ["batches", "their requests were"];
+  return `${which} ${numbers.join(", ")} of ${total} may exist: ${whose} sent, and no response arrived`;
+}
+
+/** The batches of a run whose requests this service has to get, for the first time or again to find their batches. */
+export function unsentBatches(state: RunState, service: RunService): RunBatch[] {
+  return state.batches.filter((entry) => isUnsentHere(state, entry, service));
+}
+
+/** The number of images of batches. */
+export function imagesIn(entries: readonly RunBatch[]): number {
+  return entries.reduce((sum, { asked_count: asked = 1 }) => sum + asked, 0);
+}
+
+interface SendOptions {
+  /** Batches that this command has added to the run: no request for them has left yet. Default: none. */
+  added?: readonly RunBatch[];
+  /** Which unsent batches to send. Default: all. */
+  isWanted?: (entry: RunBatch) => boolean;
+  /** Say of each batch of the submission that it existed already. Default: only of those that this command has found. */
+  saysReused?: boolean;
+  /** Returns the error to throw for one of a batch's request. Default: the same error. */
+  explain?: (error: unknown, entry: RunBatch) => unknown;
+}
+
+/**
+ * Makes every batch of a run that has no id yet, or finds the one that an earlier attempt made, and returns all batches
+ * that this service can be asked for. This is the only place where a request to make a batch leaves: its entry with its
+ * key is on disk by then, and a request that is repeated has the same key and the same body, so that nothing is paid
+ * twice. Batches that another service may have made are not sent. The batches of a round are sent together, after those
+ * of the rounds before it. After a failure nothing new leaves, and the first error is thrown once all answers are known.
+ */
+export async function send(run: Run, options: SendOptions = {}): Promise<StartedRun> {
+  const { dir, state, service, signal, submissions } = run;
+  const { added = [], isWanted = () => true, saysReused = false, explain = (error) => error } = options;
+  const unsent = unsentBatches(state, service);
+  if (submissions !== undefined) {
+    submissions.total = state.batches.length;
+    for (const entry of unsent) if (!added.includes(entry) && isWanted(entry)) submissions.open.add(entry);
+  }
+  const wanted = state.batches.filter(
+    (entry) => entry.id !== null || (unsent.includes(entry) && isWanted(entry)),
+  );
+  let input: Promise<RunInput> | null = null;
+  const readInput = () => {
+    input ??= readRunInput(dir);
+    return input;
+  };
+  const isLarge = unsent.length > 1 && (await readInput()).hasReferences;
+  const pacing = service.drawsHere ? { clock: run.clock, signal } : null;
+  const left = new Set<RunBatch>();
+  const found = new Map<RunBatch, Found>();
+  const one = async (entry: RunBatch): Promise<void> => {
+    signal?.throwIfAborted();
+    const made = [...found.values()].map(({ batch }) => batch);
+    if (entry.state === "created" && entry.id !== null) {
+      const batch = await findBatch(service.http, entry, entry.id, signal);
+      found.set(entry, { batch, replayed: true });
+      submissions?.known.set(batch.id, batch);
+      if (saysReused && entry.round === 0) reportReplay(run, batch, entry);
+      return;
+    }
+    run.reporter.progress(progressText(state, entry, made));
+    const wasUnmade = added.includes(entry) || entry.refused === true;
+    if (entry.refused === true) {
+      // From here on, the batch may be made.
+      delete entry.refused;
+      await writeRunState(dir, state);
+    }
+    left.add(entry);
+    try {
+      // A service refuses a parent that it does not know.
+      const parent = made.find(({ id, isUnknown }) => id === entry.parent_batch_id && !isUnknown);
+      const parentId = entry.round === 0 ? entry.parent_batch_id : (parent?.id ?? null);
+      const answer = await create(run, entry, () => bodyOf(run, entry, readInput, parentId));
+      found.set(entry, answer);
+      const { batch, replayed } = answer;
+      if (replayed) reportReplay(run, batch, entry);
+      else run.reporter.event?.({ event: "batch_created", batch_id: batch.id, item_count: batch.itemCount });
+    } catch (error) {
+      if (isUpdate(state, entry.round) && wasUnmade && isDefiniteRefusal(error)) {
+        for (const each of [entry, ...added.filter((other) => !left.has(other))]) each.refused = true;
+        await writeRunState(dir, state);
+      }
+      throw explain(error, entry);
+    }
+  };
+  for (const round of [...new Set(wanted.map((entry) => entry.round))].sort((a, b) => a - b)) {
+    const entries = wanted.filter((entry) => entry.round === round);
+    await submitAll(entries, one, { pacing, isLarge });
+    // Requests in flight have ended by now. Nothing else is waited for.
+    signal?.throwIfAborted();
+  }
+  const all = wanted.flatMap((entry) => found.get(entry) ?? []);
+  const isSent = (entry: RunBatch) => left.has(entry) && found.get(entry)?.replayed === true;
+  return {
+    state,
+    batches: all.map(({ batch }) => batch),
+    replayed: wanted.some(isSent),
+    earlier: new Set(all.flatMap(({ batch, replayed }) => (replayed ? [batch.id] : []))),
+  };
+}
+
+interface Found {
+  batch: Batch;
+  replayed: boolean;
+}
+
+async function bodyOf(
+  { dir, state }: Run,
+  entry: RunBatch,
+  readInput: () => Promise<RunInput>,
+  parentId: string | null,
+): ReturnType<typeof requestOf> {
+  return requestOf(dir, state, entry, await readInput(), parentId);
+}
+
+function progressText(state: RunState, entry: RunBatch, made: readonly Batch[]): string {
+  if (entry.round > 0)
+    return `submitting ${counted(imagesIn([entry]), "image")}${isUpdate(state, entry.round) ? "" : " again"}`;
+  const submitted = submittedBatches(state);
+  const place = { batch: entry.index + 1, batchCount: submitted.length };
+  return submittingText(made, { imageCount: imagesIn(submitted), ...place });
+}
+
+/** Sends the request of an entry that is on disk with its key, and writes the batch that the service names into it. */
+async function create(run: Run, entry: RunBatch, bodyOf: () => ReturnType<typeof requestOf>): Promise<Found> {
+  const { dir, service, state, signal, submissions, imageConsentMicroUsd = null } = run;
+  const { idempotency_key: key, asked_count: imageCount = 1 } = entry;
+  if (key === null) throw new ImgbatchError("INTERNAL", "A batch of the run has no key.");
+  const body = await bodyOf();
+  signal?.throwIfAborted();
+  const wasOpen = submissions?.open.has(entry) ?? false;
+  submissions?.open.add(entry);
+  try {
+    const { batch, replayed } = await createBatch(service.http, body, key, {
+      signal,
+      answerSignal: submissions?.answerSignal,
+      consentMicroUsd: imageConsentMicroUsd === null ? null : imageConsentMicroUsd * imageCount,
+    });
+    submissions?.open.delete(entry);
+    submissions?.known.set(batch.id, batch);
+    requireOwnId(state, entry, batch);
+    recordBatch(entry, batch);
+    await writeRunState(dir, state);
+    return { batch, replayed };
+  } catch (error) {
+    if (!leavesOpen(error, signal)) {
+      if (!wasOpen) submissions?.open.delete(entry);
+    } else if (entry.state !== "created") {
+      entry.state = "unknown";
+      // If this fails, the `intent` on disk has the same effect. The first error is the one to report.
+      await writeRunState(dir, state).catch(() => {});
+    }
+    throw error;
+  }
+}
+
+/** Whether an error leaves open what became of a request that makes a batch. */
+function leavesOpen(error: unknown, signal: AbortSignal | undefined): boolean {
+  const isLost = error instanceof ImgbatchError && error.code === "SUBMISSION_UNKNOWN";
+  return isLost || (signal?.aborted === true && error === signal.reason);
+}
+
+/** Throws when two requests got the same batch: one set of images would stand for two sets of prompts. */
+function requireOwnId(state: RunState, entry: RunBatch, { id }: Batch): void {
+  const other = state.batches.find((each) => each !== entry && each.id === id);
+  if (other === undefined) return;
+  throw new ImgbatchError("BAD_RESPONSE", `The service answered ${id} to two different requests.`);
+}
+
+/** Reports a batch that was submitted before. */
+export function reportReplay(
+  { reporter, clock }: Pick<Run, "reporter" | "clock">,
+  batch: Batch,
+  { round }: Pick<RunBatch, "round">,
+): void {
+  reporter.event?.({ event: "batch_replayed", batch_id: batch.id, item_count: batch.itemCount });
+  if (batch.isUnknown) return;
+  const { id, createdAtMs } = batch;
+  const ageMs = createdAtMs === null ? null : Math.max(0, clock.nowMs() - createdAtMs);
+  const age = ageMs === null ? "" : ` submitted ${formatDuration(ageMs)} ago`;
+  reporter.note(`re-using ${id}${age}${round > 0 ? "" : " (--new to generate again)"}`);
+}
+
+/** The 4xx statuses after which the request, or an earlier one with its key, may still have made something. */
+const OPEN_STATUSES = [408, 409, 425, 429];
+
+/** Whether the service has refused a request, so that it made nothing. */
+export function isDefiniteRefusal(error: unknown): boolean {
+  if (!(error instanceof ImgbatchError) || error.code === "SUBMISSION_UNKNOWN") return false;
+  const { httpStatus } = error;
+  return httpStatus >= 400 && httpStatus < 500 && !OPEN_STATUSES.includes(httpStatus);
+}
+
+/** Requests in flight at once, where they are small. */
+const AT_ONCE = 4;
+/** A pause is this many times as long as the part before it took. */
+const PAUSE_FACTOR = 3;
+/** Drawing an image mostly takes longer than this, so there is always something left to draw during a pause. */
+const MAX_PAUSE_MS_AN_IMAGE = 10;
+
+interface Pacing {
+  clock: Clock;
+  /** Ends a pause. */
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * Submits the parts of a run. The first part goes alone, since its refusal mostly means that all are refused. Then several
+ * go at once, unless they are large. After a failure no further part leaves; parts in flight are waited for, so that their
+ * batches are known, and then the first error is thrown. With `pacing` parts go one at a time, with pauses between them:
+ * the images of earlier parts are drawn in this process, and reading a request holds them up.
+ */
+export async function submitAll(
+  parts: readonly RunBatch[],
+  submit: (part: RunBatch) => Promise<void>,
+  { pacing, isLarge }: { pacing: Pacing | null; isLarge: boolean },
+): Promise<void> {
+  const failures: unknown[] = [];
+  const one = async (part: RunBatch) => {
+    if (failures.length > 0) return;
+    try {
+      const startMs = pacing?.clock.monotonicMs() ?? 0;
+      await submit(part);
+      if (pacing === null || part === parts.at(-1)) return;
+      const pauseMs = PAUSE_FACTOR * (pacing.clock.monotonicMs() - startMs);
+      const mostMs = MAX_PAUSE_MS_AN_IMAGE * imagesIn([part]);
+      await pacing.clock.sleep(Math.min(pauseMs, mostMs), pacing.signal);
+    } catch (error) {
+      failures.push(error);
+    }
+  };
+  const queue = new PQueue({ concurrency: isLarge || pacing !== null ? 1 : AT_ONCE });
+  const [first, ...others] = parts;
+  if (first !== undefined) await one(first);
+  await queue.addAll(others.map((part) => () => one(part)));
+  if (failures.length > 0) throw failures[0];
+}

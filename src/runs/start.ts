@@ -1,0 +1,373 @@
+import { randomBytes } from "node:crypto";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { ImgbatchError } from "../contract/errors.ts";
+import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
+import { holdsApiKey } from "../kernel/hide-keys.ts";
+import { counted } from "../kernel/text.ts";
+import { formatProblem } from "../prompts/problems.ts";
+import { claimDirectory, commitPendingInput, pendingInputName, removeLeftovers } from "./directory/claim.ts";
+import { type RunInput, readRunInput, storeReferences, writeRunInput } from "./directory/input.ts";
+import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
+import {
+  intendedBatch,
+  isLacking,
+  lastRound,
+  newRunState,
+  RUN_STATE_FILE,
+  readRunState,
+  retriedId,
+  submittedBatches,
+  writeRunState,
+} from "./directory/run-state.ts";
+import type { RunBatch, RunState, SubmittedRequest } from "./directory/run-state-schema.ts";
+import { makerAt, type RunService } from "./directory/service-identity.ts";
+import { type Chunk, type Plan, type PlannedItem, planRun, type RunRequest } from "./plan/plan.ts";
+import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "./plan/update.ts";
+import { itemsOf, settingsOf } from "./request.ts";
+import { isUnsentElsewhere } from "./run-batches.ts";
+import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
+
+/*
+ * How `submit`, `submit --update` and `retry` begin or go on: each plans the entries of the run state that it adds, writes
+ * them to disk, and leaves the rest to `send`. A command that is run again finds its entries there.
+ */
+
+interface KeyChoice {
+  /** The caller's own key. With several batches, each gets a suffix. */
+  explicit: string | null;
+  /** Pay again for the same content. */
+  isNew: boolean;
+}
+
+export interface StartOptions extends Omit<Run, "state" | "imageConsentMicroUsd"> {
+  plan: Plan;
+  keys: KeyChoice;
+  /** How the files of a new run are named. An earlier run keeps its names. Default: `id`. */
+  names?: Naming;
+  /**
+   * Called before anything is sent, with the number of images whose batches were not made yet; may throw to refuse. Returns
+   * the consent for one image; null if none is needed.
+   */
+  approve?: (images: number) => Promise<number | null>;
+  /** The directory for messages. */
+  shownDir: string;
+  limits: Limits;
+  /** Change the run to these prompts if it had others. Else that throws `DIRECTORY_CONFLICT`. */
+  isUpdate: boolean;
+  /** The advice to update the run, which makes this many images. */
+  adviseUpdate: (images: number) => string;
+}
+
+/** How a submission begins: as a run of its own, or as one that goes on with an update or begins one. */
+export type Start = { kind: "run" } | { kind: "resume" | "update"; earlier: RunState; update: UpdatePlan };
+
+/**
+ * Makes the batches of a run, or finds those that an earlier attempt made. A run that had other prompts is updated: only
+ * the images of changed and added prompts are made, and all others stay. The input and the keys of the new batches are on
+ * disk before the first request leaves; until then the run is as it was. After a kill the same command goes on, and nothing
+ * is paid twice.
+ */
+export async function startRun(options: StartOptions): Promise<StartedRun> {
+  const start = await chooseStart(options, claimDirectory);
+  if (start.kind === "run") return submit(options);
+  const { earlier, update } = start;
+  return start.kind === "resume"
+    ? resumeUpdate(options, earlier, update)
+    : startUpdate(options, earlier, update);
+}
+
+/** Decides how a submission begins. `claim` checks the directory. Throws `DIRECTORY_CONFLICT` as `startRun` does. */
+export async function chooseStart(options: StartOptions, claim: typeof claimDirectory): Promise<Start> {
+  const { dir, plan, keys, shownDir } = options;
+  const earlier = await readRunState(dir);
+  if (earlier === null || earlier.kind === "realtime" || earlier.input_sha256 === null)
+    return { kind: "run" };
+  const isSame = earlier.input_sha256 === plan.inputSha256;
+  if (isSame && (keys.isNew || earlier.updates === undefined)) return { kind: "run" };
+  await claim(dir, earlier.input_sha256);
+  const update = await planUpdate(dir, earlier, plan);
+  if (isSame) return { kind: "resume", earlier, update };
+  if (!options.isUpdate) throw changedError(shownDir, update, options.adviseUpdate);
+  return { kind: "update", earlier, update };
+}
+
+/** The number of images that the start of an update sends, with those that an earlier command left open. */
+export function imagesToSend(
+  { kind, earlier, update }: Exclude<Start, { kind: "run" }>,
+  service: RunService,
+): number {
+  return kind === "update"
+    ? update.images.length + openImages(earlier, service)
+    : imagesIn(unsentBatches(earlier, service));
+}
+
+/** The number of images whose batches this service may have made without an answer. They would be paid for and lost. */
+export function openImages(state: RunState, service: RunService): number {
+  return imagesIn(unsentBatches(state, service).filter((entry) => !isRefused(entry)));
+}
+
+async function submit(options: StartOptions): Promise<StartedRun> {
+  const { plan, dir, service } = options;
+  const earlier = await claimDirectory(dir, plan.inputSha256);
+  const state = planSubmission(options, earlier);
+  const added = state.batches.filter(
+    ({ idempotency_key: key }) => earlier?.batches.every((batch) => batch.idempotency_key !== key) !== false,
+  );
+  const imageConsentMicroUsd = (await options.approve?.(imagesIn(unsentBatches(state, service)))) ?? null;
+  await writeRunState(dir, state);
+  await removeLeftovers(dir);
+  await writeInput(dir, plan.items);
+  const explain = (error: unknown, { round, index }: RunBatch) => {
+    const chunk = round === 0 ? plan.chunks[index] : undefined;
+    return chunk === undefined ? error : locateInInput(error, chunk);
+  };
+  const started = await send(
+    { ...options, state, imageConsentMicroUsd },
+    { added, saysReused: true, explain },
+  ).catch(async (error: unknown) => {
+    if (earlier === null) await undoRefusedRun(dir, state, error);
+    throw error;
+  });
+  const submitted = submittedBatches(state);
+  return { ...started, replayed: submitted.some(({ id }) => id !== null && started.earlier.has(id)) };
+}
+
+async function writeInput(dir: string, items: readonly PlannedItem[], name?: string): Promise<void> {
+  await storeReferences(
+    dir,
+    items.flatMap((item) => item.references),
+  );
+  await writeRunInput(dir, items, name);
+}
+
+/** Returns the run state with which a run begins or goes on. Throws if the batches of the `earlier` one are others. */
+export function planSubmission(
+  { plan, service, keys, names = "id", clock }: StartOptions,
+  earlier: RunState | null,
+): RunState {
+  const { keys: chosen, isFresh } = chooseKeys(plan, keys, earlier);
+  const known = earlier === null ? [] : submittedBatches(earlier).map((batch) => batch.idempotency_key);
+  const isSame =
+    earlier !== null && chosen.length === known.length && chosen.every((key, i) => key === known[i]);
+  if (isSame) return { ...earlier, request: earlier.request ?? submittedRequest(plan.request) };
+  refuseOtherKeys(known, chosen, keys);
+  let first = 0;
+  const batches = plan.chunks.map(({ items, imageCount }, index) => {
+    const { parentId } = plan.request;
+    const idempotencyKey = chosen[index] ?? "";
+    const prompts: [number, number] = [first, items.length];
+    first += items.length;
+    return intendedBatch(index, makerAt(service), {
+      idempotencyKey,
+      parentId,
+      imageCount,
+      round: 0,
+      prompts,
+    });
+  });
+  const state = newRunState({
+    baseUrl: service.identity,
+    keyFingerprint: service.keyFingerprint,
+    upstream: service.upstream,
+    inputSha256: plan.inputSha256,
+    isFresh,
+    request: submittedRequest(plan.request),
+    nowMs: clock.nowMs(),
+    batches,
+  });
+  return { ...state, names: earlier === null ? names : (earlier.names ?? "id") };
+}
+
+function submittedRequest({ model, name, mimeType, metadata, isReal = false }: RunRequest): SubmittedRequest {
+  const request = { model, task_name: name, response_mime_type: mimeType, metadata };
+  return isReal ? { ...request, images: "real" } : request;
+}
+
+/**
+ * Chooses the idempotency key of each batch: derived from the content unless the caller chooses otherwise. An unfinished
+ * run in the same directory keeps its keys, fresh ones too: after a crash the same command must find its batches.
+ */
+export function chooseKeys(
+  plan: Plan,
+  choice: KeyChoice,
+  earlier: RunState | null,
+): { keys: string[]; isFresh: boolean } {
+  if (choice.explicit !== null)
+    return { keys: explicitKeys(choice.explicit, plan.chunks.length), isFresh: false };
+  const known = earlier === null ? [] : submittedBatches(earlier).map((batch) => batch.idempotency_key);
+  const isWhole =
+    earlier !== null && known.length === plan.chunks.length && known.every((key) => key !== null);
+  const isOpen =
+    earlier?.is_fresh === true &&
+    (earlier.finished_at === null || isLacking(earlier)) &&
+    !earlier.batches.some((batch) => batch.status === "output_deleted");
+  const goesOn = isWhole && (!choice.isNew || isOpen);
+  if (goesOn) return { keys: known.filter((key) => key !== null), isFresh: earlier.is_fresh };
+  if (!choice.isNew) return { keys: plan.chunks.map((chunk) => chunk.contentKey), isFresh: false };
+  const run = randomBytes(16).toString("hex");
+  return { keys: plan.chunks.map((chunk) => `ib1-new-${run}-${chunk.index + 1}`), isFresh: true };
+}
+
+function explicitKeys(key: string, count: number): string[] {
+  // An API key would be written into the run directory, and sent in another header than its own.
+  if (holdsApiKey(key)) throw new ImgbatchError("USAGE", "--idempotency-key: this is an API key.");
+  const keys = count === 1 ? [key] : Array.from({ length: count }, (_, i) => `${key}-${i + 1}`);
+  const max = FIXED_LIMITS.idempotencyKeyChars;
+  if (keys.every((each) => /^[\x20-\x7e]+$/.test(each) && each.length <= max && each.trim() === each))
+    return keys;
+  throw new ImgbatchError("USAGE", `--idempotency-key: use 1 to ${max} printable ASCII characters.`);
+}
+
+/** Throws for other keys, or another split into batches, since the same prompts would be paid for again. */
+function refuseOtherKeys(known: readonly unknown[], chosen: readonly string[], keys: KeyChoice): void {
+  if (keys.isNew || known.length === 0) return;
+  if (keys.explicit !== null) {
+    const message =
+      "This directory holds a run that was submitted with another idempotency key, or in other batches: add --new instead of --idempotency-key to generate and pay again, or choose another directory with --output.";
+    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { param: "--idempotency-key" });
+  }
+  if (known.length === chosen.length) return;
+  const message = `This run was split into ${counted(known.length, "batch", "batches")}, not ${chosen.length}: give --max-batch as before, or --new to generate and pay again.`;
+  throw new ImgbatchError("DIRECTORY_CONFLICT", message);
+}
+
+/**
+ * Removes the files of a run that this call began, when the service refused its first batch. The corrected input can then
+ * use the directory. Nothing is removed when a batch was made, or may have been. A file that cannot be removed stays, since
+ * the refusal is the error to report.
+ */
+async function undoRefusedRun(dir: string, state: RunState, error: unknown): Promise<void> {
+  const isUnsent = state.batches.every((entry) => entry.state === "intent" && entry.id === null);
+  if (!isUnsent || !isDefiniteRefusal(error)) return;
+  try {
+    // The run state goes last: after a crash the other files must still be known as the run's.
+    await rm(join(dir, REFERENCES_FOLDER), { recursive: true, force: true });
+    await rm(join(dir, INPUT_FILE), { force: true });
+    await rm(join(dir, RUN_STATE_FILE), { force: true });
+  } catch {
+    // A later run in this directory then reports the conflict.
+  }
+}
+
+const ITEM_FIELD = /\bitems\[(\d+)\](?:\.((?:\w|\[\d+\]|\.(?=\w))+))?/;
+
+/**
+ * The same error, with the file and line of the input that it is about where the service names an item of its request.
+ */
+function locateInInput(error: unknown, { items }: Chunk): unknown {
+  if (!(error instanceof ImgbatchError)) return error;
+  const { code, message, param, httpStatus, requestId, retryAfterMs, details, advice } = error;
+  const [named = "", index, field = null] = ITEM_FIELD.exec(param ?? "") ?? ITEM_FIELD.exec(message) ?? [];
+  const item = index === undefined ? undefined : items[Number(index)];
+  if (item === undefined) return error;
+  const what = message.startsWith(`${named}: `) ? message.slice(named.length + 2) : message;
+  const line = formatProblem({ ...item.fileLine, field, message: `${pathOf(item, field)}${what}` });
+  return new ImgbatchError(code, message, {
+    cause: error,
+    param,
+    httpStatus,
+    requestId,
+    retryAfterMs,
+    details: [...(details ?? []), line],
+    advice,
+  });
+}
+
+/** Returns the file of the reference image that a field names. */
+function pathOf({ references }: PlannedItem, field: string | null): string {
+  const [, index] = /^reference_images\[(\d+)\]/.exec(field ?? "") ?? [];
+  const source = index === undefined ? undefined : references[Number(index)]?.source;
+  return source !== undefined && "path" in source ? `${source.path}: ` : "";
+}
+
+/** Marks a started run as finished here: the next `--new` generates again instead of continuing this run. */
+export async function leaveRun(dir: string, state: RunState): Promise<void> {
+  if (!state.is_fresh) return;
+  state.is_fresh = false;
+  await writeRunState(dir, state);
+}
+
+async function startUpdate(options: StartOptions, before: RunState, update: UpdatePlan): Promise<StartedRun> {
+  const { dir, plan, service, limits } = options;
+  const { items, images, superseded } = update;
+  if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
+  const wanted = imagesToSend({ kind: "update", earlier: before, update }, service);
+  const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
+  if (openImages(before, service) > 0) {
+    // Their prompts are about to be replaced. Batches that the service has already made are found by their keys.
+    options.reporter.note("finishing the earlier submission first");
+    await send(
+      { ...options, state: before, imageConsentMicroUsd },
+      { isWanted: (entry) => !isRefused(entry) },
+    );
+  }
+  await removeLeftovers(dir);
+  const input = pendingInputName(plan.inputSha256);
+  await writeInput(dir, items, input);
+  const round = lastRound(before) + 1;
+  const state: RunState = {
+    ...before,
+    input_sha256: plan.inputSha256,
+    is_fresh: false,
+    finished_at: null,
+    request: submittedRequest(plan.request),
+    batches: before.batches.filter((batch) => !isRefused(batch)).map((batch, index) => ({ ...batch, index })),
+    updates: [...(before.updates ?? []), { round, superseded }],
+  };
+  const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;
+  const pending = await readRunInput(dir, input);
+  const added =
+    images.length === 0
+      ? []
+      : await planAgain({ dir, state, service, limits }, pending, { parentId, ids: images, round });
+  state.batches.push(...added);
+  await writeRunState(dir, state);
+  await commitPendingInput(dir, state);
+  const run = { ...options, state, imageConsentMicroUsd };
+  const started = await send(run, { added });
+  await leaveElsewhere(run);
+  return started;
+}
+
+/** Goes on with a run that was updated to these prompts. */
+async function resumeUpdate(options: StartOptions, state: RunState, update: UpdatePlan): Promise<StartedRun> {
+  const { dir, service } = options;
+  const wanted = imagesToSend({ kind: "resume", earlier: state, update }, service);
+  const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
+  await removeLeftovers(dir);
+  // The lines of the prompt file may have moved, and metadata may have changed.
+  await writeRunInput(dir, update.items);
+  const started = await send({ ...options, state, imageConsentMicroUsd });
+  return { ...started, replayed: started.earlier.size > 0 };
+}
+
+/**
+ * Plans the batches that make these images of the input, after the other batches of the run. Their idempotency keys come
+ * from the content, so that the same plan never makes a second batch.
+ */
+export async function planAgain(
+  { dir, state, service, limits }: Pick<Run, "dir" | "state" | "service"> & { limits: Limits },
+  input: RunInput,
+  { parentId, ids, round }: { parentId: string | null; ids: readonly string[]; round: number },
+): Promise<RunBatch[]> {
+  const { isReal: _, ...settings } = settingsOf(state);
+  const items = await itemsOf(dir, input, ids);
+  const own = new Map(ids.map((id) => [retriedId(id), id]));
+  return planRun({ ...settings, parentId, items }, limits).chunks.map((chunk, i) =>
+    intendedBatch(state.batches.length + i, makerAt(service), {
+      idempotencyKey: chunk.contentKey,
+      parentId,
+      imageCount: chunk.imageCount,
+      round,
+      images: chunk.items.map(({ customId }) => own.get(customId) ?? customId),
+    }),
+  );
+}
+
+/** Marks the unsent batches of other services: this one has now got the requests for their images. */
+export async function leaveElsewhere({ dir, state, service }: Run): Promise<void> {
+  const elsewhere = state.batches.filter((entry) => isUnsentElsewhere(state, entry, service));
+  for (const entry of elsewhere) entry.state = "left";
+  if (elsewhere.length > 0) await writeRunState(dir, state);
+}

@@ -1,0 +1,132 @@
+import type { Request, RequestHandler, Response } from "express";
+import type { Manifest, ManifestError } from "../../contract/batch-api.ts";
+import type { Ticket } from "../../contract/console-api.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { routes } from "../../contract/routes.ts";
+import { isTerminal } from "../../contract/statuses.ts";
+import { nameImages, type ZipImage } from "../../domain/downloads/entry-names.ts";
+import { planBatchZip } from "../../domain/downloads/zip.ts";
+import { activeKey } from "../../domain/keys.ts";
+import type { ListedItem } from "../../domain/ports/item-repository.ts";
+import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import { safeFileName } from "../../kernel/files/file-names.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../http/authenticate.ts";
+import { sendDownload } from "../http/downloads.ts";
+import { publicUrlOf } from "../http/host.ts";
+import { callerAddress } from "../http/limits.ts";
+import { queryChoice, queryInteger, queryText } from "../http/query.ts";
+import { findBatch } from "./batch-view.ts";
+
+/** `manifest.json` of a ZIP that holds these images. */
+function buildManifest(batch: BatchRecord, images: readonly ZipImage[]): Manifest {
+  return {
+    batch_id: batch.id,
+    model: batch.model,
+    task_name: batch.taskName,
+    created_at: Math.floor(batch.createdAtMs / 1000),
+    item_count: batch.itemCount,
+    success_count: batch.successCount,
+    fail_count: batch.failCount,
+    files: images.map(({ output, customId, entryName }) => ({
+      custom_id: customId,
+      filename: entryName,
+      mime_type: output.mimeType,
+      image_index: output.imageIndex,
+      size: output.sizeBytes,
+      sha256: output.sha256,
+    })),
+  };
+}
+
+/** `errors.json`: one entry per failed item, in request order. */
+function buildErrors(items: readonly Pick<ItemRecord, "customId" | "error">[]): ManifestError[] {
+  return items.flatMap(({ customId, error }) => {
+    if (!error) return [];
+    const { code, message, source } = error;
+    return [{ custom_id: customId, code, message, source }];
+  });
+}
+
+/** `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP. */
+export function download(deps: ApiDeps) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = callerOf(response);
+    const batch = await findBatch(deps.stores, caller, request.params.id);
+    const filter = queryChoice(request, "status", ["success", "failed", "all"]) ?? "success";
+    const { zipItems } = deps.limits;
+    const maxItems = queryInteger(request, "max_items", { fallback: zipItems, min: 1, max: zipItems });
+    refuseUnready(batch);
+    const all = await deps.stores.read.items.listed(batch.id, { afterPosition: -1, limit: batch.itemCount });
+    const outputs = await deps.stores.read.outputs.ofBatch(batch.id);
+    refuseTooMany(all, filter, maxItems);
+    const bytes = outputs.reduce((sum, output) => sum + output.sizeBytes, 0);
+    if (filter !== "failed" && bytes > deps.limits.zipBytes) {
+      throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_TOO_LARGE");
+    }
+    const images = filter === "failed" ? [] : nameImages(all, outputs);
+    const texts = [
+      { name: "manifest.json", text: toJson(buildManifest(batch, images)) },
+      { name: "errors.json", text: toJson(buildErrors(all)) },
+    ];
+    const zip = await planBatchZip(deps.blobs, { images, texts, variant: filter });
+    const wholeZip = {
+      ...zip,
+      mimeType: "application/zip",
+      fileName: `${safeFileName(batch.taskName)}.zip`,
+    };
+    const isWholeSent = await sendDownload(request, response, wholeZip, () => deps.slots.take(caller.key.id));
+    if (isWholeSent && filter !== "failed") await markDownloaded(deps, batch.id);
+  };
+}
+
+function toJson(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}
+
+function refuseUnready(batch: BatchRecord): void {
+  if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
+  const hasNothing = batch.status !== "completed" && batch.successCount === 0;
+  if (!isTerminal(batch.status) || hasNothing) throw new ImgbatchError("BATCH_IMAGE_NOT_READY");
+}
+
+function refuseTooMany(all: readonly ListedItem[], filter: string, maxItems: number): void {
+  const count = all.filter((item) => filter === "all" || item.status === filter).length;
+  if (count <= maxItems) return;
+  const message = `The ZIP would hold ${count} items, max_items is ${maxItems}.`;
+  throw new ImgbatchError("BATCH_IMAGE_ZIP_TOO_MANY_ITEMS", message, { param: "max_items" });
+}
+
+async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
+  const downloadedAtMs = deps.clock.nowMs();
+  await deps.stores.write((tx) => tx.batches.update(batchId, { downloadedAtMs }));
+}
+
+/** `POST …/{id}/ticket`: a link to the ZIP of a batch, for a browser, which sends no key when it follows a link. */
+export function makeTicket(deps: ApiDeps) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = callerOf(response);
+    const { id: batchId } = await findBatch(deps.stores, caller, request.params.id);
+    const { secret, expiresAtMs } = await deps.secrets.tickets.issue({ keyId: caller.key.id, batchId });
+    const url = `${publicUrlOf(deps, request)}${routes.ticketDownload(batchId)}?ticket=${secret}`;
+    const view: Ticket = { object: "download.ticket", url, expires_at: Math.floor(expiresAtMs / 1000) };
+    response.setHeader("Cache-Control", "no-store");
+    response.json(view);
+  };
+}
+
+/** Accepts the ticket of the batch that the path names, in the query. A GET uses it up. */
+export function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): RequestHandler {
+  return async (request, response, next) => {
+    const ticket = queryText(request, "ticket");
+    if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
+    const { tickets } = secrets;
+    const held = request.method === "HEAD" ? (await tickets.find(ticket))?.value : await tickets.take(ticket);
+    if (!held || held.batchId !== request.params.id) {
+      failedAuth.note(callerAddress(request));
+      throw new ImgbatchError("INVALID_API_KEY", "This link has been used, or is older than a minute.");
+    }
+    response.locals.key = await activeKey(stores.read, held.keyId, clock.nowMs());
+    next();
+  };
+}

@@ -1,0 +1,135 @@
+import type { Request, Response } from "express";
+import type { ImgbatchError } from "../../contract/errors.ts";
+import { IDEMPOTENCY_REPLAYED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../../contract/routes.ts";
+import { outcomeOf, type Render, type RunOutcome } from "../../domain/realtime/keyed-run.ts";
+import { NOT_RECORDED, type RequestRecord } from "../../domain/realtime/request-record.ts";
+import type { ApiDeps } from "../deps.ts";
+import { idempotencyKeyOf } from "./authenticate.ts";
+import { toServiceError } from "./errors.ts";
+import { onEnded } from "./exchange.ts";
+
+/**
+ * Counts a real-time request among those of its API key. Returns its idempotency key; null without one. Throws
+ * `RATE_LIMITED` and `REALTIME_INVALID_ARGUMENT`.
+ */
+export function beginRequest(
+  { requestLimits }: Pick<ApiDeps, "requestLimits">,
+  request: Request,
+  response: Response,
+  apiKeyId: string,
+): string | null {
+  const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+  // A repeat that waits for another request takes no place among those that run.
+  if (idempotencyKey !== null) requestLimits.count(apiKeyId);
+  else onEnded(response, requestLimits.begin(apiKeyId));
+  return idempotencyKey;
+}
+
+/** A real-time request that has passed every check. */
+interface CheckedRequest<T> {
+  apiKeyId: string;
+  /** Null: the request ends when its caller leaves, and is not repeated. */
+  idempotencyKey: string | null;
+  /** See `KeyedRequest.fingerprint`. */
+  fingerprint(): string;
+  /** `leaving`: ends the work when it aborts; null: nothing does. */
+  make(leaving: AbortSignal | null, record: RequestRecord<T>): Promise<T>;
+  render: Render<T>;
+}
+
+/**
+ * Returns the body of the answer: with an idempotency key that of the first request with this key, and the response says
+ * whether it is an earlier one. The body is made before anything is paid for.
+ */
+export async function answerOnce<T>(
+  { keyedRequests, requestLimits }: Pick<ApiDeps, "keyedRequests" | "requestLimits">,
+  response: Response,
+  gone: AbortSignal,
+  { apiKeyId, idempotencyKey, fingerprint, make, render }: CheckedRequest<T>,
+): Promise<Buffer> {
+  if (idempotencyKey === null) {
+    const kept: RunOutcome[] = [];
+    const keep = async (made: T) => {
+      kept.push(await outcomeOf(render, made));
+    };
+    await make(gone, { ...NOT_RECORDED, keep });
+    return bodyOf(kept[0]);
+  }
+  const request = { apiKeyId, key: idempotencyKey, fingerprint: fingerprint() };
+  const answer = await keyedRequests.answer<T>(request, gone, {
+    make: async (record) => {
+      const ended = requestLimits.take(apiKeyId);
+      return make(null, record).finally(ended);
+    },
+    render,
+  });
+  if (!response.headersSent) {
+    response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
+    if (answer.paidRuns > 1) response.setHeader(MAY_BE_PAID_TWICE_HEADER, "true");
+  }
+  return bodyOf(answer);
+}
+
+function bodyOf(outcome: RunOutcome | undefined): Buffer {
+  if (outcome === undefined) throw new Error("the work has ended without an answer");
+  if ("error" in outcome) throw outcome.error;
+  return outcome.body;
+}
+
+/** A stream without a result sends an opening after this time, so that the connection does not look dead. */
+const STREAM_OPENING_MS = 10_000;
+
+/** The texts of which a stream consists. */
+export interface Framing {
+  type: string;
+  opening: string;
+  /** `body`: what the work has made. `isFirst`: no opening was sent. */
+  result(body: Buffer, isFirst: boolean): string;
+  /** Comes behind an opening. */
+  failure(error: ImgbatchError): string;
+  end: string;
+}
+
+/**
+ * Sends the result of the work as a stream. A failure before the opening is an ordinary error response; a later one is the
+ * last part of the stream.
+ */
+export async function answerStream(
+  deps: Pick<ApiDeps, "clock" | "log">,
+  framing: Framing,
+  response: Response,
+  work: Promise<Buffer>,
+): Promise<void> {
+  const settled = new AbortController();
+  const outcome = work.finally(() => settled.abort());
+  outcome.catch(() => {});
+  const isLate = await deps.clock.sleep(STREAM_OPENING_MS, settled.signal).then(
+    () => true,
+    () => false,
+  );
+  const send = (text: string) => {
+    // The work may go on after its caller has left.
+    if (response.destroyed) return;
+    if (!response.headersSent) {
+      response.status(200).setHeader("Content-Type", framing.type);
+      response.setHeader("Cache-Control", "no-cache");
+    }
+    response.write(text);
+  };
+  if (isLate) send(framing.opening);
+  try {
+    send(framing.result(await outcome, !isLate));
+  } catch (error) {
+    if (!response.headersSent) throw error;
+    send(framing.failure(toStreamError(deps, response, error)));
+  }
+  response.end(framing.end);
+}
+
+function toStreamError({ log }: Pick<ApiDeps, "log">, response: Response, thrown: unknown): ImgbatchError {
+  const error = toServiceError(thrown);
+  if (error.code === "INTERNAL_ERROR") {
+    log.error("unexpected error", { request_id: response.locals.requestId, error: String(thrown) });
+  }
+  return error;
+}

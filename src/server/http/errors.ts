@@ -1,0 +1,133 @@
+import { inspect } from "node:util";
+import type { ErrorRequestHandler, RequestHandler, Response } from "express";
+import type { ZodError } from "zod";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import { withUpstreamWords } from "../../contract/waiting.ts";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
+import type { Log } from "../../kernel/log.ts";
+import { lowerFirst } from "../../kernel/text.ts";
+import type { ErrorStyle } from "../operation.ts";
+import { drainUnreadBody } from "./exchange.ts";
+
+/** An error about one field: the message names it, and so does `param`. */
+export function fieldError(code: ServiceErrorCode, param: string, problem: string): ImgbatchError {
+  return new ImgbatchError(code, `${param}: ${problem}`, { param });
+}
+
+/** The first type error of a body, or of the part of it that `prefix` names. */
+export function schemaProblem(error: ZodError, code: ServiceErrorCode, prefix = ""): ImgbatchError {
+  const issue = error.issues[0];
+  const path = issue?.path ?? [];
+  const param = path.reduce<string>((text, part) => {
+    if (typeof part === "number") return `${text}[${part}]`;
+    return text === "" ? String(part) : `${text}.${String(part)}`;
+  }, "");
+  const at = [prefix, param].filter((part) => part !== "").join(".");
+  return fieldError(code, at || "body", lowerFirst(issue?.message ?? "is not valid"));
+}
+
+/** Headers that a download sets before it can fail. */
+const DOWNLOAD_HEADERS = [
+  "Accept-Ranges",
+  "Cache-Control",
+  "Content-Disposition",
+  "Content-Length",
+  "Content-Range",
+  "ETag",
+];
+
+/**
+ * The last handler: it turns every error into an error body in the style of the path, and reveals no internals. `isOwner`: the
+ * caller owns the service, and sees the upstream's own words. It throws nothing: when that fails, it ends the connection.
+ */
+export function answerErrors(
+  log: Log,
+  styleOf: (path: string) => ErrorStyle,
+  isOwner: (response: Response) => boolean = () => false,
+): ErrorRequestHandler {
+  const answer = answerError(log, styleOf, isOwner);
+  return (thrown, request, response, next) => {
+    try {
+      answer(thrown, request, response, next);
+    } catch (error) {
+      response.destroy();
+      log.error("an error could not be answered", { error: stackOf(error), of: stackOf(thrown) });
+    }
+  };
+}
+
+function answerError(
+  log: Log,
+  styleOf: (path: string) => ErrorStyle,
+  isOwner: (response: Response) => boolean,
+): ErrorRequestHandler {
+  return (thrown, request, response, _next) => {
+    const plain = toServiceError(thrown);
+    const error = isOwner(response) ? forOwner(plain) : plain;
+    // The caller went away before its body was read: no response can reach it, and nothing failed here.
+    if (request.destroyed && (!request.complete || request.errored)) {
+      response.destroy();
+      return;
+    }
+    if (error.code === "INTERNAL_ERROR") {
+      const facts = { request_id: response.locals.requestId, error: stackOf(thrown) };
+      log.error("unexpected error", facts);
+    }
+    if (response.headersSent) {
+      response.destroy();
+      return;
+    }
+    if (error.retryAfterMs !== undefined) {
+      response.setHeader("Retry-After", String(Math.ceil(error.retryAfterMs / 1000)));
+    }
+    for (const header of DOWNLOAD_HEADERS) response.removeHeader(header);
+    const style = styleOf(request.path);
+    const head = style.head?.(error);
+    if (head !== undefined) {
+      response.statusMessage = head.reason;
+      response.setHeaders(new Map(Object.entries(head.headers)));
+    }
+    response.status(error.httpStatus);
+    drainUnreadBody(request, response, style.body(error, request));
+  };
+}
+
+// Some objects cannot be converted to a string.
+const stackOf = (thrown: unknown) =>
+  (thrown instanceof Error && thrown.stack) || inspect(thrown, { depth: -1 });
+
+/** The last handler of a path: 405 for a method that is not in `allow`. */
+export function methodNotAllowed(allow: readonly string[]): RequestHandler {
+  return (_request, response) => {
+    response.setHeader("Allow", allow.join(", "));
+    throw new ImgbatchError("METHOD_NOT_ALLOWED", `This path takes ${allow.join(", ")}.`);
+  };
+}
+
+export const notFound: RequestHandler = () => {
+  throw new ImgbatchError("NOT_FOUND");
+};
+
+/** Returns the error that callers see for a storage that cannot be used now; any other error as it is. */
+export function withApiCode<E>(error: E): E | ImgbatchError {
+  if (!(error instanceof StorageUnavailable)) return error;
+  return new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED", error.message, { cause: error.cause });
+}
+
+/** Returns the error that callers see: `INTERNAL_ERROR` for everything that has no code of the HTTP APIs. */
+export function toServiceError(error: unknown): ImgbatchError {
+  const thrown = withApiCode(error);
+  if (thrown instanceof ImgbatchError) return thrown.httpStatus === 0 ? internal(thrown) : thrown;
+  // A part of the path does not decode.
+  if (thrown instanceof URIError) return new ImgbatchError("NOT_FOUND");
+  return internal(thrown);
+}
+
+function forOwner(error: ImgbatchError): ImgbatchError {
+  const { cause, code } = error;
+  if (!(cause instanceof ProviderError)) return error;
+  return new ImgbatchError(code, withUpstreamWords(error.message, cause.said), { ...error, cause });
+}
+
+const internal = (cause: unknown) => new ImgbatchError("INTERNAL_ERROR", undefined, { cause });

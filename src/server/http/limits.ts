@@ -1,0 +1,153 @@
+import { isIP } from "node:net";
+import type { Request } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { type RequestRate, tooManyAtOnce, tooManyInMinute } from "../../domain/request-rate.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { isLoopback } from "../../kernel/loopback.ts";
+
+/** Counts the work that runs for each key. */
+class PerKeyCount {
+  readonly #taken = new Map<string, number>();
+
+  takenBy(keyId: string): number {
+    return this.#taken.get(keyId) ?? 0;
+  }
+
+  /** Counts one more. Returns the function that takes it off again. */
+  take(keyId: string): () => void {
+    this.#taken.set(keyId, this.takenBy(keyId) + 1);
+    let isFree = false;
+    return () => {
+      if (isFree) return;
+      isFree = true;
+      const left = this.takenBy(keyId) - 1;
+      if (left > 0) this.#taken.set(keyId, left);
+      else this.#taken.delete(keyId);
+    };
+  }
+}
+
+const RETRY_AFTER_MS = 1000;
+
+/** Counts the downloads that run for each key, so that one caller cannot take all slots. */
+export class DownloadSlots {
+  readonly #perKey: number;
+  readonly #slots = new PerKeyCount();
+
+  constructor(perKey: number) {
+    this.#perKey = perKey;
+  }
+
+  /** Takes a slot. Returns the function that releases it. Throws `BATCH_IMAGE_DOWNLOAD_LIMITED` when none is free. */
+  take(keyId: string): () => void {
+    const taken = this.#slots.takenBy(keyId);
+    if (taken < this.#perKey) return this.#slots.take(keyId);
+    const message = `This key has ${taken} downloads running; ${this.#perKey} are allowed at once.`;
+    throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_LIMITED", message, { retryAfterMs: RETRY_AFTER_MS });
+  }
+}
+
+const WINDOW_MS = 60_000;
+
+/**
+ * Limits the real-time requests that a key may have running in this process, and may begin within any minute. 0 switches a limit off.
+ * A refused request does not count.
+ */
+export class RequestLimits {
+  readonly #perMinute: number;
+  readonly #atOnce: number;
+  readonly #clock: Clock;
+  readonly #slots = new PerKeyCount();
+  /** The start times of the requests of the last minute, oldest first. */
+  readonly #begun = new Map<string, number[]>();
+
+  constructor(limits: RequestRate, clock: Clock) {
+    this.#perMinute = limits.requestsPerMinute;
+    this.#atOnce = limits.concurrentRequests;
+    this.#clock = clock;
+  }
+
+  /** Begins a request. Returns the function to call when it has ended. Throws `RATE_LIMITED`. */
+  begin(keyId: string): () => void {
+    this.#requireSlot(keyId);
+    this.count(keyId);
+    return this.#slots.take(keyId);
+  }
+
+  /** Counts a request of which it is not known yet whether anything runs for it. Throws `RATE_LIMITED`. */
+  count(keyId: string): void {
+    if (this.#perMinute > 0) this.#note(keyId);
+  }
+
+  /** Begins the work of a counted request. Returns the function to call when it has ended. Throws `RATE_LIMITED`. */
+  take(keyId: string): () => void {
+    this.#requireSlot(keyId);
+    return this.#slots.take(keyId);
+  }
+
+  #requireSlot(keyId: string): void {
+    const running = this.#slots.takenBy(keyId);
+    if (this.#atOnce === 0 || running < this.#atOnce) return;
+    throw tooManyAtOnce(running, this.#atOnce);
+  }
+
+  #note(keyId: string): void {
+    const nowMs = this.#clock.nowMs();
+    // A clock that was set back leaves times in the future: they do not count.
+    const begun = (this.#begun.get(keyId) ?? []).filter((ms) => ms > nowMs - WINDOW_MS && ms <= nowMs);
+    this.#begun.set(keyId, begun);
+    const oldest = begun[0];
+    if (oldest !== undefined && begun.length >= this.#perMinute) {
+      throw tooManyInMinute(this.#perMinute, oldest, nowMs);
+    }
+    begun.push(nowMs);
+  }
+}
+
+/** The default, for callers from other machines only. */
+const REMOTE_DEFAULT = 30;
+
+/**
+ * Counts wrong keys by address and minute, to prevent fast guessing. It never stops a valid key. `perMinute` 0 means 30,
+ * and no limit for callers on this machine unless `countsLoopback`: behind a proxy every caller may seem to be on this
+ * machine.
+ */
+export class FailedAuthLimit {
+  readonly #perMinute: number;
+  readonly #clock: Clock;
+  readonly #countsLoopback: boolean;
+  readonly #failures = new Map<string, number>();
+  #windowStartMs = 0;
+
+  constructor(perMinute: number, clock: Clock, { countsLoopback }: { countsLoopback: boolean }) {
+    this.#perMinute = perMinute;
+    this.#clock = clock;
+    this.#countsLoopback = countsLoopback;
+  }
+
+  /** Notes a wrong key. Throws `RATE_LIMITED` when the address has shown too many in this minute. */
+  note(address: string): void {
+    if (this.#perMinute === 0 && !this.#countsLoopback && isLoopback(address)) return;
+    const limit = this.#perMinute || REMOTE_DEFAULT;
+    const nowMs = this.#clock.nowMs();
+    const ageMs = nowMs - this.#windowStartMs;
+    // A clock that was set back begins a new minute, too.
+    if (ageMs < 0 || ageMs >= WINDOW_MS) {
+      this.#failures.clear();
+      this.#windowStartMs = nowMs;
+    }
+    const failures = (this.#failures.get(address) ?? 0) + 1;
+    this.#failures.set(address, failures);
+    if (failures <= limit) return;
+    const retryAfterMs = Math.max(1, this.#windowStartMs + WINDOW_MS - nowMs);
+    throw new ImgbatchError("RATE_LIMITED", "Too many wrong keys from this address.", { retryAfterMs });
+  }
+}
+
+/**
+ * The address that a wrong key counts for: the caller that a trusted proxy names, else the other end of the connection;
+ * also when the proxy's text is not an address.
+ */
+export function callerAddress({ ip, socket }: Pick<Request, "ip" | "socket">): string {
+  return ip !== undefined && isIP(ip) > 0 ? ip : (socket.remoteAddress ?? "");
+}

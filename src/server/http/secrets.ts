@@ -1,0 +1,187 @@
+import { randomBytes } from "node:crypto";
+import type { TimedSecretRecord } from "../../domain/ports/shared-records.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+
+interface SecretOptions {
+  lifeMs: number;
+  /** The most secrets of one key. A further one ends the oldest. */
+  mostPerKey: number;
+  /** The beginning of each secret. Default: none. */
+  prefix?: string;
+}
+
+/** Random secrets that each stand for something of a key for a time. */
+interface SecretStore<T extends { keyId: string }> {
+  issue(value: T): Answer<{ secret: string; expiresAtMs: number }>;
+  /** Null for an unknown secret, and for one whose time is over. */
+  find(secret: string): Answer<{ value: T; expiresAtMs: number } | null>;
+  /** Returns what a secret stands for, and ends it: only one call gets it. */
+  take(secret: string): Answer<T | null>;
+  end(secret: string): Answer<void>;
+}
+
+/** Known at once, or when the database has answered. */
+type Answer<T> = T | Promise<T>;
+
+/** Secrets of this process alone. They are kept in memory, as hashes. */
+class TimedSecrets<T extends { keyId: string }> implements SecretStore<T> {
+  readonly #clock: Clock;
+  readonly #options: SecretOptions;
+  /** By hash, the oldest first. */
+  readonly #held = new Map<string, { value: T; expiresAtMs: number }>();
+
+  constructor(clock: Clock, options: SecretOptions) {
+    this.#clock = clock;
+    this.#options = options;
+  }
+
+  issue(value: T): { secret: string; expiresAtMs: number } {
+    const { lifeMs, mostPerKey, prefix = "" } = this.#options;
+    this.#dropExpired();
+    const ofKey = [...this.#held].filter(([, held]) => held.value.keyId === value.keyId);
+    for (const [hash] of ofKey.slice(0, Math.max(0, ofKey.length + 1 - mostPerKey))) this.#held.delete(hash);
+    const secret = prefix + randomBytes(32).toString("base64url");
+    const expiresAtMs = this.#clock.nowMs() + lifeMs;
+    this.#held.set(sha256Hex(secret), { value, expiresAtMs });
+    return { secret, expiresAtMs };
+  }
+
+  /** Null for an unknown secret, and for one whose time is over. */
+  find(secret: string): { value: T; expiresAtMs: number } | null {
+    // Most credentials are API keys: no hash is made of them here.
+    if (!secret.startsWith(this.#options.prefix ?? "")) return null;
+    const held = this.#held.get(sha256Hex(secret));
+    return held && held.expiresAtMs > this.#clock.nowMs() ? held : null;
+  }
+
+  /** Returns what a secret stands for, and ends it. */
+  take(secret: string): T | null {
+    const held = this.find(secret);
+    this.end(secret);
+    return held?.value ?? null;
+  }
+
+  end(secret: string): void {
+    this.#held.delete(sha256Hex(secret));
+  }
+
+  #dropExpired(): void {
+    const nowMs = this.#clock.nowMs();
+    for (const [hash, { expiresAtMs }] of this.#held) if (expiresAtMs <= nowMs) this.#held.delete(hash);
+  }
+}
+
+/** The value of a secret: the key that it stands for, and the batch of a ticket. */
+interface StoredValue {
+  keyId: string;
+  batchId?: string;
+}
+
+/** Secrets that every process of a service knows, in the database, as hashes. */
+class StoredSecrets<T extends StoredValue> implements SecretStore<T> {
+  readonly #deps: { stores: Stores; clock: Clock };
+  readonly #kind: TimedSecretRecord["kind"];
+  readonly #options: SecretOptions;
+
+  constructor(
+    deps: { stores: Stores; clock: Clock },
+    kind: TimedSecretRecord["kind"],
+    options: SecretOptions,
+  ) {
+    this.#deps = deps;
+    this.#kind = kind;
+    this.#options = options;
+  }
+
+  async issue(value: T) {
+    const { keyId, batchId }: StoredValue = value;
+    const { lifeMs, mostPerKey, prefix = "" } = this.#options;
+    const { stores, clock } = this.#deps;
+    const secret = prefix + randomBytes(32).toString("base64url");
+    const expiresAtMs = clock.nowMs() + lifeMs;
+    const record = {
+      id: sha256Hex(secret),
+      kind: this.#kind,
+      apiKeyId: keyId,
+      batchId: batchId ?? null,
+      expiresAtMs,
+    };
+    await stores.write(async (tx) => {
+      await tx.lock("key", keyId);
+      await tx.timedSecrets.removeExpired(clock.nowMs());
+      const ofKey = await tx.timedSecrets.ofKey(this.#kind, keyId);
+      for (const { id } of ofKey.slice(0, Math.max(0, ofKey.length + 1 - mostPerKey)))
+        await tx.timedSecrets.take(id);
+      await tx.timedSecrets.insert(record);
+    });
+    return { secret, expiresAtMs };
+  }
+
+  async find(secret: string) {
+    if (!this.#mayBeOurs(secret)) return null;
+    return this.#valid(await this.#deps.stores.read.timedSecrets.find(sha256Hex(secret)));
+  }
+
+  async take(secret: string) {
+    if ((await this.find(secret)) === null) return null;
+    const taken = await this.#deps.stores.write((tx) => tx.timedSecrets.take(sha256Hex(secret)));
+    return this.#valid(taken)?.value ?? null;
+  }
+
+  async end(secret: string): Promise<void> {
+    await this.#deps.stores.write((tx) => tx.timedSecrets.take(sha256Hex(secret)));
+  }
+
+  /** Most credentials are API keys: they need no look into the database here. */
+  #mayBeOurs(secret: string): boolean {
+    return secret.startsWith(this.#options.prefix ?? "");
+  }
+
+  #valid(record: TimedSecretRecord | null): { value: T; expiresAtMs: number } | null {
+    if (record === null || record.kind !== this.#kind) return null;
+    const { apiKeyId: keyId, batchId, expiresAtMs } = record;
+    if (expiresAtMs <= this.#deps.clock.nowMs()) return null;
+    const value: StoredValue = batchId === null ? { keyId } : { keyId, batchId };
+    return { value: value as T, expiresAtMs };
+  }
+}
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** The secrets by which a person uses the service from a browser. */
+export interface ConsoleSecrets {
+  /** A code buys a session, once, within 10 minutes. */
+  codes: SecretStore<{ keyId: string }>;
+  /** The token of a session works like its key for 12 hours. */
+  sessions: SecretStore<{ keyId: string }>;
+  /** A ticket downloads the ZIP of one batch, once, within a minute. */
+  tickets: SecretStore<{ keyId: string; batchId: string }>;
+}
+
+/** How long a session lasts. */
+export const SESSION_MS = 12 * HOUR_MS;
+const CODES = { lifeMs: 10 * MINUTE_MS, mostPerKey: 10 };
+// The prefix of a key: whatever hides keys in logs and messages hides tokens, too.
+const SESSIONS = { lifeMs: SESSION_MS, mostPerKey: 100, prefix: "imgb_session_" };
+const TICKETS = { lifeMs: MINUTE_MS, mostPerKey: 100 };
+
+/** They end with the process. */
+export function consoleSecrets(clock: Clock): ConsoleSecrets {
+  return {
+    codes: new TimedSecrets(clock, CODES),
+    sessions: new TimedSecrets(clock, SESSIONS),
+    tickets: new TimedSecrets(clock, TICKETS),
+  };
+}
+
+/** All processes of the service know them. */
+export function sharedSecrets(deps: { stores: Stores; clock: Clock }): ConsoleSecrets {
+  return {
+    codes: new StoredSecrets(deps, "code", CODES),
+    sessions: new StoredSecrets(deps, "session", SESSIONS),
+    tickets: new StoredSecrets(deps, "ticket", TICKETS),
+  };
+}

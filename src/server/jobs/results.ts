@@ -1,0 +1,103 @@
+import { setImmediate } from "node:timers/promises";
+import { jobDirectivesOf } from "../../contract/job-directives.ts";
+import { type BatchSource, type BatchStatus, isTerminal } from "../../contract/statuses.ts";
+import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
+import type { GeneratedFile } from "../../domain/files/generated.ts";
+import { DRAWINGS } from "../../domain/offers.ts";
+import type { BlobStore } from "../../domain/ports/blob-store.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+
+/** Returns a batch that this key made with the API `source`; null for all others. */
+export async function ownJob(
+  { read }: Stores,
+  keyId: string,
+  source: BatchSource,
+  batchId: string,
+): Promise<BatchRecord | null> {
+  const batch = await read.batches.byId(batchId);
+  const isOwn = batch?.apiKeyId === keyId && batch.source === source && batch.recordDeletedAtMs === null;
+  return isOwn ? batch : null;
+}
+
+/** Returns the status of a batch. If its outputs were deleted, returns the status that it ended in. */
+export async function endedAs({ read }: Stores, { id, status }: BatchRecord): Promise<BatchStatus> {
+  if (status !== "output_deleted") return status;
+  const events = await read.batches.events(id);
+  return events.find(({ to }) => to === "output_deleted")?.from ?? "completed";
+}
+
+/** Whether a batch has results to fetch. */
+export function hasResults({ status, itemCount }: BatchRecord): boolean {
+  return isTerminal(status) && status !== "output_deleted" && itemCount > 0;
+}
+
+const PAGE = 500;
+const NOTHING_ASKED: ReturnType<typeof jobDirectivesOf> = new Map();
+
+/** An ended item with its images. */
+export interface ItemResult {
+  item: ItemRecord;
+  outputs: readonly OutputRecord[];
+  inputImages: number;
+}
+
+/**
+ * Returns the results of an ended batch in the order of its lines, each as a surface writes it; null leaves a line out.
+ */
+export async function resultLines(
+  { read }: Stores,
+  batch: BatchRecord,
+  lineOf: (result: ItemResult) => Piece[] | null,
+): Promise<Piece[][]> {
+  const outputs = new Map<number, OutputRecord[]>();
+  for (const output of await read.outputs.ofBatch(batch.id)) {
+    outputs.set(output.itemId, [...(outputs.get(output.itemId) ?? []), output]);
+  }
+  const inputImages = await read.references.countBySource(batch.id);
+  const lines: Piece[][] = [];
+  const isDrawn = batch.upstream === DRAWINGS;
+  let isShuffled = false;
+  for (let afterPosition = -1; ; ) {
+    const items = await read.items.page(batch.id, { afterPosition, limit: PAGE });
+    for (const item of items) {
+      afterPosition = item.position;
+      const asked = isDrawn ? jobDirectivesOf(item.prompt) : NOTHING_ASKED;
+      isShuffled ||= asked.has("lines-shuffled");
+      if (asked.has("line-lost") || isLost(batch, item)) continue;
+      const made = outputs.get(item.id) ?? [];
+      const line = lineOf({ item, outputs: made, inputImages: inputImages.get(item.sourceIndex) ?? 0 });
+      if (line === null) continue;
+      lines.push(line);
+      if (asked.has("line-twice")) lines.push(line);
+    }
+    if (items.length < PAGE) return isShuffled ? lines.reverse() : lines;
+    await setImmediate();
+  }
+}
+
+/** A job that fails with a part of its results leaves the others out. */
+function isLost({ input }: BatchRecord, { error }: ItemRecord): boolean {
+  return Boolean(input?.simulatedEnd) && error?.code === "RESULT_MISSING";
+}
+
+/** Returns a file of JSON lines about an ended batch. Its images are read when they are sent. */
+export function linesFile(
+  blobs: Pick<BlobStore, "reader">,
+  { id, endedAtMs, createdAtMs, outputsExpireAtMs }: BatchRecord,
+  fileId: string,
+  lines: readonly (readonly Piece[])[],
+): GeneratedFile {
+  const pieces = lines.flatMap((line) => [...line, "\n"]);
+  const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
+  return {
+    sizeBytes,
+    // An ended batch does not change.
+    etag: sha256Hex(`${id} ${fileId} ${endedAtMs} ${sizeBytes}`).slice(0, 32),
+    mimeType: "application/jsonl",
+    createdAtMs: endedAtMs ?? createdAtMs,
+    expiresAtMs: outputsExpireAtMs,
+    open: (range) => pieceStream(blobs, pieces, range),
+  };
+}

@@ -1,0 +1,123 @@
+import type { Request, Response } from "express";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
+import { openaiCode, openaiErrorBody } from "../../contract/openai-api.ts";
+import { findLinkedImage } from "../../domain/links/linked-images.ts";
+import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
+import type { GeneratedContent } from "../../domain/realtime/generate.ts";
+import type { ApiDeps } from "../deps.ts";
+import { answerOnce, answerStream, beginRequest } from "../http/answer.ts";
+import { consentingCaller } from "../http/authenticate.ts";
+import { sendDownload } from "../http/downloads.ts";
+import { goneSignal } from "../http/exchange.ts";
+import { publicUrlOf } from "../http/host.ts";
+import type { ErrorStyle } from "../operation.ts";
+import { type AskedImages, checkRequest } from "./check-request.ts";
+import { eventsOf, FRAMING, finishedImages, finishImage, imagesView } from "./images-view.ts";
+import { withRequest } from "./read-request.ts";
+
+/** OpenAI's client libraries ignore a longer time, and ask again at once. */
+const LONGEST_RETRY_SECONDS = 60;
+/** The statuses after which those libraries ask again, though the images would be paid again. */
+const FINAL_STATUSES: readonly number[] = [402, 409, 502, 504];
+const FINAL_CODES: readonly string[] = ["REALTIME_REFUSED", "REALTIME_NO_IMAGE"];
+
+/**
+ * Errors in OpenAI's shape. The status line has the message of the code in the catalogue, because some clients show
+ * nothing else of an error.
+ */
+export const openaiErrorStyle: ErrorStyle = {
+  body: openaiErrorBody,
+  schema: (codes) => ({
+    allOf: [
+      { $ref: "#/components/schemas/OpenaiError" },
+      { properties: { error: { properties: { code: { enum: codes.map(openaiCode) } } } } },
+    ],
+  }),
+  head: (error) => ({ reason: reasonOf(error), headers: headersOf(error) }),
+};
+
+/** Nothing but printable ASCII fits into a status line. */
+function reasonOf({ code }: ImgbatchError): string {
+  return errorEntry(code)
+    .message.replace(/[^\x20-\x7e]/g, "")
+    .replace(/\.$/, "");
+}
+
+function headersOf({ code, httpStatus, retryAfterMs }: ImgbatchError): Record<string, string> {
+  const isFinal = FINAL_STATUSES.includes(httpStatus) || FINAL_CODES.includes(code);
+  const seconds = Math.ceil((retryAfterMs ?? 0) / 1000);
+  return {
+    ...(isFinal ? { "x-should-retry": "false" } : {}),
+    ...(seconds > LONGEST_RETRY_SECONDS ? { "Retry-After": String(LONGEST_RETRY_SECONDS) } : {}),
+  };
+}
+
+/** Also for paths as they were sent, where no request could be parsed. */
+export const openaiErrorStyles: readonly (readonly [RegExp, ErrorStyle])[] = [
+  [/^(?:\/v1)?\/images\/(?:generations|edits|outputs)(?:\/|$)/, openaiErrorStyle],
+];
+
+/**
+ * `POST /v1/images/generations` and `POST /v1/images/edits`. The order, behind the key: its limits, the body, its fields,
+ * provider, money.
+ */
+export function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
+    const idempotencyKey = beginRequest(deps, request, response, caller.key.id);
+    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+    const publicUrl = publicUrlOf(deps, request);
+    await withRequest(deps, request, response, isEdit, async (sent) => {
+      try {
+        const asked = await checkRequest(deps, caller.group, sent);
+        const work = answerOnce<readonly GeneratedContent[]>(deps, response, gone, {
+          apiKeyId: caller.key.id,
+          idempotencyKey,
+          fingerprint: () => fingerprintOf(asked, isEdit),
+          make: (leaving, record) =>
+            deps.realtime.generateMany(caller, asked.content, asked.count, leaving, record, (made) =>
+              finishImage(deps.converter, asked, made),
+            ),
+          render: async (contents) => {
+            const finished = finishedImages(deps, asked, contents);
+            if (asked.isStream) return eventsOf(finished, isEdit);
+            return Buffer.from(JSON.stringify(await imagesView(deps, finished, asked, publicUrl)));
+          },
+        });
+        if (asked.isStream) await answerStream(deps, FRAMING, response, work);
+        else response.type("json").send(await work);
+      } catch (error) {
+        // The caller has disconnected: no response can reach it.
+        if (!gone.aborted) throw error;
+      }
+    });
+  };
+}
+
+function fingerprintOf({ content, ...rest }: AskedImages, isEdit: boolean): string {
+  return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, content);
+}
+
+/** `GET /v1/images/outputs/{name}`: an image that was asked for by URL. Its name is the only credential. */
+export function imageOutput(deps: ApiDeps) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const { name } = request.params;
+    const image = await findLinkedImage(deps, typeof name === "string" ? name : "");
+    if (image === null) throw new ImgbatchError("REALTIME_OUTPUT_NOT_FOUND");
+    const { id, blobKey, mimeType, sizeBytes } = image;
+    const download = {
+      sizeBytes,
+      etag: id,
+      mimeType,
+      fileName: `image.${IMAGE_EXTENSIONS[mimeType]}`,
+      open: async (range: { start: number; end: number }) => {
+        const bytes = await deps.blobs.open(blobKey, range);
+        if (bytes !== null) return bytes;
+        throw new ImgbatchError("REALTIME_OUTPUT_NOT_FOUND");
+      },
+    };
+    // Nobody's downloads are counted here: no key is known.
+    await sendDownload(request, response, download, () => () => {});
+  };
+}

@@ -1,0 +1,273 @@
+import { createHash } from "node:crypto";
+import type { Request, Response } from "express";
+import type { z } from "zod";
+import type { ImgbatchError } from "../../contract/errors.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import {
+  type EditImages,
+  editImagesSchema,
+  generateImagesSchema,
+  type ImagesFields,
+} from "../../contract/openai-api.ts";
+import { inWords } from "../../contract/text-rules.ts";
+import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
+import { receiveImage } from "../../domain/images/base64-image.ts";
+import {
+  imageInDraft,
+  NO_SENT_TEXTS,
+  type SentImage,
+  type SentTexts,
+} from "../../domain/images/sent-image.ts";
+import type { BlobDraft } from "../../domain/ports/blob-store.ts";
+import { dataUrlHead } from "../../kernel/base64.ts";
+import { formatBytes } from "../../kernel/text.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../http/authenticate.ts";
+import { fieldError, schemaProblem } from "../http/errors.ts";
+import type { ReceivedImage } from "../native-api/read-contents.ts";
+import { BodyReservation } from "../request-body/body-budgets.ts";
+import { type BodyFormat, type Shape, shapeOf } from "../request-body/body-shape.ts";
+import { BODY_RATE, streamBody, withJsonBody } from "../request-body/json-body.ts";
+import { boundaryOf, type Part, readParts, textOf } from "../request-body/multipart.ts";
+
+const { editImages, editImageBytes } = FIXED_LIMITS;
+const TOO_LARGE = `is larger than ${formatBytes(editImageBytes)}`;
+const NO_DATA_URL =
+  "must be a data URL such as data:image/png;base64,…: nothing is fetched from other addresses";
+
+/** The images of an edit that came as JSON. Throws `REALTIME_INVALID_ARGUMENT`. */
+async function imagesOfJson(
+  { images }: EditImages,
+  sent: SentTexts,
+  findFile: FindFileImage,
+): Promise<ReceivedImage[]> {
+  if (images.length > editImages) throw tooManyImages(images.length, editImages);
+  const received: ReceivedImage[] = [];
+  for (const [i, { image_url: url, file_id: id }] of images.entries()) {
+    const at = `images[${i}]`;
+    if ((url == null) === (id == null)) throw invalid(at, "must have one of image_url and file_id");
+    if (url != null) received.push(receivedImage(imageOfUrl(url, `${at}.image_url`, sent), at));
+    else received.push(receivedImage(await imageOfFile(id ?? "", `${at}.file_id`, findFile), at));
+  }
+  return received;
+}
+
+function imageOfUrl(url: string, at: string, sent: SentTexts): SentImage {
+  const long = sent.get(url)?.content;
+  if (long === "too large") throw invalid(at, TOO_LARGE);
+  const head = dataUrlHead(url);
+  if (long === "no Base64" || (long === undefined && head === null)) throw invalid(at, NO_DATA_URL);
+  if (long !== undefined) return long;
+  const rules = { maxBytes: editImageBytes, base64: "lenient", sent: NO_SENT_TEXTS } as const;
+  const image = receiveImage(url.slice(head ?? 0), rules);
+  if (typeof image === "string") throw invalid(at, image);
+  return image;
+}
+
+async function imageOfFile(id: string, at: string, findFile: FindFileImage): Promise<SentImage> {
+  const image = await findFile(id);
+  if (image === null) throw invalid(at, "must be the id of a file that was uploaded with this key");
+  if (image.sizeBytes > editImageBytes) throw invalid(at, TOO_LARGE);
+  return image;
+}
+
+/** An image whose type its bytes decide. `at` is the field that it came in. */
+function receivedImage(image: SentImage, at: string): ReceivedImage {
+  return { image, declared: null, fields: { type: at, bytes: at, amount: at } };
+}
+
+export function tooManyImages(count: number, limit: number): ImgbatchError {
+  return invalid("image", `${count} images were sent; at most ${limit} are allowed`);
+}
+
+function refuseMask(): ImgbatchError {
+  return invalid("mask", "is not supported: say in the prompt what is to change, and where");
+}
+
+const invalid = (param: string, problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
+
+const KIB = 1024;
+const MOST_PARTS = 100;
+const FIELD_BYTES = 64 * KIB;
+/** `image`, `image[]` and `image[0]`. */
+const IMAGE_NAME = /^image(?:\[\d*\])?$/;
+const TEXT_NAMES = Object.keys(generateImagesSchema.shape);
+
+/** A form whose images are on the disk. */
+interface ImagesForm {
+  fields: Record<string, string>;
+  images: ReceivedImage[];
+}
+
+/**
+ * Reads a form (RFC 7578) and passes it to `work`. The images go to the disk while they arrive, and are removed when the
+ * work has ended, however it ends. Throws `REALTIME_INVALID_ARGUMENT`, `UNSUPPORTED_MEDIA_TYPE`, `REQUEST_TOO_LARGE`,
+ * `REQUEST_TIMEOUT`, `RATE_LIMITED`, and the error of a disk that cannot be written.
+ */
+async function withForm<T>(
+  deps: ApiDeps,
+  request: Request,
+  response: Response,
+  work: (form: ImagesForm) => Promise<T>,
+): Promise<T> {
+  const boundary = boundaryOf(request.get("content-type"));
+  const form: ImagesForm = { fields: {}, images: [] };
+  const drafts: BlobDraft[] = [];
+  const caller = response.locals.key.id;
+  const reservation = new BodyReservation(deps.bodyBudgets, caller, 0, BODY_RATE.waitMs);
+  const ended = new AbortController();
+  const store = async (part: Part) => {
+    const draft = deps.blobs.draft();
+    drafts.push(draft);
+    const at = `image[${form.images.length}]`;
+    form.images.push(await storeImage(part, at, draft, reservation, ended.signal));
+  };
+  // A character of a prompt takes up to four bytes.
+  const fieldBytes = Math.max(FIELD_BYTES, 4 * deps.limits.promptChars + KIB);
+  const readPart = async (part: Part) => {
+    const { name = "" } = part;
+    if (name === "mask") throw refuseMask();
+    if (IMAGE_NAME.test(name)) {
+      if (form.images.length === editImages) throw tooManyImages(editImages + 1, editImages);
+      await store(part);
+    } else if (part.fileName === undefined) form.fields[name] = await textOf(part, fieldBytes);
+    else if (TEXT_NAMES.includes(name)) throw invalid(name, "must be a text, not a file");
+  };
+  try {
+    const parts = readParts(boundary, MOST_PARTS, readPart);
+    await streamBody(request, response, { maxBytes: deps.limits.realtimeBodyBytes, add: parts.add });
+    await parts.end();
+    reservation.finish();
+    return await work(form);
+  } finally {
+    ended.abort(new Error("the request ended early"));
+    reservation.leave();
+    // The next start of the service removes drafts that cannot be removed now.
+    await Promise.allSettled(drafts.map((draft) => draft.discard()));
+  }
+}
+
+async function storeImage(
+  part: Part,
+  at: string,
+  draft: BlobDraft,
+  reservation: BodyReservation,
+  ended: AbortSignal,
+): Promise<ReceivedImage> {
+  const hash = createHash("sha256");
+  let sizeBytes = 0;
+  for await (const bytes of part.bytes()) {
+    sizeBytes += bytes.length;
+    if (sizeBytes > editImageBytes) {
+      throw invalid(at, `is larger than ${formatBytes(editImageBytes)}`);
+    }
+    await reservation.diskFor(bytes.length);
+    // A draft that was discarded would begin again.
+    ended.throwIfAborted();
+    await draft.write(bytes);
+    hash.update(bytes);
+  }
+  if (sizeBytes === 0) throw invalid(at, "is empty: send the bytes of an image");
+  await draft.finish();
+  return receivedImage(imageInDraft(draft, { sizeBytes, sha256: hash.digest("hex") }), at);
+}
+
+/** Fields whose values come as texts in a form, and from some clients in JSON, too. */
+const NUMBERS: readonly string[] = ["n", "output_compression"];
+const TRUTHS: readonly string[] = ["stream"];
+
+/** The shape of a request as JSON. */
+export const IMAGES_SHAPE = shapeOf(editImagesSchema, { prompt: "prompt", "images[].image_url": "image" });
+/** How its images are written. */
+export const EDIT_IMAGES = {
+  base64: "lenient",
+  areDataUrls: true,
+  maxBytes: FIXED_LIMITS.editImageBytes,
+} as const;
+
+/** The format of a body with one request. */
+export function imagesFormat(
+  { promptChars }: Pick<Limits, "promptChars">,
+  shape: Shape = IMAGES_SHAPE,
+): BodyFormat {
+  const code = () => "REALTIME_INVALID_ARGUMENT" as const;
+  return { shape, prompts: 1, images: FIXED_LIMITS.editImages, promptChars, code };
+}
+
+/** A request whose fields have their types. The images were not looked into yet. */
+export interface SentRequest {
+  fields: ImagesFields;
+  images: readonly ReceivedImage[];
+}
+
+/**
+ * Reads a request and passes it to `work`: an edit as a form or as JSON, anything else as JSON. Its files on the disk
+ * are removed when the work has ended. Throws the errors of `withForm` and `withJsonBody`.
+ */
+export async function withRequest(
+  deps: ApiDeps,
+  request: Request,
+  response: Response,
+  isEdit: boolean,
+  work: (sent: SentRequest) => Promise<void>,
+): Promise<void> {
+  if (isEdit && request.is("multipart/form-data")) {
+    return withForm(deps, request, response, async ({ fields, images }) => {
+      const parsed = parse(generateImagesSchema, fields);
+      if (images.length === 0) throw fieldError("REALTIME_INVALID_ARGUMENT", "image", "is required: a file");
+      await work({ fields: parsed, images });
+    });
+  }
+  const images = { ...EDIT_IMAGES, blobs: deps.blobs };
+  const options = {
+    ...deps,
+    maxBytes: deps.limits.realtimeBodyBytes,
+    format: imagesFormat(deps.limits),
+    images,
+  };
+  await withJsonBody(request, response, options, async ({ value, sent }) => {
+    const files = fileImagesOf(deps, callerOf(response).key.id);
+    try {
+      await work(await readJson(value, isEdit, sent, files.find));
+    } finally {
+      await files.release();
+    }
+  });
+}
+
+/** Reads a request that came as JSON. Throws `REALTIME_INVALID_ARGUMENT`. */
+export async function readJson(
+  value: unknown,
+  isEdit: boolean,
+  sent: SentTexts,
+  findFile: FindFileImage,
+): Promise<SentRequest> {
+  if (!isEdit) return { fields: parse(generateImagesSchema, value), images: [] };
+  const fields = parse(editImagesSchema, value);
+  const images = await imagesOfJson(fields, sent, findFile);
+  if (images.length === 0) throw fieldError("REALTIME_INVALID_ARGUMENT", "images", "must not be empty");
+  return { fields, images };
+}
+
+/** Throws `REALTIME_INVALID_ARGUMENT`. */
+function parse<T>(schema: z.ZodType<T>, value: unknown): T {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  const given = isObject ? withValues(value) : value;
+  if (isObject && (given as { mask?: unknown }).mask !== undefined) throw refuseMask();
+  const parsed = schema.safeParse(given, { error: inWords });
+  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
+  return parsed.data;
+}
+
+/** Leaves out fields that are null or empty, and reads a number or a truth value that came as text. */
+function withValues(fields: object): Record<string, unknown> {
+  const entries = Object.entries(fields).filter(([, value]) => value !== null && value !== "");
+  return Object.fromEntries(entries.map(([name, value]) => [name, typedValue(name, value)]));
+}
+
+function typedValue(name: string, value: unknown): unknown {
+  if (typeof value !== "string") return value;
+  if (NUMBERS.includes(name) && /^\d{1,9}$/.test(value)) return Number(value);
+  if (TRUTHS.includes(name) && /^(true|false)$/i.test(value)) return value.toLowerCase() === "true";
+  return value;
+}

@@ -1,0 +1,120 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { collectGarbage } from "../../kernel/memory/garbage.ts";
+import { MemoryBudget, type MemoryShare } from "../../kernel/memory/memory-budget.ts";
+
+const QUIET_MS = 1000;
+
+/** Returns the memory of large bodies to the system. */
+export class MemoryReturn {
+  readonly #collect: () => void;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `collect` collects the garbage; the default asks V8 for it. */
+  constructor(collect: () => void = collectGarbage) {
+    this.#collect = collect;
+  }
+
+  /**
+   * Collects garbage a second after the last large body. V8 would release the memory only when more is needed, which
+   * never happens in an idle service. Takes about 20 ms. When `isQuiet` returns false by then, nothing happens: the
+   * next body that ends tries again.
+   */
+  soon(isQuiet: () => boolean): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      if (isQuiet()) this.#collect();
+    }, QUIET_MS).unref();
+  }
+}
+
+const MIB = 1024 * 1024;
+const BUSY_RETRY_MS = 5000;
+/** A body up to this size shares memory only with others of its kind: it never waits for a large one. */
+const SMALL_BODY_BYTES = 4 * MIB;
+
+/** The budgets that all bodies of one service share. */
+export class BodyBudgets {
+  readonly small = new MemoryBudget(64 * MIB, 32 * MIB);
+  readonly large = new MemoryBudget(64 * MIB, 32 * MIB);
+  /** Disk for the images of requests that have not ended. */
+  readonly disk = new MemoryBudget(2048 * MIB, 512 * MIB);
+  readonly memory = new MemoryReturn();
+}
+
+/**
+ * The memory and disk that one body has reserved. A body moves from the budget of small bodies to that of large ones once
+ * it is known to be large. Bytes are reserved as they arrive.
+ */
+export class BodyReservation {
+  readonly #budgets: BodyBudgets;
+  readonly #caller: string;
+  readonly #waitMs: number;
+  /** Ends waits. Null before the first: most bodies wait for nothing. */
+  #left: AbortController | null = null;
+  #memory: MemoryShare;
+  #memoryBytes = 0;
+  #disk: MemoryShare | null = null;
+  #isLarge: boolean;
+
+  /** `announced`: bytes of the body, 0 when unknown. `waitMs`: how long it waits for other bodies to release theirs. */
+  constructor(budgets: BodyBudgets, caller: string, announced: number, waitMs: number) {
+    this.#budgets = budgets;
+    this.#caller = caller;
+    this.#waitMs = waitMs;
+    this.#isLarge = announced > SMALL_BODY_BYTES;
+    this.#memory = (this.#isLarge ? budgets.large : budgets.small).enter(caller);
+  }
+
+  /** Reserves memory. Returns null when it is reserved now, else a promise that rejects with `RATE_LIMITED` after the wait. */
+  memoryFor(bytes: number): Promise<void> | null {
+    this.#memoryBytes += bytes;
+    if (this.#isLarge || this.#memoryBytes <= SMALL_BODY_BYTES) return this.#wait(this.#memory.take(bytes));
+    this.#memory.leave();
+    this.#isLarge = true;
+    this.#memory = this.#budgets.large.enter(this.#caller);
+    return this.#wait(this.#memory.take(this.#memoryBytes));
+  }
+
+  /** The same for bytes on the disk. */
+  diskFor(bytes: number): Promise<void> | null {
+    this.#disk ??= this.#budgets.disk.enter(this.#caller);
+    return this.#wait(this.#disk.take(bytes));
+  }
+
+  /** The body has been read. */
+  finish(): void {
+    this.#memory.finish();
+    this.#disk?.finish();
+  }
+
+  /** Releases everything. A pending reservation rejects because the request has ended. */
+  leave(): void {
+    this.#left?.abort(new Error("the request ended early"));
+    this.#memory.leave();
+    this.#disk?.leave();
+    const { large, memory } = this.#budgets;
+    if (this.#isLarge) memory.soon(() => large.bytes === 0);
+  }
+
+  #wait(reserved: Promise<void> | null): Promise<void> | null {
+    if (reserved === null) return null;
+    this.#left ??= new AbortController();
+    const { signal } = this.#left;
+    return new Promise((resolve, reject) => {
+      const end = (settle: () => void) => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onLeft);
+        settle();
+      };
+      const onLeft = () => end(() => reject(signal.reason));
+      const timer = setTimeout(() => end(() => reject(busy())), this.#waitMs);
+      signal.addEventListener("abort", onLeft);
+      void reserved.then(() => end(resolve));
+    });
+  }
+}
+
+function busy(): ImgbatchError {
+  const message = "Other requests with large bodies keep the service busy; send it again later.";
+  return new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
+}

@@ -1,0 +1,71 @@
+import { expect, it } from "vitest";
+import type { ImageRequest } from "../../src/domain/ports/image-provider.ts";
+import { shareProviders, slotsOf } from "../../src/workers/provider-slots.ts";
+import { FakeProvider, made } from "../support/fake-provider.ts";
+import { type Gate, gate } from "../support/gate.ts";
+
+function twoSides(concurrency: number) {
+  const provider = new FakeProvider({ concurrency });
+  const gates = new Map<string, Gate<void>>();
+  provider.answer = async ({ prompt }) => {
+    const open = gate();
+    gates.set(prompt, open);
+    await open.promise;
+    return made();
+  };
+  const { forRealtime } = shareProviders([provider]);
+  const never = new AbortController().signal;
+  const ask = async (side: "forBatches" | "forRealtime", prompt: string, signal = never) => {
+    const request = { prompt } as ImageRequest;
+    if (side === "forRealtime") return forRealtime[0]?.generate(request, signal);
+    return slotsOf(provider).run(false, signal, () => provider.generate(request, signal));
+  };
+  const started = () => provider.requests.map(({ prompt }) => prompt);
+  const turn = () => new Promise((resolve) => setImmediate(resolve));
+  const end = async (prompt: string) => {
+    await turn();
+    gates.get(prompt)?.open();
+    await turn();
+  };
+  return { provider, ask, started, end, turn };
+}
+
+it("[RT-19] batches and real time together never use more slots than the provider has", async () => {
+  const { provider, ask, started, end, turn } = twoSides(2);
+  const all = [
+    ask("forBatches", "b1"),
+    ask("forRealtime", "r1"),
+    ask("forBatches", "b2"),
+    ask("forRealtime", "r2"),
+  ];
+  await turn();
+  expect(started()).toEqual(["b1", "r1"]);
+  for (const prompt of ["b1", "r1", "r2", "b2"]) await end(prompt);
+  await Promise.all(all);
+  expect(provider.maxRunning).toBe(2);
+});
+
+it("[RT-19] real-time requests go first, but after three in a row a waiting item comes", async () => {
+  const { ask, started, end } = twoSides(1);
+  const all = [ask("forBatches", "b0"), ask("forBatches", "b1"), ask("forBatches", "b2")];
+  for (let i = 1; i <= 5; i++) all.push(ask("forRealtime", `r${i}`));
+  const order = ["b0", "r1", "r2", "r3", "b1", "r4", "r5", "b2"];
+  for (const prompt of order) await end(prompt);
+  await Promise.all(all);
+  expect(started()).toEqual(order);
+});
+
+it("[RT-19] a request that gives up waiting leaves the queue, and the next one gets its slot", async () => {
+  const { ask, started, end } = twoSides(1);
+  const first = ask("forRealtime", "r1");
+  const gone = new AbortController();
+  const second = ask("forRealtime", "r2", gone.signal);
+  const third = ask("forBatches", "b1");
+  gone.abort(new Error("gone"));
+  await expect(second).rejects.toThrow("gone");
+  await expect(ask("forRealtime", "r3", gone.signal)).rejects.toThrow("gone");
+  await end("r1");
+  await end("b1");
+  await Promise.all([first, third]);
+  expect(started()).toEqual(["r1", "b1"]);
+});
