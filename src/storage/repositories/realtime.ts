@@ -80,7 +80,24 @@ export function usageRepository(session: SqlSession): UsageRepository {
   const { build, all, first } = session;
   return {
     insertMany: async (records) => {
-      await insertRows(session, "usage_records", records);
+      const rows = records.map((record) => ({
+        realtimeId: record.realtimeId,
+        imageIndex: record.imageIndex,
+        apiKeyId: record.apiKeyId,
+        accountId: record.accountId,
+        model: record.model,
+        executedModel: record.executedModel,
+        provider: record.provider,
+        size: record.size,
+        ratio: record.ratio,
+        mimeType: record.mimeType,
+        widthPx: record.widthPx,
+        heightPx: record.heightPx,
+        sizeBytes: record.sizeBytes,
+        amountMicroUsd: record.amountMicroUsd,
+        createdAtMs: record.createdAtMs,
+      }));
+      await insertRows(session, "usage_records", rows);
     },
     list: async ({ accountId }) => {
       let query = build.selectFrom("usage_records").selectAll().orderBy("seq");
