@@ -4,7 +4,7 @@ import { type GeneratedImage, type GenerateOptions, generateImage } from "../cli
 import { PAID_TWICE_NOTE } from "../contract/batch-api.ts";
 import { errorEntry, ImgbatchError } from "../contract/errors.ts";
 import { IMAGE_EXTENSIONS } from "../contract/image-formats.ts";
-import { isOutOfCapacity } from "../http/retry-policy.ts";
+import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
 import { readReference, readRunInput } from "./directory/input.ts";

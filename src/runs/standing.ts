@@ -1,7 +1,7 @@
 import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../contract/errors.ts";
 import type { ExitName } from "../contract/exit-codes.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
-import { isOutOfCapacity } from "../http/retry-policy.ts";
+import { isOutOfCapacity } from "../http/retries.ts";
 import type { ResultLine } from "./directory/results.ts";
 
 /** The `source` of an error that this program found, not the service. */

@@ -14,7 +14,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   config: ["environment", "contract", "kernel"],
   domain: ["domain/ports", "contract", "kernel"],
   "domain/ports": ["contract", "kernel"],
-  storage: ["domain/ports", "contract", "kernel"],
+  storage: ["http", "domain/ports", "contract", "kernel"],
   imaging: ["domain/ports", "contract", "kernel", "environment"],
   providers: ["imaging", "processes", "http", "domain/ports", "contract", "kernel"],
   workers: ["domain", "domain/ports", "contract", "kernel"],

@@ -1,7 +1,7 @@
 import { type ErrorCode, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
-import { isOutOfCapacity } from "../../http/retry-policy.ts";
+import { isOutOfCapacity } from "../../http/retries.ts";
 import { PAID_AGAIN, SLOWER } from "./advice-when-billed.ts";
 import { defaultRunDirectory, nextCommand, type Whereabouts } from "./next-command.ts";
 

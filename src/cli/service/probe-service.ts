@@ -2,9 +2,8 @@ import { listModels } from "../../client/batches.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
-import { boundedText } from "../../http/bounded-body.ts";
-import { RETRY_POLICY } from "../../http/retry-policy.ts";
-import { type Answer, send } from "../../http/send.ts";
+import { RETRY_POLICY } from "../../http/retries.ts";
+import { type Answer, boundedText, send } from "../../http/transport.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { FoundService } from "./locate-service.ts";
 
@@ -44,14 +43,13 @@ export async function probeService(service: FoundService, signal: AbortSignal): 
 async function readinessProblems(baseUrl: string, signal: AbortSignal): Promise<string[]> {
   let answer: Answer;
   try {
-    const timeout = AbortSignal.timeout(TIMEOUT_MS);
     // A service that redirects has no readiness endpoint, so the redirect is not followed.
-    answer = await send(baseUrl + routes.ready, { signal: AbortSignal.any([signal, timeout]) });
+    answer = await send(baseUrl + routes.ready, { signal, silenceMs: TIMEOUT_MS });
   } catch {
     signal.throwIfAborted();
     return [`${baseUrl} does not answer`];
   }
-  const text = (await boundedText(answer, MAX_ANSWER_BYTES).catch(() => "")) ?? "";
+  const text = (await boundedText(answer.body, MAX_ANSWER_BYTES).catch(() => "")) ?? "";
   if (answer.ok || answer.status < 500) return [];
   return namedProblems(text) ?? [`${baseUrl} answers HTTP ${answer.status}`];
 }

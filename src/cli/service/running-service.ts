@@ -12,8 +12,7 @@ import {
 } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
-import { boundedText } from "../../http/bounded-body.ts";
-import { send } from "../../http/send.ts";
+import { boundedText, send } from "../../http/transport.ts";
 
 const PROBE_TIMEOUT_MS = 2000;
 const MAX_ANSWER_BYTES = 4096;
@@ -70,8 +69,8 @@ export async function askProof(
   const challenge = randomBytes(32).toString("base64url");
   try {
     const url = `${baseUrl}${routes.health}?challenge=${challenge}`;
-    const response = await send(url, { signal });
-    const { proof } = JSON.parse((await boundedText(response, MAX_ANSWER_BYTES)) ?? "{}");
+    const response = await send(url, { signal, silenceMs: PROBE_TIMEOUT_MS });
+    const { proof } = JSON.parse((await boundedText(response.body, MAX_ANSWER_BYTES)) ?? "{}");
     // The default port of HTTP.
     const port = Number(new URL(baseUrl).port || 80);
     return typeof proof === "string" ? { challenge, port, answer: proof } : null;

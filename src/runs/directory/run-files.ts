@@ -8,7 +8,6 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { HEADER_BYTES, readImageHeader } from "../../contract/image-formats.ts";
 import { PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { countPassedOn } from "../../kernel/memory/garbage.ts";
 import { createYield } from "../../kernel/yield.ts";
 import { IMAGES_FOLDER } from "./names.ts";
 
@@ -106,7 +105,6 @@ export async function inspect(
       headBytes += chunk.length;
     }
     await take(chunk);
-    countPassedOn(chunk.length);
   }
   const sha256 = hash.digest("hex");
   const header = readImageHeader(Buffer.concat(head));

@@ -5,7 +5,7 @@ import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors
 import type { ExitName } from "../../contract/exit-codes.ts";
 import { type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
-import { isOutOfCapacity, mayPass } from "../../http/retry-policy.ts";
+import { isOutOfCapacity, mayPass } from "../../http/retries.ts";
 import type { DiskNames } from "../directory/names.ts";
 import type { ResultLine } from "../directory/results.ts";
 import {

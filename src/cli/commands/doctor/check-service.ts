@@ -1,6 +1,6 @@
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { routes } from "../../../contract/routes.ts";
-import { send } from "../../../http/send.ts";
+import { send } from "../../../http/transport.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
 import type { FoundService } from "../../service/locate-service.ts";
 import { probeService } from "../../service/probe-service.ts";
@@ -54,8 +54,7 @@ async function checkClock(
 ): Promise<Finding[] | null> {
   const before = nowMs();
   try {
-    const timeout = AbortSignal.timeout(TIMEOUT_MS);
-    const answer = await send(baseUrl + routes.health, { signal: AbortSignal.any([signal, timeout]) });
+    const answer = await send(baseUrl + routes.health, { signal, silenceMs: TIMEOUT_MS });
     answer.cancel();
     const theirs = Date.parse(answer.headers.get("date") ?? "");
     if (Number.isNaN(theirs)) return [];

@@ -3,7 +3,7 @@ import { createRateLimiter } from "../../../client/rate-limiter.ts";
 import { type ErrorCode, errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
-import { isOutOfCapacity } from "../../../http/retry-policy.ts";
+import { isOutOfCapacity } from "../../../http/retries.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";

@@ -1,6 +1,5 @@
 import type { ProviderIdentity } from "../../../contract/data-directory.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { keepHeapSmall } from "../../../kernel/memory/small-heap.ts";
 import { costText } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
@@ -37,8 +36,6 @@ export const run: RunCommand = async (context) => {
   const { cwd } = context;
   const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
-  // Before the prompts: reading thousands of them would make the heap large for as long as the images take.
-  keepHeapSmall();
   try {
     const stdin = () => context.stdin(signal);
     const sources = context.arguments.map((name) => ({ name, cwd, stdin }));

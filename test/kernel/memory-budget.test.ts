@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { MemoryBudget, type MemoryShare } from "../../../src/kernel/memory/memory-budget.ts";
+import { MemoryBudget, type MemoryShare } from "../../src/kernel/memory-budget.ts";
 
 const fits = (place: MemoryShare, bytes: number) => place.take(bytes) === null;
 
