@@ -360,6 +360,14 @@ export function foundation(dialect: "sqlite" | "postgres"): string[] {
     .filter((statement) => statement.trim() !== "");
 }
 
+/** Returns the names of the columns of each table, in their order, without the numbers that the database gives. */
+export function columnsOfTables(): Map<string, string[]> {
+  const tables = TABLES.matchAll(/^create (?:unlogged )?table (\w+) \(\n([^;]+)\n\);/gm);
+  const namesIn = (columns: string) =>
+    Array.from(columns.matchAll(/^ {2}"?(\w+)"? (?:integer|text)\b/gm), ([, name]) => name as string);
+  return new Map(Array.from(tables, ([, name, columns]) => [name as string, namesIn(columns as string)]));
+}
+
 /** In PostgreSQL every integer has 64 bits, and texts are compared byte by byte, as SQLite does it. */
 const TYPES: Record<"sqlite" | "postgres", Readonly<Record<string, string>>> = {
   sqlite: { serial: "integer primary key autoincrement", unlogged: "" },

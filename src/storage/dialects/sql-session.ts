@@ -91,7 +91,7 @@ const READERS = new Map<string, (value: never) => unknown>([
 export function rowReader(
   columns: readonly string[],
 ): (values: readonly unknown[]) => Record<string, unknown> {
-  const names = columns.map((column) => column.replace(/_([a-z0-9])/g, (_, first) => first.toUpperCase()));
+  const names = columns.map(fieldOf);
   const readers = names.map((name) => READERS.get(name));
   // A copy of it has its final shape from the start.
   const empty: Record<string, unknown> = Object.fromEntries(names.map((name) => [name, null]));
@@ -103,6 +103,11 @@ export function rowReader(
     }
     return row;
   };
+}
+
+/** Returns the name that a column has in records. */
+export function fieldOf(column: string): string {
+  return column.replace(/_([a-z0-9])/g, (_, first) => first.toUpperCase());
 }
 
 const COLUMNS = new Map<string, string>();

@@ -6,6 +6,7 @@ import type {
 } from "../../domain/ports/stores.ts";
 import type { AccountRecord, IdempotencyRecord, LedgerEntry } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import { insertRows } from "./rows.ts";
 
 const ACCOUNT_BY_ID = prepared((build, { id }: Values<Pick<AccountRecord, "id">>) =>
   build.selectFrom("accounts").selectAll().where("id", "=", id),
@@ -59,11 +60,12 @@ const KEY_BY_SHA256 = prepared((build, { sha256 }: Values<{ sha256: string }>) =
   build.selectFrom("api_keys").select(KEY).where("sha256", "=", sha256),
 );
 
-export function keyRepository({ build, first, all, run }: SqlSession): KeyRepository {
+export function keyRepository(session: SqlSession): KeyRepository {
+  const { build, first, all, run } = session;
   const keys = () => build.selectFrom("api_keys").select(KEY);
   return {
     insert: async (key) => {
-      await run(build.insertInto("api_keys").values(key));
+      await insertRows(session, "api_keys", [key]);
     },
     bySha256: (sha256) => first(KEY_BY_SHA256(build, { sha256 })),
     byId: (id) => first(keys().where("id", "=", id)),

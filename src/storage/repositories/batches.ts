@@ -11,7 +11,7 @@ import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { BATCH } from "../tables.ts";
 import { batchPage } from "./batch-page.ts";
-import { insertRows } from "./rows.ts";
+import { columnsOf, insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
 /** The statuses of batches that are at work. */
@@ -227,7 +227,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
       return { isChanged: (await run(CHANGE_STATUS(build, { id, from, to }))) === 1 };
     },
     update: async (id, change) => {
-      await run(build.updateTable("batches").set(change).where("id", "=", id));
+      await run(build.updateTable("batches").set(columnsOf("batches", change)).where("id", "=", id));
     },
     addCounts: async (...changes) => {
       if (dialect === "sqlite") for (const change of changes) await run(ADD_COUNTS(build, change));

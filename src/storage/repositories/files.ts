@@ -1,12 +1,14 @@
 import type { FileRepository } from "../../domain/ports/files.ts";
 import type { UploadRepository } from "../../domain/ports/shared-records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
+import { columnsOf, insertRows } from "./rows.ts";
 
-export function fileRepository({ build, all, first, run }: SqlSession): FileRepository {
+export function fileRepository(session: SqlSession): FileRepository {
+  const { build, all, first, run } = session;
   const files = () => build.selectFrom("files").selectAll();
   return {
     insert: async (file) => {
-      await run(build.insertInto("files").values(file));
+      await insertRows(session, "files", [file]);
     },
     find: (apiKeyId, id) => first(files().where("apiKeyId", "=", apiKeyId).where("id", "=", id)),
     page: async ({ apiKeyId, nowMs, order, afterSeq, purpose, limit }) => {
@@ -40,16 +42,17 @@ export function fileRepository({ build, all, first, run }: SqlSession): FileRepo
   };
 }
 
-export function uploadRepository({ build, all, first, run }: SqlSession): UploadRepository {
+export function uploadRepository(session: SqlSession): UploadRepository {
+  const { build, all, first, run } = session;
   const uploads = () => build.selectFrom("uploads").selectAll();
   return {
     insert: async (upload) => {
-      await run(build.insertInto("uploads").values(upload));
+      await insertRows(session, "uploads", [upload]);
     },
     find: (id) => first(uploads().where("id", "=", id)),
     openOfKey: (apiKeyId) => all(uploads().where("apiKeyId", "=", apiKeyId).where("fileId", "is", null)),
     change: async ({ id, receivedBytes }, change) => {
-      const update = build.updateTable("uploads").set(change).where("id", "=", id);
+      const update = build.updateTable("uploads").set(columnsOf("uploads", change)).where("id", "=", id);
       const same = update.where("receivedBytes", "=", receivedBytes).where("fileId", "is", null);
       return { isChanged: (await run(same)) > 0 };
     },

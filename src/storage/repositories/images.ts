@@ -12,20 +12,7 @@ export function outputRepository(session: SqlSession): OutputRepository {
   const { build, dialect, all, run, runEach } = session;
   return {
     insertMany: async (outputs) => {
-      const rows = outputs.map((output) => ({
-        itemId: output.itemId,
-        batchId: output.batchId,
-        imageIndex: output.imageIndex,
-        blobKey: output.blobKey,
-        sizeBytes: output.sizeBytes,
-        sha256: output.sha256,
-        crc32: output.crc32,
-        mimeType: output.mimeType,
-        widthPx: output.widthPx,
-        heightPx: output.heightPx,
-        entryName: output.entryName,
-      }));
-      await insertRows(session, "outputs", rows);
+      await insertRows(session, "outputs", outputs);
     },
     ofBatch: async (batchId) => {
       const query = build

@@ -7,15 +7,15 @@ import type {
   UsageRepository,
 } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
-import { insertRows } from "./rows.ts";
+import { columnsOf, insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
 export function realtimeHoldRepository(session: SqlSession): RealtimeHoldRepository {
-  const { build, all, first, run } = session;
+  const { build, all, first } = session;
   const holds = () => build.selectFrom("realtime_holds").selectAll();
   return {
     insert: async (hold) => {
-      await run(build.insertInto("realtime_holds").values(hold));
+      await insertRows(session, "realtime_holds", [hold]);
     },
     remove: (id) => first(build.deleteFrom("realtime_holds").where("id", "=", id).returningAll()),
     abandoned: async () => {
@@ -44,7 +44,8 @@ export function keyedRequestRepository({ build, all, first, run }: SqlSession): 
   const requests = () => build.selectFrom("keyed_requests").selectAll();
   return {
     find: (apiKeyId, key) => first(requests().where("apiKeyId", "=", apiKeyId).where("key", "=", key)),
-    put: async ({ apiKeyId, key, ...rest }) => {
+    put: async (request) => {
+      const { apiKeyId, key, ...rest } = columnsOf("keyed_requests", request);
       const insert = build.insertInto("keyed_requests").values({ apiKeyId, key, ...rest });
       await run(insert.onConflict((on) => on.columns(["apiKeyId", "key"]).doUpdateSet(rest)));
     },
@@ -61,11 +62,12 @@ export function keyedRequestRepository({ build, all, first, run }: SqlSession): 
   };
 }
 
-export function linkedImageRepository({ build, all, first, run }: SqlSession): LinkedImageRepository {
+export function linkedImageRepository(session: SqlSession): LinkedImageRepository {
+  const { build, all, first, run } = session;
   const images = () => build.selectFrom("linked_images").selectAll();
   return {
     insert: async (image) => {
-      await run(build.insertInto("linked_images").values(image));
+      await insertRows(session, "linked_images", [image]);
     },
     find: (id) => first(images().where("id", "=", id)),
     due: (nowMs, { afterSeq, limit }) =>
@@ -80,24 +82,7 @@ export function usageRepository(session: SqlSession): UsageRepository {
   const { build, all, first } = session;
   return {
     insertMany: async (records) => {
-      const rows = records.map((record) => ({
-        realtimeId: record.realtimeId,
-        imageIndex: record.imageIndex,
-        apiKeyId: record.apiKeyId,
-        accountId: record.accountId,
-        model: record.model,
-        executedModel: record.executedModel,
-        provider: record.provider,
-        size: record.size,
-        ratio: record.ratio,
-        mimeType: record.mimeType,
-        widthPx: record.widthPx,
-        heightPx: record.heightPx,
-        sizeBytes: record.sizeBytes,
-        amountMicroUsd: record.amountMicroUsd,
-        createdAtMs: record.createdAtMs,
-      }));
-      await insertRows(session, "usage_records", rows);
+      await insertRows(session, "usage_records", records);
     },
     list: async ({ accountId }) => {
       let query = build.selectFrom("usage_records").selectAll().orderBy("seq");
@@ -164,11 +149,12 @@ export function requestCountRepository({ build, first, run }: SqlSession): Reque
   };
 }
 
-export function timedSecretRepository({ build, all, first, run }: SqlSession): TimedSecretRepository {
+export function timedSecretRepository(session: SqlSession): TimedSecretRepository {
+  const { build, all, first, run } = session;
   const secrets = () => build.selectFrom("timed_secrets").selectAll();
   return {
     insert: async (secret) => {
-      await run(build.insertInto("timed_secrets").values(secret));
+      await insertRows(session, "timed_secrets", [secret]);
     },
     find: (id) => first(secrets().where("id", "=", id)),
     take: (id) => first(build.deleteFrom("timed_secrets").where("id", "=", id).returningAll()),

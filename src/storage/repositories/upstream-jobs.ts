@@ -3,6 +3,7 @@ import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
+import { columnsOf, insertRows } from "./rows.ts";
 
 /** Steps after which the upstream has nothing left to make. */
 const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
@@ -13,18 +14,21 @@ export function upstreamJobRepository(session: SqlSession): UpstreamJobRepositor
   return {
     databaseId: async () => (await first(build.selectFrom("database_identity").select("id")))?.id ?? "",
     insert: async (job) => {
-      await run(
-        build
-          .insertInto("upstream_jobs")
-          .values({ ...columnsOf(job), inputName: job.input, failure: job.error }),
-      );
+      await insertRows(session, "upstream_jobs", [
+        { ...rowOf(job), inputName: job.input, failure: job.error },
+      ]);
     },
     byId: async (id) => {
       const row = await first(jobs().where("id", "=", id));
       return row && recordOf(row);
     },
     update: async (id, change) => {
-      await run(build.updateTable("upstream_jobs").set(columnsOf(change)).where("id", "=", id));
+      await run(
+        build
+          .updateTable("upstream_jobs")
+          .set(columnsOf("upstream_jobs", rowOf(change)))
+          .where("id", "=", id),
+      );
     },
     ofBatch: async (batchId) =>
       (await all(jobs().where("batchId", "=", batchId).orderBy("createdAtMs").orderBy("id"))).map(recordOf),
@@ -50,7 +54,7 @@ export function upstreamJobRepository(session: SqlSession): UpstreamJobRepositor
 }
 
 /** Two texts have other names in the table than in the record: there `input` and `error` are JSON. */
-function columnsOf<Job extends Partial<UpstreamJobRecord>>({ input, error, ...rest }: Job) {
+function rowOf<Job extends Partial<UpstreamJobRecord>>({ input, error, ...rest }: Job) {
   return {
     ...rest,
     ...(input === undefined ? {} : { inputName: input }),

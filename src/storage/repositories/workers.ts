@@ -1,19 +1,18 @@
 import type { WorkerRepository } from "../../domain/ports/workers.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import { insertRows } from "./rows.ts";
 
 const BY_ID = prepared((build, { id }: Values<{ id: string }>) =>
   build.selectFrom("workers").select("id").where("id", "=", id),
 );
 
 /** `clockMs` returns the time of the database. */
-export function workerRepository(
-  { build, all, first, run }: SqlSession,
-  clockMs: () => Promise<number>,
-): WorkerRepository {
+export function workerRepository(session: SqlSession, clockMs: () => Promise<number>): WorkerRepository {
+  const { build, all, first, run } = session;
   const seenOf = (id: string) => build.selectFrom("workers").select("seenAtMs").where("id", "=", id);
   return {
     insert: async (worker) => {
-      await run(build.insertInto("workers").values({ ...worker, seenAtMs: await clockMs() }));
+      await insertRows(session, "workers", [{ ...worker, seenAtMs: await clockMs() }]);
     },
     beat: async (id, pauseMs) => {
       const nowMs = await clockMs();
