@@ -303,6 +303,7 @@ const placeOf = (batchId: string, { afterPosition, offset = 0, limit }: ItemPage
 function rowOf(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const { failed, terms = BATCH_TERMS } = item;
   return {
+    ...terms,
     batchId,
     position: item.position,
     sourceIndex: item.sourceIndex,
@@ -313,14 +314,6 @@ function rowOf(batchId: string, item: NewItem): Insertable<ItemsTable> {
     error: failed?.error ?? null,
     finishedAtMs: failed?.atMs ?? null,
     notBeforeMs: item.notBeforeMs ?? 0,
-    tier: terms.tier,
-    ratio: terms.ratio,
-    keepsRatio: terms.keepsRatio,
-    askedMimeType: terms.askedMimeType,
-    earlier: terms.earlier,
-    priceMicroUsd: terms.priceMicroUsd,
-    holdMicroUsd: terms.holdMicroUsd,
-    clientKey: terms.clientKey,
   };
 }
 
