@@ -1,5 +1,5 @@
-import { ImgbatchError } from "../contract/errors.ts";
-import type { Transaction } from "./ports/stores.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Transaction } from "../ports/stores.ts";
 
 const WINDOW_MS = 60_000;
 const BUSY_RETRY_MS = 1000;
@@ -10,13 +10,13 @@ export interface RequestRate {
   concurrentRequests: number;
 }
 
-export function tooManyAtOnce(running: number, allowed: number): ImgbatchError {
+function tooManyAtOnce(running: number, allowed: number): ImgbatchError {
   const message = `This key has ${running} requests running; ${allowed} are allowed at once.`;
   return new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
 }
 
 /** `oldestMs`: when the first request of the last minute began. */
-export function tooManyInMinute(allowed: number, oldestMs: number, nowMs: number): ImgbatchError {
+function tooManyInMinute(allowed: number, oldestMs: number, nowMs: number): ImgbatchError {
   const message = `This key may begin ${allowed} requests a minute.`;
   return new ImgbatchError("RATE_LIMITED", message, {
     retryAfterMs: Math.max(1, oldestMs + WINDOW_MS - nowMs),
@@ -33,6 +33,7 @@ export async function countRequest(
   { requestsPerMinute, concurrentRequests }: RequestRate,
   nowMs: number,
 ): Promise<void> {
+  if (requestsPerMinute === 0 && concurrentRequests === 0) return;
   await tx.lock("key", apiKeyId);
   if (concurrentRequests > 0) {
     const others = (await tx.realtimeHolds.countOpen(apiKeyId)) - 1;
