@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { keyedRequestRepository } from "../../../../src/storage/repositories/realtime/keyed-requests.ts";
-import { sessionOfPlans } from "../../../support/query-plans.ts";
+import { keyedRequestRepository } from "../../../src/storage/repositories/realtime.ts";
+import { sessionOfPlans } from "../../support/query-plans.ts";
 
 it("[ONCE-7] a kept answer is removed by its key, without a look at the others", async () => {
   const { session, plans } = await sessionOfPlans();

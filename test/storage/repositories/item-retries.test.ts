@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { itemRepository } from "../../../../src/storage/repositories/items.ts";
-import { sessionOfPlans } from "../../../support/query-plans.ts";
+import { itemRepository } from "../../../src/storage/repositories/items.ts";
+import { sessionOfPlans } from "../../support/query-plans.ts";
 
 it("[RETRY-12] the retries of a batch are found without a look at other batches", async () => {
   const { session, plans } = await sessionOfPlans();

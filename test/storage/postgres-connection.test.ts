@@ -4,10 +4,10 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../../src/kernel/clock.ts";
-import { openPostgres } from "../../../src/storage/dialects/postgres.ts";
-import { connectionOf, isOpenToOthers } from "../../../src/storage/dialects/postgres-connection.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { openPostgres } from "../../src/storage/dialects/postgres.ts";
+import { connectionOf, isOpenToOthers } from "../../src/storage/dialects/postgres-connection.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 const pem = (what: string, base64: string) => `-----BEGIN ${what}-----\n${base64}\n-----END ${what}-----\n`;
 /** For `localhost`, signed by itself, until 2126. */

@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
-import { s3Blobs } from "../../../src/storage/blobs/s3/s3-blobs.ts";
-import { copyBlobs } from "../../../src/storage/move/blobs.ts";
-import { InstantClock } from "../../support/instant-clock.ts";
-import { fakeBucket } from "../../support/s3/buckets.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { fileBlobs } from "../../src/storage/blobs/file-blobs.ts";
+import { s3Blobs } from "../../src/storage/blobs/s3/s3-blobs.ts";
+import { copyBlobs } from "../../src/storage/copy-blobs.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+import { fakeBucket } from "../support/s3/buckets.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 /** Ten files of a data directory, a thumbnail and a draft; and a bucket. */
 async function sides() {

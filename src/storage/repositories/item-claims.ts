@@ -1,8 +1,8 @@
-import { type ExpressionBuilder, type Kysely, type Selectable, sql } from "kysely";
-import type { ItemClaim } from "../../../domain/ports/item-repository.ts";
-import { kept, type Values } from "../../dialects/kept-query.ts";
-import type { SqlSession } from "../../dialects/sql-session.ts";
-import type { Database, ItemsTable } from "../../schema.ts";
+import { type ExpressionBuilder, type Kysely, sql } from "kysely";
+import type { ItemClaim } from "../../domain/ports/item-repository.ts";
+import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
+import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import { type Database, ITEM } from "../tables.ts";
 
 type ItemFilter = ExpressionBuilder<Database, "items">;
 type Group = (eb: ItemFilter) => ReturnType<ItemFilter["and"]>;
@@ -12,25 +12,24 @@ type Group = (eb: ItemFilter) => ReturnType<ItemFilter["and"]>;
  * Each is a search of its own, which ends at its first finds.
  */
 const ORDER: readonly Group[] = [
-  (eb) => eb.and([eb("failed_at", "is", null), eb("maybe_paid", "=", "no")]),
-  (eb) => eb.and([eb("maybe_paid", "=", "no")]),
+  (eb) => eb.and([eb("failedAt", "is", null), eb("maybePaid", "=", "no")]),
+  (eb) => eb.and([eb("maybePaid", "=", "no")]),
   (eb) => eb.and([]),
 ];
 
 /** See `ItemRepository.claim`. */
-export async function claimItems<T>(
+export async function claimItems(
   session: SqlSession,
   batchId: string,
   claim: ItemClaim,
-  toRecord: (row: Selectable<ItemsTable>) => T,
-): Promise<T[]> {
-  const claimed: Selectable<ItemsTable>[] = [];
+): Promise<ItemRecord[]> {
+  const claimed: ItemRecord[] = [];
   for (const group of ORDER) {
     const limit = claim.limit - claimed.length;
     if (limit === 0) break;
     claimed.push(...(await claimOf(session, group, { ...claim, batchId, limit })));
   }
-  return claimed.map(toRecord);
+  return claimed;
 }
 
 /**
@@ -41,13 +40,13 @@ async function claimOf(
   { build, dialect, all }: SqlSession,
   group: Group,
   claim: ClaimFacts,
-): Promise<Selectable<ItemsTable>[]> {
+): Promise<ItemRecord[]> {
   const { findFree, lease, leaseFree } = queriesFor(group, claim);
   if (dialect === "postgres") {
     const some = await all(leaseFree(build, claim));
     return some.sort((a, b) => a.position - b.position);
   }
-  const some: Selectable<ItemsTable>[] = [];
+  const some: ItemRecord[] = [];
   for (const { id } of await all(findFree(build, claim)))
     some.push(...(await all(lease(build, { ...claim, itemId: id }))));
   return some;
@@ -68,18 +67,18 @@ function queriesFor(group: Group, { which, isPaid }: ItemClaim): ReturnType<type
 function makeQueries(group: Group, which: ItemClaim["which"], isPaid: boolean) {
   return {
     /** Finds items that may be claimed. */
-    findFree: kept((build, claim: Values<ClaimValues>) => freeItems(build, group, which, claim)),
+    findFree: prepared((build, claim: Values<ClaimValues>) => freeItems(build, group, which, claim)),
     /** Claims one of them. */
-    lease: kept((build, claim: Values<ClaimValues & { itemId: number }>) => {
+    lease: prepared((build, claim: Values<ClaimValues & { itemId: number }>) => {
       const update = build.updateTable("items").set(leaseOf(isPaid, claim));
-      return update.where("id", "=", claim.itemId).returningAll();
+      return update.where("id", "=", claim.itemId).returning(ITEM);
     }),
     /** Finds and claims, and passes over items that another process is claiming. */
-    leaseFree: kept((build, claim: Values<ClaimValues>) => {
+    leaseFree: prepared((build, claim: Values<ClaimValues>) => {
       const free = freeItems(build, group, which, claim).forUpdate().skipLocked();
       const update = build.with("free", () => free).updateTable("items");
       const leased = update.set(leaseOf(isPaid, claim));
-      return leased.where("id", "in", (eb) => eb.selectFrom("free").select("free.id")).returningAll();
+      return leased.where("id", "in", (eb) => eb.selectFrom("free").select("free.id")).returning(ITEM);
     }),
   };
 }
@@ -100,10 +99,10 @@ function freeItems(
   const due = build
     .selectFrom("items")
     .select("id")
-    .where("batch_id", "=", running)
+    .where("batchId", "=", running)
     .where("status", "=", "pending")
-    .where("not_before_ms", "<=", claim.nowMs)
-    .where("lease_token", "is", null)
+    .where("notBeforeMs", "<=", claim.nowMs)
+    .where("leaseToken", "is", null)
     .where((eb) =>
       eb.or([eb("provider", "is", null), eb("provider", "=", provider), eb("switches", "<", mostSwitches)]),
     )
@@ -114,25 +113,25 @@ function freeItems(
     any: due,
     "not-failed-here": due.where((eb) =>
       eb.or([
-        eb("failed_at", "is", null),
-        eb("failed_at", "!=", provider),
+        eb("failedAt", "is", null),
+        eb("failedAt", "!=", provider),
         // It may not change the provider any more.
         eb("switches", ">=", mostSwitches),
       ]),
     ),
-    "failed-elsewhere": due.where("failed_at", "is not", null).where("failed_at", "!=", provider),
+    "failed-elsewhere": due.where("failedAt", "is not", null).where("failedAt", "!=", provider),
   }[which];
 }
 
 /** The values of an item that is claimed. */
 function leaseOf(isPaid: boolean, { provider, token, worker }: Values<ClaimValues>) {
   const isSwitch = sql<number>`case when provider is not null and provider != ${provider} then 1 else 0 end`;
-  const paidAgain = sql<string>`case when maybe_paid = 'once' then 'twice' else maybe_paid end`;
+  const paidAgain = sql<MaybePaid>`case when maybe_paid = 'once' then 'twice' else maybe_paid end`;
   return {
-    lease_token: token,
-    lease_worker: worker,
+    leaseToken: token,
+    leaseWorker: worker,
     switches: sql<number>`switches + ${isSwitch}`,
     provider,
-    ...(isPaid ? { maybe_paid: paidAgain } : {}),
+    ...(isPaid ? { maybePaid: paidAgain } : {}),
   };
 }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { type RawBuilder, sql } from "kysely";
-import { type SqlDatabase, type SqlSession, written } from "../dialects/sql-session.ts";
+import { type SqlDatabase, type SqlSession, written } from "./dialects/sql-session.ts";
 
 /** A table of a SQLite database. */
 export interface MovedTable {
@@ -25,7 +25,8 @@ const NOT_MOVED = ["schema_migrations", "sqlite_sequence", "workers", "request_c
 
 const PAGE_ROWS = 200;
 
-type Row = Record<string, unknown>;
+/** The values of a row in the order of its columns, as the database has them. */
+type Row = unknown[];
 
 /** The tables of a SQLite database in the order in which they were made: a row refers only to tables before its own. */
 export async function tablesOf({ reader }: SqlDatabase): Promise<MovedTable[]> {
@@ -62,8 +63,7 @@ async function sumOf(session: SqlSession, table: MovedTable): Promise<TableSum> 
   for await (const page of pagesOf(session, table)) {
     rows += page.length;
     for (const row of page) {
-      const values = table.columns.map((column) => row[column] ?? null);
-      const hash = createHash("sha256").update(JSON.stringify(values)).digest();
+      const hash = createHash("sha256").update(JSON.stringify(row)).digest();
       for (const [i, byte] of hash.entries()) digest.writeUInt8(digest.readUInt8(i) ^ byte, i);
     }
   }
@@ -82,37 +82,44 @@ export async function isUnused({ reader }: SqlDatabase): Promise<boolean> {
 export function copyTables(from: SqlDatabase, to: SqlDatabase, tables: readonly MovedTable[]): Promise<void> {
   return to.transaction(async (tx) => {
     for (const { name } of tables.toReversed())
-      await tx.run(written(tx, sql<Row>`delete from ${sql.table(name)}`));
+      await tx.run(written(tx, sql`delete from ${sql.table(name)}`));
     for (const table of tables) {
+      const columns = namesOf(table.columns);
       for await (const page of pagesOf(from.reader, table)) {
-        await tx.run(tx.build.insertInto(table.name as never).values(page as never));
+        const rows = sql.join(page.map((row) => sql`(${sql.join(row)})`));
+        await tx.run(written(tx, sql`insert into ${sql.table(table.name)} (${columns}) values ${rows}`));
       }
       const { name, keys, lastNumber } = table;
       if (lastNumber === null || tx.dialect === "sqlite") continue;
-      const setNext = sql<Row>`select setval(pg_get_serial_sequence(${name}, ${keys[0]}), ${lastNumber})`;
+      const setNext = sql`select setval(pg_get_serial_sequence(${name}, ${keys[0]}), ${lastNumber})`;
       await tx.all(written(tx, setNext));
     }
   });
 }
 
+const namesOf = (columns: readonly string[]) => sql.join(columns.map((column) => sql.ref(column)));
+
 /** Yields the rows in pages, in the order of their keys. PostgreSQL stores no NUL: the page has what it stores instead. */
 async function* pagesOf(session: SqlSession, { name, columns, keys }: MovedTable): AsyncGenerator<Row[]> {
-  const list = (names: readonly string[]) => sql.join(names.map((each) => sql.ref(each)));
-  const behind = (row: Row) => sql`where (${list(keys)}) > (${sql.join(keys.map((key) => row[key]))})`;
+  // Numbers as names, so that the session leaves the values as they are.
+  const values = sql.join(columns.map((column, at) => sql`${sql.ref(column)} as ${sql.ref(`${at}`)}`));
+  const behind = (row: Row) => {
+    const last = sql.join(keys.map((key) => row[columns.indexOf(key)]));
+    return sql`where (${namesOf(keys)}) > (${last})`;
+  };
   for (let last: Row | undefined; ; ) {
     const rest: RawBuilder<unknown> = last ? behind(last) : sql``;
-    const query = sql<Row>`select ${list(columns)} from ${sql.table(name)} ${rest} order by ${list(keys)} limit ${sql.lit(PAGE_ROWS)}`;
-    const page: Row[] = await session.all(written(session, query));
+    const query = sql<
+      Record<string, unknown>
+    >`select ${values} from ${sql.table(name)} ${rest} order by ${namesOf(keys)} limit ${sql.lit(PAGE_ROWS)}`;
+    const found = await session.all(written(session, query));
+    const page = found.map((row) => columns.map((_, at) => row[at]));
     last = page.at(-1);
-    if (page.length > 0) yield page.map(storable);
+    if (page.length > 0) yield page.map((row) => row.map(storable));
     if (page.length < PAGE_ROWS) return;
   }
 }
 
-function storable(row: Row): Row {
-  const entries = Object.entries(row).map(([name, value]) => [
-    name,
-    typeof value === "string" ? value.replaceAll("\0", "\uFFFD") : value,
-  ]);
-  return Object.fromEntries(entries);
+function storable(value: unknown): unknown {
+  return typeof value === "string" ? value.replaceAll("\0", "\uFFFD") : value;
 }

@@ -1,14 +1,14 @@
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { DATA_FILES } from "../../../src/contract/data-directory.ts";
-import { systemClock } from "../../../src/kernel/clock.ts";
-import type { SqlDatabase } from "../../../src/storage/dialects/sql-session.ts";
-import { openSqlite } from "../../../src/storage/dialects/sqlite.ts";
-import { copyTables, isUnused, sumTables, tablesOf } from "../../../src/storage/move/tables.ts";
-import { sqlStores } from "../../../src/storage/stores.ts";
-import { FakeProvider } from "../../support/fake-provider.ts";
-import { hasPostgres, openTestPostgres } from "../../support/postgres.ts";
-import { items, MODEL, startTestService } from "../../support/service.ts";
+import { DATA_FILES } from "../../src/contract/data-directory.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { copyTables, isUnused, sumTables, tablesOf } from "../../src/storage/copy-tables.ts";
+import type { SqlDatabase } from "../../src/storage/dialects/sql-session.ts";
+import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
+import { FakeProvider } from "../support/fake-provider.ts";
+import { hasPostgres, openTestPostgres } from "../support/postgres.ts";
+import { items, MODEL, startTestService } from "../support/service.ts";
 
 /** The database of a service that has made two batches of this many images, with a NUL in a text. */
 async function usedDatabase(count = 2): Promise<SqlDatabase> {
@@ -22,9 +22,9 @@ async function usedDatabase(count = 2): Promise<SqlDatabase> {
   const database = openSqlite(join(service.data, DATA_FILES.database), systemClock);
   onTestFinished(() => database.close());
   await database.transaction(async (tx) => {
-    await tx.run(tx.build.updateTable("items").set({ error: "\0" }).where("position", "=", 0));
+    await tx.run(tx.build.updateTable("items").set({ prompt: "\0" }).where("position", "=", 0));
     // The number of a deleted row is not given again.
-    await tx.run(tx.build.deleteFrom("batch_events").where("to_status", "=", "completed"));
+    await tx.run(tx.build.deleteFrom("batch_events").where("to", "=", "completed"));
   });
   return database;
 }
@@ -47,7 +47,7 @@ describe.skipIf(!hasPostgres)("the tables of a database", () => {
       );
     const known = await events(from);
     const { id = "" } = (await stores.read.batches.all())[0] ?? {};
-    const event = { batch_id: id, from_status: null, to_status: "queued", at_ms: 1 };
+    const event = { batchId: id, from: null, to: "queued", atMs: 1 } as const;
     await to.transaction((tx) => tx.run(tx.build.insertInto("batch_events").values(event)));
     expect((await events(to))[0]?.seq).toBe((known[0]?.seq ?? 0) + 2);
   });
@@ -69,7 +69,7 @@ describe.skipIf(!hasPostgres)("the tables of a database", () => {
     await copyTables(from, to, tables);
     const before = await sumTables(to, tables);
     await to.transaction((tx) =>
-      tx.run(tx.build.updateTable("outputs").set({ width_px: 7 }).where("image_index", "=", 0)),
+      tx.run(tx.build.updateTable("outputs").set({ widthPx: 7 }).where("imageIndex", "=", 0)),
     );
     const after = await sumTables(to, tables);
     const changed = before.filter(({ digest }, i) => digest !== after[i]?.digest);

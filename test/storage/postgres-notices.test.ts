@@ -1,9 +1,9 @@
 import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../../src/kernel/clock.ts";
-import { openNotices } from "../../../src/storage/dialects/postgres-notices.ts";
-import { startPgProxy } from "../../support/pg-proxy.ts";
-import { hasPostgres, newDatabase } from "../../support/postgres.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { openNotices } from "../../src/storage/dialects/postgres-notices.ts";
+import { startPgProxy } from "../support/pg-proxy.ts";
+import { hasPostgres, newDatabase } from "../support/postgres.ts";
 
 it.skipIf(!hasPostgres)(
   "[ROLE-9] notices reach all processes, and come again after their connections were cut",
