@@ -8,8 +8,8 @@ import {
 } from "../contract/routes.ts";
 import type { Http, HttpRequest } from "../http/http.ts";
 import type { JsonAnswer } from "../http/json-answer.ts";
-import { retryAfterMs } from "../http/retry-after.ts";
-import type { StreamedBody } from "../http/streamed-body.ts";
+import { retryAfterMs } from "../http/retries.ts";
+import type { StreamedBody } from "../http/transport.ts";
 import { microsToDecimal } from "../kernel/money.ts";
 import { readPage, readPages, unexpectedAnswer } from "./answers.ts";
 import { type Batch, type BatchItem, type ListedModel, readBatch, readItem, readModel } from "./batch.ts";

@@ -2,11 +2,9 @@ import { lstat, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
-import { boundedBytes } from "../http/bounded-body.ts";
 import type { Http } from "../http/http.ts";
-import type { Answer } from "../http/send.ts";
+import { type Answer, boundedBytes } from "../http/transport.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
-import { countPassedOn } from "../kernel/memory/garbage.ts";
 import { saving } from "./file-errors.ts";
 
 /** No ZIP of images is longer. A longer answer would fill the disk. */
@@ -51,7 +49,7 @@ export async function downloadFile(options: DownloadOptions): Promise<Downloaded
   });
   let done: Downloaded;
   try {
-    done = await http.stream(request, (response, moved) => receive(response, files, options, moved));
+    done = await http.stream(request, (response) => receive(response, files, options));
   } catch (error) {
     await dropUseless(files, error);
     throw error;
@@ -92,12 +90,7 @@ async function dropUseless(files: PartFiles, error: unknown): Promise<void> {
   for (const path of [files.part, files.etag]) await rm(path, { force: true }).catch(() => {});
 }
 
-async function receive(
-  response: Answer,
-  files: PartFiles,
-  options: DownloadOptions,
-  moved: (bytes: number) => void,
-): Promise<Downloaded> {
+async function receive(response: Answer, files: PartFiles, options: DownloadOptions): Promise<Downloaded> {
   const { target } = options;
   const start = response.status === 206 ? await rangeStart(response, files) : 0;
   if (start === null || response.status === 416) {
@@ -119,11 +112,9 @@ async function receive(
   const file = await saving(target, () => open(files.part, start === 0 ? "wx" : "a"));
   try {
     for await (const chunk of response.body) {
-      moved(chunk.length);
       if (bytes + chunk.length > MAX_BYTES) throw endless();
       await saving(target, () => file.appendFile(chunk));
       bytes += chunk.length;
-      countPassedOn(chunk.length);
       options.onProgress?.(bytes, total);
     }
     await saving(target, () => file.sync());
@@ -185,8 +176,8 @@ export async function getContent(
       signal,
       elsewhere: true,
     }),
-    async (response, moved) => {
-      const data = await boundedBytes(response, MAX_IMAGE_BYTES, moved);
+    async (response) => {
+      const data = await boundedBytes(response.body, MAX_IMAGE_BYTES);
       if (data === null) throw new ImgbatchError("BAD_RESPONSE", `An image of ${customId} has no end.`);
       requireWhole(response, data.length);
       const [, sha256 = null] = /^"([0-9a-f]{64})"$/.exec(response.headers.get("etag") ?? "") ?? [];

@@ -2,14 +2,13 @@ import PQueue from "p-queue";
 import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
-import { isFromElsewhere } from "../http/network-errors.ts";
-import { mayPass } from "../http/retry-policy.ts";
-import type { Answer } from "../http/send.ts";
+import { isFromElsewhere } from "../http/json-answer.ts";
+import { mayPass } from "../http/retries.ts";
+import type { Answer } from "../http/transport.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
-import { LEAST_BYTES_PER_SECOND } from "../kernel/transfer-rate.ts";
 import type { Batch } from "./batch.ts";
 import { getBatch } from "./batches.ts";
 
@@ -176,8 +175,6 @@ export class PollLimiter {
 const PAUSE_MS = 10_000;
 /** The shortest pause of a poller, however often its batch changes. */
 const SHORTEST_SLEEP_MS = 1_000;
-/** A stream is quiet most of the time: each sign of life counts like a minute of bytes. */
-const SIGN_OF_LIFE_BYTES = 60 * LEAST_BYTES_PER_SECOND;
 /** No line of ours is longer; a longer one is none of ours. */
 const MAX_LINE_CHARS = 64 * 1024;
 
@@ -224,10 +221,10 @@ export class Changes {
     const { signal } = this.#stopping;
     for (;;) {
       try {
-        const request = { method: "GET", path: routes.events, maxRetries: 0, signal } as const;
+        const request = { method: "GET", path: routes.events, maxRetries: 0, signal, isQuiet: true } as const;
         await http.stream(
           async () => request,
-          (response, moved) => this.#read(response, moved),
+          (response) => this.#read(response),
         );
       } catch (error) {
         // Without the stream it does not begin later either.
@@ -237,7 +234,7 @@ export class Changes {
     }
   }
 
-  async #read(response: Answer, moved: (bytes: number) => void): Promise<void> {
+  async #read(response: Answer): Promise<void> {
     if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
       this.stop();
       return;
@@ -245,7 +242,6 @@ export class Changes {
     const decoder = new TextDecoder();
     let rest = "";
     for await (const chunk of response.body) {
-      moved(SIGN_OF_LIFE_BYTES);
       const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
       rest = lines.pop() ?? "";
       if (rest.length > MAX_LINE_CHARS) return;

@@ -13,6 +13,7 @@ import {
 } from "../contract/routes.ts";
 import { REFUSING_FINISH_REASONS } from "../contract/statuses.ts";
 import type { Http, HttpRequest } from "../http/http.ts";
+import { readJson } from "../http/json-answer.ts";
 import { microsToDecimal, numberToMicros } from "../kernel/money.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 import { endlessness, MOST_USD, unexpectedAnswer } from "./answers.ts";
@@ -100,9 +101,9 @@ export async function generateImage(
       const key = wasEmpty ? `${idempotencyKey}-2` : idempotencyKey;
       return { ...call, headers: { ...consent, [IDEMPOTENCY_KEY_HEADER]: key } };
     },
-    async ({ headers }, _moved, read) => {
-      const { json, requestId } = await read(MAX_ANSWER_BYTES);
-      const mayBePaidTwice = headers.get(MAY_BE_PAID_TWICE_HEADER) === "true";
+    async (answer) => {
+      const { json, requestId } = await readJson(answer, MAX_ANSWER_BYTES);
+      const mayBePaidTwice = answer.headers.get(MAY_BE_PAID_TWICE_HEADER) === "true";
       return { ...readGenerated(json, requestId), requestId, attempts, mayBePaidTwice };
     },
   );

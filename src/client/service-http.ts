@@ -9,8 +9,8 @@ import {
 import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
 import { isWaitingCode, LONGEST_PAUSE_MS } from "../contract/waiting.ts";
 import { createHttp, type ErrorAnswer, type Http, type HttpOptions, type SentRequest } from "../http/http.ts";
-import { retryAfterMs } from "../http/retry-after.ts";
-import type { Answer } from "../http/send.ts";
+import { retryAfterMs } from "../http/retries.ts";
+import type { Answer } from "../http/transport.ts";
 import { hideUsedKeys, hideUsedKeysIn } from "../kernel/hide-keys.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 

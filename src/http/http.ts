@@ -3,21 +3,16 @@ import { IDEMPOTENCY_REPLAYED_HEADER, REQUEST_ID_HEADER } from "../contract/rout
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { hideUsedKeys, watchKey } from "../kernel/hide-keys.ts";
-import { linkSignals } from "../kernel/linked-signal.ts";
-import { progressWithin, type TransferWatch, watchTransfer } from "../kernel/transfer-rate.ts";
-import { boundedText } from "./bounded-body.ts";
-import { type JsonAnswer, readJson } from "./json-answer.ts";
-import { networkError, Silence } from "./network-errors.ts";
-import { sendWithin } from "./redirects.ts";
-import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retry-policy.ts";
-import type { Answer } from "./send.ts";
-import { type StreamedBody, sendable } from "./streamed-body.ts";
+import { type JsonAnswer, NotTheService, readJson } from "./json-answer.ts";
+import { followRedirects } from "./redirects.ts";
+import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retries.ts";
+import { type Answer, boundedText, ConnectionError, type StreamedBody, send } from "./transport.ts";
 
 export interface HttpOptions {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
-  /** Called before each attempt, before the key leaves. Throws when the address is no longer the service's. */
+  /** Called before each attempt, before the key leaves. Must set its own time limit. Throws when the address is no longer the service's. */
   confirm?: (signal: AbortSignal) => Promise<void>;
   /** Reads the service's answers outside 2xx. */
   readError: ReadError;
@@ -81,19 +76,14 @@ export interface HttpRequest {
   bills?: boolean;
   /** The answer may come from another host that the service redirects to; the key is not sent there. */
   elsewhere?: boolean;
+  /** The answer is quiet most of the time: any byte of it counts as progress. */
+  isQuiet?: boolean;
   /** Selects errors after which this request is sent again, besides those of the policy and within its limits. */
   alsoRetry?: (error: ImgbatchError) => boolean;
 }
 
-/**
- * Reads an answer of 2xx or 416. It must call `moved` with the size of each piece: a transfer that is too slow ends the
- * attempt. `json` reads a body of at most `maxBytes` as JSON and removes the key from it.
- */
-export type ReadAnswer<T> = (
-  response: Answer,
-  moved: (bytes: number) => void,
-  json: (maxBytes: number) => Promise<JsonAnswer>,
-) => Promise<T>;
+/** Reads an answer of 2xx or 416. */
+export type ReadAnswer<T> = (response: Answer) => Promise<T>;
 
 /** Sends requests to one service with one key. */
 export interface Http {
@@ -108,24 +98,46 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 /** Far more than the longest list. A longer answer is not read. */
 const MAX_JSON_BYTES = 32 * 1024 * 1024;
 const MAX_ERROR_BYTES = 1024 * 1024;
+const NEVER = new AbortController().signal;
+
+/**
+ * What is known of a request that brought no usable answer. `not-sent`: nothing has left. `refused`: nothing was made.
+ * `unknown`: it may have arrived. `paid`: a success had begun and broke off, and another attempt is billed, too.
+ */
+type Certainty = "not-sent" | "refused" | "unknown" | "paid";
+
+/** From the best to the worst; the worst of all attempts counts. `attemptsLeft`: of a request that is billed. */
+const CERTAINTIES: Record<Certainty, { rank: number; mayHaveArrived: boolean; attemptsLeft: number }> = {
+  "not-sent": { rank: 0, mayHaveArrived: false, attemptsLeft: Infinity },
+  refused: { rank: 1, mayHaveArrived: false, attemptsLeft: Infinity },
+  unknown: { rank: 2, mayHaveArrived: true, attemptsLeft: Infinity },
+  paid: { rank: 3, mayHaveArrived: true, attemptsLeft: 1 },
+};
+
+/** `isReplayed`: the service gave the answer before and will give no other one. */
+type Outcome<T> = { value: T } | { error: ImgbatchError; certainty: Certainty; isReplayed?: boolean };
+
 export function createHttp(options: HttpOptions): Http {
   const policy = options.retry ?? RETRY_POLICY;
   watchKey(options.apiKey);
 
   async function stream<T>(next: () => Promise<HttpRequest>, read: ReadAnswer<T>): Promise<T> {
-    let mayHaveArrived = false;
-    /** The first attempt whose answer broke off after it may have been billed. */
+    let worst: Certainty = "not-sent";
+    let lastAttempt = Infinity;
+    /** The first attempt that may have been paid without a whole answer. */
     let paidAttempt: number | null = null;
     for (let attempt = 1; ; attempt++) {
       const request = await next();
       const outcome = await tryOnce(options, request, read);
       if ("value" in outcome) return outcome.value;
-      mayHaveArrived ||= outcome.mayHaveArrived;
-      if (request.bills && outcome.answerBroke) paidAttempt ??= attempt;
-      const { error } = outcome;
+      const { error, certainty } = outcome;
+      if (CERTAINTIES[certainty].rank > CERTAINTIES[worst].rank) worst = certainty;
+      const { mayHaveArrived } = CERTAINTIES[worst];
+      lastAttempt = Math.min(lastAttempt, 1 + (request.maxRetries ?? policy.maxRetries));
+      if (request.bills) lastAttempt = Math.min(lastAttempt, attempt + CERTAINTIES[certainty].attemptsLeft);
+      if (request.bills && certainty === "paid") paidAttempt ??= attempt;
       const delayMs = error.retryAfterMs ?? backoffMs(attempt, policy.backoff, options.random);
       const isPassing = mayPass(error, policy) || request.alsoRetry?.(error) === true;
-      const lastAttempt = 1 + Math.min(request.maxRetries ?? policy.maxRetries, paidAttempt ?? Infinity);
       const again =
         isPassing && !outcome.isReplayed && delayMs <= policy.longestPauseMs && attempt < lastAttempt;
       const isPaidAgain = paidAttempt !== null && (again || attempt > paidAttempt);
@@ -144,18 +156,10 @@ export function createHttp(options: HttpOptions): Http {
     json: (request) =>
       stream(
         async () => request,
-        (_response, _moved, read) => read(MAX_JSON_BYTES),
+        (response) => readJson(response, MAX_JSON_BYTES),
       ),
   };
 }
-
-/**
- * `answerBroke`: the answer began with a success and did not arrive whole, and another attempt is billed, too. `isReplayed`:
- * the service gave the answer before and will give no other one.
- */
-type Outcome<T> =
-  | { value: T }
-  | { error: ImgbatchError; mayHaveArrived: boolean; answerBroke?: boolean; isReplayed?: boolean };
 
 async function tryOnce<T>(
   options: HttpOptions,
@@ -163,61 +167,34 @@ async function tryOnce<T>(
   read: ReadAnswer<T>,
 ): Promise<Outcome<T>> {
   request.signal?.throwIfAborted();
-  const silence = new AbortController();
-  const limitMs = request.timeoutMs ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-  const inSeconds = `${Math.round(limitMs / 1000)} s`;
-  const timer = setTimeout(() => silence.abort(new Silence(`no answer within ${inSeconds}`)), limitMs);
-  let watch: TransferWatch | undefined;
-  let answerBroke = false;
-  const ending = request.answerSignal ?? request.signal;
-  const { signal, unlink } = linkSignals(silence.signal, ...(ending ? [ending] : []));
-  const body = sendable(request.body);
-  const { baseUrl } = options;
   const report = watchAttempt(options, request);
+  const signal = request.answerSignal ?? request.signal ?? NEVER;
+  let answer: Answer | undefined;
+  let hasSucceeded = false;
   try {
+    const silenceMs = request.timeoutMs ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     await options.confirm?.(signal);
-    const response = await sendWithin(
-      { baseUrl, elsewhere: request.elsewhere ?? false },
-      baseUrl + request.path,
-      {
-        method: request.method,
-        headers: { ...headersOf(options), ...body.headers, ...request.headers },
-        body: body.body,
-        signal,
-      },
-    );
-    report(response);
-    clearTimeout(timer);
-    const tooSlow = () => silence.abort(new Silence(`less than 8 KiB/s came within ${inSeconds}`));
-    const transfer = watchTransfer(progressWithin(limitMs), tooSlow);
-    watch = transfer;
-    const replayed = response.headers.get(IDEMPOTENCY_REPLAYED_HEADER);
-    answerBroke = response.ok && replayed === null;
-    if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
-      const asJson = (maxBytes: number) => readJson(response, maxBytes, transfer.moved);
-      return { value: await read(response, transfer.moved, asJson) };
-    }
-    const text = (await boundedText(response, MAX_ERROR_BYTES, transfer.moved)) ?? "";
-    const { error, isRefusal } = options.readError(response, text, request, options.clock.nowMs());
-    const mayHaveArrived = error.httpStatus >= 500 && !isRefusal;
-    return { error, mayHaveArrived, isReplayed: replayed === "true" };
+    answer = await sendWithin(options, request, { signal, silenceMs });
+    report(answer);
+    const replayed = answer.headers.get(IDEMPOTENCY_REPLAYED_HEADER);
+    hasSucceeded = answer.ok && replayed === null;
+    if (answer.ok || (answer.status === 416 && request.headers?.range !== undefined))
+      return { value: await read(answer) };
+    const text = (await boundedText(answer.body, MAX_ERROR_BYTES)) ?? "";
+    const { error, isRefusal } = options.readError(answer, text, request, options.clock.nowMs());
+    const certainty = error.httpStatus >= 500 && !isRefusal ? "unknown" : "refused";
+    return { error, certainty, isReplayed: replayed === "true" };
   } catch (thrown) {
     report(null);
-    if (ending?.aborted) throw ending.reason;
-    const own = body.failure();
-    // Our request body failed midway, so the service cannot have acted on it.
-    if (own !== null) throw own.reason;
-    const broken = silence.signal.aborted ? silence.signal.reason : thrown;
     // An answer that is left half-read would keep its connection.
-    silence.abort();
-    if (broken instanceof ImgbatchError)
-      return { error: broken, mayHaveArrived: broken.code === "BAD_RESPONSE" };
-    return { ...networkError(broken, options.baseUrl), answerBroke };
-  } finally {
-    clearTimeout(timer);
-    watch?.stop();
-    unlink();
-    body.stop();
+    answer?.cancel();
+    if (signal.aborted) throw signal.reason;
+    if (thrown instanceof ConnectionError) {
+      const certainty = !thrown.isSent ? "not-sent" : hasSucceeded ? "paid" : "unknown";
+      return { error: networkError(thrown, options.baseUrl), certainty };
+    }
+    if (!(thrown instanceof ImgbatchError)) throw thrown;
+    return { error: thrown, certainty: thrown.code === "BAD_RESPONSE" ? "unknown" : "refused" };
   }
 }
 
@@ -242,12 +219,50 @@ function watchAttempt(
   };
 }
 
-function headersOf(options: HttpOptions): Record<string, string> {
-  return {
-    authorization: `Bearer ${options.apiKey}`,
-    accept: "application/json, */*;q=0.5",
-    "user-agent": "imgbatch",
-  };
+/**
+ * Sends a request and follows the redirects of a GET: another method would lose its body, so its redirect is returned as it
+ * is. The key never goes to another origin, and is not sent again after one. Throws `BAD_RESPONSE`, naming the target, for
+ * a circle and for another origin that is not allowed.
+ */
+function sendWithin(
+  { baseUrl, apiKey }: HttpOptions,
+  { method, path, headers, body, elsewhere, isQuiet = false }: HttpRequest,
+  { signal, silenceMs }: { signal: AbortSignal; silenceMs: number },
+): Promise<Answer> {
+  const own = new URL(baseUrl).origin;
+  let isAway = false;
+  const hop = (url: URL) =>
+    send(url, {
+      ...{ method, body, signal, silenceMs, isQuiet },
+      headers: {
+        ...(isAway ? {} : { authorization: `Bearer ${apiKey}` }),
+        accept: "application/json, */*;q=0.5",
+        "user-agent": "imgbatch",
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...headers,
+      },
+    });
+  const start = new URL(baseUrl + path);
+  if (method !== "GET") return hop(start);
+  return followRedirects(start, hop, (next, { status: httpStatus, isCircle }) => {
+    const cause = new NotTheService("a redirect");
+    const where = hideUsedKeys(next.origin + next.pathname);
+    if (next.origin !== own) isAway = true;
+    if (next.origin !== own && !elsewhere) {
+      const message = `The service redirects to ${where}. If you trust that, give its address as the base URL.`;
+      throw new ImgbatchError("BAD_RESPONSE", message, { httpStatus, cause });
+    }
+    if (isCircle) {
+      const message = `The service redirects again and again, the last time to ${where}.`;
+      throw new ImgbatchError("BAD_RESPONSE", message, { httpStatus, cause });
+    }
+  });
+}
+
+function networkError({ isSent, message, code, cause }: ConnectionError, baseUrl: string): ImgbatchError {
+  return isSent
+    ? new ImgbatchError("NETWORK", `The connection to ${baseUrl} broke: ${message}`, { cause })
+    : new ImgbatchError("NETWORK", `No answer from ${baseUrl} (${message})`, { cause, because: code });
 }
 
 /** Only a refusal of the request itself proves that nothing was made. */

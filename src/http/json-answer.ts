@@ -2,9 +2,18 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { REQUEST_ID_HEADER } from "../contract/routes.ts";
 import { hideUsedKeys, hideUsedKeysIn } from "../kernel/hide-keys.ts";
 import { type JsonBounds, jsonExcess } from "../kernel/json/json-shape.ts";
-import { boundedBytes } from "./bounded-body.ts";
-import { NotTheService } from "./network-errors.ts";
-import type { Answer, AnswerHeaders } from "./send.ts";
+import { type Answer, type AnswerHeaders, boundedBytes } from "./transport.ts";
+
+/**
+ * The cause of a `BAD_RESPONSE` that does not come from the service itself but from something before it, such as the
+ * sign-in page of a network.
+ */
+export class NotTheService extends Error {}
+
+/** Whether something other than the service has answered. The service may be back a moment later. */
+export function isFromElsewhere(error: unknown): error is ImgbatchError {
+  return error instanceof ImgbatchError && error.cause instanceof NotTheService;
+}
 
 export interface JsonAnswer {
   json: unknown;
@@ -19,18 +28,14 @@ const JSON_BOUNDS: JsonBounds = { maxDepth: 64, maxElements: 1_000_000 };
 const EXCESS = { depth: "levels", elements: "elements" };
 
 /**
- * Reads a JSON body of at most `maxBytes`, with the keys that this process sends removed. Calls `moved` with the size of
- * each piece. Throws `BAD_RESPONSE` for a longer body, for one with too many levels or elements, and for other text.
+ * Reads a JSON body of at most `maxBytes`, with the keys that this process sends removed. Throws `BAD_RESPONSE` for a
+ * longer body, for one with too many levels or elements, and for other text.
  */
-export async function readJson(
-  response: Answer,
-  maxBytes: number,
-  moved: (bytes: number) => void,
-): Promise<JsonAnswer> {
+export async function readJson(response: Answer, maxBytes: number): Promise<JsonAnswer> {
   const header = response.headers.get(REQUEST_ID_HEADER);
   const requestId = header === null ? undefined : hideUsedKeys(header);
   const facts = { requestId, httpStatus: response.status };
-  const data = await boundedBytes(response, maxBytes, moved);
+  const data = await boundedBytes(response.body, maxBytes);
   if (data === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
   const excess = jsonExcess(data, JSON_BOUNDS);
   if (excess !== null)

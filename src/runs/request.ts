@@ -5,7 +5,7 @@ import { saving } from "../client/file-errors.ts";
 import type { CreateBatchBody, CreateItemBody } from "../contract/batch-api.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../contract/limits.ts";
-import type { StreamedBody } from "../http/streamed-body.ts";
+import type { StreamedBody } from "../http/transport.ts";
 import { checkRow } from "../prompts/check-row.ts";
 import { Problems } from "../prompts/problems.ts";
 import {

@@ -7,8 +7,8 @@ import type { ResultLine } from "./directory/results.ts";
 import { isUpdate, lastRound, makerOf, writeRunState } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "./directory/service-identity.ts";
-import { isFailed, isLost, isMissing, isRefused, isUnknownHere } from "./outcome/standing.ts";
 import { type Run, type StartedRun, send, unsentBatches } from "./send.ts";
+import { isFailed, isMissing, isUnknownHere, standingOf } from "./standing.ts";
 import { leaveElsewhere, planAgain } from "./start.ts";
 
 export interface RetryPlan {
@@ -30,8 +30,8 @@ export async function planRetry(
   lines: readonly ResultLine[],
   include: { refused: boolean; lost: boolean },
 ): Promise<RetryPlan> {
-  const failed = lines.filter((line) => isFailed(line) || (include.lost && isLost(line)));
-  const wanted = failed.filter((line) => include.refused || !isRefused(line));
+  const failed = lines.filter((line) => isFailed(line) || (include.lost && standingOf(line) === "lost"));
+  const wanted = failed.filter((line) => include.refused || standingOf(line) !== "refused");
   const input = await readRunInput(run.dir);
   if (wanted.some((line) => !input.has(line.custom_id))) requireUndamaged(input);
   const known = wanted.filter((line) => input.has(line.custom_id));

@@ -7,7 +7,7 @@ import type { ResultLine } from "./directory/results.ts";
 import { isUnsent, isUpdate, makerOf, retriedId, supersededIn } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "./directory/service-identity.ts";
-import { isFailed } from "./outcome/standing.ts";
+import { isFailed } from "./standing.ts";
 
 /**
  * Gets a batch of a run. If the service does not know it, returns it as the run state does, marked as unknown: its images

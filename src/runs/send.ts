@@ -77,7 +77,7 @@ export function imagesIn(entries: readonly RunBatch[]): number {
   return entries.reduce((sum, { asked_count: asked = 1 }) => sum + asked, 0);
 }
 
-export interface SendOptions {
+interface SendOptions {
   /** Batches that this command has added to the run: no request for them has left yet. Default: none. */
   added?: readonly RunBatch[];
   /** Which unsent batches to send. Default: all. */

@@ -33,7 +33,7 @@ import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBat
  * them to disk, and leaves the rest to `send`. A command that is run again finds its entries there.
  */
 
-export interface KeyChoice {
+interface KeyChoice {
   /** The caller's own key. With several batches, each gets a suffix. */
   explicit: string | null;
   /** Pay again for the same content. */

@@ -119,7 +119,7 @@ export function progressEvent(batch: Batch): RunEvent {
 
 /**
  * Returns a function that describes the progress over all batches of a run: `12/200 images, 0 failed, 3.4/s, running, about 55 s left`. The
- * rate counts images since every batch was looked at: what is known of them before that is as old as their creation. The status is that of a running batch, else of one that has not ended; it says why batches wait. Batches
+ * rate counts images since every batch was polled; earlier counts may be stale. The status is that of a running batch, else of one that has not ended; it says why batches wait. Batches
  * in `retries` make images of the others again; such an image counts once. An image that is superseded does not count.
  */
 function progressOf(

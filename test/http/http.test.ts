@@ -6,7 +6,7 @@ import { getContent } from "../../src/client/download.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { errorEntry, ImgbatchError } from "../../src/contract/errors.ts";
 import { type Attempt, createHttp, type Http } from "../../src/http/http.ts";
-import { retryAfterMs } from "../../src/http/retry-after.ts";
+import { retryAfterMs } from "../../src/http/retries.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "../support/fake-service.ts";
 import { gate } from "../support/gate.ts";
 import { InstantClock } from "../support/instant-clock.ts";

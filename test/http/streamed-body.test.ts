@@ -5,7 +5,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { createBatch } from "../../src/client/batches.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { ImgbatchError } from "../../src/contract/errors.ts";
-import type { StreamedBody } from "../../src/http/streamed-body.ts";
+import type { StreamedBody } from "../../src/http/transport.ts";
 import { FAKE_KEY, startFakeService } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { listening } from "../support/listening.ts";

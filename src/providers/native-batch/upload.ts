@@ -34,13 +34,9 @@ export async function uploadFile(
   const path = await start(target, label, await body.length(), signal);
   let offset = 0;
   let name: string | null = null;
-  try {
-    for await (const { bytes, isLast } of chunks(body)) {
-      name = await send(target, { path, bytes, offset, isLast }, signal);
-      offset += bytes.length;
-    }
-  } catch (error) {
-    throw body.failure()?.reason ?? error;
+  for await (const { bytes, isLast } of chunks(body)) {
+    name = await send(target, { path, bytes, offset, isLast }, signal);
+    offset += bytes.length;
   }
   if (name === null || !FILE_NAME.test(name))
     throw ambiguous(target.http.name, "an upload without the name of its file", 200);
@@ -117,7 +113,7 @@ async function send(
 async function* chunks(body: RequestBody): AsyncGenerator<{ bytes: Buffer; isLast: boolean }> {
   let pieces: Buffer[] = [];
   let length = 0;
-  for await (const piece of body.stream() as AsyncIterable<Buffer>) {
+  for await (const piece of body.open()) {
     pieces.push(piece);
     length += piece.length;
     if (length <= CHUNK_BYTES) continue;

@@ -8,7 +8,7 @@ import { resultLines } from "../upstream/jobs/result-lines.ts";
 import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
 import { imageFields } from "../upstream/openai-images/request.ts";
 import { listAt, textAt, valueAt } from "../upstream/read-json.ts";
-import { dataUrlOf, fileFormBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
+import { dataUrlOf, formBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
 import { JOB_ID, outputFilesOf, readBatch } from "./batch.ts";
 import { readResult } from "./result.ts";
 
@@ -41,8 +41,10 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
     splitsReferences: true,
     lineBytes: async (item) => jsonLinesBody([lineOf(item)]).length(),
     async upload(jobId, items, signal) {
-      const file = { field: "file", fileName: `${jobId}.jsonl`, body: jsonLinesBody(items.map(lineOf)) };
-      const body = fileFormBody({ purpose: "batch", ...EXPIRY }, file);
+      const content = jsonLinesBody(items.map(lineOf));
+      const body = formBody({ purpose: "batch", ...EXPIRY }, [
+        { field: "file", fileName: `${jobId}.jsonl`, content },
+      ]);
       const answer = await http.json({ method: "POST", path: "/files", headers, body }, signal);
       const id = textAt(answer, "id");
       if (id === null) throw ambiguous(name, "an upload without the name of its file", 200);

@@ -1,7 +1,7 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
+import { headersOf } from "../../http/transport.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
 import { answerError } from "../upstream/classify.ts";
-import { headersOf } from "../upstream/connections.ts";
 import type { UpstreamHttp } from "../upstream/http.ts";
 import { readImages } from "../upstream/openai-images/response.ts";
 import { countAt, textAt, valueAt } from "../upstream/read-json.ts";

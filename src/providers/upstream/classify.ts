@@ -1,6 +1,7 @@
 import { type ItemErrorCode, isRefusalCode } from "../../contract/statuses.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
-import { PRIVATE_ADDRESS, type UpstreamHeaders } from "./connections.ts";
+import type { AnswerHeaders, ConnectionError } from "../../http/transport.ts";
+import { PRIVATE_ADDRESS } from "./connections.ts";
 import { type ErrorFacts, readErrorFacts } from "./error-facts.ts";
 import { announcedMs } from "./retry-times.ts";
 import { ownersWords, ownMatches, upstreamWords } from "./words.ts";
@@ -9,7 +10,7 @@ import { ownersWords, ownMatches, upstreamWords } from "./words.ts";
 export interface ErrorAnswer {
   /** As in the answer, even when its body is the error of a success. */
   status: number;
-  headers: UpstreamHeaders;
+  headers: Pick<AnswerHeaders, "get">;
   /** The parsed body; undefined when it is not JSON. */
   body: unknown;
   isHtml: boolean;
@@ -163,17 +164,21 @@ export function ambiguous(name: string, from: string, upstreamStatus: number | n
   return new ProviderError("PROVIDER_ITEM_FAILED", message, { trouble: "ambiguous", upstreamStatus });
 }
 
-/** The error for a connection that broke, or was not made. `isSent`: the first byte had left. */
-export function broken(name: string, error: unknown, isSent: boolean): ProviderError {
-  const { code } = error as { code?: unknown };
-  // The codes of the library say less than a plain word.
-  const isKnown = typeof code === "string" && !code.startsWith("UND_") && code !== PRIVATE_ADDRESS;
+/** The error for a connection that broke, or was not made. */
+export function broken(
+  name: string,
+  { code, isSent }: Pick<ConnectionError, "code" | "isSent">,
+): ProviderError {
+  // The codes of the library, and ours, say less than a plain word.
+  const isKnown = /^(?!UND_)[A-Z_]+$/.test(code) && !OWN_CODES.includes(code);
   if (isSent) return ambiguous(name, isKnown ? code : "the connection broke");
   const from = isKnown ? code : "no connection";
   return new ProviderError("PROVIDER_ITEM_FAILED", upstreamTold(name, "unreachable", from), {
     trouble: "unreachable",
   });
 }
+
+const OWN_CODES: readonly string[] = [PRIVATE_ADDRESS, "SILENCE", "CLOSED"];
 
 /** A success that holds an error without a known status has made nothing. */
 function statusNamedBy({ status, codes }: ErrorFacts): number {

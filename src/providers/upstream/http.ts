@@ -1,39 +1,17 @@
 import { lookup as systemLookup } from "node:dns";
-import type { Dispatcher } from "undici";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
+import { type Answer, beginningOf, ConnectionError, type Engine, send } from "../../http/transport.ts";
 import { aside } from "../../kernel/yield.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import { AnswerImages, type ImagesJson, imagesJson, withImages } from "./answer-images.ts";
 import { ambiguous, answerError, broken } from "./classify.ts";
-import {
-  beforeFirstByte,
-  type Connections,
-  headersOf,
-  openConnections,
-  readUpTo,
-  type UpstreamHeaders,
-} from "./connections.ts";
+import { type Connections, openConnections } from "./connections.ts";
 import { errorOf } from "./error-facts.ts";
 import { readJson, textAt } from "./read-json.ts";
 import type { UpstreamRequest } from "./request-body.ts";
-import { IdleTimer } from "./time-limit.ts";
 
-interface AboutAnswer {
-  status: number;
-  headers: UpstreamHeaders;
-}
-
-/** A success whose body comes piece by piece. */
-export interface OpenAnswer extends AboutAnswer {
-  body: AsyncIterable<Buffer>;
-}
-
-/** An answer of any status: what was read of a success, or the bytes of any other. */
-export type UpstreamAnswer<T> = AboutAnswer & ({ read: T } | { error: Buffer });
-
-/** Reads the body of a success. */
-type ReadBody<T> = (body: AsyncIterable<Buffer>, about: AboutAnswer) => Promise<T>;
+type AboutAnswer = Pick<Answer, "status" | "headers">;
 
 /** Calls for what happens to a request for images. */
 export interface OnImages {
@@ -45,6 +23,8 @@ export interface OnImages {
 /** No more is read of an error, and not for longer. */
 const MAX_ERROR_BYTES = 256 * 1024;
 const ERROR_BODY_MS = 10_000;
+/** A body that is opened and from which nothing comes for this long has broken. */
+const SILENCE_MS = 60_000;
 /** Only images are larger. Whatever is said about a failure is read at once. */
 const MAX_SMALL_BYTES = 64 * 1024;
 
@@ -89,12 +69,14 @@ export class UpstreamHttp {
     request: UpstreamRequest,
     signal: AbortSignal,
     onSent?: () => void,
-  ): Promise<{ headers: UpstreamHeaders; body: unknown }> {
-    const read = (body: AsyncIterable<Buffer>) => this.beginImages(signal).readText(body);
-    const { read: bytes, ...about } = await this.#ask(request, signal, read, onSent);
-    const body = readJson(bytes);
-    if (bytes.length > 0 || !request.mayBeEmpty) this.#check({ ...about, bytes }, request, body);
-    return { headers: about.headers, body };
+  ): Promise<{ headers: Answer["headers"]; body: unknown }> {
+    const answer = await this.#ask(request, signal, onSent);
+    return this.reading(answer, signal, async (bodyBytes) => {
+      const bytes = await this.beginImages(signal).readText(bodyBytes);
+      const body = readJson(bytes);
+      if (bytes.length > 0 || !request.mayBeEmpty) this.#check(answer, bytes, request, body);
+      return { headers: answer.headers, body };
+    });
   }
 
   /**
@@ -107,25 +89,20 @@ export class UpstreamHttp {
     { onSent, onAnswered = () => {} }: OnImages,
     read: (answer: ImagesJson) => GeneratedImages | Promise<GeneratedImages>,
   ): Promise<GeneratedImages> {
-    const answer = await this.#ask(
-      request,
-      signal,
-      (body, about) => {
-        const images = this.beginImages(signal);
-        return withImages(images, async () => {
-          const { reader, bytes } = await images.readJson(body);
-          if (bytes > MAX_SMALL_BYTES) {
-            onAnswered(bytes);
-            await aside();
-          }
-          const value = readJson(reader.json);
-          this.#check({ ...about, bytes: reader.json }, request, value);
-          return read(imagesJson(value, reader, images));
-        });
-      },
-      onSent,
-    );
-    return answer.read;
+    const answer = await this.#ask(request, signal, onSent);
+    return this.reading(answer, signal, (body) => {
+      const images = this.beginImages(signal);
+      return withImages(images, async () => {
+        const { reader, bytes } = await images.readJson(body);
+        if (bytes > MAX_SMALL_BYTES) {
+          onAnswered(bytes);
+          await aside();
+        }
+        const value = readJson(reader.json);
+        this.#check(answer, reader.json, request, value);
+        return read(imagesJson(value, reader, images));
+      });
+    });
   }
 
   /** Begins an answer with images, which takes memory. It must be discarded. */
@@ -133,48 +110,33 @@ export class UpstreamHttp {
     return new AnswerImages(this.name, this.#deps, signal, mostInMemory);
   }
 
-  async #ask<T>(
-    request: UpstreamRequest,
+  /** Sends a request to the upstream and returns its success. Rejects with `ProviderError` for any other answer. */
+  async #ask(
+    request: Pick<UpstreamRequest, "path" | "headers"> & Partial<UpstreamRequest>,
     signal: AbortSignal,
-    read: ReadBody<T>,
     onSent?: () => void,
-  ): Promise<AboutAnswer & { read: T }> {
+    silenceMs?: number,
+  ): Promise<Answer> {
     const url = this.#urlOf(request.path);
-    const answer = await this.send(this.connections.own, url, request, signal, read, onSent);
-    if ("error" in answer) throw this.#error({ ...answer, bytes: answer.error }, request.asked);
+    const answer = await this.send(this.connections.own, url, request, signal, onSent, silenceMs);
+    if (!answer.ok) throw this.#error(answer, await this.#readError(answer), request.asked);
     return answer;
   }
 
   /** Throws for a success without JSON, or with an error in it. */
-  #check(
-    answer: AboutAnswer & { bytes: Buffer },
-    { isOperation, asked }: UpstreamRequest,
-    body: unknown,
-  ): void {
+  #check(answer: AboutAnswer, bytes: Buffer, { isOperation, asked }: UpstreamRequest, body: unknown): void {
     if (body === undefined) throw ambiguous(this.name, `HTTP ${answer.status} without JSON`, answer.status);
     const isShown = isOperation && textAt(body, "name") !== null;
-    if (!isShown && errorOf(body) !== undefined) throw this.#error(answer, asked);
+    if (!isShown && errorOf(body) !== undefined) throw this.#error(answer, bytes, asked);
   }
 
   /**
-   * Sends a request and returns its success before its body has come. Rejects like `json`. Reading the body rejects with
+   * Sends a GET and returns its success before its body has come. Rejects like `json`. Reading the body rejects with
    * `ProviderError` when it breaks, or when nothing comes for a minute.
    */
-  async open(request: Pick<UpstreamRequest, "path" | "headers">, signal: AbortSignal): Promise<OpenAnswer> {
-    const url = this.#urlOf(request.path);
-    const get = { method: "GET", headers: request.headers } as const;
-    const idle = new IdleTimer(this.#deps.clock, signal);
-    try {
-      const answer = await this.#dispatch(this.connections.own, url, get, idle.signal, () => {});
-      const headers = headersOf(answer.headers);
-      const status = answer.statusCode;
-      if (!isSuccess(status)) throw this.#error({ status, headers, bytes: await this.#readError(answer) });
-      return { status, headers, body: this.#pieces(answer.body, signal, idle) };
-    } catch (error) {
-      idle.end();
-      signal.throwIfAborted();
-      throw error instanceof ProviderError ? error : broken(this.name, error, true);
-    }
+  async open(request: Pick<UpstreamRequest, "path" | "headers">, signal: AbortSignal): Promise<Answer> {
+    const answer = await this.#ask(request, signal, undefined, SILENCE_MS);
+    return { ...answer, body: this.#pieces(answer) };
   }
 
   /** A path may come from an upstream. Throws `ProviderError` for one that leads to another host, such as "@host". */
@@ -185,114 +147,86 @@ export class UpstreamHttp {
     throw ambiguous(this.name, "an address at another host");
   }
 
-  async *#pieces(body: AsyncIterable<Buffer>, signal: AbortSignal, idle: IdleTimer): AsyncGenerator<Buffer> {
+  async *#pieces({ body }: Answer): AsyncGenerator<Buffer> {
     try {
-      for await (const piece of body) {
-        idle.stop();
-        yield piece;
-        idle.start();
-      }
+      yield* body;
     } catch (error) {
-      signal.throwIfAborted();
-      throw broken(this.name, error, true);
-    } finally {
-      idle.end();
+      throw this.#broken(error);
     }
   }
 
-  #error({ status, headers, bytes }: AboutAnswer & { bytes: Buffer }, asked = ""): ProviderError {
+  #error({ status, headers }: AboutAnswer, bytes: Buffer, asked = ""): ProviderError {
     const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
-    return answerError(
-      this.name,
-      { status, headers, body: readJson(bytes), isHtml, asked },
-      this.#deps.clock.nowMs(),
-    );
+    const answer = { status, headers, body: readJson(bytes), isHtml, asked };
+    return answerError(this.name, answer, this.#deps.clock.nowMs());
+  }
+
+  #broken(error: unknown): unknown {
+    return error instanceof ConnectionError ? broken(this.name, error) : error;
   }
 
   /**
-   * Sends one request over these connections and gives the body of a success to `read`. `onSent` is called
-   * when there is a connection and the first byte is about to leave. Rejects with the signal's reason, with the error of
-   * `onSent` or of a reference that could not be read, or with `ProviderError`: `unreachable` before, `ambiguous` after
-   * the first byte.
+   * Sends one request over these connections. `onSent` is called when there is a connection and the first byte is about to
+   * leave. `silenceMs`: how long nothing may come. Rejects with the signal's reason, with the error of `onSent` or of a
+   * reference that could not be read, or with `ProviderError`: `unreachable` before, `ambiguous` after the first byte.
    */
-  async send<T>(
-    over: Dispatcher,
+  async send(
+    over: Engine,
     url: URL,
-    request: Pick<UpstreamRequest, "method" | "headers" | "body">,
+    { method = "GET", headers, body }: Partial<Pick<UpstreamRequest, "method" | "headers" | "body">>,
     signal: AbortSignal,
-    read: ReadBody<T>,
-    onSent: () => void = () => {},
-  ): Promise<UpstreamAnswer<T>> {
-    const answer = await this.#dispatch(over, url, request, signal, onSent);
-    const about = { status: answer.statusCode, headers: headersOf(answer.headers) };
-    try {
-      if (!isSuccess(about.status)) return { ...about, error: await this.#readError(answer) };
-      return { ...about, read: await read(answer.body, about) };
-    } catch (error) {
-      signal.throwIfAborted();
-      const own = request.body?.failure() ?? null;
-      if (own !== null) throw own.reason;
-      if (error instanceof StorageUnavailable)
-        throw ambiguous(this.name, "an image that the disk here did not take", about.status);
-      throw error instanceof ProviderError ? error : broken(this.name, error, true);
-    }
-  }
-
-  async #dispatch(
-    over: Dispatcher,
-    url: URL,
-    request: Pick<UpstreamRequest, "method" | "headers" | "body">,
-    signal: AbortSignal,
-    onSent: () => void,
-  ): Promise<Dispatcher.ResponseData> {
+    onConnected: () => void = () => {},
+    silenceMs?: number,
+  ): Promise<Answer> {
     signal.throwIfAborted();
-    const { method, body } = request;
-    const about = body && { "content-type": body.contentType, "content-length": String(await body.length()) };
-    let isSent = false;
-    let refusal: { reason: unknown } | null = null;
-    const leaving = beforeFirstByte(() => {
-      if (isSent) return;
-      try {
-        onSent();
-      } catch (reason) {
-        refusal = { reason };
-        throw reason;
-      }
-      isSent = true;
-    });
+    const sending = {
+      method,
+      headers: {
+        ...{ "user-agent": "imgbatch", accept: "*/*", ...headers },
+        ...(body && { "content-type": body.contentType }),
+      },
+      body: body && { bytes: await body.length(), open: () => body.open() },
+      ...{ signal, onConnected, isQuiet: true },
+      ...(silenceMs === undefined ? {} : { silenceMs }),
+    };
     try {
-      return await over.compose(leaving).request({
-        origin: url.origin,
-        path: url.pathname + url.search,
-        method,
-        headers: { "user-agent": "imgbatch", accept: "*/*", ...request.headers, ...about },
-        body: body?.whole() ?? body?.stream() ?? null,
-        signal,
-      });
+      return await send(url, sending, over);
     } catch (error) {
-      signal.throwIfAborted();
-      const own = refusal ?? body?.failure() ?? null;
-      if (own !== null) throw own.reason;
-      throw error instanceof ProviderError ? error : broken(this.name, error, isSent);
+      throw this.#broken(error);
     }
   }
 
-  async #readError({ body }: Dispatcher.ResponseData): Promise<Buffer> {
+  /**
+   * Gives the body of a success to `read`. Whatever fails but the reading itself leaves open what was made: rejects with the
+   * signal's reason or with `ProviderError`.
+   */
+  async reading<T>(
+    { status, body, cancel }: Answer,
+    signal: AbortSignal,
+    read: (body: AsyncIterable<Buffer>) => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await read(body);
+    } catch (error) {
+      cancel();
+      signal.throwIfAborted();
+      if (error instanceof ProviderError) throw error;
+      if (error instanceof StorageUnavailable)
+        throw ambiguous(this.name, "an image that the disk here did not take", status);
+      throw broken(this.name, { code: error instanceof ConnectionError ? error.code : "", isSent: true });
+    }
+  }
+
+  async #readError({ body, cancel }: Answer): Promise<Buffer> {
     const done = new AbortController();
-    const chunks: Buffer[] = [];
-    this.#deps.clock.sleep(ERROR_BODY_MS, done.signal).then(
-      () => body.destroy(),
-      () => {},
-    );
-    await readUpTo(body, MAX_ERROR_BYTES, chunks).catch(() => {});
+    this.#deps.clock.sleep(ERROR_BODY_MS, done.signal).then(cancel, () => {});
+    const bytes = await beginningOf(body, MAX_ERROR_BYTES);
     done.abort();
-    return Buffer.concat(chunks);
+    return bytes;
   }
 
   /** Ends all connections, and what still runs over them. */
-  async close(): Promise<void> {
-    await Promise.all([this.connections.own.destroy(), this.connections.foreign.destroy()]);
+  close(): Promise<void> {
+    return this.connections.close();
   }
 }
-
-const isSuccess = (status: number) => status >= 200 && status < 300;

@@ -1,12 +1,11 @@
 import { promisify } from "node:util";
 import { sniffImageType } from "../../contract/image-formats.ts";
 import type { LargeImage, ProviderError } from "../../domain/ports/image-provider.ts";
-import type { ImageSink, ImagesJson } from "./answer-images.ts";
+import { followRedirects, MOST_REDIRECTS } from "../../http/redirects.ts";
+import type { ImagesJson } from "./answer-images.ts";
 import { ambiguous } from "./classify.ts";
-import type { UpstreamAnswer, UpstreamHttp } from "./http.ts";
-import { isPrivateAddress, isPrivateHost } from "./private-addresses.ts";
-
-const MAX_REDIRECTS = 3;
+import { isPrivateAddress, isPrivateHost } from "./connections.ts";
+import type { UpstreamHttp } from "./http.ts";
 
 /**
  * Returns the image behind an address of an answer: a data URL, or an HTTP one, also relative to the upstream. `headers`
@@ -21,44 +20,49 @@ export async function fetchImage(
   { decode, images }: Pick<ImagesJson, "decode" | "images">,
 ): Promise<Buffer | LargeImage> {
   if (address.startsWith("data:")) return decode(address);
-  const failed = (why: string): ProviderError => ambiguous(http.name, `the address of its image: ${why}`);
-  const own = new URL(http.baseUrl).origin;
-  let url = parse(address, `${http.baseUrl}/`);
-  for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
-    if (url === null) throw failed("not an HTTP address");
-    const isOwn = url.origin === own;
-    if (!isOwn && (await leadsInside(http, url))) throw failed("not of the public internet");
-    const { own: direct, foreign } = http.connections;
-    const request = { method: "GET", headers: isOwn ? headers : {} } as const;
+  const failed = (why: string) => new AddressError(ambiguous(http.name, `the address of its image: ${why}`));
+  const isOwn = (url: URL) => url.origin === new URL(http.baseUrl).origin;
+  const requirePublic = async (url: URL) => {
+    if (!isOwn(url) && (await leadsInside(http, url))) throw failed("not of the public internet");
+  };
+  const hop = (url: URL) => {
+    const { own, foreign } = http.connections;
+    return isOwn(url)
+      ? http.send(own, url, { headers }, signal)
+      : http.send(foreign, url, { headers: {} }, signal);
+  };
+  try {
+    const start = URL.canParse(address, `${http.baseUrl}/`) ? new URL(address, `${http.baseUrl}/`) : null;
+    if (start === null || !/^https?:$/.test(start.protocol)) throw failed("not an HTTP address");
+    await requirePublic(start);
+    const answer = await followRedirects(start, hop, async (next, { isCircle }) => {
+      if (isCircle) throw failed(`more than ${MOST_REDIRECTS} redirects`);
+      await requirePublic(next);
+    });
+    if (!answer.ok) {
+      answer.cancel();
+      throw failed(`HTTP ${answer.status}`);
+    }
     const sink = images.open();
-    let answer: UpstreamAnswer<ImageSink>;
-    try {
-      answer = await http.send(isOwn ? direct : foreign, url, request, signal, (body) => writeTo(sink, body));
-    } catch {
-      signal.throwIfAborted();
-      throw failed("no image came");
-    }
-    if ("read" in answer) {
-      if (sniffImageType(sink.head) === null) throw failed("no PNG, JPEG or WebP image");
-      return sink.image;
-    }
-    const { status } = answer;
-    const location = status >= 300 && status < 400 ? answer.headers.get("location") : null;
-    if (location === null) throw failed(`HTTP ${status}`);
-    url = parse(location, url);
+    await http.reading(answer, signal, async (body) => {
+      for await (const piece of body) await sink.write(piece);
+    });
+    if (sniffImageType(sink.head) === null) throw failed("no PNG, JPEG or WebP image");
+    return sink.image;
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error instanceof AddressError ? error.error : failed("no image came").error;
   }
-  throw failed(`more than ${MAX_REDIRECTS} redirects`);
 }
 
-async function writeTo(sink: ImageSink, body: AsyncIterable<Buffer>): Promise<ImageSink> {
-  for await (const chunk of body) await sink.write(chunk);
-  return sink;
-}
+/** What is said about an address, unlike what its server said. */
+class AddressError extends Error {
+  readonly error: ProviderError;
 
-function parse(address: string, base: string | URL): URL | null {
-  if (!URL.canParse(address, base)) return null;
-  const url = new URL(address, base);
-  return url.protocol === "http:" || url.protocol === "https:" ? url : null;
+  constructor(error: ProviderError) {
+    super(error.message);
+    this.error = error;
+  }
 }
 
 /** Behind a proxy no connection is ours to check, so the name is looked up here, where that is possible. */

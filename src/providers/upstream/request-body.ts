@@ -1,17 +1,13 @@
 import { randomUUID } from "node:crypto";
-import { Readable } from "node:stream";
 import type { ReferenceImage } from "../../domain/ports/image-provider.ts";
 
 /** A body that is made while it is sent, so that the bytes of its references are in memory one image at a time. */
 export interface RequestBody {
   contentType: string;
-  /** Returns all of it at once; null when references must be read for it. */
-  whole(): Buffer | null;
   /** Reads the length of each reference, not more. */
   length(): Promise<number>;
-  stream(): Readable;
-  /** Why a reference could not be read while the body was sent; null when all could. */
-  failure(): { reason: unknown } | null;
+  /** Yields the body. Rejects with the reason why a reference cannot be read. */
+  open(): AsyncIterable<Buffer>;
 }
 
 export interface UpstreamRequest {
@@ -44,8 +40,8 @@ export function dataUrlOf(image: ReferenceImage): ReferenceText {
   return new ReferenceText(image, `data:${image.mimeType};base64,`);
 }
 
-/** A part of a body: text, or a reference as Base64 or as it is. */
-type Piece = { text: string } | { image: ReferenceImage; as: "base64" | "bytes" };
+/** A part of a body: text, a reference as Base64 or as it is, or another body. */
+type Piece = { text: string } | { image: ReferenceImage; as: "base64" | "bytes" } | { body: RequestBody };
 
 /** Writes a value as JSON. It may hold `ReferenceText` anywhere. */
 export function jsonBody(value: unknown): RequestBody {
@@ -73,20 +69,21 @@ function jsonPieces(value: unknown): Piece[] {
   });
 }
 
+/** A file of a form: a reference, or a body of its own. */
 export interface FormFile {
   field: string;
   fileName: string;
-  image: ReferenceImage;
+  content: ReferenceImage | RequestBody;
 }
 
 /** A body of these bytes. */
 export function bytesBody(contentType: string, bytes: Buffer): RequestBody {
   return {
     contentType,
-    whole: () => bytes,
     length: async () => bytes.length,
-    stream: () => Readable.from([bytes]),
-    failure: () => null,
+    open: async function* () {
+      yield bytes;
+    },
   };
 }
 
@@ -96,40 +93,14 @@ export function formBody(fields: Readonly<Record<string, string>>, files: readon
   const pieces: Piece[] = Object.entries(fields).map(([name, value]) => ({
     text: `--${boundary}\r\ncontent-disposition: form-data; name="${quoted(name)}"\r\n\r\n${value}\r\n`,
   }));
-  for (const { field, fileName, image } of files) {
+  for (const { field, fileName, content } of files) {
     const disposition = `form-data; name="${quoted(field)}"; filename="${quoted(fileName)}"`;
-    const head = `--${boundary}\r\ncontent-disposition: ${disposition}\r\ncontent-type: ${image.mimeType}\r\n\r\n`;
-    pieces.push({ text: head }, { image, as: "bytes" }, { text: "\r\n" });
+    const type = "mimeType" in content ? content.mimeType : content.contentType;
+    const head = `--${boundary}\r\ncontent-disposition: ${disposition}\r\ncontent-type: ${type}\r\n\r\n`;
+    const piece: Piece = "mimeType" in content ? { image: content, as: "bytes" } : { body: content };
+    pieces.push({ text: head }, piece, { text: "\r\n" });
   }
   return bodyOf(`multipart/form-data; boundary=${boundary}`, [...pieces, { text: `--${boundary}--\r\n` }]);
-}
-
-/** Writes `multipart/form-data` with fields and one file whose content is a body of its own. */
-export function fileFormBody(
-  fields: Readonly<Record<string, string>>,
-  file: { field: string; fileName: string; body: RequestBody },
-): RequestBody {
-  const boundary = `imgbatch-${randomUUID()}`;
-  const { field, fileName, body } = file;
-  const parts = Object.entries(fields).map(
-    ([name, value]) =>
-      `--${boundary}\r\ncontent-disposition: form-data; name="${quoted(name)}"\r\n\r\n${value}\r\n`,
-  );
-  const disposition = `form-data; name="${quoted(field)}"; filename="${quoted(fileName)}"`;
-  const head = `${parts.join("")}--${boundary}\r\ncontent-disposition: ${disposition}\r\ncontent-type: ${body.contentType}\r\n\r\n`;
-  const tail = `\r\n--${boundary}--\r\n`;
-  async function* bytes(): AsyncGenerator<Buffer> {
-    yield Buffer.from(head);
-    yield* body.stream() as AsyncIterable<Buffer>;
-    yield Buffer.from(tail);
-  }
-  return {
-    contentType: `multipart/form-data; boundary=${boundary}`,
-    whole: () => null,
-    length: async () => Buffer.byteLength(head + tail) + (await body.length()),
-    stream: () => Readable.from(bytes(), { objectMode: false, highWaterMark: 64 * 1024 }),
-    failure: () => body.failure(),
-  };
 }
 
 /** As browsers do it (HTML, "multipart form data"). */
@@ -138,40 +109,30 @@ function quoted(name: string): string {
 }
 
 function bodyOf(contentType: string, pieces: readonly Piece[]): RequestBody {
-  let failed: { reason: unknown } | null = null;
-  async function* bytes(): AsyncGenerator<Buffer> {
-    for (const piece of pieces) {
-      const made = await bytesOf(piece).catch((reason: unknown) => {
-        failed = { reason };
-        throw reason;
-      });
-      if (made.length > 0) yield made;
-    }
-  }
   return {
     contentType,
-    whole: () => {
-      const texts = pieces.flatMap((piece) => ("text" in piece ? piece.text : []));
-      return texts.length === pieces.length ? Buffer.from(texts.join("")) : null;
-    },
     length: async () => {
       let sum = 0;
       for (const piece of pieces) sum += await lengthOf(piece);
       return sum;
     },
-    // Without object mode it reads ahead by bytes, not by sixteen images.
-    stream: () => Readable.from(bytes(), { objectMode: false, highWaterMark: 64 * 1024 }),
-    failure: () => failed,
+    open: async function* () {
+      for (const piece of pieces) {
+        if ("body" in piece) yield* piece.body.open();
+        else yield await bytesOf(piece);
+      }
+    },
   };
 }
 
 async function lengthOf(piece: Piece): Promise<number> {
   if ("text" in piece) return Buffer.byteLength(piece.text);
+  if ("body" in piece) return piece.body.length();
   const length = await piece.image.lend(async (bytes) => bytes.length);
   return piece.as === "bytes" ? length : 4 * Math.ceil(length / 3);
 }
 
-async function bytesOf(piece: Piece): Promise<Buffer> {
+async function bytesOf(piece: Exclude<Piece, { body: RequestBody }>): Promise<Buffer> {
   if ("text" in piece) return Buffer.from(piece.text);
   if (piece.as === "bytes") return piece.image.read();
   return piece.image.lend(async (bytes) => Buffer.from(bytes.toString("base64"), "latin1"));

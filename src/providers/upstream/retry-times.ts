@@ -1,11 +1,11 @@
-import { retryAfterMs, sentAtMs } from "../../http/retry-after.ts";
+import { retryAfterMs, sentAtMs } from "../../http/retries.ts";
+import type { AnswerHeaders } from "../../http/transport.ts";
 import { parseDuration } from "../../kernel/durations.ts";
-import type { UpstreamHeaders } from "./connections.ts";
 import { ownMatches } from "./words.ts";
 
 /** Where an upstream may announce when to come back. */
 export interface Announced {
-  headers: UpstreamHeaders;
+  headers: Pick<AnswerHeaders, "get">;
   /** `RetryInfo.retryDelay`, such as `37s` or `3.957525076s`. */
   delays: readonly string[];
   message: string;
@@ -48,7 +48,7 @@ function longest(pauses: readonly (number | null)[]): number | null {
 }
 
 /** When a limit of which nothing is left begins anew. */
-function resetMs(headers: UpstreamHeaders, name: string): number | null {
+function resetMs(headers: Pick<AnswerHeaders, "get">, name: string): number | null {
   const left = headers.get(`x-ratelimit-remaining-${name}`)?.trim() ?? "0";
   const reset = headers.get(`x-ratelimit-reset-${name}`)?.trim();
   return Number(left) > 0 || !reset ? null : parseDuration(reset);

@@ -12,9 +12,8 @@ import { readLines } from "../../prompts/lines.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/prompt-files.ts";
 import { textOf } from "../plan/spool.ts";
-import { readJsonLines, writeJsonLines } from "./json-lines.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
-import { hashFile } from "./verified-files.ts";
+import { hashFile, readJsonLines, writeJsonLines } from "./run-files.ts";
 
 /** Matches the path of a stored reference image, relative to the run's directory. */
 const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);

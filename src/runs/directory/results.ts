@@ -9,8 +9,7 @@ import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
 import type { InputLine, RunInput } from "./input.ts";
-import { readJsonLines, writeJsonLines } from "./json-lines.ts";
-import type { ResultFile, Verified } from "./verified-files.ts";
+import { type ResultFile, readJsonLines, type Verified, writeJsonLines } from "./run-files.ts";
 
 const count = z.int().min(0);
 

@@ -6,7 +6,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
-import { writeWhenChanged } from "./json-lines.ts";
+import { writeWhenChanged } from "./run-files.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./run-state-schema.ts";
 import type { Maker } from "./service-identity.ts";
 

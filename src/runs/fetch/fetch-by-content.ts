@@ -1,13 +1,118 @@
 import { join } from "node:path";
-import type { BatchItem } from "../../client/batch.ts";
+import type { Batch, BatchItem } from "../../client/batch.ts";
 import { getContent } from "../../client/download.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { sniffImageType } from "../../contract/image-formats.ts";
-import { mayPass } from "../../http/retry-policy.ts";
-import type { ResultFile, Verified } from "../directory/verified-files.ts";
-import { isIntact, writeVerified } from "../directory/verified-files.ts";
-import { requireOfOne } from "./error-scope.ts";
-import { type Fetched, type Fetches, type FetchJob, fileAt, pathFor, weakest } from "./fetch-job.ts";
+import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import type { ExitName } from "../../contract/exit-codes.ts";
+import { type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
+import type { Http } from "../../http/http.ts";
+import { isOutOfCapacity, mayPass } from "../../http/retries.ts";
+import type { DiskNames } from "../directory/names.ts";
+import type { ResultLine } from "../directory/results.ts";
+import {
+  isImagePath,
+  isIntact,
+  type ResultFile,
+  type Verified,
+  writeVerified,
+} from "../directory/run-files.ts";
+import type { RunReporter } from "../reporter.ts";
+import type { ZipContents } from "./zip.ts";
+
+/** What an error of fetching concerns: one image, all images of its batch, or the whole run. */
+type ErrorScope = "image" | "batch" | "run";
+
+const BATCH_CODES: readonly ErrorCode[] = ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETED"];
+const RUN_EXITS: readonly ExitName[] = ["auth", "money"];
+
+/**
+ * Returns what an error concerns. After a full disk, a wrong key, an interruption or a fault of this program, fetching more
+ * makes no sense at all; after deleted outputs or a lack of capacity, only other batches are worth a try.
+ */
+export function scopeOf(error: unknown, signal: AbortSignal | undefined): ErrorScope {
+  if (signal?.aborted || !(error instanceof ImgbatchError)) return "run";
+  if (error.code === "SAVE_FAILED" || RUN_EXITS.includes(errorEntry(error.code).exit)) return "run";
+  return BATCH_CODES.includes(error.code) || isOutOfCapacity(error) ? "batch" : "image";
+}
+
+const ZIP_FALLBACK: readonly ErrorCode[] = [
+  "VERIFY_FAILED",
+  "BATCH_IMAGE_RESULT_MISSING",
+  "NOT_FOUND",
+  "BAD_RESPONSE",
+  "INTERNAL_ERROR",
+];
+
+/**
+ * Whether the images may be fetched one by one after this error of their ZIP: it is refused (too large, an image lost, no
+ * such path), breaks off, or is unusable. An overloaded service is not asked for more.
+ */
+export function isZipFallback(error: unknown): error is ImgbatchError {
+  if (!(error instanceof ImgbatchError)) return false;
+  const { code } = error;
+  // A service that finds a damaged image while sending can only break off.
+  if (code === "NETWORK") return true;
+  const isLoad = mayPass(error) || isOutOfCapacity(error);
+  return !isLoad && (ZIP_FALLBACK.includes(code) || errorEntry(code).exit === "usage");
+}
+
+/** The task of bringing the images of one batch to the disk, verified. */
+export interface FetchJob {
+  http: Http;
+  dir: string;
+  batch: Batch;
+  /** Why none of its images can be fetched; null if they can. */
+  gone: ImgbatchError | null;
+  /** All of the batch. */
+  items: readonly BatchItem[];
+  /** Those whose images are to be here. */
+  wanted: readonly BatchItem[];
+  /** The id of an image in the run, by the id that was sent, where these differ. */
+  ids: ReadonlyMap<string, string>;
+  /** The results of an earlier run of this batch in this directory, by item. */
+  earlier: ReadonlyMap<string, ResultLine>;
+  /** The manifest's facts about the images of each item, in their order. Bytes from elsewhere must match them. */
+  stated?: ZipContents["stated"] | undefined;
+  names: DiskNames;
+  /** Returns the name of an image of the run, without number and extension. Default: its id. */
+  stemOf?: (id: string) => string;
+  /** Keep the ZIP instead of unpacking it. */
+  keepZip: boolean;
+  signal?: AbortSignal | undefined;
+  reporter: RunReporter;
+}
+
+/** Files of an item, on disk and checked. */
+export interface Fetched {
+  files: ResultFile[];
+  verified: Verified;
+}
+
+/** The outcome for some items. An item with a problem lacks images; the images that it does have are here. */
+export interface Fetches {
+  byItem: Map<string, Fetched>;
+  problems: Map<string, ImgbatchError>;
+  /** The manifest's facts, where there was one. */
+  stated?: ZipContents["stated"] | undefined;
+}
+
+/** Returns the weakest check among the files of an item. */
+export function weakest(checks: readonly Verified[]): Verified {
+  if (checks.includes(null)) return null;
+  return checks.includes("crc32") ? "crc32" : "sha256";
+}
+
+/** The file of an item's image in earlier results. */
+export function fileAt(line: ResultLine | undefined, index: number): ResultFile | undefined {
+  return line?.files.find((file, position) => (file.image_index ?? position) === index);
+}
+
+/** Returns the path of an image: its earlier path, else a new one below `images/`, named by its stem and type. */
+export function pathFor(job: FetchJob, customId: string, index: number, type: ImageMimeType): string {
+  const known = fileAt(job.earlier.get(customId), index)?.path;
+  if (known !== undefined && isImagePath(known)) return known;
+  const id = job.ids.get(customId) ?? customId;
+  return job.names.takeImage(id, index, type, job.stemOf?.(id));
+}
 
 /** After this many items in a row without an answer, the service counts as unreachable. */
 const MOST_UNANSWERED = 2;
@@ -59,9 +164,9 @@ async function fetchItem(
       files.push({ ...placed.file, image_index: index });
       checks.push(placed.verified);
     } catch (error) {
-      const ofOne = requireOfOne(error, job.signal);
-      problem ??= ofOne;
-      if (mayPass(ofOne)) break;
+      if (!(error instanceof ImgbatchError) || scopeOf(error, job.signal) !== "image") throw error;
+      problem ??= error;
+      if (mayPass(error)) break;
     }
   }
   const verified = weakest(checks);

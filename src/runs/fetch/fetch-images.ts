@@ -2,16 +2,21 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type BatchItem, hasImages } from "../../client/batch.ts";
 import { saving } from "../../client/file-errors.ts";
+import type { ImgbatchError } from "../../contract/errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
 import type { ResultLine } from "../directory/results.ts";
-import { isWholeResult } from "../directory/verified-files.ts";
-import { isOfTheZip } from "./error-scope.ts";
-import { fetchByContent } from "./fetch-by-content.ts";
-import { fetchByZip, takeThere } from "./fetch-by-zip.ts";
-import type { Fetched, Fetches, FetchJob } from "./fetch-job.ts";
-import { zipName } from "./save-zip.ts";
+import { isIntact, isWholeResult, type ResultFile } from "../directory/run-files.ts";
+import {
+  type Fetched,
+  type Fetches,
+  type FetchJob,
+  fetchByContent,
+  fileAt,
+  isZipFallback,
+} from "./fetch-by-content.ts";
+import { fetchByZip, takeThere, zipName } from "./fetch-zip.ts";
 
 export interface FetchedImages extends Fetches {
   /** Items whose files were not here before. */
@@ -96,7 +101,7 @@ async function contentFirst(job: FetchJob, missing: readonly BatchItem[]): Promi
     }
   } catch (error) {
     job.signal?.throwIfAborted();
-    if (!isOfTheZip(error)) throw error;
+    if (!isZipFallback(error)) throw error;
   }
   return single;
 }
@@ -107,7 +112,7 @@ async function zipFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<F
     zipped = await fetchByZip(job, missing);
   } catch (error) {
     job.signal?.throwIfAborted();
-    if (!isOfTheZip(error)) throw error;
+    if (!isZipFallback(error)) throw error;
     if (job.keepZip) job.reporter.note(`${error.message} The images come one by one instead of the ZIP.`);
     else job.reporter.detail(`${error.message} Trying the images one by one.`);
     // The connection already broke once: stop at the first image without an answer.
@@ -128,4 +133,33 @@ function withFetched(job: FetchJob, fetched: ReadonlyMap<string, Fetched>): Map<
     lines.set(custom_id, { custom_id, status: "success", batch_id: job.batch.id, ...files });
   }
   return lines;
+}
+
+/**
+ * Returns the images of a batch that are intact on disk, when nothing can be fetched. Each other image gets `reason` as
+ * its problem.
+ */
+export async function collectWithoutFetching(job: FetchJob, reason: ImgbatchError): Promise<FetchedImages> {
+  const here: FetchedImages = { byItem: new Map(), problems: new Map(), fetchedCount: 0 };
+  for (const item of job.wanted.filter(hasImages)) {
+    const files = await intactFiles(job, item);
+    const isWhole = files.length === item.imageCount;
+    if (!isWhole) here.problems.set(item.customId, reason);
+    if (files.length === 0) continue;
+    const verified = job.earlier.get(item.customId)?.verified ?? null;
+    const placed = isWhole ? files.map(({ image_index: _, ...file }) => file) : files;
+    here.byItem.set(item.customId, { files: placed, verified });
+  }
+  return here;
+}
+
+async function intactFiles(job: FetchJob, item: BatchItem): Promise<ResultFile[]> {
+  const line = job.earlier.get(item.customId);
+  const files: ResultFile[] = [];
+  for (let index = 0; index < item.imageCount; index++) {
+    job.signal?.throwIfAborted();
+    const file = fileAt(line, index);
+    if (file !== undefined && (await isIntact(job.dir, file))) files.push({ ...file, image_index: index });
+  }
+  return files;
 }

@@ -16,7 +16,7 @@ import type { FileLine, Report } from "../../prompts/problems.ts";
 import { PromptReader, type ReadPrompt } from "../../prompts/prompt-reader.ts";
 import { NOT_AN_IMAGE, NOT_BASE64, OTHER_TYPE, tooLarge, urlProblem } from "../../prompts/reference-words.ts";
 import type { Shape } from "../../prompts/shape.ts";
-import { readFacts } from "../directory/verified-files.ts";
+import { readFacts } from "../directory/run-files.ts";
 import { type Kept, type PromptText, Spool } from "./spool.ts";
 
 /** One line of a prompt file, checked. */

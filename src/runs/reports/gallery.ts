@@ -7,9 +7,15 @@ import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { packageFile } from "../../kernel/files/package-file.ts";
 import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
-import type { ResultFile } from "../directory/verified-files.ts";
-import { escapeMarkup } from "./escape.ts";
-import { fileFacts, fileHref, type ReportImage, type RunReport, shortDate } from "./run-report.ts";
+import type { ResultFile } from "../directory/run-files.ts";
+import {
+  escapeMarkup,
+  fileFacts,
+  fileHref,
+  type ReportImage,
+  type RunReport,
+  shortDate,
+} from "./run-report.ts";
 
 export const GALLERY_FILE = "index.html";
 /** The fingerprint stands within this many bytes of the beginning of a page. */

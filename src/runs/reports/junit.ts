@@ -1,6 +1,5 @@
 import { type Cost, costText, microsToNumber } from "../../kernel/money.ts";
-import { escapeAttribute, escapeMarkup } from "./escape.ts";
-import type { ReportImage, RunReport } from "./run-report.ts";
+import { escapeAttribute, escapeMarkup, type ReportImage, type RunReport } from "./run-report.ts";
 
 /**
  * Formats a run as JUnit XML: one suite with a test case for each image, so that CI systems list each failure with its

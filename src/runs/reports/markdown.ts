@@ -1,7 +1,14 @@
 import { costText } from "../../kernel/money.ts";
 import { counted, truncateCodePoints } from "../../kernel/text.ts";
-import { escapeMarkdown, printable } from "./escape.ts";
-import { fileFacts, fileHref, type ReportImage, type RunReport, shortDate } from "./run-report.ts";
+import {
+  escapeMarkdown,
+  fileFacts,
+  fileHref,
+  printable,
+  type ReportImage,
+  type RunReport,
+  shortDate,
+} from "./run-report.ts";
 
 /** The most rows of each kind that are shown; the results have them all. */
 const MAX_FAILURES = 50;

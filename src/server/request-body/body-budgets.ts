@@ -1,31 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { collectGarbage } from "../../kernel/memory/garbage.ts";
-import { MemoryBudget, type MemoryShare } from "../../kernel/memory/memory-budget.ts";
-
-const QUIET_MS = 1000;
-
-/** Returns the memory of large bodies to the system. */
-export class MemoryReturn {
-  readonly #collect: () => void;
-  #timer: NodeJS.Timeout | undefined;
-
-  /** `collect` collects the garbage; the default asks V8 for it. */
-  constructor(collect: () => void = collectGarbage) {
-    this.#collect = collect;
-  }
-
-  /**
-   * Collects garbage a second after the last large body. V8 would release the memory only when more is needed, which
-   * never happens in an idle service. Takes about 20 ms. When `isQuiet` returns false by then, nothing happens: the
-   * next body that ends tries again.
-   */
-  soon(isQuiet: () => boolean): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
-      if (isQuiet()) this.#collect();
-    }, QUIET_MS).unref();
-  }
-}
+import { MemoryBudget, type MemoryShare } from "../../kernel/memory-budget.ts";
 
 const MIB = 1024 * 1024;
 const BUSY_RETRY_MS = 5000;
@@ -38,7 +12,6 @@ export class BodyBudgets {
   readonly large = new MemoryBudget(64 * MIB, 32 * MIB);
   /** Disk for the images of requests that have not ended. */
   readonly disk = new MemoryBudget(2048 * MIB, 512 * MIB);
-  readonly memory = new MemoryReturn();
 }
 
 /**
@@ -92,8 +65,6 @@ export class BodyReservation {
     this.#left?.abort(new Error("the request ended early"));
     this.#memory.leave();
     this.#disk?.leave();
-    const { large, memory } = this.#budgets;
-    if (this.#isLarge) memory.soon(() => large.bytes === 0);
   }
 
   #wait(reserved: Promise<void> | null): Promise<void> | null {

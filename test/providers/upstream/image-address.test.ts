@@ -107,7 +107,7 @@ describe("the address of an image", () => {
     const error = await providerError(fetched(http, "/", KEY, never));
     expect(error.message).toContain("not of the public internet");
     server.reply = bytes("", 302, { location: "file:///etc/passwd" });
-    expect((await providerError(fetched(http, "/", KEY, never))).message).toContain("not an HTTP address");
+    expect((await providerError(fetched(http, "/", KEY, never))).message).toContain("HTTP 302");
     expect(inner.seen).toHaveLength(0);
   });
 

@@ -1,3 +1,4 @@
+import { buffer } from "node:stream/consumers";
 import { describe, expect, it } from "vitest";
 import {
   dataUrlOf,
@@ -9,7 +10,7 @@ import {
 import { JPEG, PNG, reference } from "./scripted-server.ts";
 
 async function whole(body: RequestBody): Promise<Buffer> {
-  const bytes = Buffer.concat(await body.stream().toArray());
+  const bytes = await buffer(body.open());
   expect(await body.length()).toBe(bytes.length);
   return bytes;
 }
@@ -40,8 +41,8 @@ describe("a body with references", () => {
 
   it("[UPSTREAM-7] is a form that an independent reader takes", async () => {
     const body = formBody({ prompt: "ein Füchslein\r\n--x", 'a"b': "1" }, [
-      { field: "image[]", fileName: "one.png", image: reference(PNG) },
-      { field: "image[]", fileName: "two.jpg", image: reference(JPEG, "image/jpeg") },
+      { field: "image[]", fileName: "one.png", content: reference(PNG) },
+      { field: "image[]", fileName: "two.jpg", content: reference(JPEG, "image/jpeg") },
     ]);
     const headers = { "content-type": body.contentType };
     const form = await new Response(new Uint8Array(await whole(body)), { headers }).formData();
@@ -69,8 +70,8 @@ describe("a body with references", () => {
         return result;
       },
     }));
-    const stream = jsonBody(images.map((image) => new ReferenceText(image))).stream();
-    const reading = stream[Symbol.asyncIterator]();
+    const body = jsonBody(images.map((image) => new ReferenceText(image)));
+    const reading = body.open()[Symbol.asyncIterator]();
     expect(reads).toEqual([]);
     await reading.next();
     expect(reads.length).toBeLessThan(3);

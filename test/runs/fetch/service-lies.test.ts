@@ -1,7 +1,7 @@
 import { mkdir, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
-import { requireAskedFor } from "../../../src/runs/outcome/check-outcome.ts";
-import { judgeMissing } from "../../../src/runs/outcome/standing.ts";
+import { requireAskedFor } from "../../../src/runs/check-outcome.ts";
+import { judgeMissing } from "../../../src/runs/standing.ts";
 import { leaveRun } from "../../../src/runs/start.ts";
 import { packZip, png } from "../../support/fake-service.ts";
 import { type Bench, createBench } from "../../support/run-harness.ts";
@@ -151,7 +151,7 @@ it("[RUN-18] a ZIP whose previews go by the names of the items is not guessed ab
 });
 
 it("[RUN-16] ids that are no file names, or make the same one, get ZIPs of their own", async () => {
-  const { zipName } = await import("../../../src/runs/fetch/save-zip.ts");
+  const { zipName } = await import("../../../src/runs/fetch/fetch-zip.ts");
   const names = ["a/b", "a_b", "a:b", "x".repeat(400), "\u{1f600}".repeat(100), "../../etc"].map(zipName);
   expect(new Set(names).size).toBe(names.length);
   for (const name of names) expect(name).toMatch(/^[\w-]{1,100}\.zip$/);

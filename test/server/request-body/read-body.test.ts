@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import { describe, expect, it } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
-import { MemoryBudget } from "../../../src/kernel/memory/memory-budget.ts";
+import { MemoryBudget } from "../../../src/kernel/memory-budget.ts";
 import { BODY_RATE, type BodyRate, readBody } from "../../../src/server/request-body/json-body.ts";
 import { gate } from "../../support/gate.ts";
 import { listening } from "../../support/listening.ts";

@@ -1,7 +1,6 @@
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { LongJsonReader } from "../../../kernel/json/long-json.ts";
-import { countPassedOn } from "../../../kernel/memory/garbage.ts";
 import {
   type AnswerImages,
   type ImageSink,
@@ -49,7 +48,6 @@ export async function* resultLines(
         for await (const bytes of bytesFrom(http, request, received, signal)) {
           if (clock.monotonicMs() > endMs) break;
           received += bytes.length;
-          countPassedOn(bytes.length);
           breaks = 0;
           let from = 0;
           for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, from)) {

@@ -39,7 +39,7 @@ export function imagesRequest(entry: Entry, request: ImageRequest): { path: stri
   const files = references.map((image, i) => ({
     field,
     fileName: `reference-${i + 1}.${IMAGE_EXTENSIONS[image.mimeType]}`,
-    image,
+    content: image,
   }));
   return { path: editPath, body: formBody(asTexts(fields), files) };
 }

@@ -19,7 +19,6 @@ export interface S3Settings extends BucketSettings {
 }
 
 const DELETIONS_AT_ONCE = 8;
-const PIECE_BYTES = 64 * 1024;
 
 /**
  * Blobs as objects of an S3 bucket, below a prefix. Everything is repeated for some seconds when the server or the
@@ -55,14 +54,14 @@ export function s3Blobs(settings: S3Settings): BlobStore {
   return {
     put: async (key, bytes) => {
       const facts = { sizeBytes: bytes.length, sha256: sha256Hex(bytes) };
-      await bucket.put(key, { ...facts, bytes: () => piecesOf(bytes) });
+      await bucket.put(key, { ...facts, bytes });
       return { ...facts, crc32: crc32(bytes) };
     },
     putNew: (key, bytes) =>
       bucket.putNew(key, {
         sizeBytes: bytes.length,
         sha256: sha256Hex(bytes),
-        bytes: () => piecesOf(bytes),
+        bytes,
       }),
     draft: () => fileDraft(newDraft()),
     borrow: async (key) => {
@@ -132,9 +131,4 @@ async function writeFile(path: string, bytes: AsyncIterable<Buffer>): Promise<vo
   } finally {
     await file.close();
   }
-}
-
-/** In pieces, so that the time limit sees their progress. */
-async function* piecesOf(bytes: Buffer): AsyncGenerator<Buffer> {
-  for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES);
 }

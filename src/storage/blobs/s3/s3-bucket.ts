@@ -1,14 +1,9 @@
 import { createHash } from "node:crypto";
 import type { ListedBlob } from "../../../domain/ports/blob-store.ts";
+import { type Answer, boundedBytes, headersOf } from "../../../http/transport.ts";
 import { systemClock } from "../../../kernel/clock.ts";
 import { type BucketPlace, bucketUrl, encodePath, encodeQuery } from "./object-url.ts";
-import {
-  lastError,
-  type S3Answer,
-  S3Connection,
-  type S3Credentials,
-  type S3Request,
-} from "./s3-connection.ts";
+import { lastError, S3Connection, type S3Credentials, type S3Request } from "./s3-connection.ts";
 import { ObjectGone, S3Error, unavailable } from "./s3-errors.ts";
 import { type ObjectPage, readPage } from "./xml.ts";
 
@@ -22,8 +17,8 @@ export interface Upload {
   sizeBytes: number;
   /** Lower-case hexadecimal. */
   sha256: string;
-  /** Called for each attempt. */
-  bytes(): AsyncIterable<Uint8Array>;
+  /** Called for each attempt, if it is a function. */
+  bytes: Buffer | (() => AsyncIterable<Uint8Array>);
 }
 
 /** An object, or a part of it, on its way here. */
@@ -38,6 +33,8 @@ export interface Download {
   drop(): void;
 }
 
+/** Far more than a page of a thousand names. A longer one is none. */
+const MAX_PAGE_BYTES = 16 * 1024 * 1024;
 /** An object that differs from the server's own checksum is read this many times. */
 const READINGS = 3;
 
@@ -73,11 +70,15 @@ export class S3Bucket {
 
   #putRequest(key: string, { sizeBytes, sha256, bytes }: Upload): S3Request {
     const headers = {
-      "content-length": String(sizeBytes),
       "x-amz-content-sha256": sha256,
       "x-amz-checksum-sha256": Buffer.from(sha256, "hex").toString("base64"),
     };
-    return { method: "PUT", url: this.#urlOf(key), headers, body: bytes };
+    return {
+      method: "PUT",
+      url: this.#urlOf(key),
+      headers,
+      body: Buffer.isBuffer(bytes) ? bytes : { bytes: sizeBytes, open: bytes },
+    };
   }
 
   /** Bytes `start` to `end`, inclusive. Null when there is no such object. */
@@ -92,7 +93,7 @@ export class S3Bucket {
         this.#bytes(key, first, (answer) => {
           current = answer;
         }),
-      drop: () => current.drop(),
+      drop: () => current.cancel(),
     };
   }
 
@@ -187,12 +188,12 @@ export class S3Bucket {
   async *#bytes(
     key: string,
     { answer: first, start, end, etag }: FirstAnswer,
-    onAnswer: (answer: S3Answer) => void,
+    onAnswer: (answer: Answer) => void,
   ): AsyncGenerator<Buffer> {
     let [answer, at] = [first, start];
     for (let failures = 0; at < end; ) {
       try {
-        for await (const chunk of answer.bytes()) {
+        for await (const chunk of answer.body) {
           at += chunk.length;
           failures = 0;
           yield chunk;
@@ -218,7 +219,7 @@ function isMissing(error: unknown): boolean {
 }
 
 interface FirstAnswer {
-  answer: S3Answer;
+  answer: Answer;
   /** The size of the whole object, in bytes. */
   sizeBytes: number;
   start: number;
@@ -229,7 +230,10 @@ interface FirstAnswer {
 
 /** An empty object has no range. */
 const EMPTY: FirstAnswer = {
-  answer: { status: 200, headers: {}, bytes: async function* () {}, drop: () => {} },
+  answer: {
+    ...{ status: 200, ok: true, headers: headersOf({}), cancel: () => {} },
+    body: (async function* () {})(),
+  },
   sizeBytes: 0,
   start: 0,
   end: 0,
@@ -237,24 +241,25 @@ const EMPTY: FirstAnswer = {
 };
 
 /** Reads the headers of an answer with an object. Throws when it is not the range that was asked for. */
-function firstAnswer(answer: S3Answer, range: { start: number; end: number } | undefined): FirstAnswer {
-  const length = Number(answer.headers["content-length"]);
-  const { etag } = answer.headers;
+function firstAnswer(answer: Answer, range: { start: number; end: number } | undefined): FirstAnswer {
+  const length = Number(answer.headers.get("content-length"));
+  const etag = answer.headers.get("etag") ?? undefined;
   const whole = { answer, sizeBytes: length, start: 0, end: length, etag };
-  const [, start, end, size] = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(answer.headers["content-range"] ?? "") ?? [];
+  const [, start, end, size] =
+    /^bytes (\d+)-(\d+)\/(\d+)$/.exec(answer.headers.get("content-range") ?? "") ?? [];
   if (answer.status === 206 && range && Number(start) === range.start && Number(end) <= range.end) {
     return { ...whole, sizeBytes: Number(size), start: range.start, end: Number(end) + 1 };
   }
   const isWhole = range === undefined || (range.start === 0 && length <= range.end + 1);
   if (answer.status === 200 && isWhole && Number.isSafeInteger(length)) return whole;
-  answer.drop();
+  answer.cancel();
   throw Object.assign(new Error("the answer is not the range that was asked for"), { code: "BAD_RANGE" });
 }
 
 /** The hash of the whole object; not that of an object in parts, which is one of hashes. */
-function checksumOf({ headers }: S3Answer): string | null {
-  const checksum = headers["x-amz-checksum-sha256"];
-  return typeof checksum === "string" && !checksum.includes("-") ? checksum : null;
+function checksumOf({ headers }: Answer): string | null {
+  const checksum = headers.get("x-amz-checksum-sha256");
+  return checksum?.includes("-") ? null : checksum;
 }
 
 async function* hashed(
@@ -267,13 +272,13 @@ async function* hashed(
   }
 }
 
-async function finish(answer: S3Answer): Promise<void> {
-  for await (const _ of answer.bytes());
+async function finish(answer: Answer): Promise<void> {
+  for await (const _ of answer.body);
 }
 
-async function lengthOf(answer: S3Answer): Promise<number> {
+async function lengthOf(answer: Answer): Promise<number> {
   await finish(answer);
-  return Number(answer.headers["content-length"]);
+  return Number(answer.headers.get("content-length"));
 }
 
 interface ListAnswer {
@@ -282,10 +287,9 @@ interface ListAnswer {
   nowMs: number;
 }
 
-async function readList(answer: S3Answer): Promise<ListAnswer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of answer.bytes()) chunks.push(chunk);
-  const nowMs = Date.parse(answer.headers.date ?? "");
-  const page = readPage(Buffer.concat(chunks).toString("utf8"));
+async function readList(answer: Answer): Promise<ListAnswer> {
+  const text = await boundedBytes(answer.body, MAX_PAGE_BYTES);
+  const nowMs = Date.parse(answer.headers.get("date") ?? "");
+  const page = readPage(text?.toString() ?? "");
   return { page, nowMs: Number.isNaN(nowMs) ? systemClock.nowMs() : nowMs };
 }

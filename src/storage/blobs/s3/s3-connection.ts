@@ -1,9 +1,9 @@
-import type { IncomingHttpHeaders } from "node:http";
 import { AwsV4Signer } from "aws4fetch";
-import { Agent, type Dispatcher, request } from "undici";
+import { Agent } from "undici";
+import { type Answer, beginningOf, type StreamedBody, send } from "../../../http/transport.ts";
+import { overConnections } from "../../../http/undici-engine.ts";
 import { type BackoffPolicy, backoffMs } from "../../../kernel/backoff.ts";
 import { type Clock, systemClock } from "../../../kernel/clock.ts";
-import { progressWithin, type TransferWatch, watchTransfer } from "../../../kernel/transfer-rate.ts";
 import { isPassing, S3Error, unavailable } from "./s3-errors.ts";
 import { readErrorCode } from "./xml.ts";
 
@@ -27,18 +27,7 @@ export interface S3Request {
   method: "GET" | "HEAD" | "PUT" | "DELETE";
   url: string;
   headers?: Readonly<Record<string, string>>;
-  /** Called for each attempt. */
-  body?: () => AsyncIterable<Uint8Array>;
-}
-
-/** An answer below 400. */
-export interface S3Answer {
-  status: number;
-  headers: IncomingHttpHeaders;
-  /** The body, once. Ends with an error when it is cut or too slow; time that the reader takes does not count. */
-  bytes(): AsyncGenerator<Buffer>;
-  /** Ends the transfer. */
-  drop(): void;
+  body?: Buffer | StreamedBody;
 }
 
 const ATTEMPTS = 8;
@@ -48,6 +37,7 @@ const BACKOFF: BackoffPolicy = { baseMs: 100, capMs: 5_000 };
 const CONNECT_MS = 5_000;
 const CONNECTIONS = 32;
 const MAX_ERROR_BYTES = 64 * 1024;
+const NEVER = new AbortController().signal;
 const NO_BYTES_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /** Whether the error ends the attempts: returns it as callers get it, or null when attempt `attempt + 1` may begin. */
@@ -63,6 +53,7 @@ export class S3Connection {
     headersTimeout: 0,
     bodyTimeout: 0,
   });
+  readonly #engine = overConnections(this.#agent);
   readonly #signing: Omit<ConstructorParameters<typeof AwsV4Signer>[0], "url">;
   readonly #silenceMs: number;
   readonly #clock: Clock;
@@ -84,12 +75,12 @@ export class S3Connection {
   }
 
   /**
-   * Sends a request, again when that may help, and reads the answer with `use`, which is called again then, too. Rejects with
+   * Sends a request, again when that may help, and reads an answer below 300 with `use`, which is called again then, too. Rejects with
    * `StorageUnavailable` after some seconds, or with `S3Error` for a status in `expected`.
    */
   async send<T>(
     sent: S3Request,
-    use: (answer: S3Answer) => Promise<T>,
+    use: (answer: Answer) => Promise<T>,
     expected: readonly number[] = [],
   ): Promise<T> {
     const begunAtMs = this.#clock.monotonicMs();
@@ -106,70 +97,20 @@ export class S3Connection {
     }
   }
 
-  async #once(sent: S3Request): Promise<S3Answer> {
-    const { method, url, body } = sent;
-    const headers = { "x-amz-content-sha256": NO_BYTES_SHA256, ...sent.headers };
-    const signed = await new AwsV4Signer({ ...this.#signing, method, url, headers }).sign();
-    const ending = new AbortController();
-    const silence = Object.assign(new Error("no answer, or a very slow one"), { code: "SILENCE" });
-    const watch = watchTransfer(progressWithin(this.#silenceMs), () => ending.abort(silence));
-    try {
-      const answer = await request(signed.url, {
-        dispatcher: this.#agent,
-        method,
-        headers: Object.fromEntries(signed.headers),
-        body: body ? watched(body(), watch) : null,
-        signal: ending.signal,
-      } as Parameters<typeof request>[1]);
-      // Nobody may listen any more when the transfer ends.
-      answer.body.on("error", () => {});
-      if (answer.statusCode >= 300) throw await errorOf(answer, sent, watch);
-      return {
-        status: answer.statusCode,
-        headers: answer.headers,
-        bytes: () => read(answer.body, watch),
-        drop: () => {
-          watch.stop();
-          ending.abort(silence);
-        },
-      };
-    } catch (error) {
-      watch.stop();
-      throw ending.signal.aborted ? silence : error;
-    }
-  }
-}
-
-async function errorOf(
-  { body, statusCode }: Dispatcher.ResponseData<unknown>,
-  { method, url }: S3Request,
-  watch: TransferWatch,
-): Promise<S3Error> {
-  let text = "";
-  for await (const chunk of read(body, watch)) {
-    text += chunk.toString("latin1");
-    if (text.length > MAX_ERROR_BYTES) break;
-  }
-  return new S3Error(`${method} ${new URL(url).pathname}`, statusCode, readErrorCode(text));
-}
-
-/** Counts what leaves. */
-async function* watched(bytes: AsyncIterable<Uint8Array>, watch: TransferWatch): AsyncGenerator<Uint8Array> {
-  for await (const chunk of bytes) {
-    watch.moved(chunk.length);
-    yield chunk;
-  }
-}
-
-async function* read(body: AsyncIterable<Buffer>, watch: TransferWatch): AsyncGenerator<Buffer> {
-  try {
-    for await (const chunk of body) {
-      watch.moved(chunk.length);
-      watch.pause();
-      yield chunk;
-      watch.resume();
-    }
-  } finally {
-    watch.stop();
+  async #once({ method, url, headers = {}, body }: S3Request): Promise<Answer> {
+    const named = { "x-amz-content-sha256": NO_BYTES_SHA256, ...headers };
+    const signed = await new AwsV4Signer({ ...this.#signing, method, url, headers: named }).sign();
+    const sending = {
+      method,
+      headers: Object.fromEntries(signed.headers),
+      body,
+      // When the store is closed, its connections are, which ends all requests.
+      signal: NEVER,
+      silenceMs: this.#silenceMs,
+    };
+    const answer = await send(signed.url, sending, this.#engine);
+    if (answer.status < 300) return answer;
+    const text = (await beginningOf(answer.body, MAX_ERROR_BYTES)).toString("latin1");
+    throw new S3Error(`${method} ${new URL(url).pathname}`, answer.status, readErrorCode(text));
   }
 }

@@ -1,4 +1,5 @@
 import { StorageUnavailable } from "../../../domain/ports/storage-unavailable.ts";
+import { ConnectionError } from "../../../http/transport.ts";
 import { systemCodeOf } from "../../../kernel/files/disk-full.ts";
 
 /** Codes of answers below 500 that another attempt can change: they are about this transfer. */
@@ -49,7 +50,8 @@ export class ObjectGone extends Error {}
 /** Whether another attempt may succeed: the server is overloaded, the network failed, or the transfer was damaged. */
 export function isPassing(error: unknown): boolean {
   if (error instanceof StorageUnavailable || error instanceof ObjectGone) return false;
-  if (!(error instanceof S3Error)) return systemCodeOf(error) !== "unknown";
+  if (!(error instanceof S3Error))
+    return error instanceof ConnectionError || systemCodeOf(error) !== "unknown";
   const { status, code } = error;
   if (FULL.has(code)) return false;
   return status >= 500 || status === 429 || status === 408 || PASSING.has(code);
@@ -58,7 +60,8 @@ export function isPassing(error: unknown): boolean {
 /** Turns an error of the last attempt into one for callers. An error of the program stays as it is. */
 export function unavailable(cause: unknown): unknown {
   const code = systemCodeOf(cause);
-  if (cause instanceof StorageUnavailable || cause instanceof ObjectGone || code === "unknown") return cause;
+  if (cause instanceof StorageUnavailable || cause instanceof ObjectGone) return cause;
+  if (code === "unknown" && !(cause instanceof ConnectionError)) return cause;
   if (FULL.has(code)) return new StorageUnavailable("full", "The service's object storage is full.", cause);
   const message = `The service cannot use its object storage now (${code}).`;
   return new StorageUnavailable("broken", message, cause);

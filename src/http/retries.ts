@@ -1,0 +1,54 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import { LONGEST_PAUSE_MS } from "../contract/waiting.ts";
+import type { BackoffPolicy } from "../kernel/backoff.ts";
+import type { AnswerHeaders } from "./transport.ts";
+
+/** When a request is sent again, and how often. */
+export interface RetryPolicy {
+  /** Answers with these statuses may be different a moment later. 500 is missing: it is a fault, not an overload. */
+  statuses: readonly number[];
+  maxRetries: number;
+  backoff: BackoffPolicy;
+  /** The longest pause, in ms, that a server may ask for. When it asks for a longer one, the error is thrown at once. */
+  longestPauseMs: number;
+}
+
+export const RETRY_POLICY: RetryPolicy = {
+  statuses: [429, 502, 503, 504],
+  maxRetries: 3,
+  backoff: { baseMs: 500, capMs: 20_000 },
+  longestPauseMs: 120_000,
+};
+
+/** A pool without a usable token has no capacity, and asking again makes it worse. Services report it by this text alone. */
+const NO_CAPACITY = /\ball\b.*\btokens?\b.*\b(disabled|cooling down|locked|expired)\b/is;
+
+export function isOutOfCapacity(error: Pick<ImgbatchError, "message">): boolean {
+  return NO_CAPACITY.test(error.message);
+}
+
+/** Whether the same request may succeed later without anything being changed. */
+export function mayPass(error: unknown, policy: RetryPolicy = RETRY_POLICY): error is ImgbatchError {
+  if (!(error instanceof ImgbatchError) || isOutOfCapacity(error)) return false;
+  return error.code === "NETWORK" || policy.statuses.includes(error.httpStatus);
+}
+
+type Headers = Pick<AnswerHeaders, "get">;
+
+/** The time at which an answer was sent by the clock of its sender, which may differ from ours; `nowMs` if it names none. */
+export function sentAtMs(headers: Headers, nowMs: number): number {
+  const date = Date.parse(headers.get("date") ?? "");
+  return Number.isNaN(date) ? nowMs : date;
+}
+
+/**
+ * The pause that a `Retry-After` header (RFC 9110, section 10.2.3) asks for, in ms: seconds or a date, a day at most.
+ * Null when there is none that can be read.
+ */
+export function retryAfterMs(headers: Headers, nowMs: number): number | null {
+  const value = headers.get("retry-after")?.trim();
+  if (!value) return null;
+  if (/^\d+$/.test(value)) return Math.min(Number(value) * 1000, LONGEST_PAUSE_MS);
+  const date = Date.parse(value);
+  return Number.isNaN(date) ? null : Math.min(Math.max(0, date - sentAtMs(headers, nowMs)), LONGEST_PAUSE_MS);
+}

@@ -1,0 +1,298 @@
+import { createHash, randomBytes } from "node:crypto";
+import { lstat, open, readFile, rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { crc32 } from "node:zlib";
+import type { z } from "zod";
+import { saving } from "../../client/file-errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { HEADER_BYTES, readImageHeader } from "../../contract/image-formats.ts";
+import { PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { createYield } from "../../kernel/yield.ts";
+import { IMAGES_FOLDER } from "./names.ts";
+
+export interface ResultFile {
+  /** From the run's directory on, with `/`. */
+  path: string;
+  /** The index of the image within its item, from 0. Absent if all images of the item are here. */
+  image_index?: number;
+  /** The name inside `path`, when that is a ZIP that was kept. */
+  entry?: string;
+  sha256: string;
+  bytes: number;
+  mime_type: string;
+  width: number | null;
+  height: number | null;
+}
+
+/**
+ * How files were checked: against a SHA-256 of the service, against the CRC-32 of a ZIP, or (null) only by their size and
+ * their first bytes, when the service gives no hash.
+ */
+export type Verified = "sha256" | "crc32" | null;
+
+/** The facts that the bytes of an image must match. Null: not known. */
+interface Expected {
+  sha256: string | null;
+  bytes: number | null;
+  crc32: number | null;
+}
+
+interface Placed {
+  file: Omit<ResultFile, "path">;
+  verified: Verified;
+}
+
+/** Bytes from a ZIP or from a file, as they come. */
+type Bytes = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+
+/**
+ * Writes an image so that the target is only ever a whole, checked one: it is written under a temporary name, checked,
+ * synced and renamed. Throws `VERIFY_FAILED` for wrong bytes, `SAVE_FAILED` when the disk refuses. The caller must sync
+ * the directory, once for all its files.
+ */
+export async function writeVerified(
+  bytes: Bytes,
+  target: string,
+  expected: Expected,
+  name: string,
+): Promise<Placed> {
+  const temporary = join(
+    dirname(target),
+    `.${basename(target)}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`,
+  );
+  await saving(target, () => makeDirectory(dirname(target)));
+  const file = await saving(target, () => open(temporary, "wx"));
+  try {
+    let placed: Placed;
+    try {
+      placed = await inspect(bytes, expected, name, (chunk) => saving(target, () => file.appendFile(chunk)));
+      await saving(target, () => file.sync());
+    } finally {
+      await file.close();
+    }
+    await saving(target, () => rename(temporary, target));
+    return placed;
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** Reads an image to its end, gives each piece to `take`, and checks it. Throws `VERIFY_FAILED`. */
+export async function inspect(
+  bytes: Bytes,
+  expected: Expected,
+  name: string,
+  take: (chunk: Uint8Array) => Promise<void> = async () => {},
+): Promise<Placed> {
+  const hash = createHash("sha256");
+  const head: Uint8Array[] = [];
+  let headBytes = 0;
+  let size = 0;
+  let crc = 0;
+  for await (const chunk of readable(bytes, name)) {
+    hash.update(chunk);
+    crc = crc32(chunk, crc);
+    size += chunk.length;
+    if (expected.bytes !== null && size > expected.bytes)
+      throw new ImgbatchError(
+        "VERIFY_FAILED",
+        `${name} has more than the ${expected.bytes} bytes that it should have.`,
+      );
+    if (headBytes < HEADER_BYTES) {
+      head.push(chunk);
+      headBytes += chunk.length;
+    }
+    await take(chunk);
+  }
+  const sha256 = hash.digest("hex");
+  const header = readImageHeader(Buffer.concat(head));
+  const problem =
+    mismatch(expected, { sha256, bytes: size, crc32: crc }) ??
+    (header === null ? "is not a PNG, JPEG or WebP image" : null);
+  if (problem !== null || header === null) throw new ImgbatchError("VERIFY_FAILED", `${name} ${problem}.`);
+  return {
+    file: { sha256, bytes: size, mime_type: header.mimeType, width: header.widthPx, height: header.heightPx },
+    verified: expected.sha256 !== null ? "sha256" : expected.crc32 !== null ? "crc32" : null,
+  };
+}
+
+/** Turns an error of reading into `VERIFY_FAILED`: it is the fault of the source, not of the target disk. */
+async function* readable(bytes: Bytes, name: string): AsyncGenerator<Uint8Array> {
+  try {
+    yield* bytes;
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ImgbatchError("VERIFY_FAILED", `${name} is damaged: ${reason}`, { cause });
+  }
+}
+
+function mismatch(
+  expected: Expected,
+  found: { sha256: string; bytes: number; crc32: number },
+): string | null {
+  if (expected.bytes !== null && expected.bytes !== found.bytes) {
+    return `has ${found.bytes} bytes, not the ${expected.bytes} that it should have`;
+  }
+  if (expected.sha256 !== null && expected.sha256 !== found.sha256)
+    return "does not have the SHA-256 that it should have";
+  if (expected.crc32 !== null && expected.crc32 !== found.crc32)
+    return "does not have the CRC-32 that it should have";
+  return null;
+}
+
+/** Returns the SHA-256 of a file; null when it cannot be read. */
+export async function hashFile(path: string): Promise<string | null> {
+  try {
+    return (await readFacts(path, 0)).sha256;
+  } catch {
+    return null;
+  }
+}
+
+const PIECE_BYTES = 256 * 1024;
+
+/**
+ * Returns SHA-256, size and the first `headBytes` bytes of a file of any size. Holds one piece (256 KiB) and these bytes
+ * in memory. Throws the system's error.
+ */
+export async function readFacts(
+  path: string,
+  headBytes: number,
+): Promise<{ sha256: string; bytes: number; head: Buffer }> {
+  const hash = createHash("sha256");
+  const piece = Buffer.allocUnsafe(PIECE_BYTES);
+  const head: Buffer[] = [];
+  let bytes = 0;
+  const file = await open(path, "r");
+  try {
+    for (;;) {
+      const { bytesRead } = await file.read(piece, 0, PIECE_BYTES, null);
+      if (bytesRead === 0) break;
+      hash.update(piece.subarray(0, bytesRead));
+      if (bytes < headBytes)
+        head.push(Buffer.from(piece.subarray(0, Math.min(bytesRead, headBytes - bytes))));
+      bytes += bytesRead;
+    }
+  } finally {
+    await file.close();
+  }
+  return { sha256: hash.digest("hex"), bytes, head: Buffer.concat(head) };
+}
+
+/** Whether the file on disk is the one that the results name, by its hash: dates and sizes prove nothing. */
+export async function isIntact(dir: string, file: ResultFile): Promise<boolean> {
+  if (file.entry !== undefined || !isImagePath(file.path)) return false;
+  return (await hashFile(join(dir, file.path))) === file.sha256;
+}
+
+/** Whether every file of a result is on disk, unchanged. */
+export async function isWholeResult(
+  dir: string,
+  line: { readonly files: readonly ResultFile[] },
+): Promise<boolean> {
+  if (line.files.length === 0) return false;
+  for (const file of line.files) if (!(await isIntact(dir, file))) return false;
+  return true;
+}
+
+/** Whether a path is a name directly below `images/`. Other paths are not used, since a results file can be edited. */
+export function isImagePath(path: unknown): boolean {
+  return (
+    typeof path === "string" &&
+    path.startsWith(`${IMAGES_FOLDER}/`) &&
+    /^[^/\\\0]+$/.test(path.slice(IMAGES_FOLDER.length + 1)) &&
+    !/^\.{1,2}$/.test(path.slice(IMAGES_FOLDER.length + 1))
+  );
+}
+
+/** Throws `FILE_EXISTS` when something other than a file is at the path: a directory, a device, a link. */
+export async function requireReplaceable(path: string): Promise<void> {
+  const found = await lstat(path).catch(() => null);
+  if (found === null || found.isFile()) return;
+  throw new ImgbatchError(
+    "FILE_EXISTS",
+    `${path} exists and is not a regular file, so it was left as it is.`,
+  );
+}
+
+/** Returns whether a file with this content is at the path. Throws `FILE_EXISTS` for other content that may not be replaced. */
+export async function isThereAlready(path: string, sha256: string, mayReplace: boolean): Promise<boolean> {
+  await requireReplaceable(path);
+  if ((await lstat(path).catch(() => null)) === null) return false;
+  if ((await hashFile(path)) === sha256) return true;
+  if (mayReplace) return false;
+  const message = `${path} exists already, with other content: --force replaces it.`;
+  throw new ImgbatchError("FILE_EXISTS", message, { param: "--output" });
+}
+
+/**
+ * Moves a checked file to its final name, on disk when this resolves. When a file with the same content has the name
+ * already, that one stays, `from` is removed, and true is returned. Throws `FILE_EXISTS` for other content that may not
+ * be replaced.
+ */
+export async function moveInto(from: string, to: string, mayReplace: boolean): Promise<boolean> {
+  const sha256 = await hashFile(from);
+  if (sha256 !== null && (await isThereAlready(to, sha256, mayReplace))) {
+    await saving(from, () => rm(from, { force: true }));
+    return true;
+  }
+  await saving(to, async () => {
+    await rename(from, to);
+    await syncDirectory(dirname(to));
+  });
+  return false;
+}
+
+const PIECE_CHARS = 64 * 1024;
+
+/**
+ * Writes one value a line, whole or not at all, with only a piece of the text in memory. `values` is iterated twice,
+ * since a file with the same content is not touched. Throws `SAVE_FAILED`.
+ */
+export async function writeJsonLines(path: string, values: Iterable<unknown>): Promise<void> {
+  const hash = createHash("sha256");
+  for await (const piece of linePieces(values)) hash.update(piece);
+  if ((await hashFile(path)) === hash.digest("hex")) return;
+  await saving(path, () => writeFileDurably(path, linePieces(values)));
+}
+
+/** Yields the text of one value a line, in pieces of several lines. */
+async function* linePieces(values: Iterable<unknown>): AsyncGenerator<string, void, undefined> {
+  const yieldSometimes = createYield();
+  let piece = "";
+  for (const value of values) {
+    piece += `${JSON.stringify(value)}\n`;
+    if (piece.length < PIECE_CHARS) continue;
+    await yieldSometimes(piece.length);
+    yield piece;
+    piece = "";
+  }
+  if (piece !== "") yield piece;
+}
+
+/**
+ * Writes a file of a run, whole or not at all. A file with the same content is not touched, so that reading a complete
+ * run needs no writable disk. Throws `SAVE_FAILED`.
+ */
+export async function writeWhenChanged(path: string, text: string): Promise<void> {
+  const before = await readFile(path, "utf8").catch(() => null);
+  if (before !== text) await saving(path, () => writeFileDurably(path, text));
+}
+
+/** Returns the text of one value a line. */
+export function toJsonLines(values: readonly unknown[]): string {
+  return values.map((value) => `${JSON.stringify(value)}\n`).join("");
+}
+
+/** Reads the lines of a file that this program wrote. A line that is not JSON of this shape is left out. */
+export function readJsonLines<T>(text: string, shape: z.ZodType<T>): T[] {
+  return text.split("\n").flatMap((line) => {
+    try {
+      return line === "" ? [] : [shape.parse(JSON.parse(line))];
+    } catch {
+      return [];
+    }
+  });
+}

@@ -1,0 +1,103 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { MemoryBudget, type MemoryShare } from "../../src/kernel/memory-budget.ts";
+
+const fits = (place: MemoryShare, bytes: number) => place.take(bytes) === null;
+
+describe("the memory of bodies", () => {
+  it("[LOAD-1] slow senders keep little of it and delay no other", () => {
+    const budget = new MemoryBudget(1000, 300);
+    for (let i = 0; i < 50; i++) expect(fits(budget.enter("slow"), 1)).toBe(true);
+    const other = budget.enter("other");
+    for (let i = 0; i < 9; i++) expect(fits(other, 100)).toBe(true);
+    expect(budget.bytes).toBe(950);
+  });
+
+  it("[LOAD-1] the oldest body goes on when all others have to wait, and then the next one", async () => {
+    const budget = new MemoryBudget(100, 100);
+    const [first, second, third] = ["a", "b", "c"].map((caller) => budget.enter(caller)) as [
+      MemoryShare,
+      MemoryShare,
+      MemoryShare,
+    ];
+    expect(fits(second, 60)).toBe(true);
+    expect(fits(third, 30)).toBe(true);
+    const waiting = [second.take(60), third.take(80)];
+    expect(waiting).toEqual([expect.any(Promise), expect.any(Promise)]);
+    expect(fits(first, 500)).toBe(true);
+    first.finish();
+    first.leave();
+    await waiting[0];
+    expect(budget.bytes).toBe(150);
+    second.leave();
+    await waiting[1];
+    expect(budget.bytes).toBe(110);
+  });
+
+  it("[LOAD-1] one caller cannot take what all share", () => {
+    const budget = new MemoryBudget(1000, 300);
+    const [oldest, ...more] = Array.from({ length: 4 }, () => budget.enter("greedy")) as [
+      MemoryShare,
+      ...MemoryShare[],
+    ];
+    expect(fits(oldest, 5000)).toBe(true);
+    expect(more.map((place) => fits(place, 150))).toEqual([true, true, false]);
+    expect(fits(budget.enter("other"), 600)).toBe(true);
+  });
+
+  it("[LOAD-1] bodies that are worked with count, and hold up even the oldest when they are too many", async () => {
+    const budget = new MemoryBudget(100, 100);
+    const [first, second] = [budget.enter("a"), budget.enter("b")];
+    expect(fits(first, 101)).toBe(true);
+    first.finish();
+    const wait = second.take(1);
+    expect(wait).not.toBeNull();
+    first.leave();
+    first.leave();
+    await wait;
+    expect(budget.bytes).toBe(1);
+  });
+
+  it("[LOAD-1] whatever happens, it is bounded, the oldest goes on, and all of it comes back", async () => {
+    const step = fc.tuple(
+      fc.nat({ max: 5 }),
+      fc.constantFrom("take", "take", "finish", "leave"),
+      fc.integer({ min: 1, max: 60 }),
+    );
+    const [shared, largest] = [100, 150];
+    const play = async (steps: readonly (readonly [number, string, number])[]) => {
+      const budget = new MemoryBudget(shared, 40);
+      const bodies = Array.from({ length: 6 }, (_, i) => ({
+        place: budget.enter(`caller ${i % 3}`),
+        size: 0,
+        state: "reading" as "reading" | "waiting" | "finished" | "gone",
+      }));
+      for (const [i, what, bytes] of steps) {
+        const body = bodies[i];
+        if (body?.state !== "reading") continue;
+        if (what === "take" && body.size + bytes <= largest) {
+          body.size += bytes;
+          const wait = body.place.take(bytes);
+          if (wait) body.state = "waiting";
+          void wait?.then(() => {
+            if (body.state === "waiting") body.state = "reading";
+          });
+        } else if (what === "finish") {
+          body.state = "finished";
+          body.place.finish();
+        } else if (what === "leave") {
+          body.state = "gone";
+          body.place.leave();
+        }
+        await Promise.resolve();
+        expect(budget.bytes).toBeLessThanOrEqual(2 * largest + shared);
+        const oldest = bodies.find(({ state }) => state === "reading" || state === "waiting");
+        const worked = bodies.reduce((sum, b) => sum + (b.state === "finished" ? b.size : 0), 0);
+        if (worked <= shared) expect(oldest?.state).not.toBe("waiting");
+      }
+      for (const { place } of bodies) place.leave();
+      expect(budget.bytes).toBe(0);
+    };
+    await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 80 }), play));
+  });
+});

@@ -1,0 +1,338 @@
+import { createHash, randomBytes } from "node:crypto";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import fc from "fast-check";
+import { expect, it, onTestFinished } from "vitest";
+import { readItem } from "../../../src/client/batch.ts";
+import { createDiskNames } from "../../../src/runs/directory/names.ts";
+import { inspect } from "../../../src/runs/directory/run-files.ts";
+import { checkInPlace, takeImages } from "../../../src/runs/fetch/fetch-zip.ts";
+import { openZip, readContents } from "../../../src/runs/fetch/zip.ts";
+import { packZip, png, type ZippedFile } from "../../support/fake-service.ts";
+import { fuzzRuns } from "../../support/fuzz-runs.ts";
+import { type Bench, createBench } from "../../support/run-harness.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const CATS = [
+  { custom_id: "Cat", prompt: "a cat" },
+  { custom_id: "cat", prompt: "another cat" },
+];
+const ONE = [{ custom_id: "cat", prompt: "a cat" }];
+const CONTENT = /\/content/;
+
+function sha256(bytes: Buffer): string {
+  return createHash("sha256").update(bytes).digest("hex");
+}
+
+/** One image was spoilt while the ZIP was packed, and its own address tells no hash. */
+async function spoilt(): Promise<Bench> {
+  return createBench({
+    tamper: (files) =>
+      files.map((file) => (file.name === "images/cat.png" ? { ...file, data: png("other") } : file)),
+  });
+}
+
+it.each(["Cat.png", "cat.png"])(
+  "[SAVE-11] of two items with one name the only file %s is taken for neither",
+  async (only) => {
+    const bench = await createBench({
+      foreign: true,
+      tamper: (files) => files.filter((file) => file.name === only),
+    });
+    const outcome = await bench.submit(CATS);
+    expect(outcome.lines.map((line) => line.files[0]?.sha256)).toEqual([
+      sha256(png("Cat")),
+      sha256(png("cat")),
+    ]);
+    expect(bench.fake.count(CONTENT)).toBe(2);
+  },
+);
+
+it("[SAVE-11] of a ZIP without a manifest the files of an item count only when all of them are there", async () => {
+  const bench = await createBench({
+    foreign: true,
+    tamper: (files) => files.filter((file) => file.name !== "cat.png"),
+  });
+  await bench.submit(ONE, { onlyStart: true });
+  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
+  const outcome = await bench.submit(ONE);
+  expect(outcome.lines[0]?.files.map((file) => file.sha256)).toEqual([sha256(png("1")), sha256(png("2"))]);
+});
+
+it("[SAVE-12] bytes from elsewhere must be those that the manifest tells, also in a later run", async () => {
+  const bench = await spoilt();
+  const cut = png("cat").subarray(0, -10);
+  for (let run = 0; run < 2; run++) {
+    bench.fake.fault(CONTENT, { lie: (answer) => ({ ...answer, headers: {}, body: cut }) });
+    const outcome = await bench.submit(ONE);
+    expect(outcome.lines[0]).toMatchObject({ files: [], error: { code: "VERIFY_FAILED" } });
+  }
+  bench.fake.fault(CONTENT, { lie: (answer) => ({ ...answer, headers: {} }) });
+  const [line] = (await bench.submit(ONE)).lines;
+  expect(line).toMatchObject({ verified: "sha256", files: [{ sha256: sha256(png("cat")) }] });
+  expect(await readFile(join(bench.dir, "images/cat.png"))).toEqual(png("cat"));
+});
+
+it("[SAVE-12] an image keeps its place when the one before it is not in the ZIP", async () => {
+  const bench = await createBench({
+    tamper: (files) => files.filter((file) => file.name !== "images/cat.png"),
+  });
+  await bench.submit(ONE, { onlyStart: true });
+  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
+  const outcome = await bench.submit(ONE);
+  expect(outcome.lines[0]?.files.map((file) => file.sha256)).toEqual([sha256(png("1")), sha256(png("2"))]);
+  expect(bench.fake.count(CONTENT)).toBe(1);
+});
+
+const manifestOf = (rows: readonly object[]) => Buffer.from(JSON.stringify({ files: rows }));
+
+/** The fake's ZIP with another manifest. */
+const claiming = (rows: (files: readonly ZippedFile[]) => readonly object[]) => (files: ZippedFile[]) =>
+  files.map((file) => (file.name === "manifest.json" ? { ...file, data: manifestOf(rows(files)) } : file));
+
+it("[SAVE-13] an entry that a manifest names 300 times is one image of the one that was announced", async () => {
+  const row = { custom_id: "cat", filename: "images/cat.png" };
+  const bench = await createBench({ tamper: claiming(() => Array(300).fill(row)) });
+  const outcome = await bench.submit(ONE);
+  expect(outcome.lines.map((line) => line.files.length)).toEqual([1]);
+  expect(await readdir(bench.path("images"))).toEqual(["cat.png"]);
+});
+
+it("[SAVE-13] an entry that a manifest gives to two items is taken for neither, and both come by themselves", async () => {
+  const rows = CATS.map(({ custom_id }) => ({ custom_id, filename: "images/cat.png" }));
+  const bench = await createBench({ tamper: claiming(() => rows) });
+  const outcome = await bench.submit(CATS);
+  expect(outcome.lines.map((line) => line.files[0]?.sha256)).toEqual([
+    sha256(png("Cat")),
+    sha256(png("cat")),
+  ]);
+  expect(bench.fake.count(CONTENT)).toBe(2);
+});
+
+it("[SAVE-13] an entry larger than its manifest tells is given up where it goes beyond", async () => {
+  const pieces = [Buffer.alloc(10), Buffer.alloc(10), Buffer.alloc(10)];
+  let taken = 0;
+  const expected = { sha256: null, bytes: 15, crc32: null };
+  const inspecting = inspect(pieces, expected, "cat", async () => void taken++);
+  await expect(inspecting).rejects.toMatchObject({ code: "VERIFY_FAILED" });
+  expect(taken).toBe(1);
+});
+
+it("[RUN-18] a manifest that names one image again and again takes no longer for it", async () => {
+  const dir = await tempDir();
+  const path = join(dir, "batch.zip");
+  const rows = Array.from({ length: 150_000 }, () => ({ custom_id: "cat", filename: "cat.png" }));
+  await writeFile(path, await packZip([{ name: "manifest.json", data: manifestOf(rows) }]));
+  const zip = await openZip(path);
+  onTestFinished(() => zip.close());
+  const cat = readItem({ custom_id: "cat", status: "success", image_count: 100 });
+  const { stated } = await readContents(zip, cat === null ? [] : [cat]);
+  expect(stated.get("cat")).toHaveLength(100);
+});
+
+it("[RUN-18] a manifest that is larger than its images warrant is not read", async () => {
+  const rows = Array.from({ length: 40_000 }, () => ({ custom_id: "cat", filename: "other.png" }));
+  const weight = { name: "weight", data: randomBytes(100_000) };
+  const tamper = (files: ZippedFile[]) => [
+    ...claiming(() => rows)(files).map((file) => ({ ...file, compress: true })),
+    weight,
+  ];
+  const bench = await createBench({ tamper });
+  const outcome = await bench.submit(ONE);
+  expect(outcome.lines[0]).toMatchObject({ verified: "crc32", files: [{ path: "images/cat.png" }] });
+});
+
+it("[RUN-18] a manifest that does not unpack is a damaged ZIP, and the images come singly", async () => {
+  const bench = await createBench({
+    tamper: (files) => files.map((file) => ({ ...file, compress: file.name === "manifest.json" })),
+  });
+  bench.fake.fault(/\/download/, {
+    lie: (answer) => {
+      const body = Buffer.from(answer.body);
+      const at = body.indexOf("manifest.json") + "manifest.json".length;
+      body.fill(0xff, at, at + 20);
+      return { ...answer, body };
+    },
+  });
+  const outcome = await bench.submit(ONE);
+  expect(outcome.lines[0]?.files.map((file) => file.sha256)).toEqual([sha256(png("cat"))]);
+  expect(bench.fake.count(CONTENT)).toBe(1);
+});
+
+it("[CLI-11] an abort ends the opening of a ZIP, the reading of an entry, and the taking of its images", async () => {
+  const path = join(await tempDir(), "batch.zip");
+  const names = ["a", "b"];
+  await writeFile(path, await packZip(names.map((id) => ({ name: `${id}.png`, data: png(id) }))));
+  const items = names.flatMap((custom_id) => readItem({ custom_id, status: "success" }) ?? []);
+  const reason = new Error("enough");
+  await expect(openZip(path, AbortSignal.abort(reason))).rejects.toBe(reason);
+  const stop = new AbortController();
+  let taken = 0;
+  const taking = takeImages(
+    path,
+    items,
+    async (image) => {
+      taken++;
+      stop.abort(reason);
+      return checkInPlace("batch.zip", image);
+    },
+    stop.signal,
+  );
+  await expect(taking).rejects.toBe(reason);
+  expect(taken).toBe(1);
+});
+
+const ONE_CAT = [{ custom_id: "cat", prompt: "a cat" }];
+const SYMLINK = 0o120777;
+
+const hostile: [string, (files: ZippedFile[]) => ZippedFile[]][] = [
+  ["a name that climbs out", (files) => [...files, { name: "images/../../evil.png", data: png("evil") }]],
+  ["an absolute name", (files) => [...files, { name: "/tmp/evil.png", data: png("evil") }]],
+  ["a backslash name", (files) => [...files, { name: "..\\evil.png", data: png("evil") }]],
+  ["a drive letter", (files) => [...files, { name: "C:/evil.png", data: png("evil") }]],
+  ["a control character", (files) => [...files, { name: "images/e\u001b[2Jvil.png", data: png("evil") }]],
+  [
+    "a symbolic link",
+    (files) => [...files, { name: "images/link", data: Buffer.from("/etc"), mode: SYMLINK }],
+  ],
+  ["the same name twice", (files) => [...files, { name: "images/cat.png", data: png("evil") }]],
+  ["a bomb", (files) => [...files, { name: "bomb", data: Buffer.alloc(5_000_000), compress: true }]],
+];
+
+for (const [what, tamper] of hostile) {
+  it(`[RUN-18] a ZIP with ${what} is refused as a whole, nothing of it is unpacked, and the images come singly`, async () => {
+    const bench = await createBench({ tamper });
+    const outcome = await bench.submit(ONE_CAT);
+    expect(bench.fake.count(/cat\/content/)).toBe(1);
+    expect(outcome.lines[0]).toMatchObject({ files: [{ path: "images/cat.png" }], verified: "sha256" });
+    expect(await readFile(bench.path("images/cat.png"))).toEqual(png("cat"));
+    expect(await readdir(bench.path("images"))).toEqual(["cat.png"]);
+    expect(await readdir(bench.root)).toEqual(expect.arrayContaining(["out", "prompts.jsonl"]));
+    expect(await readdir(bench.root)).toHaveLength(2);
+  });
+}
+
+it("[RUN-18] entries that share their bytes cannot unpack to more than the file warrants", async () => {
+  const dir = await tempDir();
+  const data = Buffer.alloc(900_000);
+  const bytes = await packZip(Array.from({ length: 8 }, (_, i) => ({ name: `b${i}`, data, compress: true })));
+  await writeFile(join(dir, "bomb.zip"), bytes);
+  await expect(openZip(join(dir, "bomb.zip"))).rejects.toThrow("it holds too much");
+});
+
+it("[RUN-13] entries whose names one file system takes for one are both unpacked, each under its own name", async () => {
+  const bench = await createBench({ foreign: true });
+  const outcome = await bench.submit([
+    { custom_id: "Cat", prompt: "a" },
+    { custom_id: "dog:1", prompt: "b" },
+    { custom_id: "nul", prompt: "c" },
+    { custom_id: "\u{1f600}".repeat(100), prompt: "d" },
+  ]);
+  const paths = outcome.lines.map((line) => line.files[0]?.path ?? "");
+  expect(paths.slice(0, 3)).toEqual(["images/Cat.png", "images/dog_1.png", "images/_nul.png"]);
+  expect(Buffer.byteLength(paths[3] ?? "")).toBeLessThan(200);
+  expect((await readdir(bench.path("images"))).length).toBe(4);
+});
+
+it("[RUN-19] a file that is not what the manifest says is refused, and had by itself", async () => {
+  const bench = await createBench({
+    tamper: (files) =>
+      files.map((file) => (file.name === "images/cat.png" ? { ...file, data: png("wrong") } : file)),
+  });
+  const outcome = await bench.submit([...ONE_CAT, { custom_id: "dog", prompt: "a dog" }]);
+  expect(outcome.lines.map((line) => line.files.map((file) => file.path))).toEqual([
+    ["images/cat.png"],
+    ["images/dog.png"],
+  ]);
+  expect(bench.fake.count(/content/)).toBe(1);
+  expect(await readFile(bench.path("images/cat.png"))).toEqual(png("cat"));
+});
+
+it("[RUN-19] bytes that are no image are refused even when their hash is right", async () => {
+  const bench = await createBench();
+  await bench.submit(ONE_CAT, { onlyStart: true });
+  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [Buffer.from("<html>no image</html>")];
+  const { lines } = await bench.submit(ONE_CAT);
+  expect(lines[0]).toMatchObject({ files: [], error: { code: "VERIFY_FAILED" } });
+  expect(lines[0]?.error?.message).toContain("not a PNG, JPEG or WebP image");
+  expect(await readdir(bench.path("images"))).toEqual([]);
+});
+
+it("[RUN-20] an image that the ZIP leaves out is fetched by itself", async () => {
+  const bench = await createBench({
+    tamper: (files) => files.filter((file) => file.name !== "images/cat.png"),
+  });
+  const two = [...ONE_CAT, { custom_id: "dog", prompt: "a dog" }];
+  const outcome = await bench.submit(two);
+  expect(outcome.lines.map((line) => line.files.length)).toEqual([1, 1]);
+  expect(bench.fake.count(/cat\/content/)).toBe(1);
+});
+
+it("[RUN-20] a ZIP that would be too large is replaced by single images", async () => {
+  const bench = await createBench();
+  const body = { error: { code: "BATCH_IMAGE_DOWNLOAD_TOO_LARGE", message: "too large" } };
+  bench.fake.fault(/\/download/, { status: 400, body });
+  const outcome = await bench.submit(ONE_CAT);
+  expect(outcome.lines[0]).toMatchObject({ verified: "sha256", files: [{ path: "images/cat.png" }] });
+});
+
+it("[RUN-20] all images of an item are kept, not only the first", async () => {
+  const bench = await createBench();
+  await bench.submit(ONE_CAT, { onlyStart: true });
+  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2"), png("3")];
+  const outcome = await bench.submit(ONE_CAT);
+  const paths = outcome.lines[0]?.files.map((file) => file.path);
+  expect(paths).toEqual(["images/cat.png", "images/cat_2.png", "images/cat_3.png"]);
+  expect(await bench.submit(ONE_CAT)).toMatchObject({ fetchedCount: 0 });
+});
+
+it("[RUN-20] of an item whose ZIP lacks one image, only that one is fetched", async () => {
+  const bench = await createBench({
+    tamper: (files) => files.filter((file) => file.name !== "images/cat_2.png"),
+  });
+  await bench.submit(ONE_CAT, { onlyStart: true });
+  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
+  const outcome = await bench.submit(ONE_CAT);
+  expect(outcome.lines[0]?.files.map((file) => file.path)).toEqual(["images/cat.png", "images/cat_2.png"]);
+  expect(bench.fake.count(/content/)).toBe(1);
+});
+
+it("[RUN-18] whatever bytes a ZIP is made of, reading it ends in entries or in one kind of error", async () => {
+  const dir = await tempDir();
+  const good = await packZip([
+    { name: "images/a.png", data: png("a") },
+    { name: "manifest.json", data: Buffer.from("{}") },
+  ]);
+  let run = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.tuple(fc.nat(good.length - 1), fc.nat(255)), { maxLength: 6 }),
+      fc.nat(40),
+      async (edits, cut) => {
+        const bytes = Buffer.from(good);
+        for (const [at, value] of edits) bytes[at] = value;
+        const path = join(dir, `${run++}.zip`);
+        await writeFile(path, bytes.subarray(0, bytes.length - cut));
+        try {
+          const zip = await openZip(path);
+          for (const { name } of zip.entries) expect(name).not.toMatch(/\.\.|^\/|\\/);
+          zip.close();
+        } catch (error) {
+          expect(error).toMatchObject({ code: "VERIFY_FAILED" });
+        }
+      },
+    ),
+    { numRuns: fuzzRuns(150) },
+  );
+});
+
+it("[RUN-13] whatever an entry is called, its path on disk is one name below images/, and no two are the same", () => {
+  fc.assert(
+    fc.property(fc.array(fc.string({ unit: "grapheme", minLength: 1 }), { maxLength: 20 }), (entries) => {
+      const names = createDiskNames();
+      const paths = entries.map((entry) => names.take(entry.replaceAll("\\", "_")));
+      for (const path of paths) expect(path).toMatch(/^images\/(?!\.)[^/]+$/s);
+      expect(new Set(paths.map((path) => path.normalize("NFC").toLowerCase())).size).toBe(paths.length);
+    }),
+  );
+});

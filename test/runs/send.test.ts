@@ -1,0 +1,330 @@
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { storeReferences } from "../../src/runs/directory/input.ts";
+import { hashFile } from "../../src/runs/directory/run-files.ts";
+import type { RunBatch } from "../../src/runs/directory/run-state-schema.ts";
+import { planRun } from "../../src/runs/plan/plan.ts";
+import { type PromptReference, readPromptFiles } from "../../src/runs/plan/prompt-files.ts";
+import { createBody } from "../../src/runs/request.ts";
+import { submitAll } from "../../src/runs/send.ts";
+import { png } from "../support/fake-service.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+import { createBench } from "../support/run-harness.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const partsOf = (count: number) =>
+  Array.from({ length: count }, (_, index) => ({ index, asked_count: 200 }) as RunBatch);
+const usual = { pacing: null, isLarge: false };
+
+/** Submits with a turn of the event loop for each, and counts how many are under way. */
+async function watch(count: number, fails: (index: number) => boolean = () => false, isLarge = false) {
+  const seen = { most: 0, underFirst: 0, started: [] as number[], ended: 0 };
+  let underWay = 0;
+  const submit = async ({ index }: RunBatch) => {
+    underWay++;
+    seen.started.push(index);
+    seen.most = Math.max(seen.most, underWay);
+    // Later ones of those side by side end first.
+    for (let turn = 0; turn < 20 - index; turn++) await new Promise(setImmediate);
+    if (index === 0) seen.underFirst = underWay;
+    underWay--;
+    seen.ended++;
+    if (fails(index)) throw new Error(`no ${index}`);
+  };
+  const done = submitAll(partsOf(count), submit, { ...usual, isLarge });
+  return { seen, found: await done.catch((error: Error) => error.message) };
+}
+
+it("[RUN-26] the first batch goes alone, then four side by side", async () => {
+  const { seen } = await watch(10);
+  expect(seen).toMatchObject({ most: 4, underFirst: 1 });
+});
+
+it("[RUN-26] batches with reference images go one after the other", async () => {
+  expect((await watch(5, undefined, true)).seen.most).toBe(1);
+});
+
+it("[RUN-26] after a failure nothing new leaves, and what is under way is waited for", async () => {
+  const first = await watch(10, (index) => index === 0);
+  expect([first.found, first.seen.started]).toEqual(["no 0", [0]]);
+  const later = await watch(10, (index) => index === 4);
+  expect(later.found).toBe("no 4");
+  expect(later.seen.started).toEqual([0, 1, 2, 3, 4]);
+  expect(later.seen.ended).toBe(5);
+});
+
+it("[RUN-26] the run state names every batch that was made, each in its place, also after a failure", async () => {
+  const bench = await createBench();
+  const lines = Array.from({ length: 12 }, (_, i) => ({ custom_id: `c${i}`, prompt: `cat ${i}` }));
+  const limits = { itemsPerBatch: 1 };
+  bench.fake.fault(/^POST/, ...Array.from({ length: 5 }, () => ({ lie: <T>(answer: T) => answer })), {
+    status: 402,
+    body: { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", message: "no" } },
+  });
+  await expect(bench.submit(lines, { limits })).rejects.toMatchObject({
+    code: "BATCH_IMAGE_INSUFFICIENT_BALANCE",
+  });
+  const half = (await bench.runState()).batches.filter(({ state }) => state === "created");
+  expect(half.map(({ id }) => id).sort()).toEqual(bench.fake.batches.map(({ id }) => id).sort());
+  const outcome = await bench.submit(lines, { limits });
+  expect(outcome.lines.map((line) => line.custom_id)).toEqual(lines.map((line) => line.custom_id));
+  expect(bench.fake.batches).toHaveLength(12);
+  const runState = await bench.runState();
+  for (const [index, { id, state }] of runState.batches.entries()) {
+    const made = bench.fake.batches.find((batch) => batch.id === id);
+    expect([state, made?.items[0]?.custom_id]).toEqual(["created", `c${index}`]);
+  }
+});
+
+it("[RUN-35] where images are drawn here, one batch goes at a time, and drawing has three times as long in between", async () => {
+  const clock = new InstantClock();
+  const took = [300, 0, 2_000, 100];
+  let [underWay, most] = [0, 0];
+  const submit = async ({ index }: RunBatch) => {
+    most = Math.max(most, ++underWay);
+    await clock.sleep(took[index] ?? 0);
+    await new Promise(setImmediate);
+    underWay--;
+  };
+  await submitAll(partsOf(4), submit, { ...usual, pacing: { clock } });
+  // Never longer than drawing its images takes, and not after the last one.
+  expect(clock.sleepsMs).toEqual([300, 900, 0, 0, 2_000, 2_000, 100]);
+  expect(most).toBe(1);
+});
+
+it("[RUN-35] an interruption ends a pause, and nothing leaves after it", async () => {
+  const clock = new InstantClock();
+  const interruption = new AbortController();
+  const started: number[] = [];
+  const submit = async ({ index }: RunBatch) => {
+    started.push(index);
+    if (index === 1) interruption.abort(new Error("interrupted"));
+  };
+  const done = submitAll(partsOf(4), submit, { ...usual, pacing: { clock, signal: interruption.signal } });
+  await expect(done).rejects.toThrow("interrupted");
+  expect(started).toEqual([0, 1]);
+});
+
+const ONE = [{ custom_id: "cat", prompt: "a cat" }];
+const MENDED = [{ custom_id: "cat", prompt: "a better cat" }];
+
+const refusal = (status: number, code: string, message: string, param?: string) => ({
+  status,
+  body: { error: { code, message, param } },
+});
+const badItems = refusal(400, "BATCH_IMAGE_INVALID_ITEMS", "no");
+
+it("[RUN-30] a run whose first batch was refused outright leaves nothing, so that a mended input takes the directory", async () => {
+  const bench = await createBench();
+  await writeFile(join(bench.root, "r.png"), png("r"));
+  await mkdir(bench.dir);
+  await writeFile(bench.path("notes.txt"), "mine");
+  for (const answer of [badItems, refusal(422, "unprocessable", "no"), refusal(403, "forbidden", "no")]) {
+    bench.fake.fault(/^POST/, answer);
+    const lines = [{ ...ONE[0], reference_images: ["r.png"] }];
+    await expect(bench.submit(lines)).rejects.toMatchObject({ httpStatus: answer.status });
+    expect(await readdir(bench.dir)).toEqual(["notes.txt"]);
+  }
+  expect(await bench.submit(MENDED)).toMatchObject({ fetchedCount: 1 });
+});
+
+it.each([
+  ["a conflict of the key", refusal(409, "BATCH_IMAGE_IDEMPOTENCY_CONFLICT", "used")],
+  ["a fault of the service", refusal(500, "INTERNAL_ERROR", "oh")],
+])("[RUN-30] %s leaves the intent", async (_name, answer) => {
+  const bench = await createBench();
+  bench.fake.fault(/^POST/, answer);
+  await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: answer.status });
+  expect((await bench.runState()).batches[0]?.state).not.toBe("created");
+  await expect(bench.submit(MENDED)).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
+});
+
+it("[RUN-30] an intent of an earlier call stays, and so does a run of which a batch was made", async () => {
+  const bench = await createBench();
+  bench.fake.fault(/^POST/, refusal(500, "INTERNAL_ERROR", "oh"), badItems);
+  await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: 500 });
+  await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: 400 });
+  expect(await readdir(bench.dir)).toContain("imgbatch.json");
+
+  const other = await createBench();
+  const lines = [...ONE, { custom_id: "dog", prompt: "a dog" }];
+  other.fake.fault(/^POST/, { lie: <T>(answer: T) => answer }, badItems);
+  await expect(other.submit(lines, { limits: { itemsPerBatch: 1 } })).rejects.toMatchObject({
+    httpStatus: 400,
+  });
+  expect((await other.runState()).batches.map(({ state }) => state)).toEqual(["created", "intent"]);
+});
+
+it("[RUN-31] the error for an item that the service blames names the line of the prompt file, in its batch, with the image's path", async () => {
+  const bench = await createBench();
+  await writeFile(join(bench.root, "r.png"), png("r"));
+  const lines = [
+    "// two batches",
+    ...ONE,
+    { custom_id: "dog", prompt: "a dog" },
+    { custom_id: "bat", prompt: "a bat", reference_images: ["r.png"] },
+  ];
+  const field = "items[0].reference_images[0].data";
+  const text = `${field}: the image is damaged`;
+  bench.fake.fault(/^POST/, { lie: <T>(answer: T) => answer }, { lie: <T>(answer: T) => answer });
+  bench.fake.fault(/^POST/, refusal(400, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", text, field));
+  await expect(bench.submit(lines, { limits: { itemsPerBatch: 1 } })).rejects.toMatchObject({
+    code: "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
+    message: text,
+    param: field,
+    details: [
+      `prompts.jsonl:4: reference_images[0].data: ${join(bench.root, "r.png")}: the image is damaged`,
+    ],
+  });
+});
+
+it("[RUN-31] an unknown item in the service's error is reported as the service names it", async () => {
+  const bench = await createBench();
+  bench.fake.fault(/^POST/, refusal(400, "BATCH_IMAGE_INVALID_ITEMS", "items[7].prompt: no"));
+  await expect(bench.submit(ONE)).rejects.toMatchObject({
+    message: "items[7].prompt: no",
+    details: undefined,
+  });
+});
+
+/** Images of sizes around the ends of the pieces that a file is read in. */
+const SIZES = [0, 1, 2, 3, 49_152 - png("x").length, 49_153 - png("x").length, 150_000];
+const image = (tail: number) => Buffer.concat([png("x"), Buffer.alloc(tail, tail)]);
+
+it("[RUN-25] the body in pieces is the very JSON, with each image, and as long as it says", async () => {
+  const dir = await tempDir();
+  for (const size of SIZES) await writeFile(`${dir}/${size}.png`, image(size));
+  const lines = [
+    { custom_id: "é \u2028", prompt: 'say "hi"', output_count: 2, reference_images: ["0.png", "1.png"] },
+    { custom_id: "b", prompt: "none" },
+    {
+      custom_id: "c",
+      prompt: "labels",
+      reference_images: SIZES.map((size) => ({ path: `${size}.png`, id: 'i"d', type: "style" })),
+    },
+  ];
+  const text = lines.map((line) => JSON.stringify(line)).join("\n");
+  const stdin = async function* () {
+    yield Buffer.from(text);
+  };
+  const source = { name: "-", cwd: dir, stdin };
+  const items = await readPromptFiles([source], { limits: DEFAULT_LIMITS, defaultCount: 1 });
+  const request = {
+    model: "m",
+    name: "n",
+    parentId: null,
+    mimeType: "image/png",
+    metadata: { k: "v" },
+  } as const;
+  const [chunk] = planRun({ ...request, items }, DEFAULT_LIMITS).chunks;
+  if (chunk === undefined) throw new Error("no chunk");
+  await storeReferences(
+    dir,
+    items.flatMap((item): PromptReference[] => item.references),
+  );
+  const body = createBody(dir, request, chunk.items);
+  if (typeof body === "string") throw new Error("not in pieces");
+  const pieces: Uint8Array[] = [];
+  for await (const piece of body.open()) pieces.push(piece);
+  const whole = Buffer.concat(pieces);
+  expect(whole.length).toBe(body.bytes);
+  expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(65_536);
+  const sent = (size: number, labels = {}) => ({
+    ...labels,
+    mime_type: "image/png",
+    data: image(size).toString("base64"),
+  });
+  expect(JSON.parse(whole.toString())).toEqual({
+    model: "m",
+    task_name: "n",
+    metadata: { k: "v" },
+    response_mime_type: "image/png",
+    items: [
+      { custom_id: "é \u2028", prompt: 'say "hi"', output_count: 2, reference_images: [sent(0), sent(1)] },
+      { custom_id: "b", prompt: "none" },
+      {
+        custom_id: "c",
+        prompt: "labels",
+        reference_images: SIZES.map((size) => sent(size, { id: 'i"d', type: "style" })),
+      },
+    ],
+  });
+});
+
+it("[RUN-25] a stored image that changes, shrinks or goes while it is sent is exit 9 and makes nothing", async () => {
+  for (const change of [image(100_001).subarray(1), Buffer.alloc(0), null]) {
+    const bench = await createBench();
+    await writeFile(`${bench.root}/photo.png`, image(100_000));
+    const lines = [
+      { custom_id: "a", prompt: "first", reference_images: ["photo.png"] },
+      { custom_id: "b", prompt: "second", reference_images: ["photo.png"] },
+    ];
+    const path = bench.path(`references/${await hashFile(`${bench.root}/photo.png`)}`);
+    bench.fake.fault(/^POST/, {
+      handle: (_, response) => {
+        const wreck = change === null ? rm(path) : writeFile(path, change);
+        void wreck.then(() => response.writeHead(503, { "retry-after": "0" }).end());
+      },
+    });
+    await expect(bench.submit(lines)).rejects.toMatchObject({ code: "SAVE_FAILED" });
+    expect(bench.fake.batches).toEqual([]);
+  }
+});
+
+const PAIR = [
+  { custom_id: "cat", prompt: "a cat" },
+  { custom_id: "dog", prompt: "a dog" },
+];
+const EDITED = [
+  { custom_id: "cat", prompt: "a big cat" },
+  { custom_id: "dog", prompt: "a big dog" },
+];
+
+it("[RUN-8] a batch whose prompts were changed on disk since is not sent under its old key", async () => {
+  const bench = await createBench();
+  for (let i = 0; i < 4; i++) bench.fake.fault(/^POST/, { reset: "after" });
+  await expect(bench.submit(PAIR)).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
+  const text = await bench.read("input.jsonl");
+  await writeFile(bench.path("input.jsonl"), text.replace("a cat", "a tiger"));
+  const before = bench.fake.count(/^POST/);
+  await expect(bench.submit(EDITED, { isUpdate: true })).rejects.toMatchObject({
+    code: "DIRECTORY_CONFLICT",
+    message: expect.stringContaining("input.jsonl is not as the run has written it"),
+  });
+  expect(bench.fake.count(/^POST/)).toBe(before);
+});
+
+it("[RUN-6] a directory whose batches do not say what they make is refused by name, and nothing is sent", async () => {
+  const bench = await createBench();
+  await bench.submit(PAIR);
+  const state = JSON.parse(await bench.read("imgbatch.json"));
+  for (const batch of state.batches) delete batch.prompts;
+  await writeFile(bench.path("imgbatch.json"), JSON.stringify(state));
+  await expect(bench.submit(PAIR)).rejects.toMatchObject({
+    code: "DIRECTORY_CONFLICT",
+    message: expect.stringContaining("imgbatch.json is damaged or of another version of imgbatch"),
+  });
+  expect(bench.fake.batches).toHaveLength(1);
+});
+
+it("[UPDATE-5] after a refused update of several batches, another update pays only for its own prompts", async () => {
+  const bench = await createBench();
+  const limits = { itemsPerBatch: 1 };
+  await bench.submit(PAIR, { limits });
+  bench.fake.fault(/^POST/, refusal(402, "BATCH_IMAGE_INSUFFICIENT_BALANCE", "No."));
+  await expect(bench.submit(EDITED, { limits, isUpdate: true })).rejects.toMatchObject({ httpStatus: 402 });
+  expect((await bench.runState()).batches.map(({ refused }) => refused)).toEqual([
+    undefined,
+    undefined,
+    true,
+    true,
+  ]);
+  const huge = EDITED.map((line) => ({ ...line, prompt: line.prompt.replace("big", "huge") }));
+  await bench.submit(huge, { limits, isUpdate: true });
+  expect(bench.fake.batches.map(({ items }) => items[0]?.prompt)).toEqual([
+    ...PAIR.map(({ prompt }) => prompt),
+    ...huge.map(({ prompt }) => prompt),
+  ]);
+});

@@ -1,0 +1,223 @@
+import { readdir, readFile, rm } from "node:fs/promises";
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { judgeMissing, type Repair, repairsOf } from "../../src/runs/standing.ts";
+import { type Answer, png } from "../support/fake-service.ts";
+import { type Bench, createBench } from "../support/run-harness.ts";
+
+const PETS = ["cat", "dog", "cow"].map((id) => ({ custom_id: id, prompt: `a ${id}` }));
+const LOST = {
+  status: 500,
+  headers: { "x-request-id": "req_lost" },
+  body: { error: { code: "BATCH_IMAGE_RESULT_MISSING", message: "It is gone." } },
+};
+const ZIP = /^GET .*\/download/;
+const CONTENT = /^GET .*\/content/;
+const damaged = (answer: Answer) => ({ ...answer, body: Buffer.from("damaged") });
+
+/** A service that has lost its cat, and answers no ZIP with it. */
+async function lostCat(): Promise<Bench> {
+  const bench = await createBench();
+  bench.fake.always(ZIP, LOST);
+  bench.fake.always(/cat\/content/, LOST);
+  return bench;
+}
+
+it("[SAVE-1] one image that the service has lost keeps no other from being saved, and the results say why", async () => {
+  const bench = await lostCat();
+  const outcome = await bench.submit(PETS);
+  expect(outcome).toMatchObject({ fetchedCount: 2, hasRetry: false });
+  const [cat, dog, cow] = await bench.results();
+  const error = { code: "BATCH_IMAGE_RESULT_MISSING", message: "It is gone.", source: "service" };
+  expect(cat).toMatchObject({
+    custom_id: "cat",
+    status: "success",
+    batch_id: bench.fake.batches[0]?.id,
+    files: [],
+    error: { ...error, request_id: "req_lost" },
+  });
+  expect([dog?.files[0]?.path, cow?.files[0]?.path]).toEqual(["images/dog.png", "images/cow.png"]);
+  expect(judgeMissing(outcome.lines)?.exit).toBe("temporary");
+  expect(await readdir(bench.dir)).not.toContain("retry.jsonl");
+});
+
+it("[SAVE-1] the same command fetches only what is missing, and then the run is whole", async () => {
+  const bench = await createBench();
+  bench.fake.fault(ZIP, LOST);
+  bench.fake.fault(/cat\/content/, LOST, LOST);
+  await bench.submit(PETS);
+  const counts = () => [bench.fake.count(ZIP), bench.fake.count(CONTENT)];
+  expect(counts()).toEqual([1, 3]);
+  expect(await bench.submit(PETS)).toMatchObject({ fetchedCount: 0 });
+  expect(counts()).toEqual([1, 4]);
+  const outcome = await bench.submit(PETS);
+  expect(outcome).toMatchObject({ fetchedCount: 1 });
+  expect(counts()).toEqual([1, 5]);
+  expect(judgeMissing(outcome.lines)).toBeNull();
+});
+
+it.each([
+  ["a ZIP of the wrong path", { status: 404 }],
+  ["a ZIP that the service cannot make", { status: 500 }],
+  ["a ZIP that breaks off each time", { cutAt: 80 }],
+  ["a ZIP that is a web page", { lie: (answer: Answer) => ({ ...answer, body: Buffer.from("<html>") }) }],
+])("[SAVE-1] %s is replaced by single images", async (_, fault) => {
+  const bench = await createBench();
+  bench.fake.always(ZIP, fault);
+  const outcome = await bench.submit(PETS);
+  expect(outcome).toMatchObject({ fetchedCount: 3 });
+  expect((await readdir(bench.dir)).sort()).toEqual([
+    "images",
+    "imgbatch.json",
+    "input.jsonl",
+    "results.jsonl",
+  ]);
+});
+
+it("[SAVE-1] bytes that are wrong in the ZIP and alone are an error of this image, and nothing of them stays", async () => {
+  const bench = await createBench({
+    tamper: (files) =>
+      files.map((file) => (file.name === "images/cat.png" ? { ...file, data: png("other") } : file)),
+  });
+  bench.fake.always(/cat\/content/, { lie: damaged });
+  const outcome = await bench.submit(PETS);
+  expect(judgeMissing(outcome.lines)).toEqual({ exit: "saving", code: "VERIFY_FAILED" });
+  expect((await readdir(bench.path("images"))).sort()).toEqual(["cow.png", "dog.png"]);
+});
+
+it("[SAVE-1] of an item with several images those that can be had are here, and stay when the rest comes", async () => {
+  const bench = await createBench();
+  await bench.submit(PETS.slice(0, 1), { onlyStart: true });
+  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2"), png("3")];
+  bench.fake.fault(ZIP, LOST);
+  bench.fake.fault(/image_index=0/, LOST);
+  const outcome = await bench.submit(PETS.slice(0, 1));
+  expect(outcome.lines[0]?.files.map((file) => [file.path, file.image_index])).toEqual([
+    ["images/cat_2.png", 1],
+    ["images/cat_3.png", 2],
+  ]);
+  expect(judgeMissing(outcome.lines)?.exit).toBe("temporary");
+  const again = await bench.submit(PETS.slice(0, 1));
+  expect(again.lines[0]?.files.map((file) => [file.path, file.image_index])).toEqual([
+    ["images/cat.png", undefined],
+    ["images/cat_2.png", undefined],
+    ["images/cat_3.png", undefined],
+  ]);
+  expect(bench.fake.count(CONTENT)).toBe(4);
+});
+
+it("[SAVE-1] a service that does not answer any more is not asked for every image, and the same command goes on", async () => {
+  const bench = await createBench();
+  bench.fake.fault(ZIP, LOST);
+  bench.fake.always(CONTENT, { reset: "before" });
+  await expect(bench.submit(PETS)).rejects.toMatchObject({ code: "NETWORK" });
+  expect(bench.fake.count(/cow\/content/)).toBe(0);
+  expect(await readdir(bench.dir)).not.toContain("results.jsonl");
+});
+
+it("[SAVE-1] a wrong key and deleted outputs end the fetching, as they concern every image", async () => {
+  for (const status of [401, 410]) {
+    const bench = await createBench();
+    bench.fake.fault(ZIP, LOST);
+    bench.fake.fault(CONTENT, { status });
+    const outcome = bench.submit(PETS);
+    if (status === 401) await expect(outcome).rejects.toMatchObject({ code: "INVALID_API_KEY" });
+    else expect(judgeMissing((await outcome).lines)?.exit).toBe("gone");
+    expect(bench.fake.count(CONTENT)).toBe(1);
+  }
+});
+
+it("[SAVE-1] what a new run cannot have yet does not cost the image of the one before", async () => {
+  const bench = await createBench();
+  await bench.submit(PETS);
+  const before = await readFile(bench.path("images/cat.png"));
+  bench.fake.fault(ZIP, LOST);
+  bench.fake.fault(/cat\/content/, LOST);
+  await bench.submit(PETS, { isNew: true });
+  expect(await readFile(bench.path("images/cat.png"))).toEqual(before);
+  expect(await bench.submit(PETS, { isNew: true })).toMatchObject({ fetchedCount: 1 });
+  expect(bench.fake.batches).toHaveLength(2);
+  expect((await readdir(bench.path("images"))).sort()).toEqual(["cat.png", "cow.png", "dog.png"]);
+});
+
+it("[SAVE-1] where the ZIP is to be kept and cannot be had, the images come one by one", async () => {
+  const bench = await lostCat();
+  const outcome = await bench.submit(PETS, { keepZip: true });
+  expect(outcome.lines.map((line) => line.files.map((file) => file.path))).toEqual([
+    [],
+    ["images/dog.png"],
+    ["images/cow.png"],
+  ]);
+  await rm(bench.path("images/dog.png"));
+  await bench.submit(PETS, { keepZip: true });
+  expect(bench.fake.count(/dog\/content/)).toBe(2);
+  expect(bench.fake.count(/cow\/content/)).toBe(1);
+});
+
+/** Each outcome of an image, with the step that makes the image come. */
+const FATES = {
+  here: { status: "success" },
+  failed: { status: "failed", code: "PROVIDER_ITEM_FAILED" },
+  refused: { status: "failed", code: "SAFETY_BLOCKED" },
+  late: { status: "success", code: "HTTP_503" },
+  lost: { status: "success", code: "BATCH_IMAGE_RESULT_MISSING" },
+  deleted: { status: "success", code: "BATCH_IMAGE_OUTPUT_DELETED" },
+} as const;
+type Fate = keyof typeof FATES;
+
+/** Every command that brings images: those that it makes, which are paid, and those that are here afterwards. */
+const COMMANDS: Record<string, { pays: readonly Fate[]; brings: readonly Fate[] }> = {
+  fetch: { pays: [], brings: ["late"] },
+  retry: { pays: ["failed"], brings: ["late", "failed"] },
+  retryLost: { pays: ["failed", "lost", "deleted"], brings: ["late", "failed", "lost", "deleted"] },
+  retryRefused: { pays: ["failed", "refused"], brings: ["late", "failed"] },
+  submitNew: {
+    pays: ["here", "failed", "refused", "late", "lost", "deleted"],
+    brings: ["failed", "late", "lost", "deleted"],
+  },
+};
+
+const FILE = { path: "images/a.png", sha256: "", bytes: 1, mime_type: "image/png", width: 1, height: 1 };
+
+function lineOf(fate: Fate) {
+  const { status, code }: { status: string; code?: string } = FATES[fate];
+  if (code === undefined) return { status, files: [FILE] };
+  return { status, files: [], error: { code, message: "x", source: "service" } };
+}
+
+const count = (fates: readonly Fate[], some: readonly Fate[]) =>
+  fates.filter((fate) => some.includes(fate)).length;
+
+it("[REPAIR-1] no advice costs more than another command that brings the same images, and the cheapest comes first", () => {
+  const fates = fc.array(fc.constantFrom(...(Object.keys(FATES) as Fate[])), { minLength: 1, maxLength: 12 });
+  fc.assert(
+    fc.property(fates, (run) => {
+      const advised = repairsOf(run.map(lineOf)).filter(({ kind }) => kind !== "edit");
+      for (const { kind, images } of advised) {
+        const command = COMMANDS[kind];
+        expect(images).toBe(count(run, command?.pays ?? []));
+        for (const other of Object.values(COMMANDS)) {
+          const doesAll = run.every((fate) => !command?.brings.includes(fate) || other.brings.includes(fate));
+          if (doesAll) expect(count(run, other.pays)).toBeGreaterThanOrEqual(images);
+        }
+      }
+      const prices = advised.map(({ images }) => images);
+      expect(prices).toEqual(prices.toSorted((a, b) => a - b));
+      const brought = new Set(advised.flatMap(({ kind }) => COMMANDS[kind]?.brings ?? []));
+      for (const fate of run) if (fate !== "here" && fate !== "refused") expect(brought).toContain(fate);
+    }),
+  );
+});
+
+it("[REPAIR-1] refused prompts have to change, and a whole run needs nothing", () => {
+  const kinds = (...run: Fate[]): [Repair["kind"], number][] =>
+    repairsOf(run.map(lineOf)).map(({ kind, images }) => [kind, images]);
+  expect(kinds("here", "refused")).toEqual([["edit", 1]]);
+  expect(kinds("here", "here")).toEqual([]);
+  expect(kinds("lost", "failed", "here")).toEqual([
+    ["fetch", 0],
+    ["retry", 1],
+    ["retryLost", 2],
+  ]);
+  expect(kinds("deleted")).toEqual([["retryLost", 1]]);
+});
