@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from "react";
 
 /** The place in the console that the address names: `#/batches/imgbatch_1/fox` has the parts `batches`, `imgbatch_1`, `fox`. */
-export type Route = readonly string[];
+type Route = readonly string[];
 
 /** The address of a place. */
 export function hrefOf(...parts: string[]): string {

@@ -49,3 +49,50 @@ export function count(value: number): string {
 export function waitingWords({ code, message, until }: NonNullable<BatchObject["waiting"]>): string {
   return waitingText({ code, message, untilMs: until === null ? null : until * 1000 });
 }
+
+/** `12 of 20, 1 failed`. */
+export function Counts({ batch }: { batch: BatchObject }) {
+  const { item_count, success_count, fail_count } = batch;
+  return (
+    <span className="counts">
+      {count(success_count)} <span className="of">of {count(item_count)}</span>
+      {fail_count > 0 && <span className="fails"> · {count(fail_count)} failed</span>}
+    </span>
+  );
+}
+
+/** How far the items of a batch are: made, failed, and the rest. */
+export function ProgressBar({ batch }: { batch: BatchObject }) {
+  const { item_count, success_count, fail_count } = batch;
+  const share = (part: number) => `${item_count === 0 ? 0 : (part / item_count) * 100}%`;
+  return (
+    <div
+      className="progress"
+      role="progressbar"
+      aria-label="images made"
+      aria-valuemin={0}
+      aria-valuemax={item_count}
+      aria-valuenow={success_count + fail_count}
+      aria-valuetext={`${success_count} made, ${fail_count} failed, of ${item_count}`}
+    >
+      <span className="made" style={{ width: share(success_count) }} />
+      <span className="failed" style={{ width: share(fail_count) }} />
+    </div>
+  );
+}
+
+const TONES: Record<string, string> = {
+  completed: "good",
+  success: "good",
+  ok: "good",
+  failed: "bad",
+  disabled: "bad",
+  cancelled: "quiet",
+  output_deleted: "quiet",
+  cooling: "warn",
+};
+
+/** The status of a batch, an item or a provider. */
+export function StatusBadge({ status }: { status: string }) {
+  return <span className={`badge ${TONES[status] ?? "busy"}`}>{statusWord(status)}</span>;
+}

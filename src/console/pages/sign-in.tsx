@@ -1,7 +1,7 @@
 import { type FormEvent, useEffect, useRef, useState } from "react";
-import { hasSessionEnded } from "../../api/session.ts";
-import { signIn } from "../../api/sign-in.ts";
-import { ErrorNote } from "../../parts/notes.tsx";
+import { hasSessionEnded } from "../api/session.ts";
+import { signIn } from "../api/sign-in.ts";
+import { ErrorNote } from "../parts/notes.tsx";
 
 /** Asks for a key. `problem` is why a link did not sign in. */
 export function SignInPage({ problem }: { problem: Error | null }) {

@@ -1,7 +1,24 @@
-import { useCallback, useEffect, useRef, useState } from "react";
-import { type Change, onChange } from "../live/changes.ts";
+import {
+  createContext,
+  useCallback,
+  useContext,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from "react";
+import type { AccountObject } from "../../contract/console-api.ts";
+import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
+import { type Change, onChange } from "../api/changes.ts";
+import { currentSession, onSession, type StoredSession } from "../api/session.ts";
 
-export interface Data<T> {
+/** The session of the tab; null before the sign-in and after its end. */
+export function useSession(): StoredSession | null {
+  return useSyncExternalStore(onSession, currentSession);
+}
+
+interface Data<T> {
   /** The last answer; null before the first one. */
   value: T | null;
   /** The problem of the last attempt; null when it went well. */
@@ -83,5 +100,34 @@ export function useData<T>(
     value: state.key === key ? state.value : null,
     error: state.key === key ? state.error : null,
     reload,
+  };
+}
+
+export const AccountContext = createContext<Data<AccountObject> | null>(null);
+
+/** The account of the key, kept up to date; null before it is known. */
+export function useAccount(): AccountObject | null {
+  return useContext(AccountContext)?.value ?? null;
+}
+
+/** The limits of the service; the default ones before they are known. */
+export function useLimits(): Limits {
+  const limits = JSON.stringify(useAccount()?.limits ?? null);
+  return useMemo(() => limitsOf(JSON.parse(limits)), [limits]);
+}
+
+function limitsOf(limits: AccountObject["limits"] | null): Limits {
+  if (limits === null) return DEFAULT_LIMITS;
+  return {
+    ...DEFAULT_LIMITS,
+    itemsPerBatch: limits.items_per_batch,
+    outputImagesPerBatch: limits.output_images_per_batch,
+    outputCountPerItem: limits.output_count_per_item,
+    promptChars: limits.prompt_chars,
+    referenceImageBytes: limits.reference_image_bytes,
+    referenceImagesPerBatch: limits.reference_images_per_batch,
+    referenceBytesPerBatch: limits.reference_bytes_per_batch,
+    createBodyBytes: limits.create_body_bytes,
+    zipItems: limits.zip_items,
   };
 }
