@@ -125,7 +125,7 @@ export interface BatchesTable {
   source: Generated<string>;
   input: Generated<string | null>;
   input_read_at_ms: Generated<number | null>;
-  tender: Generated<string | null>;
+  owner: Generated<string | null>;
 }
 
 interface BatchEventsTable {
