@@ -74,7 +74,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   },
   // Loaded only when they are needed.
   { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/runs\/reports\.ts$/ },
-  { target: /^imaging\/pixels\.ts$/, from: /^cli\/commands\/watch\/http-dashboard-source\.ts$/ },
+  { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/commands\/watch\/http-dashboard-source\.ts$/ },
   { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\/run\.ts$/ },
 ];
 

@@ -2,7 +2,7 @@ import { realpathSync } from "node:fs";
 import { isAbsolute, join, relative, resolve, sep } from "node:path";
 import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts";
 import type { Cost } from "../../kernel/money.ts";
-import { openPath } from "../../processes/open-path.ts";
+import { openPath } from "../../processes/programs.ts";
 import { readRunInput } from "../../runs/directory/input.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";

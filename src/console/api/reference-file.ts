@@ -1,5 +1,5 @@
 import { HEADER_BYTES, type ImageMimeType, readImageHeader } from "../../contract/image-formats.ts";
-import { OTHER_TYPE, tooLarge } from "../../prompts/reference-words.ts";
+import { OTHER_TYPE, tooLarge } from "../../prompts/problems.ts";
 
 /** An image that a person gave to start from. */
 export interface ReferenceFile {

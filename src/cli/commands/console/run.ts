@@ -3,7 +3,7 @@ import { makeSignInCode } from "../../../client/sign-in-code.ts";
 import { signInUrl } from "../../../contract/console-api.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { openPath } from "../../../processes/open-path.ts";
+import { openPath } from "../../../processes/programs.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { nextCommand } from "../../result/next-command.ts";
 import { createServiceLocator } from "../../service/locate-service.ts";

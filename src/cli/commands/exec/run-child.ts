@@ -1,8 +1,8 @@
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { constants } from "node:os";
 import type { Clock } from "../../../kernel/clock.ts";
-import { type Descendants, endDescendants, signalAll } from "../../../processes/end-descendants.ts";
-import { type StartFailure, startFailure } from "../../../processes/start-failure.ts";
+import { type Descendants, endDescendants, signalAll } from "../../../processes/guard.ts";
+import { type StartFailure, startFailure } from "../../../processes/programs.ts";
 
 /** The signals that are forwarded to the command, except on a terminal those that it sends to every process itself. */
 const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR2"] as const;

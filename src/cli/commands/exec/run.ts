@@ -2,8 +2,7 @@ import { randomUUID } from "node:crypto";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { environmentWith } from "../../../environment.ts";
 import { microsToDecimal } from "../../../kernel/money.ts";
-import { MARK } from "../../../processes/end-descendants.ts";
-import { startGuard } from "../../../processes/guard.ts";
+import { MARK, startGuard } from "../../../processes/guard.ts";
 import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import {

@@ -4,7 +4,7 @@ import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/image-fo
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { holdsApiKey } from "../../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../prompts/lines.ts";
 import { NAMINGS, type Naming } from "../../../runs/directory/names.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import type { BatchModel } from "../../../contract/batch-api.ts";
 import type { Limits } from "../../../contract/limits.ts";
-import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../prompts/lines.ts";
 import { batchModels } from "../../api/batches.ts";
 import { type ReferenceFile, readReference } from "../../api/reference-file.ts";
 import { useLimits } from "../../hooks/use-account.ts";
