@@ -3,17 +3,21 @@ import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { type Clock, wallClock } from "../kernel/clock.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/version.ts";
-import type { CommandResult, Output, Results } from "./command-line/command-context.ts";
-import { commandIn, type Invocation, readCommandLine } from "./command-line/parse.ts";
-import { COMMANDS } from "./commands/registry.ts";
-import { NOTHING_TYPED } from "./result/advice.ts";
-import { toImgbatchError } from "./result/error-document.ts";
-import { createFinish, type ErrorStyle, type Finish } from "./result/finish.ts";
-import { type EventLog, openEventLog } from "./terminal/event-log.ts";
-import { createOutput } from "./terminal/output.ts";
-import { type SignalWatch, watchSignals } from "./terminal/signals.ts";
-import { guardStreams } from "./terminal/standard-streams.ts";
-import { askOn, chunksOf, readAll, type Terminal } from "./terminal/terminal.ts";
+import type { CommandResult, CommandSpec, Output, Results } from "./command.ts";
+import { loadNamedCommands } from "./commands/registry.ts";
+import { NOTHING_TYPED } from "./output/advice.ts";
+import { createFinish, type ErrorStyle, type Finish, toImgbatchError } from "./output/finish.ts";
+import { createOutput, type EventLog, openEventLog } from "./output/output.ts";
+import { commandIn, type Invocation, readCommandLine } from "./parse.ts";
+import {
+  askOn,
+  chunksOf,
+  guardStreams,
+  readAll,
+  type SignalWatch,
+  type Terminal,
+  watchSignals,
+} from "./terminal.ts";
 
 type CommandInvocation = Extract<Invocation, { kind: "command" }>;
 
@@ -37,13 +41,15 @@ async function runArguments(
   let eventsOnStdout = false;
   const isJson = isTyped(argv, "--json");
   const finish = createFinish(terminal, { json: isJson, lines: () => !eventsOnStdout });
-  const guessed = guessStyle(argv);
+  let guessed = guessStyle(argv, []);
   // An error outside every await still gets its document and its exit code.
   terminal.signals.on("uncaughtException", (error) => terminal.exit(finish.fail(error, guessed)));
 
   let invocation: Invocation;
   try {
-    invocation = readCommandLine(argv, COMMANDS);
+    const table = await loadNamedCommands(argv);
+    guessed = guessStyle(argv, table);
+    invocation = readCommandLine(argv, table);
   } catch (error) {
     return { finish, code: finish.fail(error, guessed) };
   }
@@ -67,12 +73,12 @@ function styleOf({ global, spec, path, options, arguments: words }: CommandInvoc
 }
 
 /** The error style before parsing succeeded, guessed from the raw arguments. */
-function guessStyle(argv: readonly string[]): ErrorStyle {
+function guessStyle(argv: readonly string[], table: readonly CommandSpec[]): ErrorStyle {
   return {
     verbose: false,
     quiet: isTyped(argv, "-q", "--quiet"),
     color: !isTyped(argv, "--no-color"),
-    typed: { ...NOTHING_TYPED, path: commandIn(argv, COMMANDS) },
+    typed: { ...NOTHING_TYPED, path: commandIn(argv, table) },
   };
 }
 
@@ -140,12 +146,12 @@ async function work(
     watch: SignalWatch;
   },
 ): Promise<CommandResult> {
-  if (spec.load === undefined)
+  const { run } = spec;
+  if (run === undefined)
     throw new ImgbatchError("INTERNAL", `The command ${spec.name} has no implementation.`);
   const { argv, terminal, clock, output, results, watch } = process;
-  const { run } = await spec.load();
   if (REPORT_OPTIONS.some((name) => options[name] !== undefined)) {
-    const { requireReportPaths } = await import("./runs/check-report-paths.ts");
+    const { requireReportPaths } = await import("./output/reports.ts");
     await requireReportPaths(options, terminal.cwd);
   }
   return run({
@@ -164,7 +170,7 @@ async function work(
     ask: askOn(terminal),
     loadView: terminal.loadView,
     connect: async (needs, signal = watch.signal) => {
-      const { connect } = await import("./service/connect.ts");
+      const { connect } = await import("./connect/connect.ts");
       const connection = await connect(global, needs, {
         output,
         signal,

@@ -1,26 +1,23 @@
 import { useEffect, useRef, useState } from "react";
-import { getAccount } from "./api/account.ts";
+import { getAccount } from "./api/batches.ts";
+import { followChanges } from "./api/changes.ts";
 import { pictures } from "./api/pictures.ts";
 import type { StoredSession } from "./api/session.ts";
 import { signOut } from "./api/sign-in.ts";
-import { AccountContext } from "./hooks/use-account.ts";
-import { useData } from "./hooks/use-data.ts";
-import { useKeys } from "./hooks/use-keys.ts";
-import { go, hrefOf, useRoute } from "./hooks/use-route.ts";
-import { useSession } from "./hooks/use-session.ts";
-import { followChanges } from "./live/shared-stream.ts";
 import { BatchPage } from "./pages/batch/batch-page.tsx";
-import { BatchesPage } from "./pages/batches/batches-page.tsx";
-import { MoneyPage } from "./pages/money/money-page.tsx";
+import { BatchesPage } from "./pages/batches.tsx";
+import { MoneyPage } from "./pages/money.tsx";
 import { DraftProvider } from "./pages/new-batch/draft.tsx";
 import { NewBatchPage } from "./pages/new-batch/new-batch-page.tsx";
-import { OneImagePage } from "./pages/one-image/one-image-page.tsx";
-import { ShotsProvider } from "./pages/one-image/shots.tsx";
-import { ServicePage } from "./pages/service/service-page.tsx";
-import { SignInPage } from "./pages/sign-in/sign-in-page.tsx";
-import { Announcer } from "./parts/announcer.tsx";
-import { HelpDialog } from "./parts/help-dialog.tsx";
+import { OneImagePage, ShotsProvider } from "./pages/one-image.tsx";
+import { ServicePage } from "./pages/service.tsx";
+import { SignInPage } from "./pages/sign-in.tsx";
+import { HelpDialog } from "./parts/dialog.tsx";
 import { Navigation } from "./parts/navigation.tsx";
+import { Announcer } from "./parts/notes.tsx";
+import { AccountContext, useData, useSession } from "./parts/use-data.ts";
+import { useKeys } from "./parts/use-keys.ts";
+import { go, hrefOf, useRoute } from "./parts/use-route.ts";
 
 /** The console: the sign-in page, or the pages of a key. */
 export function App({ signInProblem }: { signInProblem: Error | null }) {

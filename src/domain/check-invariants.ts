@@ -3,7 +3,7 @@ import { groupBy } from "../kernel/json/fields.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { readAhead } from "./downloads/read-ahead.ts";
 import { isIntact } from "./downloads/read-intact.ts";
-import { fileProblems } from "./files/check-files.ts";
+import { fileProblems } from "./files/files.ts";
 import { linkProblems } from "./links/linked-images.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { ItemTotal } from "./ports/item-repository.ts";

@@ -4,7 +4,7 @@ import type { ShownJob, Waiting } from "../contract/waiting.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { FindGeneratedFile } from "../domain/files/generated.ts";
-import type { UploadStore } from "../domain/files/uploads.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Thumbnails } from "../domain/images/thumbnails.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
@@ -19,7 +19,7 @@ import type { BatchRecord } from "../domain/records.ts";
 import type { Log } from "../kernel/log.ts";
 import type { EventHub } from "./console/event-hub.ts";
 import type { Reach } from "./http/host.ts";
-import type { DownloadSlots, FailedAuthLimit, RequestLimits } from "./http/limits.ts";
+import type { DownloadSlots, FailedAuthLimit } from "./http/limits.ts";
 import type { ConsoleSecrets } from "./http/secrets.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
 import type { BodyBudgets } from "./request-body/body-budgets.ts";
@@ -69,8 +69,7 @@ export interface ApiDeps extends CreateBatchDeps {
   waitingOf(batch: BatchRecord): Waiting | null;
   /** Returns the jobs of a batch that are at work at an upstream. */
   jobsOf(batch: BatchRecord): Promise<ShownJob[]>;
-  requestLimits: RequestLimits;
-  uploads: UploadStore;
+  uploads: Uploads;
   findGeneratedFile: FindGeneratedFile;
   inspector: ImageInspector;
   converter: ImageConverter;

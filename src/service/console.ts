@@ -12,7 +12,7 @@ import { packageFile } from "../kernel/files/package-file.ts";
 import { EventHub } from "../server/console/event-hub.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { DownloadSlots } from "../server/http/limits.ts";
-import { type ConsoleSecrets, consoleSecrets, sharedSecrets } from "../server/http/secrets.ts";
+import { type ConsoleSecrets, consoleSecrets } from "../server/http/secrets.ts";
 
 /** The build of the web console, also when the service runs from its source. */
 const CONSOLE_DIRECTORY = packageFile("dist/console");
@@ -24,13 +24,11 @@ export function consoleParts(deps: {
   clock: Clock;
   decoding: Decoding;
   feed: Feed;
-  /** Whether other processes take requests, too. */
-  isShared: boolean;
 }): Pick<ApiDeps, "consoleDirectory" | "secrets" | "events" | "thumbnails" | "thumbnailSlots"> {
   const { stores, blobs, clock, decoding } = deps;
   return {
     consoleDirectory: CONSOLE_DIRECTORY,
-    secrets: deps.isShared ? sharedSecrets(deps) : consoleSecrets(clock),
+    secrets: consoleSecrets({ stores, clock }),
     events: new EventHub(deps),
     thumbnails: new Thumbnails({
       stores,

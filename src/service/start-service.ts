@@ -158,7 +158,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       ...workerDeps,
       offers: parts.realtimeOffers,
       timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
-      rate: isShared ? config.limits : null,
+      rate: config.limits,
     });
     const { usesNotices = true } = options;
     const callWorkers = isShared
@@ -172,14 +172,9 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     };
     const cancel = (batchId: string) => scheduler.cancel(batchId, callWorkers);
     let access: LocalAccess | null = null;
-    const own: Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> = {
-      waitingOf: ({ id }) => scheduler.waitingOf(id),
-      jobsOf: async ({ id }) => scheduler.jobsOf(id),
-      queueOfAll: async () => scheduler.load,
-    };
     const apiDeps: ApiDeps = {
-      ...apiParts(parts, config, { host: options.address.host, isShared }),
-      ...(isShared ? workOfAll(workerDeps) : own),
+      ...apiParts(parts, config, options.address.host),
+      ...workOfAll(workerDeps),
       isLocalKey: (keyId) => keyId === access?.localKeyId,
       isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
       facts: { dataDirectory, startedAtMs: clock.nowMs() },

@@ -27,7 +27,7 @@ create table api_keys (
   name text not null,
   prefix text not null,
   account_id text not null references accounts (id),
-  group_name text not null,
+  "group" text not null,
   created_at_ms integer not null,
   expires_at_ms integer,
   disabled_at_ms integer,
@@ -98,8 +98,8 @@ create index batches_waiting on batches (status, provider, api_key_id, seq);
 create table batch_events (
   seq serial,
   batch_id text not null references batches (id),
-  from_status text,
-  to_status text not null,
+  "from" text,
+  "to" text not null,
   at_ms integer not null
 );
 create index events_by_batch on batch_events (batch_id, seq);
@@ -136,7 +136,7 @@ create table items (
   switches integer not null default 0,
   maybe_paid text not null default 'no',
   seed integer,
-  notes text,
+  notes text not null default '[]',
   usage text,
   constraint items_custom_id unique (batch_id, custom_id),
   constraint items_position unique (batch_id, position)
@@ -189,7 +189,7 @@ create table upstream_jobs (
   batch_id text not null,
   step text not null,
   has_references integer not null,
-  input text,
+  input_name text,
   uploaded_at_ms integer,
   upstream_name text,
   ended_names text not null,
@@ -197,7 +197,7 @@ create table upstream_jobs (
   sent_at_ms integer,
   state text,
   said text,
-  error text,
+  failure text,
   results integer not null,
   created_at_ms integer not null,
   polled_at_ms integer,
@@ -251,8 +251,7 @@ create table keyed_requests (
   fingerprint text not null,
   realtime_id text not null,
   paid_runs integer not null,
-  sha256 text,
-  error text,
+  answer text,
   expires_at_ms integer not null,
   constraint keyed_request primary key (api_key_id, key)
 );
@@ -359,6 +358,14 @@ export function foundation(dialect: "sqlite" | "postgres"): string[] {
     .replace(/\b(serial|unlogged|integer|text)\b/g, (word) => TYPES[dialect][word] ?? word)
     .split(/;\n+/)
     .filter((statement) => statement.trim() !== "");
+}
+
+/** Returns the names of the columns of each table, in their order, without the numbers that the database gives. */
+export function columnsOfTables(): Map<string, string[]> {
+  const tables = TABLES.matchAll(/^create (?:unlogged )?table (\w+) \(\n([^;]+)\n\);/gm);
+  const namesIn = (columns: string) =>
+    Array.from(columns.matchAll(/^ {2}"?(\w+)"? (?:integer|text)\b/gm), ([, name]) => name as string);
+  return new Map(Array.from(tables, ([, name, columns]) => [name as string, namesIn(columns as string)]));
 }
 
 /** In PostgreSQL every integer has 64 bits, and texts are compared byte by byte, as SQLite does it. */

@@ -25,7 +25,7 @@ export function migrate(database: SqlDatabase): Promise<void> {
     const steps = await stepsOf(session);
     if (steps === null) return makeTables(session);
     if (steps.some(({ name }) => name === BEFORE)) throw fromBefore();
-    const unknown = steps.filter(({ name, is_additive }) => name !== FOUNDATION && is_additive !== 1);
+    const unknown = steps.filter(({ name, isAdditive }) => name !== FOUNDATION && isAdditive !== true);
     if (unknown.length === 0) return;
     const names = unknown.map(({ name }) => name).join(", ");
     throw new ImgbatchError("INVALID_CONFIG", `The database was written by a newer version (${names}).`);
@@ -33,7 +33,7 @@ export function migrate(database: SqlDatabase): Promise<void> {
 }
 
 /** The steps that a database has. Null for a database without tables of ours. */
-async function stepsOf(session: SqlSession): Promise<{ name: string; is_additive?: number }[] | null> {
+async function stepsOf(session: SqlSession): Promise<{ name: string; isAdditive?: boolean }[] | null> {
   const tables =
     session.dialect === "postgres"
       ? sql<object>`select 1 from pg_tables where schemaname = current_schema() and tablename = 'schema_migrations'`

@@ -1,25 +1,26 @@
 import { sql } from "kysely";
 import type { Repositories, Stores, Transaction } from "../domain/ports/stores.ts";
-import { kept, type Values } from "./dialects/kept-query.ts";
-import type { SqlDatabase, SqlSession } from "./dialects/sql-session.ts";
-import { accountRepository } from "./repositories/accounts.ts";
+import { arrayOf } from "./dialects/postgres-session.ts";
+import { prepared, type SqlDatabase, type SqlSession, type Values } from "./dialects/sql-session.ts";
+import {
+  accountRepository,
+  idempotencyRepository,
+  keyRepository,
+  ledgerRepository,
+} from "./repositories/accounts.ts";
 import { batchRepository } from "./repositories/batches.ts";
-import { fileRepository } from "./repositories/files.ts";
-import { idempotencyRepository } from "./repositories/idempotency.ts";
+import { fileRepository, uploadRepository } from "./repositories/files.ts";
+import { outputRepository, referenceRepository } from "./repositories/images.ts";
 import { itemRepository } from "./repositories/items.ts";
-import { keyRepository } from "./repositories/keys.ts";
-import { ledgerRepository } from "./repositories/ledger.ts";
-import { outputRepository } from "./repositories/outputs.ts";
-import { providerCallsRepository } from "./repositories/providers/calls.ts";
-import { providerHealthRepository } from "./repositories/providers/health.ts";
-import { realtimeHoldRepository } from "./repositories/realtime/holds.ts";
-import { keyedRequestRepository } from "./repositories/realtime/keyed-requests.ts";
-import { linkedImageRepository } from "./repositories/realtime/linked-images.ts";
-import { requestCountRepository } from "./repositories/realtime/request-counts.ts";
-import { timedSecretRepository } from "./repositories/realtime/timed-secrets.ts";
-import { uploadRepository } from "./repositories/realtime/uploads.ts";
-import { usageRepository } from "./repositories/realtime/usage.ts";
-import { referenceRepository } from "./repositories/references.ts";
+import { providerCallsRepository, providerHealthRepository } from "./repositories/providers.ts";
+import {
+  keyedRequestRepository,
+  linkedImageRepository,
+  realtimeHoldRepository,
+  requestCountRepository,
+  timedSecretRepository,
+  usageRepository,
+} from "./repositories/realtime.ts";
 import { retentionTimeRepository } from "./repositories/retention-time.ts";
 import { upstreamJobRepository } from "./repositories/upstream-jobs.ts";
 import { workerRepository } from "./repositories/workers.ts";
@@ -35,7 +36,7 @@ export function sqlStores(database: SqlDatabase): Stores {
 
 /** In the order of their ids: two transactions that lock several in different orders could deadlock. */
 const locks = (table: "api_keys" | "batches" | "accounts") =>
-  kept((build, { ids }: Values<{ ids: string[] }>) =>
+  prepared((build, { ids }: Values<{ ids: string[] }>) =>
     build
       .selectFrom(table)
       .select("id")
@@ -50,7 +51,7 @@ function transactionOf(session: SqlSession, database: SqlDatabase): Transaction 
   const repositories = repositoriesOf(session, database);
   const lock: Transaction["lock"] = async (row, ...ids) => {
     // A transaction of SQLite is the only one that writes.
-    if (session.dialect === "postgres") await session.all(LOCKS[row](session.build, { ids }));
+    if (session.dialect === "postgres") await session.all(LOCKS[row](session.build, { ids: arrayOf(ids) }));
   };
   const locked = async (id: string) => {
     await lock("batch", id);

@@ -1,6 +1,6 @@
 import type { Finishes } from "../domain/batches/finish-item.ts";
 import type { Feed } from "../domain/feed.ts";
-import type { UploadStore } from "../domain/files/uploads.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { TakeInDeps } from "../domain/lines/take-in.ts";
 import type { ModelEntry } from "../domain/models.ts";
@@ -41,5 +41,5 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   /** Aborted when the process is about to stop: then no work is begun, and what runs goes on until the stop. */
   ending: AbortSignal;
   /** Files on their way into the service. */
-  uploads: UploadStore;
+  uploads: Uploads;
 }

@@ -86,24 +86,34 @@ export function slotsOf(provider: ItemProvider): ProviderSlots {
   return slots;
 }
 
-/** The same provider for real time: each request waits for a slot, ahead of the items of batches. */
-function forRealtime(provider: ItemProvider): ItemProvider {
-  const slots = slotsOf(provider);
+function withGenerate(provider: ItemProvider, generate: ItemProvider["generate"]): ItemProvider {
   return {
     kind: "item",
     name: provider.name,
     concurrency: provider.concurrency,
     ...(provider.upstream ? { upstream: provider.upstream } : {}),
     serves: (model) => provider.serves(model),
-    generate: (request, signal, onSent, onAnswered) =>
-      slots.run(true, signal, (release) =>
-        provider.generate(request, signal, onSent, (bytes) => {
-          release();
-          onAnswered?.(bytes);
-        }),
-      ),
+    generate,
     close: () => provider.close(),
   };
+}
+
+/** The same provider with slots of its own: another service with this provider has others. */
+function withOwnSlots(provider: ItemProvider): ItemProvider {
+  return withGenerate(provider, (...asked) => provider.generate(...asked));
+}
+
+/** The same provider for real time: each request waits for a slot, ahead of the items of batches. */
+function forRealtime(provider: ItemProvider): ItemProvider {
+  const slots = slotsOf(provider);
+  return withGenerate(provider, (request, signal, onSent, onAnswered) =>
+    slots.run(true, signal, (release) =>
+      provider.generate(request, signal, onSent, (bytes) => {
+        release();
+        onAnswered?.(bytes);
+      }),
+    ),
+  );
 }
 
 /**
@@ -114,8 +124,9 @@ export function shareProviders(providers: readonly ImageProvider[]): {
   forBatches: ImageProvider[];
   forRealtime: ItemProvider[];
 } {
+  const shared = providers.map((each) => (each.kind === "item" ? withOwnSlots(each) : each));
   const usedFor = (use: "batches" | "realtime") =>
-    providers.filter(({ upstream }) => upstream?.uses.includes(use) ?? true);
+    shared.filter(({ upstream }) => upstream?.uses.includes(use) ?? true);
   return {
     forBatches: usedFor("batches"),
     forRealtime: usedFor("realtime").flatMap((each) => (each.kind === "item" ? forRealtime(each) : [])),

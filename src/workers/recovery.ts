@@ -1,6 +1,6 @@
 import type { BatchStatus } from "../contract/statuses.ts";
 import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
-import { removeUnknownFiles } from "../domain/files/expiry.ts";
+import { removeUnknownFiles } from "../domain/files/files.ts";
 import { removeUnlinkedImages } from "../domain/links/linked-images.ts";
 import { DRAWINGS, isPaid } from "../domain/offers.ts";
 import { removeUnknownAnswers } from "../domain/realtime/kept-answers.ts";

@@ -1,4 +1,4 @@
-import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/expiry.ts";
+import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/files.ts";
 import { LINK_RETENTION_MS, sweepLinkedImages } from "../domain/links/linked-images.ts";
 import { sweepAnswers } from "../domain/realtime/kept-answers.ts";
 import { ANSWER_RETENTION_MS } from "../domain/realtime/keyed-run.ts";

@@ -59,23 +59,23 @@ const ALLOWED: Record<string, readonly string[]> = {
 const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   {
     target: /^service\/(start-service|pino-log)\.ts$/,
-    from: /^cli\/(service\/embedded|commands\/(serve|exec)\/[a-z-]+)\.ts$/,
+    from: /^cli\/(connect\/embedded|commands\/(serve|exec))\.ts$/,
   },
-  { target: /^service\/dashboard-source\.ts$/, from: /^cli\/commands\/serve\/run\.ts$/ },
-  { target: /^service\/storage\/move\.ts$/, from: /^cli\/commands\/admin\/move\.ts$/ },
-  { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin\/[a-z/-]+\.ts$/ },
+  { target: /^service\/dashboard-source\.ts$/, from: /^cli\/commands\/serve\.ts$/ },
+  { target: /^service\/storage\/move\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
+  { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin[a-z-]*\.ts$/ },
   {
     target: /^service\/(provider-status|storage\/open-storage)\.ts$/,
-    from: /^cli\/commands\/(providers|doctor)\/[a-z-]+\.ts$/,
+    from: /^cli\/commands\/(providers|doctor[a-z-]*)\.ts$/,
   },
   {
     target: /^service\/native-modules\.ts$/,
-    from: /^cli\/(service\/ephemeral-directory|commands\/doctor\/[a-z-]+)\.ts$/,
+    from: /^cli\/(connect\/service-config|commands\/doctor[a-z-]*)\.ts$/,
   },
   // Loaded only when they are needed.
-  { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/runs\/reports\.ts$/ },
-  { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/commands\/watch\/http-dashboard-source\.ts$/ },
-  { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\/run\.ts$/ },
+  { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/output\/reports\.ts$/ },
+  { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/commands\/watch-source\.ts$/ },
+  { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\.ts$/ },
 ];
 
 const files = readdirSync(SRC, { recursive: true, encoding: "utf8" }).filter((f) => /\.tsx?$/.test(f));
@@ -92,8 +92,8 @@ describe("the layers of src", () => {
   it("[REPO-1] a rule that was broken on purpose would be seen", () => {
     expect(mayImport("domain/models.ts", "storage/stores.ts")).toBe(false);
     expect(mayImport("domain/models.ts", "contract/batch-api.ts")).toBe(false);
-    expect(mayImport("cli/commands/submit/run.ts", "service/start-service.ts")).toBe(false);
-    expect(mayImport("cli/commands/admin/ledger.ts", "service/start-service.ts")).toBe(false);
+    expect(mayImport("cli/commands/submit.ts", "service/start-service.ts")).toBe(false);
+    expect(mayImport("cli/commands/admin.ts", "service/start-service.ts")).toBe(false);
     expect(mayImport("dashboard/show.tsx", "domain/feed.ts")).toBe(false);
     expect(mayImport("storage/stores.ts", "domain/batches/settle.ts")).toBe(false);
     expect(mayImport("http/http.ts", "client/poll.ts")).toBe(false);
@@ -127,8 +127,8 @@ describe("the layers of src", () => {
   });
 
   it("[REPO-9] commands that only ask a service load no library that takes long to load", () => {
-    const asking = ["status", "list", "items", "wait"].map((name) => `cli/commands/${name}/run.ts`);
-    for (const start of ["cli/run-cli.ts", "cli/service/connect.ts", ...asking]) {
+    const asking = ["status", "list", "items", "wait"].map((name) => `cli/commands/${name}.ts`);
+    for (const start of ["cli/run-cli.ts", "cli/connect/connect.ts", ...asking]) {
       const loaded = new Set([start]);
       const packages = new Set<string>();
       for (const file of loaded) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { exitCodeOf } from "../../src/cli/result/error-document.ts";
+import { exitCodeOf } from "../../src/cli/output/finish.ts";
 import { type Batch, readBatch } from "../../src/client/batch.ts";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import type { RunEvent } from "../../src/contract/events.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { ImageRequest } from "../../src/domain/ports/image-provider.ts";
+import type { ImageRequest, ItemProvider } from "../../src/domain/ports/image-provider.ts";
 import { shareProviders, slotsOf } from "../../src/workers/provider-slots.ts";
 import { FakeProvider, made } from "../support/fake-provider.ts";
 import { type Gate, gate } from "../support/gate.ts";
@@ -13,12 +13,13 @@ function twoSides(concurrency: number) {
     await open.promise;
     return made();
   };
-  const { forRealtime } = shareProviders([provider]);
+  const { forBatches, forRealtime } = shareProviders([provider]);
+  const [shared] = forBatches as [ItemProvider];
   const never = new AbortController().signal;
   const ask = async (side: "forBatches" | "forRealtime", prompt: string, signal = never) => {
     const request = { prompt } as ImageRequest;
     if (side === "forRealtime") return forRealtime[0]?.generate(request, signal);
-    return slotsOf(provider).run(false, signal, () => provider.generate(request, signal));
+    return slotsOf(shared).run(false, signal, () => shared.generate(request, signal));
   };
   const started = () => provider.requests.map(({ prompt }) => prompt);
   const turn = () => new Promise((resolve) => setImmediate(resolve));

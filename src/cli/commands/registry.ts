@@ -1,54 +1,138 @@
-import type { CommandSpec } from "../command-line/command-spec.ts";
-import { admin } from "./admin/spec.ts";
-import { cancel } from "./cancel/spec.ts";
-import { completion } from "./completion/spec.ts";
-import { webConsole } from "./console/spec.ts";
-import { remove } from "./delete/spec.ts";
-import { doctor } from "./doctor/spec.ts";
-import { download } from "./download/spec.ts";
-import { exec } from "./exec/spec.ts";
-import { generate } from "./generate/spec.ts";
-import { init } from "./init/spec.ts";
-import { items } from "./items/spec.ts";
-import { list } from "./list/spec.ts";
-import { models } from "./models/spec.ts";
-import { open } from "./open/spec.ts";
-import { providers } from "./providers/spec.ts";
-import { ready } from "./ready/spec.ts";
-import { retry } from "./retry/spec.ts";
-import { schema } from "./schema/spec.ts";
-import { serve } from "./serve/spec.ts";
-import { status } from "./status/spec.ts";
-import { submit } from "./submit/spec.ts";
-import { wait } from "./wait/spec.ts";
-import { watch } from "./watch/spec.ts";
+import type { CommandEntry, CommandSpec } from "../command.ts";
 
-/**
- * Every command: what it is called, what it takes, and where its work is. Importing this file must stay cheap,
- * so nothing of the work is imported here.
- */
-export const COMMANDS: readonly CommandSpec[] = [
-  submit,
-  generate,
-  status,
-  wait,
-  watch,
-  list,
-  items,
-  download,
-  open,
-  cancel,
-  retry,
-  remove,
-  models,
-  serve,
-  webConsole,
-  exec,
-  ready,
-  init,
-  schema,
-  providers,
-  doctor,
-  completion(() => COMMANDS),
-  admin,
+/** Every command, in the order of the help. Importing this file must stay cheap: the code of a command loads when it is named. */
+export const COMMANDS: readonly CommandEntry[] = [
+  {
+    name: "submit",
+    summary: "check prompts, submit them, wait, download and verify; run it again to resume or repair",
+    load: async () => (await import("./submit.ts")).command,
+  },
+  {
+    name: "generate",
+    summary: "make one image now, or all images of a prompt file; each is a separate request",
+    load: async () => (await import("./generate.ts")).command,
+  },
+  {
+    name: "status",
+    summary: "show how batches stand now; never waits",
+    load: async () => (await import("./status.ts")).command,
+  },
+  {
+    name: "wait",
+    summary: "wait until batches have ended; the exit code reports the outcome",
+    load: async () => (await import("./wait.ts")).command,
+  },
+  {
+    name: "watch",
+    summary: "wait and show progress; without an id, of every running batch",
+    load: async () => (await import("./watch.ts")).command,
+  },
+  {
+    name: "list",
+    summary: "list your batches, newest first; in a pipe, fields separated by tabs",
+    load: async () => (await import("./list.ts")).command,
+  },
+  {
+    name: "items",
+    summary: "list the images of a batch or a run with their outcome",
+    load: async () => (await import("./items.ts")).command,
+  },
+  {
+    name: "download",
+    summary: "download and verify the images of an ended batch, or one of them; run it again to resume",
+    load: async () => (await import("./download.ts")).command,
+  },
+  {
+    name: "open",
+    summary: "open the contact sheet of a run in the browser; without a desktop, print its path",
+    load: async () => (await import("./open.ts")).command,
+  },
+  {
+    name: "cancel",
+    summary: "cancel a batch, or all batches of a run; finished images stay and are billed",
+    load: async () => (await import("./cancel.ts")).command,
+  },
+  {
+    name: "retry",
+    summary: "make the failed images of a run again, into the same directory; run it again to resume",
+    load: async () => (await import("./retry.ts")).command,
+  },
+  {
+    name: "delete",
+    summary: "delete the images or the record of an ended batch from the service; local files stay",
+    load: async () => (await import("./delete.ts")).command,
+  },
+  {
+    name: "models",
+    summary: "list the models that this key can use for batches, with the price of an image",
+    load: async () => (await import("./models.ts")).command,
+  },
+  {
+    name: "serve",
+    summary: "run the service on this machine until it is stopped",
+    load: async () => (await import("./serve.ts")).command,
+  },
+  {
+    name: "console",
+    summary: "open the web console of the running service, signed in",
+    load: async () => (await import("./console.ts")).command,
+  },
+  {
+    name: "exec",
+    summary: "start a service, run a command that uses it, and exit with the command's code",
+    load: async () => (await import("./exec.ts")).command,
+  },
+  {
+    name: "ready",
+    summary: "check whether the service is ready and accepts the key",
+    load: async () => (await import("./ready.ts")).command,
+  },
+  {
+    name: "init",
+    summary: "write example prompts, a configuration or a CI file into a directory",
+    load: async () => (await import("./init.ts")).command,
+  },
+  {
+    name: "schema",
+    summary: "print a JSON Schema (prompts, config, result, event) or the OpenAPI document (openapi)",
+    load: async () => (await import("./schema.ts")).command,
+  },
+  {
+    name: "providers",
+    summary: "show the configured providers of a data directory: state, until when, why, counts, spend",
+    load: async () => (await import("./providers.ts")).command,
+  },
+  {
+    name: "doctor",
+    summary: "check everything a run needs: keys, upstreams, service, clock, disk; costs nothing",
+    load: async () => (await import("./doctor.ts")).command,
+  },
+  {
+    name: "completion",
+    summary: "print the completion script of a shell: bash, zsh or fish",
+    load: async () => (await import("./completion.ts")).completionOf(loadCommands),
+  },
+  {
+    name: "admin",
+    summary: "manage the accounts, keys and money of a data directory",
+    load: async () => (await import("./admin.ts")).command,
+  },
 ];
+
+/** Loads all commands. */
+export function loadCommands(): Promise<CommandSpec[]> {
+  return Promise.all(COMMANDS.map(loadCommand));
+}
+
+/** Loads the commands that a command line names. The others have a name and a summary only, for the help. */
+export function loadNamedCommands(argv: readonly string[]): Promise<CommandSpec[]> {
+  // A command at the beginning is the one to run, whatever words follow.
+  const first = COMMANDS.find(({ name }) => name === argv[0]);
+  const isNamed = ({ name }: CommandEntry) =>
+    first === undefined ? argv.includes(name) : name === first.name;
+  return Promise.all(COMMANDS.map(async (entry) => (isNamed(entry) ? loadCommand(entry) : entry)));
+}
+
+async function loadCommand({ name, summary, load }: CommandEntry): Promise<CommandSpec> {
+  return { name, summary, ...(await load()) };
+}

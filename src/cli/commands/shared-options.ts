@@ -2,8 +2,8 @@ import { UPSTREAM_NAMES } from "../../config/presets.ts";
 import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
-import type { ArgumentSpec } from "../command-line/command-spec.ts";
-import type { OptionSpec } from "../command-line/option-values.ts";
+import type { ArgumentSpec } from "../command.ts";
+import type { OptionSpec } from "../options.ts";
 
 /** The reports of a run, for people and CI systems. `readReportFlags` reads these options. */
 export const reportOptions: readonly OptionSpec[] = [

@@ -6,13 +6,26 @@ import type {
   ListEnvelope,
   RetryBatchBody,
 } from "../../contract/batch-api.ts";
-import type { Ticket } from "../../contract/console-api.ts";
-import { routes } from "../../contract/routes.ts";
-import { type Consent, consentHeaders } from "./consent.ts";
-import { fetchJson, send } from "./request.ts";
+import type {
+  AccountObject,
+  LedgerEntryObject,
+  OverviewObject,
+  Ticket,
+  UsageObject,
+} from "../../contract/console-api.ts";
+import type {
+  GenerateContentBody,
+  GenerateContentResponse,
+  NativeModel,
+  NativeModelList,
+} from "../../contract/native-api.ts";
+import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, PATHS, routes } from "../../contract/routes.ts";
+import { microsToDecimal, numberToMicros } from "../../kernel/money.ts";
+import { bytesOf } from "./files.ts";
+import { ApiError, fetchJson, send } from "./request.ts";
 
-export type BatchList = ListEnvelope<BatchObject>;
-export type ItemList = ListEnvelope<ItemObject>;
+type BatchList = ListEnvelope<BatchObject>;
+type ItemList = ListEnvelope<ItemObject>;
 
 /** One page of the item list: the most that the service sends at once. */
 const ITEMS_PER_PAGE = 500;
@@ -85,4 +98,68 @@ export async function deleteRecord(id: string): Promise<void> {
 /** A link to the ZIP with all images, for the browser to follow once. */
 export async function zipLink(id: string): Promise<string> {
   return (await fetchJson<Ticket>(routes.ticket(id), { method: "POST" })).url;
+}
+
+export function getAccount(signal: AbortSignal): Promise<AccountObject> {
+  return fetchJson(PATHS.account, { signal });
+}
+
+/** The payments of the key in the last 30 days, by day and model. */
+export async function getUsage(signal: AbortSignal): Promise<UsageObject[]> {
+  return (await fetchJson<ListEnvelope<UsageObject>>(PATHS.usage, { signal })).data;
+}
+
+/** A page of the movements of money, the newest first. */
+export function getLedger(limit: number, signal: AbortSignal, cursor?: string) {
+  const query = new URLSearchParams({ limit: String(limit), ...(cursor === undefined ? {} : { cursor }) });
+  return fetchJson<ListEnvelope<LedgerEntryObject>>(`${PATHS.ledger}?${query}`, { signal });
+}
+
+/** The whole service; for its owner only. */
+export function getOverview(signal: AbortSignal): Promise<OverviewObject> {
+  return fetchJson(PATHS.consoleService, { signal });
+}
+
+/** The agreement of a person to one request. */
+interface Consent {
+  /** The same key makes the same images once, however often it is sent. */
+  idempotencyKey: string;
+  /** US dollars of real money; null where the images cost none. */
+  maxCost: number | null;
+}
+
+/** The headers that tell the service of it. */
+function consentHeaders({ idempotencyKey, maxCost }: Consent): Record<string, string> {
+  return {
+    [IDEMPOTENCY_KEY_HEADER]: idempotencyKey,
+    // A product of prices has more digits than an amount may have.
+    ...(maxCost === null ? {} : { [MAX_COST_HEADER]: microsToDecimal(numberToMicros(maxCost)) }),
+  };
+}
+
+export async function realtimeModels(signal: AbortSignal): Promise<NativeModel[]> {
+  return (await fetchJson<NativeModelList>(`${routes.nativeModels}?pageSize=1000`, { signal })).models;
+}
+
+/** Makes one image now. Throws `ApiError`, also for an answer without an image (`NO_IMAGE`). */
+export async function generateImage(
+  model: string,
+  body: GenerateContentBody,
+  consent: Consent,
+  signal: AbortSignal,
+): Promise<Blob> {
+  const call = { method: "POST", json: body, headers: consentHeaders(consent), signal };
+  const answer = await fetchJson<GenerateContentResponse>(routes.generateContent(model), call);
+  const [candidate] = answer.candidates ?? [];
+  const image = candidate?.content?.parts?.find(
+    ({ inlineData, thought }) => inlineData && !thought,
+  )?.inlineData;
+  if (image) return new Blob([bytesOf(image.data)], { type: image.mimeType });
+  const refused = answer.promptFeedback?.blockReasonMessage ?? answer.promptFeedback?.blockReason;
+  const ended = candidate?.finishMessage ?? candidate?.finishReason;
+  throw new ApiError(
+    "NO_IMAGE",
+    `No image was made, and nothing is billed: ${refused ?? ended ?? "no reason given"}.`,
+    200,
+  );
 }

@@ -14,7 +14,7 @@ export class ApiError extends Error {
   }
 }
 
-export interface Call extends RequestInit {
+interface Call extends RequestInit {
   /** Sent as JSON. */
   json?: unknown;
   /** In place of the session's token. */

@@ -1,5 +1,5 @@
-import { type ReactNode, useEffect, useRef } from "react";
-import { Announcer } from "./announcer.tsx";
+import { type ReactNode, useEffect, useRef, useState } from "react";
+import { Announcer, ErrorNote } from "./notes.tsx";
 
 /**
  * A modal dialog: the browser keeps the focus inside, and gives it back at the end. Escape and a click beside it call
@@ -45,5 +45,88 @@ export function Dialog(props: {
       {children}
       <Announcer />
     </dialog>
+  );
+}
+
+/** Asks before something that cannot be undone, or that costs money, and shows when it fails. */
+export function ConfirmDialog(props: {
+  title: string;
+  children: ReactNode;
+  /** The word on the button, such as `Delete images`. */
+  action: string;
+  isDangerous?: boolean;
+  onConfirm: () => Promise<void>;
+  onClose: () => void;
+}) {
+  const { title, children, action, isDangerous = false, onConfirm, onClose } = props;
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<Error | null>(null);
+  const confirm = async () => {
+    setBusy(true);
+    setError(null);
+    try {
+      await onConfirm();
+      onClose();
+    } catch (thrown) {
+      setError(thrown instanceof Error ? thrown : new Error(String(thrown)));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog label={title} className="small" onClose={onClose}>
+      <h2>{title}</h2>
+      <div className="dialog-text">{children}</div>
+      <ErrorNote error={error} />
+      <div className="dialog-actions">
+        <button type="button" className="button" onClick={onClose}>
+          Back
+        </button>
+        <button
+          type="button"
+          className={`button ${isDangerous ? "danger" : "primary"}`}
+          disabled={isBusy}
+          onClick={confirm}
+        >
+          {action}
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
+  ["j  k", "next and previous batch or image, also in the large view"],
+  ["⏎", "open it"],
+  ["←  →  ↑  ↓", "another image, from one that has the focus"],
+  ["x  space", "select the image"],
+  ["/", "search"],
+  ["esc", "close, clear, go back"],
+  ["z", "full size and back, in the large view"],
+  ["g b  g n  g i  g m", "batches, new batch, one image, money"],
+  ["?", "this help"],
+];
+
+export function HelpDialog({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog label="Shortcuts" className="small" onClose={onClose}>
+      <h2>Shortcuts</h2>
+      <dl className="keys">
+        {KEYS.map(([keys, meaning]) => (
+          <div key={keys}>
+            <dt>
+              {keys.split(/ {2}/).map((key) => (
+                <kbd key={key}>{key}</kbd>
+              ))}
+            </dt>
+            <dd>{meaning}</dd>
+          </div>
+        ))}
+      </dl>
+      <div className="dialog-actions">
+        <button type="button" className="button" onClick={onClose}>
+          Close
+        </button>
+      </div>
+    </Dialog>
   );
 }

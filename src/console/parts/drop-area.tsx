@@ -1,7 +1,9 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
+import type { ReferenceFile } from "../api/files.ts";
 import { currentSession } from "../api/session.ts";
-import { go, hrefOf } from "../hooks/use-route.ts";
-import { announce } from "./announcer.tsx";
+import { Icon } from "./icons.tsx";
+import { announce } from "./notes.tsx";
+import { go, hrefOf } from "./use-route.ts";
 
 /** Something on the page that takes files. */
 interface Taker {
@@ -99,5 +101,39 @@ export function DropArea(props: {
       </button>
       {children}
     </div>
+  );
+}
+
+/** The reference images of an item. */
+export function ReferenceList(props: {
+  files: readonly ReferenceFile[];
+  onRemove: (file: ReferenceFile) => void;
+  children?: ReactNode;
+}) {
+  const { files, onRemove, children } = props;
+  if (files.length === 0) return null;
+  return (
+    <section className="references" aria-label="Reference images">
+      <h2>References</h2>
+      <ul className="reference-row">
+        {files.map((file) => (
+          <li key={file.url}>
+            <img src={file.url} alt="" />
+            <span className="reference-name" title={file.name}>
+              {file.name}
+            </span>
+            <button
+              type="button"
+              className="button plain"
+              aria-label={`Remove ${file.name}`}
+              onClick={() => onRemove(file)}
+            >
+              <Icon name="close" />
+            </button>
+          </li>
+        ))}
+      </ul>
+      {children}
+    </section>
   );
 }

@@ -1,8 +1,8 @@
 import type { AccountObject } from "../../contract/console-api.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
-import { hrefOf, useRoute } from "../hooks/use-route.ts";
 import { Icon, type IconName } from "./icons.tsx";
-import { isPlayOnly, usd } from "./words.ts";
+import { isPlayOnly, usd } from "./status.tsx";
+import { hrefOf, useRoute } from "./use-route.ts";
 
 const LINKS: readonly { place: string; icon: IconName; label: string; isOwners?: true }[] = [
   { place: "batches", icon: "batches", label: "Batches" },

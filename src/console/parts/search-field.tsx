@@ -1,5 +1,6 @@
-import { useSearchKey } from "../hooks/use-search-key.ts";
+import type { ReactNode } from "react";
 import { Icon } from "./icons.tsx";
+import { useSearchKey } from "./use-keys.ts";
 
 /** A field that narrows a list while it is typed into. `/` goes to it, Escape clears it. */
 export function SearchField(props: { label: string; value: string; onChange: (value: string) => void }) {
@@ -25,5 +26,15 @@ export function SearchField(props: { label: string; value: string; onChange: (va
         }}
       />
     </span>
+  );
+}
+
+/** A table that may be wider than the window: it scrolls by itself, also with the keys. */
+export function ScrollingTable({ label, children }: { label: string; children: ReactNode }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus, keys could not scroll it.
+    <section className="table-scroll" aria-label={label} tabIndex={0}>
+      <table className="table">{children}</table>
+    </section>
   );
 }

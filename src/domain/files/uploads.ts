@@ -1,91 +1,84 @@
+import { randomBytes } from "node:crypto";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
 import type { FileFacts } from "../ports/files.ts";
+import type { UploadRecord } from "../ports/shared-records.ts";
+import { refuseTakenName } from "./files.ts";
 import {
   bytesOfUploads,
+  fileOf,
   fileTooLarge,
-  refuseBeyondQuota,
-  refuseTakenName,
-  storedBytes,
+  forget,
+  quotaExceeded,
+  Upload,
+  type UploadContext,
+  type UploadDeps,
   type UploadLimits,
-} from "./rules.ts";
-import { Upload, type UploadDeps } from "./upload.ts";
+} from "./upload.ts";
 
 /** An upload that nobody goes on with ends after an hour. A finished one is kept that long for a client that lost the answer. */
-export const IDLE_MS = 3_600_000;
-/** More finished ones are forgotten, the oldest first. */
-const MOST_FINISHED = 10_000;
+const IDLE_MS = 3_600_000;
 
-/** The uploads that are on their way. */
-export interface UploadStore {
+/**
+ * The uploads that are on their way. What each request has brought is stored, so that any process can take the next chunk, also
+ * after a restart.
+ */
+export class Uploads {
+  readonly #context: UploadContext;
+
+  constructor(deps: UploadDeps, limits: UploadLimits) {
+    this.#context = { ...deps, limits, active: new Map() };
+  }
+
   /**
    * Begins an upload. `announcedBytes` is the size of the file; null when the caller does not say it. Throws
    * `REQUEST_TOO_LARGE`, `FILE_QUOTA_EXCEEDED` and `FILE_NAME_TAKEN`.
    */
-  begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload>;
-  /** The upload that is open, or was finished within the last hour. Throws `FILE_UPLOAD_NOT_FOUND`. */
-  find(id: string): Promise<Upload>;
-  /** Ends the uploads that nobody has gone on with for an hour. */
-  endIdle(): Promise<void>;
-}
-
-/** The uploads of this process. They end with it: their bytes are removed at the next start. */
-export class Uploads implements UploadStore {
-  readonly #deps: UploadDeps;
-  readonly #limits: UploadLimits;
-  readonly #open = new Map<string, Upload>();
-  /** Oldest first. */
-  readonly #finished = new Map<string, Upload>();
-
-  constructor(deps: UploadDeps, limits: UploadLimits) {
-    this.#deps = deps;
-    this.#limits = limits;
-  }
-
   async begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload> {
-    const { uploadBytes } = this.#limits;
+    const { stores, clock, limits } = this.#context;
+    const { uploadBytes, uploadBytesPerKey, openUploadsPerKey } = limits;
     if ((announcedBytes ?? 0) > uploadBytes) throw fileTooLarge(uploadBytes);
-    await this.endIdle();
-    if (facts.id !== null) await refuseTakenName(this.#deps, apiKeyId, facts.id);
-    const stored = await storedBytes(this.#deps, apiKeyId);
-    // From here on nothing is awaited: no other upload can come in between.
-    refuseBeyondQuota(this.#limits, this.#openOf(apiKeyId), stored + (announcedBytes ?? 0));
-    const caller = { apiKeyId, facts, announcedBytes };
-    const upload: Upload = new Upload(this.#deps, caller, {
-      limits: this.#limits,
-      openBytes: () => {
-        const others = this.#openOf(apiKeyId).filter((other) => other !== upload);
-        return bytesOfUploads(others) + upload.receivedBytes;
-      },
-      onEnd: () => this.#ended(upload),
-      parts: null,
+    if (facts.id !== null) await refuseTakenName(this.#context, apiKeyId, facts.id);
+    const id = randomBytes(16).toString("hex");
+    const touchedAtMs = clock.nowMs();
+    const stored = await stores.read.files.bytesOf(apiKeyId, touchedAtMs);
+    const rowId = sha256Hex(id);
+    const progress = { receivedBytes: 0, parts: [], fileId: null, touchedAtMs };
+    const record: UploadRecord = { id: rowId, apiKeyId, facts, announcedBytes, ...progress };
+    await stores.write(async (tx) => {
+      await tx.lock("key", apiKeyId);
+      const all = await tx.uploads.openOfKey(apiKeyId);
+      const open = all.filter((each) => !this.#isIdle(each));
+      if (open.length >= openUploadsPerKey) {
+        const message = `This key has ${openUploadsPerKey} open uploads; finish or cancel one of them.`;
+        throw new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
+      }
+      const bytes = bytesOfUploads(open, this.#context.active) + stored + (announcedBytes ?? 0);
+      if (bytes > uploadBytesPerKey) throw quotaExceeded(uploadBytesPerKey);
+      await tx.uploads.insert(record);
     });
-    this.#open.set(upload.id, upload);
-    return upload;
+    return new Upload(this.#context, id, record, null);
   }
 
+  /** The upload that is open, or was finished within the last hour. Throws `FILE_UPLOAD_NOT_FOUND`. */
   async find(id: string): Promise<Upload> {
-    const upload = this.#open.get(id) ?? this.#finished.get(id);
-    if (upload) return upload;
-    throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
+    const { stores } = this.#context;
+    const record = await stores.read.uploads.find(sha256Hex(id));
+    if (record === null || this.#isIdle(record)) throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
+    const file = await fileOf(stores, record);
+    if (record.fileId !== null && file === null) throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
+    return new Upload(this.#context, id, record, file);
   }
 
+  /** Ends the uploads that nobody has gone on with for an hour. */
   async endIdle(): Promise<void> {
-    const isIdle = ({ touchedMs }: Upload) => this.#deps.clock.monotonicMs() - touchedMs >= IDLE_MS;
-    for (const upload of [...this.#open.values()]) {
-      if (!upload.isBusy && isIdle(upload)) await upload.cancel();
-    }
-    for (const [id, upload] of this.#finished) {
-      if (this.#finished.size <= MOST_FINISHED && !isIdle(upload)) break;
-      this.#finished.delete(id);
-    }
+    const { stores, clock } = this.#context;
+    for (const record of await stores.read.uploads.idleSince(clock.nowMs() - IDLE_MS))
+      if (this.#isIdle(record)) await forget(this.#context, record.id);
   }
 
-  #ended(upload: Upload): void {
-    this.#open.delete(upload.id);
-    if (upload.state === "final") this.#finished.set(upload.id, upload);
-  }
-
-  #openOf(apiKeyId: string): Upload[] {
-    return [...this.#open.values()].filter((upload) => upload.apiKeyId === apiKeyId);
+  #isIdle({ id, touchedAtMs }: UploadRecord): boolean {
+    const { clock, active } = this.#context;
+    return !active.has(id) && clock.nowMs() - touchedAtMs >= IDLE_MS;
   }
 }

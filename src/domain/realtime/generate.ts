@@ -10,10 +10,10 @@ import type { ItemProvider } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord } from "../ports/realtime-records.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import { countRequest, type RequestRate } from "../request-rate.ts";
 import type { CheckedContent } from "./checked-content.ts";
 import { endHold, type NewHold, openHold, takenForDead } from "./holds.ts";
 import { type Made, type MakeImageDeps, makeImage, type Trail, type WantedImage } from "./make-image.ts";
+import { countRequest, type RequestRate } from "./request-rate.ts";
 import { NOT_RECORDED, type RequestRecord } from "./request-record.ts";
 import { usageOf } from "./usage-records.ts";
 
@@ -26,8 +26,8 @@ export interface RealtimeDeps extends MakeImageDeps {
   offers: Offers<ItemProvider>;
   /** The longest time that a request may take; 0 sets no limit. */
   timeoutMs: number;
-  /** The limits of a key over all processes that take requests; null where this is the only one, whose API counts. */
-  rate: RequestRate | null;
+  /** The limits of a key, over all processes that take requests. */
+  rate: RequestRate;
   /**
    * The worker that the holds belong to: others release them when it dies. `lost` is aborted when they took this process for
    * dead; then there is another worker with another signal. While it is not fresh, they may do so at any moment.
@@ -136,7 +136,7 @@ export class Realtime {
     const opening = { realtimeId: hold.id, isPaid: offers.some(({ provider }) => isPaid(provider)) };
     const { rate } = this.#deps;
     const alongside = async (tx: Transaction) => {
-      if (rate !== null) await countRequest(tx, caller.key.id, rate, hold.createdAtMs);
+      await countRequest(tx, caller.key.id, rate, hold.createdAtMs);
       await record.opened(tx, opening);
     };
     const what = count === 1 ? "The image" : "The request";

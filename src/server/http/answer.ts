@@ -1,29 +1,10 @@
-import type { Request, Response } from "express";
+import type { Response } from "express";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../../contract/routes.ts";
 import { outcomeOf, type Render, type RunOutcome } from "../../domain/realtime/keyed-run.ts";
 import { NOT_RECORDED, type RequestRecord } from "../../domain/realtime/request-record.ts";
 import type { ApiDeps } from "../deps.ts";
-import { idempotencyKeyOf } from "./authenticate.ts";
 import { toServiceError } from "./errors.ts";
-import { onEnded } from "./exchange.ts";
-
-/**
- * Counts a real-time request among those of its API key. Returns its idempotency key; null without one. Throws
- * `RATE_LIMITED` and `REALTIME_INVALID_ARGUMENT`.
- */
-export function beginRequest(
-  { requestLimits }: Pick<ApiDeps, "requestLimits">,
-  request: Request,
-  response: Response,
-  apiKeyId: string,
-): string | null {
-  const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
-  // A repeat that waits for another request takes no place among those that run.
-  if (idempotencyKey !== null) requestLimits.count(apiKeyId);
-  else onEnded(response, requestLimits.begin(apiKeyId));
-  return idempotencyKey;
-}
 
 /** A real-time request that has passed every check. */
 interface CheckedRequest<T> {
@@ -42,7 +23,7 @@ interface CheckedRequest<T> {
  * whether it is an earlier one. The body is made before anything is paid for.
  */
 export async function answerOnce<T>(
-  { keyedRequests, requestLimits }: Pick<ApiDeps, "keyedRequests" | "requestLimits">,
+  { keyedRequests }: Pick<ApiDeps, "keyedRequests">,
   response: Response,
   gone: AbortSignal,
   { apiKeyId, idempotencyKey, fingerprint, make, render }: CheckedRequest<T>,
@@ -57,10 +38,7 @@ export async function answerOnce<T>(
   }
   const request = { apiKeyId, key: idempotencyKey, fingerprint: fingerprint() };
   const answer = await keyedRequests.answer<T>(request, gone, {
-    make: async (record) => {
-      const ended = requestLimits.take(apiKeyId);
-      return make(null, record).finally(ended);
-    },
+    make: (record) => make(null, record),
     render,
   });
   if (!response.headersSent) {

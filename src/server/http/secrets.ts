@@ -12,75 +12,14 @@ interface SecretOptions {
   prefix?: string;
 }
 
-/** Random secrets that each stand for something of a key for a time. */
-interface SecretStore<T extends { keyId: string }> {
-  issue(value: T): Answer<{ secret: string; expiresAtMs: number }>;
-  /** Null for an unknown secret, and for one whose time is over. */
-  find(secret: string): Answer<{ value: T; expiresAtMs: number } | null>;
-  /** Returns what a secret stands for, and ends it: only one call gets it. */
-  take(secret: string): Answer<T | null>;
-  end(secret: string): Answer<void>;
-}
-
-/** Known at once, or when the database has answered. */
-type Answer<T> = T | Promise<T>;
-
-/** Secrets of this process alone. They are kept in memory, as hashes. */
-class TimedSecrets<T extends { keyId: string }> implements SecretStore<T> {
-  readonly #clock: Clock;
-  readonly #options: SecretOptions;
-  /** By hash, the oldest first. */
-  readonly #held = new Map<string, { value: T; expiresAtMs: number }>();
-
-  constructor(clock: Clock, options: SecretOptions) {
-    this.#clock = clock;
-    this.#options = options;
-  }
-
-  issue(value: T): { secret: string; expiresAtMs: number } {
-    const { lifeMs, mostPerKey, prefix = "" } = this.#options;
-    this.#dropExpired();
-    const ofKey = [...this.#held].filter(([, held]) => held.value.keyId === value.keyId);
-    for (const [hash] of ofKey.slice(0, Math.max(0, ofKey.length + 1 - mostPerKey))) this.#held.delete(hash);
-    const secret = prefix + randomBytes(32).toString("base64url");
-    const expiresAtMs = this.#clock.nowMs() + lifeMs;
-    this.#held.set(sha256Hex(secret), { value, expiresAtMs });
-    return { secret, expiresAtMs };
-  }
-
-  /** Null for an unknown secret, and for one whose time is over. */
-  find(secret: string): { value: T; expiresAtMs: number } | null {
-    // Most credentials are API keys: no hash is made of them here.
-    if (!secret.startsWith(this.#options.prefix ?? "")) return null;
-    const held = this.#held.get(sha256Hex(secret));
-    return held && held.expiresAtMs > this.#clock.nowMs() ? held : null;
-  }
-
-  /** Returns what a secret stands for, and ends it. */
-  take(secret: string): T | null {
-    const held = this.find(secret);
-    this.end(secret);
-    return held?.value ?? null;
-  }
-
-  end(secret: string): void {
-    this.#held.delete(sha256Hex(secret));
-  }
-
-  #dropExpired(): void {
-    const nowMs = this.#clock.nowMs();
-    for (const [hash, { expiresAtMs }] of this.#held) if (expiresAtMs <= nowMs) this.#held.delete(hash);
-  }
-}
-
 /** The value of a secret: the key that it stands for, and the batch of a ticket. */
 interface StoredValue {
   keyId: string;
   batchId?: string;
 }
 
-/** Secrets that every process of a service knows, in the database, as hashes. */
-class StoredSecrets<T extends StoredValue> implements SecretStore<T> {
+/** Random secrets that each stand for something of a key for a time. The database has their hashes. */
+class TimedSecrets<T extends StoredValue> {
   readonly #deps: { stores: Stores; clock: Clock };
   readonly #kind: TimedSecretRecord["kind"];
   readonly #options: SecretOptions;
@@ -95,6 +34,7 @@ class StoredSecrets<T extends StoredValue> implements SecretStore<T> {
     this.#options = options;
   }
 
+  /** Makes a secret. */
   async issue(value: T) {
     const { keyId, batchId }: StoredValue = value;
     const { lifeMs, mostPerKey, prefix = "" } = this.#options;
@@ -119,11 +59,13 @@ class StoredSecrets<T extends StoredValue> implements SecretStore<T> {
     return { secret, expiresAtMs };
   }
 
+  /** Null for an unknown secret, and for one whose time is over. */
   async find(secret: string) {
     if (!this.#mayBeOurs(secret)) return null;
     return this.#valid(await this.#deps.stores.read.timedSecrets.find(sha256Hex(secret)));
   }
 
+  /** Returns what a secret stands for, and ends it: only one call gets it. */
   async take(secret: string) {
     if ((await this.find(secret)) === null) return null;
     const taken = await this.#deps.stores.write((tx) => tx.timedSecrets.take(sha256Hex(secret)));
@@ -154,11 +96,11 @@ const HOUR_MS = 60 * MINUTE_MS;
 /** The secrets by which a person uses the service from a browser. */
 export interface ConsoleSecrets {
   /** A code buys a session, once, within 10 minutes. */
-  codes: SecretStore<{ keyId: string }>;
+  codes: TimedSecrets<{ keyId: string }>;
   /** The token of a session works like its key for 12 hours. */
-  sessions: SecretStore<{ keyId: string }>;
+  sessions: TimedSecrets<{ keyId: string }>;
   /** A ticket downloads the ZIP of one batch, once, within a minute. */
-  tickets: SecretStore<{ keyId: string; batchId: string }>;
+  tickets: TimedSecrets<{ keyId: string; batchId: string }>;
 }
 
 /** How long a session lasts. */
@@ -168,20 +110,11 @@ const CODES = { lifeMs: 10 * MINUTE_MS, mostPerKey: 10 };
 const SESSIONS = { lifeMs: SESSION_MS, mostPerKey: 100, prefix: "imgb_session_" };
 const TICKETS = { lifeMs: MINUTE_MS, mostPerKey: 100 };
 
-/** They end with the process. */
-export function consoleSecrets(clock: Clock): ConsoleSecrets {
+/** All processes of the service know them, also after a restart. */
+export function consoleSecrets(deps: { stores: Stores; clock: Clock }): ConsoleSecrets {
   return {
-    codes: new TimedSecrets(clock, CODES),
-    sessions: new TimedSecrets(clock, SESSIONS),
-    tickets: new TimedSecrets(clock, TICKETS),
-  };
-}
-
-/** All processes of the service know them. */
-export function sharedSecrets(deps: { stores: Stores; clock: Clock }): ConsoleSecrets {
-  return {
-    codes: new StoredSecrets(deps, "code", CODES),
-    sessions: new StoredSecrets(deps, "session", SESSIONS),
-    tickets: new StoredSecrets(deps, "ticket", TICKETS),
+    codes: new TimedSecrets(deps, "code", CODES),
+    sessions: new TimedSecrets(deps, "session", SESSIONS),
+    tickets: new TimedSecrets(deps, "ticket", TICKETS),
   };
 }

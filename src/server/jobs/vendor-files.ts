@@ -1,6 +1,5 @@
 import type { Request, Response } from "express";
-import type { Upload } from "../../domain/files/upload.ts";
-import type { Chunk } from "../../domain/files/upload-ties.ts";
+import type { Chunk, Upload } from "../../domain/files/upload.ts";
 import type { FileFacts } from "../../domain/ports/files.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";

@@ -7,8 +7,8 @@ import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, beginRequest, type Framing } from "../http/answer.ts";
-import { consentingCaller } from "../http/authenticate.ts";
+import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
+import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
 import { fieldError } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/body-shape.ts";
@@ -60,13 +60,13 @@ export function contentFormat(
 }
 
 /**
- * `POST …:generateContent` and `POST …:streamGenerateContent`. The order, behind the key: its limits,
- * model, size of the body, its fields, provider, money.
+ * `POST …:generateContent` and `POST …:streamGenerateContent`. The order, behind the key: model, size of
+ * the body, its fields, provider, the limits of the key, money.
  */
 export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const idempotencyKey = beginRequest(deps, request, response, caller.key.id);
+    const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);

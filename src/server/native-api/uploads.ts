@@ -1,8 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { UploadedFile } from "../../contract/native-jobs.ts";
-import type { Upload } from "../../domain/files/upload.ts";
-import type { Chunk } from "../../domain/files/upload-ties.ts";
+import type { Chunk, Upload } from "../../domain/files/upload.ts";
 import { keyState } from "../../domain/keys.ts";
 import type { FileRecord } from "../../domain/ports/files.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -153,7 +152,7 @@ async function takeChunk(
     }
   } catch (error) {
     // The same chunk, sent twice: the other request has finished the upload meanwhile.
-    if (upload.file === null || isTakenOver(error)) throw error;
+    if (upload.file === null || isTakenOver(error)) throw withHeaderName(error);
   } finally {
     showUpload(response, upload);
   }
@@ -163,6 +162,14 @@ async function takeChunk(
 
 const isTakenOver = (error: unknown) =>
   error instanceof ImgbatchError && error.code === "FILE_UPLOAD_TAKEN_OVER";
+
+/** The error with the name of the header that a problem of the upload is about. */
+function withHeaderName(error: unknown): unknown {
+  if (!(error instanceof ImgbatchError) || error.code !== "REALTIME_INVALID_ARGUMENT") return error;
+  const { param = "", message } = error;
+  const header = { offset: UPLOAD_HEADERS.offset, announcedBytes: UPLOAD_HEADERS.fileBytes }[param];
+  return header ? fieldError(error.code, header, message.slice(`${param}: `.length)) : error;
+}
 
 async function findUpload(deps: ApiDeps, request: Request, response: Response): Promise<Upload> {
   const id = request.query[UPLOAD_ID];

@@ -10,7 +10,7 @@ import {
 import { inWords } from "../../contract/text-rules.ts";
 import { dropOutputs } from "../../domain/batches/delete-outputs.ts";
 import { deleteFile, findFile } from "../../domain/files/files.ts";
-import type { Chunk } from "../../domain/files/upload-ties.ts";
+import type { Chunk } from "../../domain/files/upload.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";

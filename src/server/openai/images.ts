@@ -6,8 +6,8 @@ import { findLinkedImage } from "../../domain/links/linked-images.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import type { ApiDeps } from "../deps.ts";
-import { answerOnce, answerStream, beginRequest } from "../http/answer.ts";
-import { consentingCaller } from "../http/authenticate.ts";
+import { answerOnce, answerStream } from "../http/answer.ts";
+import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
 import { sendDownload } from "../http/downloads.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { publicUrlOf } from "../http/host.ts";
@@ -65,7 +65,7 @@ export const openaiErrorStyles: readonly (readonly [RegExp, ErrorStyle])[] = [
 export function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const idempotencyKey = beginRequest(deps, request, response, caller.key.id);
+    const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const publicUrl = publicUrlOf(deps, request);
     await withRequest(deps, request, response, isEdit, async (sent) => {

@@ -2,7 +2,7 @@ import type { Config } from "../../config/schema.ts";
 import { KeyedRequests } from "../../domain/realtime/keyed-requests.ts";
 import { sharpConverter } from "../../imaging/sharp-images.ts";
 import type { ApiDeps } from "../../server/deps.ts";
-import { DownloadSlots, FailedAuthLimit, RequestLimits } from "../../server/http/limits.ts";
+import { DownloadSlots, FailedAuthLimit } from "../../server/http/limits.ts";
 import { BodyBudgets } from "../../server/request-body/body-budgets.ts";
 import { generatedFiles } from "../../server/surfaces.ts";
 import { consoleParts } from "../console.ts";
@@ -29,16 +29,16 @@ type Derived = Omit<
   | "onBatchCreated"
 >;
 
-/** Makes the parts of the API for a service that listens on `host`. `isShared`: other processes take requests, too. */
+/** Makes the parts of the API for a service that listens on `host`. */
 export function apiParts(
   { workerDeps, realtimeOffers, decoding }: SharedParts,
   config: Config,
-  { host, isShared }: { host: string; isShared: boolean },
+  host: string,
 ): Derived {
   const { stores, blobs, clock, feed } = workerDeps;
   return {
     ...workerDeps,
-    ...consoleParts({ stores, blobs, clock, decoding, feed, isShared }),
+    ...consoleParts({ stores, blobs, clock, decoding, feed }),
     server: { ...config.server, host },
     storageUriPrefixes: config.storageUriPrefixes,
     groups: config.groups,
@@ -49,7 +49,6 @@ export function apiParts(
     converter: sharpConverter(decoding),
     keyedRequests: new KeyedRequests(workerDeps),
     realtimeOffers,
-    requestLimits: new RequestLimits(config.limits, clock),
     slots: new DownloadSlots(config.limits.downloadsPerKey),
     bodyBudgets: new BodyBudgets(),
     failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {

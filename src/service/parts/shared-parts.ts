@@ -2,7 +2,6 @@ import type { Config } from "../../config/schema.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { joinFinishes } from "../../domain/batches/finish-item.ts";
 import type { Feed } from "../../domain/feed.ts";
-import { SharedUploads } from "../../domain/files/shared-uploads.ts";
 import { Uploads } from "../../domain/files/uploads.ts";
 import { ProviderHealth } from "../../domain/health/provider-health.ts";
 import { Offers } from "../../domain/offers.ts";
@@ -97,7 +96,6 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
     await beats;
     await presence.leave().catch((error) => log.debug("a worker could not leave", { error: String(error) }));
   });
-  const uploadLimits = { ...FIXED_LIMITS, ...config.limits };
   return {
     providers,
     decoding,
@@ -116,9 +114,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
       presence,
       ending,
       outageMs: config.limits.outageHours * HOUR_MS,
-      uploads: presence.isAlone
-        ? new Uploads({ stores, blobs, clock }, uploadLimits)
-        : new SharedUploads({ stores, blobs, clock }, uploadLimits),
+      uploads: new Uploads({ stores, blobs, clock }, { ...FIXED_LIMITS, ...config.limits }),
       clock,
       ids,
       random,

@@ -37,9 +37,11 @@ export function workOfAll({
     },
     queueOfAll: async () => {
       const workers = (await stores.read.workers.list()).filter(({ role }) => role !== "api");
+      const slotsOfAll = slots * workers.length;
       return {
-        running: await stores.read.items.countLeased(),
-        slots: slots * workers.length,
+        // An item is claimed before it has a slot.
+        running: Math.min(await stores.read.items.countLeased(), slotsOfAll),
+        slots: slotsOfAll,
         isPaused: workers.length > 0 && workers.every(({ isPaused }) => isPaused),
       };
     },

@@ -298,7 +298,7 @@ async function connect(pool: Pool): Promise<PoolClient> {
 }
 
 /** Asks one statement that belongs to no transaction. */
-async function query(pool: Pool, statement: QueryConfig) {
+async function query(pool: Pool, statement: Parameters<Ask>[0]) {
   const client = await connect(pool);
   let failure: unknown = null;
   try {

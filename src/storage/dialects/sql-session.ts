@@ -1,8 +1,18 @@
-import type { Compilable, Kysely, RawBuilder } from "kysely";
+import {
+  type Compilable,
+  type CompiledQuery,
+  type Expression,
+  type Kysely,
+  type RawBuilder,
+  sql,
+} from "kysely";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Database } from "../schema.ts";
+import type { Database } from "../tables.ts";
 
-/** Runs queries built with Kysely on one connection. Statements are prepared once and kept. */
+/**
+ * Runs queries built with Kysely on one connection. Rows have the names of records, and values that are no numbers or
+ * texts are JSON in the database.
+ */
 export interface SqlSession {
   /** Builds queries for this dialect; never executes them itself. */
   readonly build: Kysely<Database>;
@@ -20,8 +30,102 @@ export interface SqlSession {
 }
 
 /** Makes a query of hand-written SQL. */
-export function written<Row>({ build }: SqlSession, sql: RawBuilder<Row>): Compilable<Row> {
-  return { compile: () => sql.compile(build) };
+export function written<Row>({ build }: SqlSession, text: RawBuilder<Row>): Compilable<Row> {
+  return { compile: () => text.compile(build) };
+}
+
+/** Stands in a prepared query for the value that each run brings. */
+class Placeholder {
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/** The values of a prepared query, as it is built. */
+export type Values<Given> = { readonly [Name in keyof Given]: Expression<Given[Name]> };
+
+const PLACEHOLDERS = new Proxy({}, { get: (_, name) => sql.val(new Placeholder(String(name))) });
+
+/**
+ * Makes a query that is built and compiled once for each dialect: that takes several times as long as to run it. All
+ * that differs between two runs must come through the values; an `in` list has no fixed length, and cannot. The
+ * returned function fills the values in; `build` is that of the session that runs the query.
+ */
+export function prepared<Given extends object, Row>(
+  make: (build: Kysely<Database>, values: Values<Given>) => Compilable<Row>,
+): (build: Kysely<Database>, given: Given) => Compilable<Row> {
+  const compiled = new WeakMap<Kysely<Database>, CompiledQuery<Row>>();
+  return (build, given) => ({
+    compile: () => {
+      let query = compiled.get(build);
+      if (query === undefined) {
+        query = make(build, PLACEHOLDERS as Values<Given>).compile();
+        compiled.set(build, query);
+      }
+      const parameters = query.parameters.map((value) =>
+        value instanceof Placeholder ? given[value.name as keyof Given] : value,
+      );
+      return { ...query, parameters };
+    },
+  });
+}
+
+/** The columns that hold JSON, and those that hold a yes as 1. No two tables use such a name for different things. */
+const JSON_COLUMNS = ["metadata", "price", "error", "waiting", "input", "notes", "usage"].concat([
+  "facts",
+  "parts",
+  "providers",
+  "endedNames",
+  "answer",
+]);
+const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "keepsRatio", "hasReferences"];
+
+const READERS = new Map<string, (value: never) => unknown>([
+  ...JSON_COLUMNS.map((name) => [name, JSON.parse] as const),
+  ...YES_COLUMNS.map((name) => [name, (value: number) => value === 1] as const),
+]);
+
+/** Returns a function that makes a record of the values of a row with these columns. */
+export function rowReader(
+  columns: readonly string[],
+): (values: readonly unknown[]) => Record<string, unknown> {
+  const names = columns.map(fieldOf);
+  const readers = names.map((name) => READERS.get(name));
+  // A copy of it has its final shape from the start.
+  const empty: Record<string, unknown> = Object.fromEntries(names.map((name) => [name, null]));
+  return (values) => {
+    const row = { ...empty };
+    for (let at = 0; at < names.length; at++) {
+      const [value, read] = [values[at], readers[at]];
+      row[names[at] as string] = read === undefined || value === null ? value : read(value as never);
+    }
+    return row;
+  };
+}
+
+/** Returns the name that a column has in records. */
+export function fieldOf(column: string): string {
+  return column.replace(/_([a-z0-9])/g, (_, first) => first.toUpperCase());
+}
+
+const COLUMNS = new Map<string, string>();
+
+/** Returns the name of a column in the database. */
+export function columnOf(name: string): string {
+  let column = COLUMNS.get(name);
+  if (column === undefined) {
+    column = name.replace(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`);
+    COLUMNS.set(name, column);
+  }
+  return column;
+}
+
+/** Returns a value as columns hold it. */
+export function columnValue(value: unknown): unknown {
+  if (typeof value === "boolean") return Number(value);
+  return typeof value === "object" && value !== null ? JSON.stringify(value) : value;
 }
 
 /** What an operator should know of a database that can be used all the same. */

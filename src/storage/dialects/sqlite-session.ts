@@ -7,15 +7,21 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from "kysely";
-import type { Database } from "../schema.ts";
-import type { SqlSession } from "./sql-session.ts";
+import type { Database } from "../tables.ts";
+import { columnOf, columnValue, rowReader, type SqlSession } from "./sql-session.ts";
+
+class Compiler extends SqliteQueryCompiler {
+  protected override sanitizeIdentifier(name: string): string {
+    return super.sanitizeIdentifier(columnOf(name));
+  }
+}
 
 const build = new Kysely<Database>({
   dialect: {
     createAdapter: () => new SqliteAdapter(),
     createDriver: () => new DummyDriver(),
     createIntrospector: (db: Kysely<unknown>) => new SqliteIntrospector(db),
-    createQueryCompiler: () => new SqliteQueryCompiler(),
+    createQueryCompiler: () => new Compiler(),
   },
 });
 
@@ -161,39 +167,37 @@ function beforeNextTurn<T>(work: Promise<T>): Promise<T> {
 
 type Prepare = (sql: string) => Prepared;
 
-/** A statement that is kept. Reads its rows as lists and names their columns here: the library takes twice as long. */
+/** A statement that is kept. Reads its rows as lists, and names their values here: the library takes twice as long. */
 class Prepared {
   readonly #statement: Sqlite.Statement;
-  /** A row without values. A copy of it has its final shape from the start. */
-  #empty: Record<string, unknown> = {};
-  #columns: string[] = [];
+  #read: ReturnType<typeof rowReader> = () => ({});
+  #columnCount = 0;
 
   constructor(statement: Sqlite.Statement) {
     this.#statement = statement.reader ? statement.raw() : statement;
   }
 
   run(...parameters: unknown[]): Sqlite.RunResult {
-    return this.#statement.run(...parameters);
+    return this.#statement.run(...parameters.map(columnValue));
   }
 
   get(...parameters: unknown[]): unknown {
-    const values = this.#statement.get(...parameters) as unknown[] | undefined;
-    return values && this.#named(values);
+    const values = this.#statement.get(...parameters.map(columnValue)) as unknown[] | undefined;
+    return values && this.#record(values);
   }
 
   all(...parameters: unknown[]): unknown[] {
-    return (this.#statement.all(...parameters) as unknown[][]).map((values) => this.#named(values));
+    const rows = this.#statement.all(...parameters.map(columnValue)) as unknown[][];
+    return rows.map((values) => this.#record(values));
   }
 
-  #named(values: readonly unknown[]): unknown {
-    // A migration may add columns to a table of which all are read.
-    if (values.length !== this.#columns.length) {
-      this.#columns = this.#statement.columns().map(({ name }) => name);
-      this.#empty = Object.fromEntries(this.#columns.map((name) => [name, null]));
+  #record(values: readonly unknown[]): unknown {
+    // Another process may add columns to a table of which all are read.
+    if (values.length !== this.#columnCount) {
+      this.#read = rowReader(this.#statement.columns().map(({ name }) => name));
+      this.#columnCount = values.length;
     }
-    const row = { ...this.#empty };
-    for (let at = 0; at < values.length; at++) row[this.#columns[at] as string] = values[at];
-    return row;
+    return this.#read(values);
   }
 }
 

@@ -1,23 +1,15 @@
-import type { Selectable } from "kysely";
-import type { AccountRepository } from "../../domain/ports/stores.ts";
-import type { AccountRecord } from "../../domain/records.ts";
-import { kept, type Values } from "../dialects/kept-query.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
+import type {
+  AccountRepository,
+  IdempotencyRepository,
+  KeyRepository,
+  LedgerRepository,
+} from "../../domain/ports/stores.ts";
+import type { AccountRecord, IdempotencyRecord, LedgerEntry } from "../../domain/records.ts";
+import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import { insertRows } from "./rows.ts";
 
-const BY_ID = kept((build, { id }: Values<{ id: string }>) =>
+const ACCOUNT_BY_ID = prepared((build, { id }: Values<Pick<AccountRecord, "id">>) =>
   build.selectFrom("accounts").selectAll().where("id", "=", id),
-);
-
-const CHANGE = kept((build, { id, balance, held, least }: Values<Change>) =>
-  build
-    .updateTable("accounts")
-    .set((eb) => ({
-      balance_micro_usd: eb("balance_micro_usd", "+", balance),
-      held_micro_usd: eb("held_micro_usd", "+", held),
-    }))
-    .where("id", "=", id)
-    .where("balance_micro_usd", ">=", least),
 );
 
 interface Change {
@@ -28,43 +20,129 @@ interface Change {
   least: number;
 }
 
+const CHANGE_ACCOUNT = prepared((build, { id, balance, held, least }: Values<Change>) =>
+  build
+    .updateTable("accounts")
+    .set((eb) => ({
+      balanceMicroUsd: eb("balanceMicroUsd", "+", balance),
+      heldMicroUsd: eb("heldMicroUsd", "+", held),
+    }))
+    .where("id", "=", id)
+    .where("balanceMicroUsd", ">=", least),
+);
+
 export function accountRepository({ build, first, all, run }: SqlSession): AccountRepository {
   const accounts = () => build.selectFrom("accounts").selectAll();
   return {
     insert: async ({ id, name, createdAtMs, isPlay = false }) => {
-      const row = { id, name, created_at_ms: createdAtMs, is_play: isPlay ? 1 : 0 };
-      await run(build.insertInto("accounts").values(row));
+      await run(build.insertInto("accounts").values({ id, name, createdAtMs, isPlay }));
     },
     setRealAccount: async (id, realAccountId) => {
-      await run(build.updateTable("accounts").set({ real_account_id: realAccountId }).where("id", "=", id));
+      await run(build.updateTable("accounts").set({ realAccountId }).where("id", "=", id));
     },
-    byId: async (id) => toRecordOrNull(await first(BY_ID(build, { id }))),
-    byName: async (name) => toRecordOrNull(await first(accounts().where("name", "=", name))),
-    list: async () => (await all(accounts().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
+    byId: (id) => first(ACCOUNT_BY_ID(build, { id })),
+    byName: (name) => first(accounts().where("name", "=", name)),
+    list: () => all(accounts().orderBy("createdAtMs").orderBy("id")),
     change: async (id, { balanceMicroUsd, heldMicroUsd }) => {
-      const update = CHANGE(build, {
-        id,
-        balance: balanceMicroUsd,
-        held: heldMicroUsd,
-        least: -balanceMicroUsd,
-      });
-      return { isEnough: (await run(update)) === 1 };
+      const change = { id, balance: balanceMicroUsd, held: heldMicroUsd, least: -balanceMicroUsd };
+      return { isEnough: (await run(CHANGE_ACCOUNT(build, change))) === 1 };
     },
   };
 }
 
-type Row = Selectable<Database["accounts"]>;
+/** Without the hash of the key. */
+const KEY = [
+  ...(["id", "name", "prefix", "accountId", "group"] as const),
+  ...(["createdAtMs", "expiresAtMs", "disabledAtMs", "enabledAtMs"] as const),
+] as const;
 
-const toRecordOrNull = (row: Row | null) => row && toRecord(row);
+const KEY_BY_SHA256 = prepared((build, { sha256 }: Values<{ sha256: string }>) =>
+  build.selectFrom("api_keys").select(KEY).where("sha256", "=", sha256),
+);
 
-function toRecord(row: Row): AccountRecord {
+export function keyRepository(session: SqlSession): KeyRepository {
+  const { build, first, all, run } = session;
+  const keys = () => build.selectFrom("api_keys").select(KEY);
   return {
-    id: row.id,
-    name: row.name,
-    balanceMicroUsd: row.balance_micro_usd,
-    heldMicroUsd: row.held_micro_usd,
-    createdAtMs: row.created_at_ms,
-    isPlay: row.is_play === 1,
-    realAccountId: row.real_account_id,
+    insert: async (key) => {
+      await insertRows(session, "api_keys", [key]);
+    },
+    bySha256: (sha256) => first(KEY_BY_SHA256(build, { sha256 })),
+    byId: (id) => first(keys().where("id", "=", id)),
+    list: () => all(keys().orderBy("createdAtMs").orderBy("id")),
+    setDisabled: async (id, atMs) => {
+      await run(build.updateTable("api_keys").set({ disabledAtMs: atMs }).where("id", "=", id));
+    },
+    setEnabled: async (id, atMs) => {
+      const enabled = { disabledAtMs: null, enabledAtMs: atMs };
+      await run(build.updateTable("api_keys").set(enabled).where("id", "=", id));
+    },
+  };
+}
+
+const APPEND_ENTRY = prepared((build, entry: Values<Omit<LedgerEntry, "seq">>) => {
+  const { requestId, accountId, batchId, kind, amountMicroUsd, createdAtMs } = entry;
+  const { balanceChangeMicroUsd, heldChangeMicroUsd } = entry;
+  return build
+    .insertInto("ledger_entries")
+    .values({
+      requestId,
+      accountId,
+      batchId,
+      kind,
+      amountMicroUsd,
+      createdAtMs,
+      balanceChangeMicroUsd,
+      heldChangeMicroUsd,
+    })
+    .onConflict((conflict) => conflict.column("requestId").doNothing());
+});
+
+export function ledgerRepository({ build, first, all, run }: SqlSession): LedgerRepository {
+  const entries = () => build.selectFrom("ledger_entries").selectAll();
+  return {
+    append: async (entry) => ({ isNew: (await run(APPEND_ENTRY(build, entry))) === 1 }),
+    byRequestId: (requestId) => first(entries().where("requestId", "=", requestId)),
+    list: async ({ accountId, batchIds }) => {
+      let query = entries().orderBy("seq");
+      if (accountId !== undefined) query = query.where("accountId", "=", accountId);
+      if (batchIds !== undefined) query = query.where("batchId", "in", [...batchIds]);
+      return all(query);
+    },
+    page: async ({ accountIds, beforeSeq = Number.MAX_SAFE_INTEGER, offset = 0, limit }) => {
+      const before = entries().where("accountId", "in", accountIds).where("seq", "<", beforeSeq);
+      return all(before.orderBy("seq", "desc").limit(limit).offset(offset));
+    },
+    changeAfter: async (accountId, seq) => {
+      const later = build
+        .selectFrom("ledger_entries")
+        .select((eb) => eb.fn.sum<number | null>("balanceChangeMicroUsd").as("change"))
+        .where("accountId", "=", accountId)
+        .where("seq", ">", seq);
+      return (await first(later))?.change ?? 0;
+    },
+  };
+}
+
+const FIND_IDEMPOTENCY_KEY = prepared((build, { apiKeyId, key }: Values<{ apiKeyId: string; key: string }>) =>
+  build.selectFrom("idempotency_keys").selectAll().where("apiKeyId", "=", apiKeyId).where("key", "=", key),
+);
+
+const INSERT_IDEMPOTENCY_KEY = prepared(
+  (build, { apiKeyId, key, requestHash, batchId, createdAtMs }: Values<IdempotencyRecord>) =>
+    build
+      .insertInto("idempotency_keys")
+      .values({ apiKeyId, key, requestHash, batchId, createdAtMs })
+      .onConflict((on) => on.columns(["apiKeyId", "key"]).doNothing()),
+);
+
+export function idempotencyRepository({ build, first, run }: SqlSession): IdempotencyRepository {
+  return {
+    find: (apiKeyId, key) => first(FIND_IDEMPOTENCY_KEY(build, { apiKeyId, key })),
+    removeOfRecordsDeletedBefore: async (ms) => {
+      const gone = build.selectFrom("batches").select("id").where("recordDeletedAtMs", "<", ms);
+      return run(build.deleteFrom("idempotency_keys").where("batchId", "in", gone));
+    },
+    insert: async (claim) => ({ isNew: (await run(INSERT_IDEMPOTENCY_KEY(build, claim))) === 1 }),
   };
 }

@@ -1,13 +1,14 @@
 import { setImmediate } from "node:timers/promises";
-import { type Selectable, sql } from "kysely";
+import { sql } from "kysely";
 import type { BatchPage } from "../../domain/ports/batch-repository.ts";
+import type { BatchRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
+import { BATCH } from "../tables.ts";
 
 /** This many rows are looked at in one go, which takes some milliseconds. Other requests are answered before the next. */
 const WINDOW_ROWS = 5000;
 
-type BatchRow = Selectable<Database["batches"]>;
+type BatchRow = BatchRecord & { seq: number };
 type Place = NonNullable<BatchPage["after"]>;
 
 /**
@@ -26,7 +27,10 @@ export async function batchPage(session: SqlSession, filter: BatchPage): Promise
     if (count !== null && count <= offset) {
       offset -= count;
     } else {
-      const page = inWindow.selectAll().orderBy("created_at_ms", "desc").orderBy("seq", "desc");
+      const page = inWindow
+        .select([...BATCH, "seq"])
+        .orderBy("createdAtMs", "desc")
+        .orderBy("seq", "desc");
       found.push(...(await session.all(page.limit(filter.limit - found.length).offset(offset))));
       offset = 0;
     }
@@ -44,7 +48,7 @@ function isIndexed({ status, source, taskName, isDownloaded, offset = 0 }: Batch
 /** The batches that an index finds: those from which the windows are cut. */
 function candidates({ build, dialect }: SqlSession, filter: BatchPage) {
   const { status, isDownloaded, fromMs, beforeMs, after } = filter;
-  let query = build.selectFrom("batches").where("api_key_id", "=", filter.apiKeyId);
+  let query = build.selectFrom("batches").where("apiKeyId", "=", filter.apiKeyId);
   // No index has both.
   if (status !== undefined) query = query.where("status", "=", status);
   else if (isDownloaded !== undefined) {
@@ -52,11 +56,11 @@ function candidates({ build, dialect }: SqlSession, filter: BatchPage) {
     const isIt = sql<boolean>`((downloaded_at_ms is null) = ${sql.lit(dialect === "sqlite" ? Number(!isDownloaded) : !isDownloaded)})`;
     query = query.where(isIt);
   }
-  if (fromMs !== undefined) query = query.where("created_at_ms", ">=", fromMs);
-  if (beforeMs !== undefined) query = query.where("created_at_ms", "<", beforeMs);
+  if (fromMs !== undefined) query = query.where("createdAtMs", ">=", fromMs);
+  if (beforeMs !== undefined) query = query.where("createdAtMs", "<", beforeMs);
   if (after !== undefined) {
     query = query.where((eb) =>
-      eb(eb.refTuple("created_at_ms", "seq"), "<", eb.tuple(after.createdAtMs, after.seq)),
+      eb(eb.refTuple("createdAtMs", "seq"), "<", eb.tuple(after.createdAtMs, after.seq)),
     );
   }
   return query;
@@ -65,20 +69,19 @@ function candidates({ build, dialect }: SqlSession, filter: BatchPage) {
 /** The place of the last batch of the next window; null when there are fewer. */
 async function endOfWindow(session: SqlSession, filter: BatchPage): Promise<Place | null> {
   const places = candidates(session, filter)
-    .select(["created_at_ms", "seq"])
-    .orderBy("created_at_ms", "desc")
+    .select(["createdAtMs", "seq"])
+    .orderBy("createdAtMs", "desc")
     .orderBy("seq", "desc");
-  const row = await session.first(places.limit(1).offset(WINDOW_ROWS - 1));
-  return row && { createdAtMs: row.created_at_ms, seq: row.seq };
+  return session.first(places.limit(1).offset(WINDOW_ROWS - 1));
 }
 
 /** The batches of the page in a window, which ends with the row at `end`; null: it has no end. */
 function matching(session: SqlSession, filter: BatchPage, end: Place | null) {
   const { source, taskName, isDownloaded } = filter;
-  let query = candidates(session, filter).where("record_deleted_at_ms", "is", null);
+  let query = candidates(session, filter).where("recordDeletedAtMs", "is", null);
   if (source !== undefined) query = query.where("source", "=", source);
   if (isDownloaded !== undefined) {
-    query = query.where("downloaded_at_ms", isDownloaded ? "is not" : "is", null);
+    query = query.where("downloadedAtMs", isDownloaded ? "is not" : "is", null);
   }
   if (taskName !== undefined) {
     // A function that knows no wildcards.
@@ -88,7 +91,7 @@ function matching(session: SqlSession, filter: BatchPage, end: Place | null) {
   }
   if (end !== null) {
     query = query.where((eb) =>
-      eb(eb.refTuple("created_at_ms", "seq"), ">=", eb.tuple(end.createdAtMs, end.seq)),
+      eb(eb.refTuple("createdAtMs", "seq"), ">=", eb.tuple(end.createdAtMs, end.seq)),
     );
   }
   return query;

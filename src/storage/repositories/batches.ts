@@ -7,32 +7,32 @@ import {
 } from "../../contract/statuses.ts";
 import type { BatchQueue, BatchRepository, CountChange } from "../../domain/ports/batch-repository.ts";
 import type { BatchEvent } from "../../domain/records.ts";
-import { kept, type Values } from "../dialects/kept-query.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
+import { arrayOf } from "../dialects/postgres-session.ts";
+import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import { BATCH } from "../tables.ts";
 import { batchPage } from "./batch-page.ts";
-import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
-import { insertRows } from "./rows.ts";
+import { columnsOf, insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
 /** The statuses of batches that are at work. */
 const BEGUN: readonly BatchStatus[] = ["running", "processing_results", "settling"];
 
-const BY_ID = kept((build, { id }: Values<{ id: string }>) =>
-  build.selectFrom("batches").selectAll().where("id", "=", id),
+const BY_ID = prepared((build, { id }: Values<{ id: string }>) =>
+  build.selectFrom("batches").select(BATCH).where("id", "=", id),
 );
 
-const CHANGE_STATUS = kept(
+const CHANGE_STATUS = prepared(
   (build, { id, from, to }: Values<{ id: string; from: BatchStatus; to: BatchStatus }>) =>
     build.updateTable("batches").set({ status: to }).where("id", "=", id).where("status", "=", from),
 );
 
-const ADD_COUNTS = kept((build, { id, success, fail }: Values<CountChange>) =>
+const ADD_COUNTS = prepared((build, { id, success, fail }: Values<CountChange>) =>
   build
     .updateTable("batches")
     .set((eb) => ({
-      success_count: eb("success_count", "+", success),
-      fail_count: eb("fail_count", "+", fail),
-      waiting_since_ms: sql<number | null>`case when ${success} > 0 then null else waiting_since_ms end`,
+      successCount: eb("successCount", "+", success),
+      failCount: eb("failCount", "+", fail),
+      waitingSinceMs: sql<number | null>`case when ${success} > 0 then null else waiting_since_ms end`,
     }))
     .where("id", "=", id),
 );
@@ -40,54 +40,54 @@ const ADD_COUNTS = kept((build, { id, success, fail }: Values<CountChange>) =>
 type CountLists = Record<keyof CountChange, unknown[]>;
 
 /** The same for any number of batches. */
-const ADD_ALL_COUNTS = kept((build, { id, success, fail }: Values<CountLists>) => {
+const ADD_ALL_COUNTS = prepared((build, { id, success, fail }: Values<CountLists>) => {
   const added = sql<CountChange>`unnest(${id}::text[], ${success}::bigint[], ${fail}::bigint[])`;
   return build
     .updateTable("batches")
     .from(added.as<"added">(sql`added(id, success, fail)`))
     .set((eb) => ({
-      success_count: eb("success_count", "+", eb.ref("added.success")),
-      fail_count: eb("fail_count", "+", eb.ref("added.fail")),
-      waiting_since_ms: sql<number | null>`case when added.success > 0 then null else waiting_since_ms end`,
+      successCount: eb("successCount", "+", eb.ref("added.success")),
+      failCount: eb("failCount", "+", eb.ref("added.fail")),
+      waitingSinceMs: sql<number | null>`case when added.success > 0 then null else waiting_since_ms end`,
     }))
     .whereRef("batches.id", "=", "added.id");
 });
 
-const APPEND_EVENT = kept((build, event: Values<BatchEvent>) =>
+const APPEND_EVENT = prepared((build, event: Values<BatchEvent>) =>
   build
     .insertInto("batch_events")
-    .values({ batch_id: event.batchId, from_status: event.from, to_status: event.to, at_ms: event.atMs }),
+    .values({ batchId: event.batchId, from: event.from, to: event.to, atMs: event.atMs }),
 );
 
 /** The tender of a batch; null when it is not alive. */
 const liveTender = (build: SqlSession["build"]) =>
   build.selectFrom("workers").select("workers.id").whereRef("workers.id", "=", sql.ref("batches.tender"));
 
-const WAITING = kept((build, queue: Values<BatchQueue & { limit: number }>) =>
+const WAITING = prepared((build, queue: Values<BatchQueue & { limit: number }>) =>
   build
     .selectFrom("batches")
     .select(["id", liveTender(build).as("tender")])
     .where("status", "=", "queued")
     .where("provider", "=", queue.provider)
-    .where("api_key_id", "=", queue.apiKeyId)
+    .where("apiKeyId", "=", queue.apiKeyId)
     .orderBy("seq")
     .limit(queue.limit),
 );
 
-const COUNT_BEGUN = kept((build, { provider, apiKeyId }: Values<BatchQueue>) =>
+const COUNT_BEGUN = prepared((build, { provider, apiKeyId }: Values<BatchQueue>) =>
   build
     .selectFrom("batches")
     .select((eb) => eb.fn.countAll<number>().as("count"))
     .where("status", "in", [...BEGUN])
     .where("provider", "=", provider)
-    .where("api_key_id", "=", apiKeyId),
+    .where("apiKeyId", "=", apiKeyId),
 );
 
-const TENDER_OF = kept((build, { id }: Values<{ id: string }>) =>
+const TENDER_OF = prepared((build, { id }: Values<{ id: string }>) =>
   build.selectFrom("batches").select("tender").where("id", "=", id),
 );
 
-const TEND = kept((build, { id, workerId }: Values<{ id: string; workerId: string }>) =>
+const TEND = prepared((build, { id, workerId }: Values<{ id: string; workerId: string }>) =>
   build
     .updateTable("batches")
     .set({ tender: workerId })
@@ -103,25 +103,14 @@ const TEND = kept((build, { id, workerId }: Values<{ id: string; workerId: strin
 
 export function batchRepository(session: SqlSession): BatchRepository {
   const { build, dialect, first, all, run } = session;
-  const batches = () => build.selectFrom("batches").selectAll();
+  const batches = () => build.selectFrom("batches").select(BATCH);
   return {
     insert: async (batch) => {
-      await insertRows(session, "batches", [toBatchRow(batch)]);
+      await insertRows(session, "batches", [{ ...batch, taskNameFolded: batch.taskName.toLowerCase() }]);
     },
-    byId: async (id) => {
-      const row = await first(BY_ID(build, { id }));
-      return row && toBatchRecord(row);
-    },
-    placeOf: async (id) => {
-      const row = await first(
-        build.selectFrom("batches").select(["created_at_ms", "seq"]).where("id", "=", id),
-      );
-      return row && { createdAtMs: row.created_at_ms, seq: row.seq };
-    },
-    page: async (filter) => {
-      const rows = await batchPage(session, filter);
-      return rows.map((row) => ({ ...toBatchRecord(row), seq: row.seq }));
-    },
+    byId: (id) => first(BY_ID(build, { id })),
+    placeOf: (id) => first(build.selectFrom("batches").select(["createdAtMs", "seq"]).where("id", "=", id)),
+    page: (filter) => batchPage(session, filter),
     outputsDue: async (nowMs, { afterSeq, limit }) => {
       const due = build
         .selectFrom("batches")
@@ -130,9 +119,9 @@ export function batchRepository(session: SqlSession): BatchRepository {
           eb.or([
             eb.and([
               eb("status", "in", ["completed", "failed", "cancelled"]),
-              eb("outputs_expire_at_ms", "<=", nowMs),
+              eb("outputsExpireAtMs", "<=", nowMs),
             ]),
-            eb.and([eb("status", "=", "output_deleted"), eb("outputs_purged_at_ms", "is", null)]),
+            eb.and([eb("status", "=", "output_deleted"), eb("outputsPurgedAtMs", "is", null)]),
           ]),
         );
       return all(due.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
@@ -141,15 +130,15 @@ export function batchRepository(session: SqlSession): BatchRepository {
       const due = build
         .selectFrom("batches")
         .select(["id", "seq"])
-        .where("inputs_purged_at_ms", "is", null)
-        .where("ended_at_ms", "<=", endedBeforeMs);
+        .where("inputsPurgedAtMs", "is", null)
+        .where("endedAtMs", "<=", endedBeforeMs);
       return all(due.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
     },
     countUnended: async (apiKeyId, source) => {
       const query = build
         .selectFrom("batches")
         .select((eb) => eb.fn.countAll<number>().as("count"))
-        .where("api_key_id", "=", apiKeyId)
+        .where("apiKeyId", "=", apiKeyId)
         .where("status", "not in", [...TERMINAL_BATCH_STATUSES])
         .where("source", "=", source);
       return (await first(query))?.count ?? 0;
@@ -158,43 +147,36 @@ export function batchRepository(session: SqlSession): BatchRepository {
       // A function that knows no wildcards.
       const positionOf = sql.raw(session.dialect === "sqlite" ? "instr" : "strpos");
       const equal = batches()
-        .where("api_key_id", "=", apiKeyId)
-        .where("created_at_ms", ">=", fromMs)
+        .where("apiKeyId", "=", apiKeyId)
+        .where("createdAtMs", ">=", fromMs)
         .where("source", "=", "openai")
-        .where("record_deleted_at_ms", "is", null)
+        .where("recordDeletedAtMs", "is", null)
         .where(sql<number>`${positionOf}(input, ${JSON.stringify(requestHash)})`, ">", 0)
-        .orderBy("created_at_ms", "desc")
+        .orderBy("createdAtMs", "desc")
         .orderBy("seq", "desc");
-      const row = await first(equal.limit(1));
-      return row && toBatchRecord(row);
+      return first(equal.limit(1));
     },
-    withStatus: async (statuses) =>
-      (
-        await all(
-          batches()
-            .where("status", "in", [...statuses])
-            .orderBy("seq"),
-        )
-      ).map(toBatchRecord),
-    latest: async (limit) =>
-      (
-        await all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit))
-      ).map(toBatchRecord),
+    withStatus: (statuses) =>
+      all(
+        batches()
+          .where("status", "in", [...statuses])
+          .orderBy("seq"),
+      ),
+    latest: (limit) =>
+      all(batches().where("recordDeletedAtMs", "is", null).orderBy("seq", "desc").limit(limit)),
     waiting: (queue, limit) => all(WAITING(build, { ...queue, limit })),
     countBegun: async (queue) => (await first(COUNT_BEGUN(build, queue)))?.count ?? 0,
     begun: async () => {
       const begun = build
         .selectFrom("batches")
-        .select(["id", "status", "provider", "api_key_id", liveTender(build).as("tender")])
+        .select(["id", "status", "provider", "apiKeyId", liveTender(build).as("tender")])
         .where("status", "in", [...BEGUN])
         .orderBy("seq");
-      return (await all(begun)).map(({ id, status, provider, api_key_id, tender }) => {
-        return { id, status: status as BatchStatus, provider, apiKeyId: api_key_id, tender };
-      });
+      return all(begun);
     },
     endWaits: async () => {
-      const waiting = build.updateTable("batches").where("waiting_since_ms", "is not", null);
-      await run(waiting.set({ waiting_since_ms: null }).where("status", "in", [...BEGUN]));
+      const waiting = build.updateTable("batches").where("waitingSinceMs", "is not", null);
+      await run(waiting.set({ waitingSinceMs: null }).where("status", "in", [...BEGUN]));
     },
     tend: async (id, workerId) => ({ isOurs: (await run(TEND(build, { id, workerId }))) === 1 }),
     setTender: async (id, workerId) => {
@@ -206,7 +188,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
       const before = build
         .selectFrom("batches")
         .select("seq")
-        .where("api_key_id", "=", apiKeyId)
+        .where("apiKeyId", "=", apiKeyId)
         .where("status", "in", ["queued", "running"])
         .where("provider", "=", provider)
         .where("seq", "<", own)
@@ -214,22 +196,19 @@ export function batchRepository(session: SqlSession): BatchRepository {
       return (await all(before)).length;
     },
     waitingQueues: async () => {
-      const queues = build.selectFrom("batches").select(["provider", "api_key_id"]).distinct();
-      const rows = await all(queues.where("status", "=", "queued"));
-      return rows.map(({ provider, api_key_id }) => ({ provider, apiKeyId: api_key_id }));
+      const queues = build.selectFrom("batches").select(["provider", "apiKeyId"]).distinct();
+      return all(queues.where("status", "=", "queued"));
     },
     unmadeByOthers: async (providers) => {
       const unmade = batches().where("status", "in", ["queued", "running"]);
-      return (await all(unmade.where("provider", "not in", [...providers]).orderBy("seq"))).map(
-        toBatchRecord,
-      );
+      return all(unmade.where("provider", "not in", [...providers]).orderBy("seq"));
     },
     endedSince: async (ms, statuses) => {
       const ended = build
         .selectFrom("batches")
         .select("id")
         .where("status", "in", [...statuses]);
-      return all(ended.where("ended_at_ms", ">", ms).orderBy("seq"));
+      return all(ended.where("endedAtMs", ">", ms).orderBy("seq"));
     },
     pendingItemCount: async () => {
       const pending = sql<number | null>`sum(item_count - success_count - fail_count)`;
@@ -248,31 +227,30 @@ export function batchRepository(session: SqlSession): BatchRepository {
       return { isChanged: (await run(CHANGE_STATUS(build, { id, from, to }))) === 1 };
     },
     update: async (id, change) => {
-      await run(build.updateTable("batches").set(toBatchColumns(change)).where("id", "=", id));
+      await run(build.updateTable("batches").set(columnsOf("batches", change)).where("id", "=", id));
     },
     addCounts: async (...changes) => {
       if (dialect === "sqlite") for (const change of changes) await run(ADD_COUNTS(build, change));
       else {
-        const of = (name: keyof CountChange) => changes.map((change) => change[name]);
+        const of = (name: keyof CountChange) => arrayOf(changes.map((change) => change[name]));
         await run(ADD_ALL_COUNTS(build, { id: of("id"), success: of("success"), fail: of("fail") }));
       }
     },
     appendEvent: async (event) => {
       await run(APPEND_EVENT(build, event));
     },
-    events: async (...ids) => {
-      const query = build.selectFrom("batch_events").selectAll().where("batch_id", "in", ids).orderBy("seq");
-      return (await all(query)).map((row) => ({
-        batchId: row.batch_id,
-        from: row.from_status as BatchStatus | null,
-        to: row.to_status as BatchStatus,
-        atMs: row.at_ms,
-      }));
-    },
+    events: (...ids) =>
+      all(
+        build
+          .selectFrom("batch_events")
+          .select(["batchId", "from", "to", "atMs"])
+          .where("batchId", "in", ids)
+          .orderBy("seq"),
+      ),
     lastEventMs: async () => {
-      const events = build.selectFrom("batch_events").select("at_ms");
-      return (await first(events.orderBy("seq", "desc").limit(1)))?.at_ms ?? null;
+      const events = build.selectFrom("batch_events").select("atMs");
+      return (await first(events.orderBy("seq", "desc").limit(1)))?.atMs ?? null;
     },
-    all: async () => (await all(batches().orderBy("seq"))).map(toBatchRecord),
+    all: () => all(batches().orderBy("seq")),
   };
 }

@@ -1,75 +1,64 @@
-import type { Selectable } from "kysely";
-import type { FileRecord, FileRepository } from "../../domain/ports/files.ts";
+import type { FileRepository } from "../../domain/ports/files.ts";
+import type { UploadRepository } from "../../domain/ports/shared-records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
+import { columnsOf, insertRows } from "./rows.ts";
 
-export function fileRepository({ build, all, first, run }: SqlSession): FileRepository {
+export function fileRepository(session: SqlSession): FileRepository {
+  const { build, all, first, run } = session;
   const files = () => build.selectFrom("files").selectAll();
   return {
     insert: async (file) => {
-      const values = {
-        id: file.id,
-        api_key_id: file.apiKeyId,
-        display_name: file.displayName,
-        mime_type: file.mimeType,
-        purpose: file.purpose,
-        size_bytes: file.sizeBytes,
-        sha256: file.sha256,
-        blob_key: file.blobKey,
-        created_at_ms: file.createdAtMs,
-        expires_at_ms: file.expiresAtMs,
-      };
-      await run(build.insertInto("files").values(values));
+      await insertRows(session, "files", [file]);
     },
-    find: async (apiKeyId, id) => {
-      const row = await first(files().where("api_key_id", "=", apiKeyId).where("id", "=", id));
-      return row && toRecord(row);
-    },
+    find: (apiKeyId, id) => first(files().where("apiKeyId", "=", apiKeyId).where("id", "=", id)),
     page: async ({ apiKeyId, nowMs, order, afterSeq, purpose, limit }) => {
-      let query = files().where("api_key_id", "=", apiKeyId).where("expires_at_ms", ">", nowMs);
+      let query = files().where("apiKeyId", "=", apiKeyId).where("expiresAtMs", ">", nowMs);
       const [direction, behind] =
         order === "oldest-first" ? (["asc", ">"] as const) : (["desc", "<"] as const);
       if (afterSeq !== undefined) query = query.where("seq", behind, afterSeq);
       if (purpose !== undefined) query = query.where("purpose", "=", purpose);
-      return (await all(query.orderBy("seq", direction).limit(limit))).map(toRecord);
+      return all(query.orderBy("seq", direction).limit(limit));
     },
     bytesOf: async (apiKeyId, nowMs) => {
       const query = build
         .selectFrom("files")
-        .select((eb) => eb.fn.sum<number | null>("size_bytes").as("bytes"))
-        .where("api_key_id", "=", apiKeyId)
-        .where("expires_at_ms", ">", nowMs);
+        .select((eb) => eb.fn.sum<number | null>("sizeBytes").as("bytes"))
+        .where("apiKeyId", "=", apiKeyId)
+        .where("expiresAtMs", ">", nowMs);
       return (await first(query))?.bytes ?? 0;
     },
     due: async (nowMs, { afterSeq, limit }) => {
-      const query = files().where("expires_at_ms", "<=", nowMs).where("seq", ">", afterSeq);
-      return (await all(query.orderBy("seq").limit(limit))).map(toRecord);
+      const query = files().where("expiresAtMs", "<=", nowMs).where("seq", ">", afterSeq);
+      return all(query.orderBy("seq").limit(limit));
     },
     setExpiry: async (blobKey, expiresAtMs) => {
-      await run(
-        build.updateTable("files").set({ expires_at_ms: expiresAtMs }).where("blob_key", "=", blobKey),
-      );
+      await run(build.updateTable("files").set({ expiresAtMs: expiresAtMs }).where("blobKey", "=", blobKey));
     },
     remove: async (blobKey) => {
-      await run(build.deleteFrom("files").where("blob_key", "=", blobKey));
+      await run(build.deleteFrom("files").where("blobKey", "=", blobKey));
     },
     blobKeys: async () =>
-      (await all(build.selectFrom("files").select("blob_key"))).map(({ blob_key }) => blob_key),
+      (await all(build.selectFrom("files").select("blobKey"))).map(({ blobKey }) => blobKey),
   };
 }
 
-function toRecord(row: Selectable<Database["files"]>): FileRecord & { seq: number } {
+export function uploadRepository(session: SqlSession): UploadRepository {
+  const { build, all, first, run } = session;
+  const uploads = () => build.selectFrom("uploads").selectAll();
   return {
-    seq: row.seq,
-    id: row.id,
-    apiKeyId: row.api_key_id,
-    displayName: row.display_name,
-    mimeType: row.mime_type,
-    purpose: row.purpose,
-    sizeBytes: row.size_bytes,
-    sha256: row.sha256,
-    blobKey: row.blob_key,
-    createdAtMs: row.created_at_ms,
-    expiresAtMs: row.expires_at_ms,
+    insert: async (upload) => {
+      await insertRows(session, "uploads", [upload]);
+    },
+    find: (id) => first(uploads().where("id", "=", id)),
+    openOfKey: (apiKeyId) => all(uploads().where("apiKeyId", "=", apiKeyId).where("fileId", "is", null)),
+    change: async ({ id, receivedBytes }, change) => {
+      const update = build.updateTable("uploads").set(columnsOf("uploads", change)).where("id", "=", id);
+      const same = update.where("receivedBytes", "=", receivedBytes).where("fileId", "is", null);
+      return { isChanged: (await run(same)) > 0 };
+    },
+    idleSince: (ms) => all(uploads().where("touchedAtMs", "<=", ms)),
+    remove: async (id) => {
+      await run(build.deleteFrom("uploads").where("id", "=", id));
+    },
   };
 }

@@ -1,79 +1,158 @@
-import { type Insertable, type Selectable, sql } from "kysely";
-import type { AspectRatio, ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
+import { type Insertable, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { ItemPage, ItemRepository, ListedItem, NewItem } from "../../domain/ports/item-repository.ts";
+import type {
+  FinishedItem,
+  ItemPage,
+  ItemRepository,
+  ItemTotal,
+  NewItem,
+} from "../../domain/ports/item-repository.ts";
 import { BATCH_TERMS } from "../../domain/ports/item-terms.ts";
-import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
-import type { ItemsTable } from "../schema.ts";
-import { claimItems } from "./items/claim.ts";
-import { finishItems } from "./items/finish.ts";
-import {
-  COUNTS,
-  GIVE_BACK,
-  type LISTED,
-  LISTED_PAGE,
-  LISTED_PAGE_OF_STATUS,
-  NEXT_DUE,
-  NO_LEASE,
-  PAGE,
-  PAGE_OF_STATUS,
-  totalsOf,
-} from "./items/queries.ts";
+import { arrayOf } from "../dialects/postgres-session.ts";
+import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import { ITEM, type ItemsTable, LISTED_ITEM } from "../tables.ts";
+import { claimItems } from "./item-claims.ts";
 import { insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
+const NO_LEASE = { leaseToken: null, leaseWorker: null };
+
+interface Lease {
+  id: number;
+  leaseToken: string;
+}
+
+/** Only who holds the lease may change a pending item. */
+const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
+  build
+    .updateTable("items")
+    .where("id", "=", id)
+    .where("status", "=", "pending")
+    .where("leaseToken", "=", leaseToken);
+
+type Returned = Parameters<ItemRepository["giveBack"]>[2];
+
+const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
+  held(build, item).set({
+    notBeforeMs: item.notBeforeMs,
+    attempts: item.attempts,
+    failedAt: item.failedAt,
+    maybePaid: item.maybePaid,
+    ...NO_LEASE,
+  }),
+);
+
+type Page = Values<{ batchId: string; after: number; limit: number; offset: number }>;
+type PageOfStatus = Page & Values<{ status: ItemStatus }>;
+
+const pageOf = (build: SqlSession["build"], page: Page) =>
+  build
+    .selectFrom("items")
+    .where("batchId", "=", page.batchId)
+    .where("position", ">", page.after)
+    .orderBy("position")
+    .limit(page.limit)
+    .offset(page.offset);
+
+const PAGE = prepared((build, page: Page) => pageOf(build, page).select(ITEM));
+
+const PAGE_OF_STATUS = prepared((build, page: PageOfStatus) =>
+  pageOf(build, page).where("status", "=", page.status).select(ITEM),
+);
+
+const LISTED_PAGE = prepared((build, page: Page) => pageOf(build, page).select(LISTED_ITEM));
+
+const LISTED_PAGE_OF_STATUS = prepared((build, page: PageOfStatus) =>
+  pageOf(build, page).where("status", "=", page.status).select(LISTED_ITEM),
+);
+
+const COUNTS = prepared((build, { batchId }: Values<{ batchId: string }>) =>
+  build
+    .selectFrom("items")
+    .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
+    .where("batchId", "=", batchId)
+    .groupBy("status"),
+);
+
+const NEXT_DUE = prepared((build, { batchId }: Values<{ batchId: string }>) =>
+  build
+    .selectFrom("items")
+    .select((eb) => eb.fn.min<number | null>("notBeforeMs").as("due"))
+    .where("batchId", "=", batchId)
+    .where("status", "=", "pending")
+    .where("leaseToken", "is", null),
+);
+
+/** See `ItemRepository.totals`. */
+async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[]): Promise<ItemTotal[]> {
+  const query = build
+    .selectFrom("items")
+    .select((eb) => [
+      "batchId",
+      "status",
+      eb.fn.countAll<number>().as("count"),
+      sql<number>`coalesce(sum(price_micro_usd), 0)`.as("priceMicroUsd"),
+      eb.fn.count<number>("priceMicroUsd").as("priced"),
+      sql<number>`coalesce(sum(hold_micro_usd), 0)`.as("holdMicroUsd"),
+      eb.fn.count<number>("holdMicroUsd").as("held"),
+    ])
+    .where("batchId", "in", [...batchIds])
+    .groupBy(["batchId", "status"])
+    .orderBy("batchId")
+    .orderBy("status");
+  return all(query);
+}
+
 export function itemRepository(session: SqlSession): ItemRepository {
   const { build, first, all, run } = session;
-  const items = () => build.selectFrom("items").selectAll();
+  const items = () => build.selectFrom("items").select(ITEM);
   const pendingOfJob = (jobId: string) =>
-    items().where("job_id", "=", jobId).where("status", "=", "pending").orderBy("position");
+    items().where("jobId", "=", jobId).where("status", "=", "pending").orderBy("position");
   return {
     insertMany: async (batchId, newItems) => {
-      const rows = newItems.map((item) => toRow(batchId, item));
+      const rows = newItems.map((item) => rowOf(batchId, item));
       await insertRows(session, "items", rows);
     },
-    byCustomId: async (batchId, customId) =>
-      toRecordOrNull(await first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
+    byCustomId: (batchId, customId) =>
+      first(items().where("batchId", "=", batchId).where("customId", "=", customId)),
     page: async (batchId, { status, ...page }) => {
       const place = placeOf(batchId, page);
       const rows = status === undefined ? PAGE(build, place) : PAGE_OF_STATUS(build, { ...place, status });
-      return (await all(rows)).map(toRecord);
+      return all(rows);
     },
     listed: async (batchId, { status, ...page }) => {
       const place = placeOf(batchId, page);
       const rows =
         status === undefined ? LISTED_PAGE(build, place) : LISTED_PAGE_OF_STATUS(build, { ...place, status });
-      return (await all(rows)).map(toListed);
+      return all(rows);
     },
     retriesOf: async ({ id, apiKeyId, parentBatchId }, customIds) => {
       if (customIds.length === 0) return new Map();
       const seq = build.selectFrom("batches").select("seq").where("id", "=", id);
       const query = build
         .selectFrom("batches")
-        .innerJoin("items", "items.batch_id", "batches.id")
-        .select(["items.custom_id", "batches.id"])
-        .where("batches.api_key_id", "=", apiKeyId)
-        .where("batches.parent_batch_id", "=", parentBatchId ?? id)
+        .innerJoin("items", "items.batchId", "batches.id")
+        .select(["items.customId", "batches.id"])
+        .where("batches.apiKeyId", "=", apiKeyId)
+        .where("batches.parentBatchId", "=", parentBatchId ?? id)
         .where("batches.seq", ">", seq)
-        .where("batches.record_deleted_at_ms", "is", null)
-        .where("items.custom_id", "in", [...customIds])
+        .where("batches.recordDeletedAtMs", "is", null)
+        .where("items.customId", "in", [...customIds])
         .where("items.status", "!=", "failed")
         .orderBy("batches.seq");
-      return new Map((await all(query)).map((row) => [row.custom_id, row.id]));
+      return new Map((await all(query)).map((row) => [row.customId, row.id]));
     },
     countLeased: async () => {
       const leased = build
         .selectFrom("items")
         .select((eb) => eb.fn.countAll<number>().as("count"))
-        .where("lease_worker", "in", liveWorkers(build))
+        .where("leaseWorker", "in", liveWorkers(build))
         .where("status", "=", "pending");
       return (await first(leased))?.count ?? 0;
     },
     countByStatus: async (batchId) => {
       const counts = { pending: 0, success: 0, failed: 0 };
-      for (const { status, count } of await all(COUNTS(build, { batchId })))
-        counts[status as ItemStatus] = count;
+      for (const { status, count } of await all(COUNTS(build, { batchId }))) counts[status] = count;
       return counts;
     },
     sums: async (batchId, { imageMicroUsd, holdMicroUsd }) => {
@@ -83,14 +162,14 @@ export function itemRepository(session: SqlSession): ItemRepository {
         .selectFrom("items")
         .select([
           sql<number | null>`sum(${hold})`.as("hold"),
-          sql<number | null>`sum(${price})`.as("price"),
+          sql<number | null>`sum(${price})`.as("total"),
           sql<number | null>`sum(case when status = 'success' then ${price} else 0 end)`.as("earned"),
         ])
-        .where("batch_id", "=", batchId);
+        .where("batchId", "=", batchId);
       const sums = await first(query);
       return {
         holdMicroUsd: sums?.hold ?? 0,
-        priceMicroUsd: sums?.price ?? 0,
+        priceMicroUsd: sums?.total ?? 0,
         earnedMicroUsd: sums?.earned ?? 0,
       };
     },
@@ -98,31 +177,30 @@ export function itemRepository(session: SqlSession): ItemRepository {
     shapes: async (batchId) => {
       const query = build.selectFrom("items").select(["tier", "ratio"]).distinct();
       const own = query
-        .where("batch_id", "=", batchId)
+        .where("batchId", "=", batchId)
         .where((eb) => eb.or([eb("tier", "is not", null), eb("ratio", "is not", null)]));
-      return (await all(own)).map(({ tier, ratio }) => ({
-        tier: tier as SizeTier | null,
-        ratio: ratio as AspectRatio | null,
-      }));
+      return all(own);
     },
-    claim: (batchId, claim) => claimItems(session, batchId, claim, toRecord),
+    claim: (batchId, claim) => claimItems(session, batchId, claim),
     abandoned: async (batchId) => {
-      const leased = items().where("lease_token", "is not", null).where("job_id", "is", null);
+      const leased = items().where("leaseToken", "is not", null).where("jobId", "is", null);
       const dead = leased.where((eb) =>
-        eb.or([eb("lease_worker", "is", null), eb("lease_worker", "not in", liveWorkers(build))]),
+        eb.or([eb("leaseWorker", "is", null), eb("leaseWorker", "not in", liveWorkers(build))]),
       );
-      const some = batchId === undefined ? dead : dead.where("batch_id", "=", batchId);
-      return (await all(some.orderBy("id"))).map(toRecord);
+      const some = batchId === undefined ? dead : dead.where("batchId", "=", batchId);
+      return all(some.orderBy("id"));
     },
     leasesOf: async (workerId) => {
       const leased = build
         .selectFrom("items")
-        .select(["id", "batch_id", "lease_token"])
-        .where("lease_token", "is not", null);
-      const rows = await all(leased.where("lease_worker", "=", workerId).orderBy("id"));
-      return rows.map(({ id, batch_id, lease_token }) => {
-        return { batchId: batch_id, itemId: id, leaseToken: lease_token ?? "" };
-      });
+        .select(["id", "batchId", "leaseToken"])
+        .where("leaseToken", "is not", null);
+      const rows = await all(leased.where("leaseWorker", "=", workerId).orderBy("id"));
+      return rows.map(({ id, batchId, leaseToken }) => ({
+        batchId,
+        itemId: id,
+        leaseToken: leaseToken ?? "",
+      }));
     },
     nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
     finish: (finished) => finishItems(session, finished),
@@ -133,82 +211,82 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const free = build
         .selectFrom("items")
         .select("id")
-        .where("batch_id", "=", batchId)
+        .where("batchId", "=", batchId)
         .where("status", "=", "pending")
-        .where("job_id", "is", null)
+        .where("jobId", "is", null)
         .orderBy("position")
         .limit(limit);
       const ids = (await all(free)).map(({ id }) => id);
       if (ids.length === 0) return 0;
-      return run(build.updateTable("items").set({ job_id: jobId, provider }).where("id", "in", ids));
+      return run(build.updateTable("items").set({ jobId: jobId, provider }).where("id", "in", ids));
     },
     releaseFromJob: async (ids) => {
       if (ids.length === 0) return;
-      const free = { job_id: null, ...NO_LEASE };
+      const free = { jobId: null, ...NO_LEASE };
       const update = build
         .updateTable("items")
         .set(free)
         .where("id", "in", [...ids]);
       await run(update.where("status", "=", "pending"));
     },
-    ofJob: async (jobId) => (await all(pendingOfJob(jobId))).map(toRecord),
+    ofJob: (jobId) => all(pendingOfJob(jobId)),
     leaseJob: async (jobId, token) => {
-      const lease = build.updateTable("items").set({ lease_token: token }).where("job_id", "=", jobId);
+      const lease = build.updateTable("items").set({ leaseToken: token }).where("jobId", "=", jobId);
       await run(lease.where("status", "=", "pending"));
-      return (await all(pendingOfJob(jobId))).map(toRecord);
+      return all(pendingOfJob(jobId));
     },
     markJob: async (jobId, maybePaid) => {
-      const mark = build.updateTable("items").set({ maybe_paid: maybePaid }).where("job_id", "=", jobId);
+      const mark = build.updateTable("items").set({ maybePaid: maybePaid }).where("jobId", "=", jobId);
       await run(mark.where("status", "=", "pending"));
     },
     countWithoutJob: async (batchId) => {
       const query = build
         .selectFrom("items")
         .select((eb) => eb.fn.countAll<number>().as("count"))
-        .where("batch_id", "=", batchId)
+        .where("batchId", "=", batchId)
         .where("status", "=", "pending")
-        .where("job_id", "is", null);
+        .where("jobId", "is", null);
       return (await first(query))?.count ?? 0;
     },
     resetSwitches: async (batchId) => {
-      const update = build.updateTable("items").set({ switches: 0 }).where("batch_id", "=", batchId);
+      const update = build.updateTable("items").set({ switches: 0 }).where("batchId", "=", batchId);
       await run(update.where("status", "=", "pending").where("switches", ">", 0));
     },
     fail: async (id, error) => {
-      const failed = { status: "failed", mime_type: null, image_count: 0, error: JSON.stringify(error) };
+      const failed = { status: "failed", mimeType: null, imageCount: 0, error } as const;
       await run(build.updateTable("items").set(failed).where("id", "=", id));
     },
     failPending: async (batchId, error, nowMs, workerId) => {
       const update = build.updateTable("items").set({
         status: "failed",
-        error: JSON.stringify(error),
+        error,
         ...NO_LEASE,
-        finished_at_ms: nowMs,
+        finishedAtMs: nowMs,
       });
-      const pending = update.where("batch_id", "=", batchId).where("status", "=", "pending");
+      const pending = update.where("batchId", "=", batchId).where("status", "=", "pending");
       if (workerId === undefined) return run(pending);
       const ours = pending.where((eb) =>
         eb.or([
-          eb("lease_worker", "is", null),
-          eb("lease_worker", "=", workerId),
-          eb("lease_worker", "not in", liveWorkers(build)),
+          eb("leaseWorker", "is", null),
+          eb("leaseWorker", "=", workerId),
+          eb("leaseWorker", "not in", liveWorkers(build)),
         ]),
       );
       return run(ours);
     },
     areLeasedBesides: async (batchId, workerId) => {
-      const leased = build.selectFrom("items").select("id").where("batch_id", "=", batchId);
+      const leased = build.selectFrom("items").select("id").where("batchId", "=", batchId);
       const others = leased
-        .where("lease_token", "is not", null)
-        .where("lease_worker", "!=", workerId)
-        .where("lease_worker", "in", liveWorkers(build));
+        .where("leaseToken", "is not", null)
+        .where("leaseWorker", "!=", workerId)
+        .where("leaseWorker", "in", liveWorkers(build));
       return (await first(others.limit(1))) !== null;
     },
     dropLeases: async (leases) => {
       let count = 0;
       for (const { itemId, leaseToken } of leases) {
         const own = build.updateTable("items").set(NO_LEASE).where("id", "=", itemId);
-        count += await run(own.where("lease_token", "=", leaseToken));
+        count += await run(own.where("leaseToken", "=", leaseToken));
       }
       return count;
     },
@@ -222,70 +300,96 @@ const placeOf = (batchId: string, { afterPosition, offset = 0, limit }: ItemPage
   limit,
 });
 
-function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
+function rowOf(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const { failed, terms = BATCH_TERMS } = item;
   return {
-    batch_id: batchId,
+    ...terms,
+    batchId,
     position: item.position,
-    source_index: item.sourceIndex,
-    output_index: item.outputIndex,
-    custom_id: item.customId,
+    sourceIndex: item.sourceIndex,
+    outputIndex: item.outputIndex,
+    customId: item.customId,
     prompt: item.prompt,
     status: failed ? "failed" : "pending",
-    error: failed ? JSON.stringify(failed.error) : null,
-    finished_at_ms: failed?.atMs ?? null,
-    not_before_ms: item.notBeforeMs ?? 0,
-    tier: terms.tier,
-    ratio: terms.ratio,
-    keeps_ratio: Number(terms.keepsRatio),
-    asked_mime_type: terms.askedMimeType,
-    earlier: terms.earlier,
-    price_micro_usd: terms.priceMicroUsd,
-    hold_micro_usd: terms.holdMicroUsd,
-    client_key: terms.clientKey,
+    error: failed?.error ?? null,
+    finishedAtMs: failed?.atMs ?? null,
+    notBeforeMs: item.notBeforeMs ?? 0,
   };
 }
 
-const toRecordOrNull = (row: Selectable<ItemsTable> | null) => row && toRecord(row);
+/** The types of the columns that an outcome fills. */
+const TYPES = {
+  id: "bigint",
+  leaseToken: "text",
+  status: "text",
+  mimeType: "text",
+  imageCount: "bigint",
+  modelVersion: "text",
+  seed: "bigint",
+  notes: "text",
+  usage: "text",
+  error: "text",
+  finishedAtMs: "bigint",
+} as const;
+type Name = keyof typeof TYPES;
+const NAMES = Object.keys(TYPES) as Name[];
 
-function toRecord(row: Selectable<ItemsTable>): ItemRecord {
-  // With a spread, each record would have a shape of its own, which takes a hundred times as long and much memory.
-  return Object.assign(toListed(row), {
-    batchId: row.batch_id,
-    outputIndex: row.output_index,
-    attempts: row.attempts,
-    leaseToken: row.lease_token,
-    finishedAtMs: row.finished_at_ms,
-    failedAt: row.failed_at,
-    switches: row.switches,
-    jobId: row.job_id,
-    tier: row.tier as SizeTier | null,
-    ratio: row.ratio as AspectRatio | null,
-    keepsRatio: row.keeps_ratio === 1,
-    askedMimeType: row.asked_mime_type as ImageMimeType | null,
-    earlier: row.earlier,
-    holdMicroUsd: row.hold_micro_usd,
-    clientKey: row.client_key,
-  });
+/** See `ItemRepository.finish`. */
+async function finishItems<T extends FinishedItem>(
+  { build, dialect, all, run }: SqlSession,
+  items: readonly T[],
+): Promise<T[]> {
+  if (dialect === "sqlite") {
+    const isOurs: boolean[] = [];
+    for (const item of items) isOurs.push((await run(FINISH(build, item))) === 1);
+    return items.filter((_, at) => isOurs[at]);
+  }
+  const lists = Object.fromEntries(NAMES.map((name) => [name, arrayOf(items.map((item) => item[name]))]));
+  const ours = new Set((await all(FINISH_ALL(build, lists as Lists))).map(({ at }) => at));
+  return items.filter((_, at) => ours.has(at + 1));
 }
 
-function toListed(row: Pick<Selectable<ItemsTable>, (typeof LISTED)[number]>): ListedItem {
-  return {
-    id: row.id,
-    position: row.position,
-    sourceIndex: row.source_index,
-    customId: row.custom_id,
-    prompt: row.prompt,
-    status: row.status as ItemStatus,
-    mimeType: row.mime_type as ImageMimeType | null,
-    imageCount: row.image_count,
-    error: row.error === null ? null : JSON.parse(row.error),
-    modelVersion: row.model_version,
-    provider: row.provider,
-    maybePaid: row.maybe_paid as MaybePaid,
-    seed: row.seed,
-    notes: row.notes === null ? [] : JSON.parse(row.notes),
-    usage: row.usage === null ? null : JSON.parse(row.usage),
-    priceMicroUsd: row.price_micro_usd,
-  };
-}
+const FINISH = prepared((build, item: Values<FinishedItem>) =>
+  held(build, item).set({
+    status: item.status,
+    mimeType: item.mimeType,
+    imageCount: item.imageCount,
+    modelVersion: item.modelVersion,
+    seed: item.seed,
+    notes: item.notes,
+    usage: item.usage,
+    error: item.error,
+    finishedAtMs: item.finishedAtMs,
+    ...NO_LEASE,
+  }),
+);
+
+type Lists = Record<Name, unknown[]>;
+
+/** The same for any number of items. Returns the numbers of those that were still held, from 1. */
+const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
+  const columns = NAMES.map((name) => sql`${lists[name]}::${sql.raw(TYPES[name])}[]`);
+  const names = sql.join([...NAMES, "at"].map((name) => sql.ref(name)));
+  const finished = sql<
+    FinishedItem & { at: number }
+  >`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(sql`finished(${names})`);
+  return build
+    .updateTable("items")
+    .from(finished)
+    .set((eb) => ({
+      status: eb.ref("finished.status"),
+      mimeType: eb.ref("finished.mimeType"),
+      imageCount: eb.ref("finished.imageCount"),
+      modelVersion: eb.ref("finished.modelVersion"),
+      seed: eb.ref("finished.seed"),
+      notes: eb.ref("finished.notes"),
+      usage: eb.ref("finished.usage"),
+      error: eb.ref("finished.error"),
+      finishedAtMs: eb.ref("finished.finishedAtMs"),
+      ...NO_LEASE,
+    }))
+    .whereRef("items.id", "=", "finished.id")
+    .where("items.status", "=", "pending")
+    .whereRef("items.leaseToken", "=", "finished.leaseToken")
+    .returning("finished.at");
+});

@@ -8,10 +8,10 @@ export function retentionTimeRepository({ build, first, run }: SqlSession): Rete
   return {
     read: async () => {
       const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
-      return row && { seenMs: row.seen_ms, aheadMs: row.ahead_ms, jumpedAtMs: row.jumped_at_ms };
+      return row && { seenMs: row.seenMs, aheadMs: row.aheadMs, jumpedAtMs: row.jumpedAtMs };
     },
     write: async ({ seenMs, aheadMs, jumpedAtMs }) => {
-      const time = { seen_ms: seenMs, ahead_ms: aheadMs, jumped_at_ms: jumpedAtMs };
+      const time = { seenMs, aheadMs, jumpedAtMs };
       const insert = build.insertInto("retention_time").values({ id: ONLY, ...time });
       await run(insert.onConflict((on) => on.column("id").doUpdateSet(time)));
     },

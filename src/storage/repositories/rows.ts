@@ -1,26 +1,46 @@
 import type { Insertable } from "kysely";
-import { kept, type Values } from "../dialects/kept-query.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
+import { fieldOf, prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import { columnsOfTables } from "../foundation.ts";
+import type { Database } from "../tables.ts";
 
 /** Each statement is a round trip to the server, and may have 65,535 parameters. */
 const ROWS_A_STATEMENT = 500;
 
-/** Inserts rows in their order. Each must have the columns of the first, in the same order. */
+const FIELDS = new Map(Array.from(columnsOfTables(), ([table, columns]) => [table, columns.map(fieldOf)]));
+
+/** Returns the fields of a record that are columns of its table: callers may pass a record that has more. */
+export function columnsOf<Row extends object>(table: keyof Database, record: Row): Row {
+  return Object.fromEntries(columnsIn(table, [record]).map((name) => [name, record[name]])) as Row;
+}
+
+/** The columns of a table that any of the records has. */
+function columnsIn<Row extends object>(
+  table: keyof Database,
+  records: readonly Row[],
+): (keyof Row & string)[] {
+  const fields = (FIELDS.get(table) ?? []) as (keyof Row & string)[];
+  return fields.filter((name) => records.some((record) => record[name] !== undefined));
+}
+
+/** Inserts rows in their order, without the fields that are no columns of the table. A column that no row has gets its default. */
 export async function insertRows<Table extends keyof Database>(
   { build, dialect, run, runEach }: SqlSession,
   table: Table,
   rows: readonly Insertable<Database[Table]>[],
 ): Promise<void> {
+  const columns = columnsIn(table, rows);
   if (dialect === "postgres" && rows.length > 1) {
     for (let at = 0; at < rows.length; at += ROWS_A_STATEMENT) {
-      await run(build.insertInto(table).values(rows.slice(at, at + ROWS_A_STATEMENT) as never));
+      const some = rows.slice(at, at + ROWS_A_STATEMENT);
+      const records = some.map((row) => Object.fromEntries(columns.map((name) => [name, row[name] ?? null])));
+      await run(build.insertInto(table).values(records as never));
     }
     return;
   }
   const [first] = rows;
   if (first === undefined) return;
-  await runEach(insertInto(table, Object.keys(first))(build, first), rows.map(Object.values<unknown>));
+  const values = rows.map((row) => columns.map((column) => row[column] ?? null));
+  await runEach(insertInto(table, columns)(build, first), values);
 }
 
 /** The last insert into each table: mostly all of them have the same columns. */
@@ -36,7 +56,7 @@ function insertInto(table: keyof Database, columns: readonly string[]): ReturnTy
 }
 
 function newInsert(table: keyof Database, columns: readonly string[]) {
-  return kept((build, values: Values<Record<string, unknown>>) => {
+  return prepared((build, values: Values<Record<string, unknown>>) => {
     const row = Object.fromEntries(columns.map((column) => [column, values[column]]));
     return build.insertInto(table).values(row as never);
   });

@@ -1,9 +1,9 @@
-import type { Insertable, Selectable, Updateable } from "kysely";
+import type { Selectable } from "kysely";
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { JobState } from "../../domain/ports/image-provider.ts";
 import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
-import type { UpstreamJobsTable } from "../schema.ts";
+import type { Database } from "../tables.ts";
+import { columnsOf, insertRows } from "./rows.ts";
 
 /** Steps after which the upstream has nothing left to make. */
 const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
@@ -14,32 +14,37 @@ export function upstreamJobRepository(session: SqlSession): UpstreamJobRepositor
   return {
     databaseId: async () => (await first(build.selectFrom("database_identity").select("id")))?.id ?? "",
     insert: async (job) => {
-      await run(build.insertInto("upstream_jobs").values(toRow(job) as Insertable<UpstreamJobsTable>));
+      await insertRows(session, "upstream_jobs", [
+        { ...rowOf(job), inputName: job.input, failure: job.error },
+      ]);
     },
     byId: async (id) => {
       const row = await first(jobs().where("id", "=", id));
-      return row && toRecord(row);
+      return row && recordOf(row);
     },
     update: async (id, change) => {
-      await run(build.updateTable("upstream_jobs").set(toRow(change)).where("id", "=", id));
+      await run(
+        build
+          .updateTable("upstream_jobs")
+          .set(columnsOf("upstream_jobs", rowOf(change)))
+          .where("id", "=", id),
+      );
     },
     ofBatch: async (batchId) =>
-      (await all(jobs().where("batch_id", "=", batchId).orderBy("created_at_ms").orderBy("id"))).map(
-        toRecord,
-      ),
+      (await all(jobs().where("batchId", "=", batchId).orderBy("createdAtMs").orderBy("id"))).map(recordOf),
     toClose: async () => {
       const open = jobs()
-        .innerJoin("batches", "batches.id", "upstream_jobs.batch_id")
+        .innerJoin("batches", "batches.id", "upstream_jobs.batchId")
         .where("step", "!=", "closed")
         .where((eb) =>
           eb.or([eb("step", "=", "done"), eb("batches.status", "not in", [...MAKING_BATCH_STATUSES])]),
         );
-      return (await all(open.orderBy("upstream_jobs.created_at_ms"))).map(toRecord);
+      return (await all(open.orderBy("upstream_jobs.createdAtMs"))).map(recordOf);
     },
     atWork: async () => {
       const counts = build
         .selectFrom("upstream_jobs")
-        .innerJoin("batches", "batches.id", "upstream_jobs.batch_id")
+        .innerJoin("batches", "batches.id", "upstream_jobs.batchId")
         .select(["batches.provider", (eb) => eb.fn.countAll<number>().as("count")])
         .where("step", "not in", [...AFTER_WORK])
         .groupBy("batches.provider");
@@ -48,51 +53,15 @@ export function upstreamJobRepository(session: SqlSession): UpstreamJobRepositor
   };
 }
 
-function toRow(job: Partial<UpstreamJobRecord>): Updateable<UpstreamJobsTable> {
-  const row = {
-    id: job.id,
-    batch_id: job.batchId,
-    step: job.step,
-    has_references: job.hasReferences === undefined ? undefined : Number(job.hasReferences),
-    input: job.input,
-    uploaded_at_ms: job.uploadedAtMs,
-    upstream_name: job.upstreamName,
-    ended_names: job.endedNames && JSON.stringify(job.endedNames),
-    creates: job.creates,
-    sent_at_ms: job.sentAtMs,
-    state: job.state,
-    said: job.said,
-    error: job.error,
-    results: job.results,
-    created_at_ms: job.createdAtMs,
-    polled_at_ms: job.polledAtMs,
-    stop_asked_at_ms: job.stopAskedAtMs,
-    ended_at_ms: job.endedAtMs,
-    closed_at_ms: job.closedAtMs,
+/** Two texts have other names in the table than in the record: there `input` and `error` are JSON. */
+function rowOf<Job extends Partial<UpstreamJobRecord>>({ input, error, ...rest }: Job) {
+  return {
+    ...rest,
+    ...(input === undefined ? {} : { inputName: input }),
+    ...(error === undefined ? {} : { failure: error }),
   };
-  return Object.fromEntries(Object.entries(row).filter(([, value]) => value !== undefined));
 }
 
-function toRecord(row: Selectable<UpstreamJobsTable>): UpstreamJobRecord {
-  return {
-    id: row.id,
-    batchId: row.batch_id,
-    step: row.step as JobStep,
-    hasReferences: row.has_references === 1,
-    input: row.input,
-    uploadedAtMs: row.uploaded_at_ms,
-    upstreamName: row.upstream_name,
-    endedNames: JSON.parse(row.ended_names),
-    creates: row.creates,
-    sentAtMs: row.sent_at_ms,
-    state: row.state as JobState | null,
-    said: row.said,
-    error: row.error,
-    results: row.results,
-    createdAtMs: row.created_at_ms,
-    polledAtMs: row.polled_at_ms,
-    stopAskedAtMs: row.stop_asked_at_ms,
-    endedAtMs: row.ended_at_ms,
-    closedAtMs: row.closed_at_ms,
-  };
+function recordOf({ inputName, failure, ...rest }: Selectable<Database["upstream_jobs"]>): UpstreamJobRecord {
+  return { ...rest, input: inputName, error: failure };
 }

@@ -1,45 +1,38 @@
-import type { WorkerRepository, WorkerRole } from "../../domain/ports/workers.ts";
-import { kept, type Values } from "../dialects/kept-query.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
+import type { WorkerRepository } from "../../domain/ports/workers.ts";
+import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
+import { insertRows } from "./rows.ts";
 
-const BY_ID = kept((build, { id }: Values<{ id: string }>) =>
+const BY_ID = prepared((build, { id }: Values<{ id: string }>) =>
   build.selectFrom("workers").select("id").where("id", "=", id),
 );
 
 /** `clockMs` returns the time of the database. */
-export function workerRepository(
-  { build, all, first, run }: SqlSession,
-  clockMs: () => Promise<number>,
-): WorkerRepository {
-  const seenOf = (id: string) => build.selectFrom("workers").select("seen_at_ms").where("id", "=", id);
+export function workerRepository(session: SqlSession, clockMs: () => Promise<number>): WorkerRepository {
+  const { build, all, first, run } = session;
+  const seenOf = (id: string) => build.selectFrom("workers").select("seenAtMs").where("id", "=", id);
   return {
-    insert: async ({ id, role, version, providers, isPaused }) => {
-      const facts = { id, role, version, providers: JSON.stringify(providers), is_paused: Number(isPaused) };
-      await run(build.insertInto("workers").values({ ...facts, seen_at_ms: await clockMs() }));
+    insert: async (worker) => {
+      await insertRows(session, "workers", [{ ...worker, seenAtMs: await clockMs() }]);
     },
     beat: async (id, pauseMs) => {
       const nowMs = await clockMs();
-      const seenMs = (await first(seenOf(id)))?.seen_at_ms ?? 0;
-      const seen = build.updateTable("workers").set({ seen_at_ms: nowMs });
+      const seenMs = (await first(seenOf(id)))?.seenAtMs ?? 0;
+      const seen = build.updateTable("workers").set({ seenAtMs: nowMs });
       const isAlive = (await run(seen.where("id", "=", id))) === 1;
       return { isAlive, wasAway: nowMs < seenMs || nowMs - seenMs > pauseMs };
     },
     isAlive: async (id) => ({ isAlive: (await first(BY_ID(build, { id }))) !== null }),
-    list: async () =>
-      (await all(build.selectFrom("workers").selectAll().orderBy("id"))).map((row) => ({
-        id: row.id,
-        role: row.role as WorkerRole,
-        version: row.version,
-        providers: JSON.parse(row.providers),
-        isPaused: row.is_paused === 1,
-      })),
+    list: () =>
+      all(
+        build.selectFrom("workers").select(["id", "role", "version", "providers", "isPaused"]).orderBy("id"),
+      ),
     silenceMs: async () => {
       const makers = build.selectFrom("workers").where("role", "!=", "api");
-      const last = await first(makers.select("seen_at_ms").orderBy("seen_at_ms", "desc").limit(1));
-      return last === null ? null : (await clockMs()) - last.seen_at_ms;
+      const last = await first(makers.select("seenAtMs").orderBy("seenAtMs", "desc").limit(1));
+      return last === null ? null : (await clockMs()) - last.seenAtMs;
     },
     removeSilent: async (id, termMs) =>
-      run(build.deleteFrom("workers").where("seen_at_ms", "<", ({ eb }) => eb(seenOf(id), "-", termMs))),
+      run(build.deleteFrom("workers").where("seenAtMs", "<", ({ eb }) => eb(seenOf(id), "-", termMs))),
     remove: async (id) => {
       await run(build.deleteFrom("workers").where("id", "=", id));
     },
@@ -47,7 +40,7 @@ export function workerRepository(
       await run(build.deleteFrom("workers"));
     },
     setPaused: async (isPaused) => {
-      await run(build.updateTable("workers").set({ is_paused: Number(isPaused) }));
+      await run(build.updateTable("workers").set({ isPaused }));
     },
   };
 }

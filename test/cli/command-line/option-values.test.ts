@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { instantOption } from "../../../src/cli/command-line/option-values.ts";
+import { instantOption } from "../../../src/cli/options.ts";
 
 it("[CLI-30] a time that is so long ago counts from the time that the command is given", () => {
   const nowMs = Date.UTC(2030, 0, 2, 3, 4, 5);

@@ -1,11 +1,13 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import type { CommandSpec } from "../../../src/cli/command-line/command-spec.ts";
-import { readCommandLine } from "../../../src/cli/command-line/parse.ts";
-import { COMMANDS } from "../../../src/cli/commands/registry.ts";
+import type { CommandSpec } from "../../../src/cli/command.ts";
+import { loadCommands } from "../../../src/cli/commands/registry.ts";
+import { readCommandLine } from "../../../src/cli/parse.ts";
 import { EXIT_CODES } from "../../../src/contract/exit-codes.ts";
 import { createCli } from "../../support/cli.ts";
+
+const COMMANDS = await loadCommands();
 
 it("[CLI-15] --version prints the package's version, also as JSON", async () => {
   const cli = await createCli();

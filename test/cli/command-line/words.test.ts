@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { pollInterval } from "../../../src/cli/runs/poll-interval.ts";
+import { pollInterval } from "../../../src/cli/interruption.ts";
 import { createCli } from "../../support/cli.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
 

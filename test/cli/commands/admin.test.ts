@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { parseExpiry } from "../../../src/cli/commands/admin/keys/expiry.ts";
+import { parseExpiry } from "../../../src/cli/commands/admin-data.ts";
 import { issueKey } from "../../../src/domain/accounts.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";

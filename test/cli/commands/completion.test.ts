@@ -2,8 +2,8 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { CommandSpec } from "../../../src/cli/command-line/command-spec.ts";
-import { completedCommands } from "../../../src/cli/commands/completion/completed-commands.ts";
+import type { CommandSpec } from "../../../src/cli/command.ts";
+import { completedCommands } from "../../../src/cli/commands/completion.ts";
 import { COMMANDS } from "../../../src/cli/commands/registry.ts";
 import { imgbatch } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -50,7 +50,7 @@ describe("imgbatch completion", () => {
       name: "paint",
       summary: "",
       options: [{ flags: "--color <name>", description: "", choices: ["red", "blue"] }],
-      load: async () => ({ run: async () => ({ exitCode: 0, json: null }) }),
+      run: async () => ({ exitCode: 0, json: null }),
     };
     const [, command] = completedCommands([paint], [], { flags: "--json", description: "" });
     expect(command?.options[0]).toMatchObject({ names: ["--color"], value: { words: ["red", "blue"] } });

@@ -1,14 +1,17 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { checkNativeParts, checkNode } from "../../../src/cli/commands/doctor.ts";
 import {
   checkDirectory,
   checkOwner,
   checkSecrecy,
-} from "../../../src/cli/commands/doctor/check-directory.ts";
-import { checkNativeParts, checkNode } from "../../../src/cli/commands/doctor/check-program.ts";
-import { checkService } from "../../../src/cli/commands/doctor/check-service.ts";
-import { fail, ok, warn, worstExitCode } from "../../../src/cli/commands/doctor/finding.ts";
+  checkService,
+  fail,
+  ok,
+  warn,
+  worstExitCode,
+} from "../../../src/cli/commands/doctor-checks.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";

@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { mkdir, readFile, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
-import { runChild } from "../../../src/cli/commands/exec/run-child.ts";
+import { runChild } from "../../../src/cli/commands/exec.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { parse as parseJsonc } from "jsonc-parser";
 import { describe, expect, it } from "vitest";
-import { SCHEMAS } from "../../../src/cli/commands/schema/schemas.ts";
+import { SCHEMAS } from "../../../src/cli/commands/schema.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { checkRow } from "../../../src/prompts/check-row.ts";
 import { createCli } from "../../support/cli.ts";

@@ -1,16 +1,18 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
-import type { CommandSpec } from "../../../src/cli/command-line/command-spec.ts";
-import { readCommandLine } from "../../../src/cli/command-line/parse.ts";
-import { COMMANDS } from "../../../src/cli/commands/registry.ts";
-import { adviceFor, type Typed } from "../../../src/cli/result/advice.ts";
-import { commandAgain, nextCommand } from "../../../src/cli/result/next-command.ts";
+import type { CommandSpec } from "../../../src/cli/command.ts";
+import { loadCommands } from "../../../src/cli/commands/registry.ts";
+import { adviceFor, type Typed } from "../../../src/cli/output/advice.ts";
+import { commandAgain, nextCommand } from "../../../src/cli/output/next-command.ts";
+import { readCommandLine } from "../../../src/cli/parse.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../../src/contract/errors.ts";
 import { retryAtOnce, runInProcess } from "../../support/cli-in-process.ts";
 import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+
+const COMMANDS = await loadCommands();
 
 const typed = (path: string, words: string[] = [], more: Partial<Typed> = {}): Typed => ({
   path,

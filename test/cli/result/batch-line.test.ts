@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { batchLine } from "../../../src/cli/result/batch-line.ts";
+import { batchLine } from "../../../src/cli/output/batch-text.ts";
 import { readBatch } from "../../../src/client/batch.ts";
 
 it("[LINES-2] the line of a batch says that it is a job of a vendor's API", () => {

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { connectEmbedded } from "../../../src/cli/service/embedded.ts";
+import { connectEmbedded } from "../../../src/cli/connect/embedded.ts";
 import { parseConfig } from "../../../src/config/load.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
-import { connect } from "../../../src/cli/service/connect.ts";
+import { connect } from "../../../src/cli/connect/connect.ts";
 import { createCli } from "../../support/cli.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";

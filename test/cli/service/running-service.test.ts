@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { askProof, findRunning, isProof, readServer } from "../../../src/cli/service/running-service.ts";
+import { askProof, findRunning, isProof, readServer } from "../../../src/cli/connect/running-service.ts";
 import { listModels } from "../../../src/client/batches.ts";
 import { createServiceHttp } from "../../../src/client/service-http.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";

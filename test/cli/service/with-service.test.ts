@@ -1,8 +1,8 @@
 import { expect, it, onTestFinished } from "vitest";
-import type { CommandContext } from "../../../src/cli/command-line/command-context.ts";
-import { explainStop } from "../../../src/cli/interruption/stop-reason.ts";
-import type { ServiceConnection } from "../../../src/cli/service/connection.ts";
-import { withService } from "../../../src/cli/service/with-service.ts";
+import type { CommandContext } from "../../../src/cli/command.ts";
+import type { ServiceConnection } from "../../../src/cli/connect/connection.ts";
+import { withService } from "../../../src/cli/connect/with-service.ts";
+import { explainStop } from "../../../src/cli/interruption.ts";
 import { getBatch, listModels } from "../../../src/client/batches.ts";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";

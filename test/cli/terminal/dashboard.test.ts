@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished, vi } from "vitest";
-import type { CommandContext } from "../../../src/cli/command-line/command-context.ts";
-import { mayShowDashboard } from "../../../src/cli/terminal/dashboard.ts";
+import type { CommandContext } from "../../../src/cli/command.ts";
+import { mayShowDashboard } from "../../../src/cli/terminal.ts";
 
 it("[VIEW-1] the live view is for a terminal that can be redrawn, unless somebody asks for lines", () => {
   const before = [process.stdin.isTTY, process.stdout.isTTY, process.stdout.columns] as const;

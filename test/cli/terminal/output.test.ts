@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createOutput, createPlainOutput } from "../../../src/cli/terminal/output.ts";
+import { createOutput, createPlainOutput } from "../../../src/cli/output/output.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 
 function plain(options: { verbose?: boolean; hasProgress?: boolean } = {}) {

@@ -1,7 +1,6 @@
 import { EventEmitter } from "node:events";
 import { expect, it } from "vitest";
-import { watchSignals } from "../../../src/cli/terminal/signals.ts";
-import type { Terminal } from "../../../src/cli/terminal/terminal.ts";
+import { type Terminal, watchSignals } from "../../../src/cli/terminal.ts";
 import { errorEntry, type ImgbatchError } from "../../../src/contract/errors.ts";
 import { EXIT_CODES } from "../../../src/contract/exit-codes.ts";
 

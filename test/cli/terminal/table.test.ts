@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type Column, tableLines, widest } from "../../../src/cli/terminal/table.ts";
+import { type Column, tableLines, widest } from "../../../src/cli/output/table.ts";
 
 interface Row {
   id: string;

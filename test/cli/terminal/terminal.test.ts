@@ -1,6 +1,6 @@
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
-import { readAll } from "../../../src/cli/terminal/terminal.ts";
+import { readAll } from "../../../src/cli/terminal.ts";
 
 it("[CLI-11] an interruption ends the reading of a stream that does not end, and lets go of it", async () => {
   const stop = new AbortController();

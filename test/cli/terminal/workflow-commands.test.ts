@@ -1,10 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import {
-  guardWorkflowCommands,
-  withoutWorkflowCommands,
-} from "../../../src/cli/terminal/workflow-commands.ts";
+import { guardWorkflowCommands, withoutWorkflowCommands } from "../../../src/cli/main.ts";
 import { createCli } from "../../support/cli.ts";
 
 /** As the runner looks for commands in a line. */

@@ -74,7 +74,7 @@ async function processesOn(
         inspector: sharpInspector(new Decoding(1)),
         offers: new Offers([provider], [model]),
         timeoutMs: 0,
-        rate: null,
+        rate: { requestsPerMinute: 0, concurrentRequests: 0 },
       });
       const keyed = new KeyedRequests({ ...deps, stores: own, blobs });
       return {

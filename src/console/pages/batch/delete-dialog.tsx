@@ -1,9 +1,9 @@
 import { useState } from "react";
 import type { BatchObject } from "../../../contract/batch-api.ts";
 import { deleteOutputs, deleteRecord } from "../../api/batches.ts";
-import { go, hrefOf } from "../../hooks/use-route.ts";
-import { announce } from "../../parts/announcer.tsx";
-import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { ConfirmDialog } from "../../parts/dialog.tsx";
+import { announce } from "../../parts/notes.tsx";
+import { go, hrefOf } from "../../parts/use-route.ts";
 
 /** Asks which parts of an ended batch to delete. */
 export function DeleteDialog(props: { batch: BatchObject; onChanged: () => void; onClose: () => void }) {

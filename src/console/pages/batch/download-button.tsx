@@ -2,12 +2,12 @@ import { useState } from "react";
 import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
 import { zipLink } from "../../api/batches.ts";
+import { saveLink } from "../../api/files.ts";
 import { urlOf } from "../../api/request.ts";
-import { saveLink } from "../../api/save-file.ts";
-import { useLimits } from "../../hooks/use-account.ts";
-import { announce } from "../../parts/announcer.tsx";
 import { Icon } from "../../parts/icons.tsx";
-import { count } from "../../parts/words.ts";
+import { announce } from "../../parts/notes.tsx";
+import { count } from "../../parts/status.tsx";
+import { useLimits } from "../../parts/use-data.ts";
 import { hasImages } from "./item-facts.ts";
 import { saveImages, zipsOf } from "./save-images.ts";
 

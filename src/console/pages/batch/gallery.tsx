@@ -1,8 +1,273 @@
-import { useCallback, useEffect, useRef, useState } from "react";
+import {
+  type FocusEvent,
+  memo,
+  type RefObject,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from "react";
 import type { ItemObject } from "../../../contract/batch-api.ts";
-import { Tile } from "./tile.tsx";
-import { placeOf, useGrid } from "./use-grid.ts";
-import { useTileWalk } from "./use-tile-walk.ts";
+import { sheetAt, thumbnailPath } from "../../api/pictures.ts";
+import { Icon } from "../../parts/icons.tsx";
+import { RemotePicture } from "../../parts/picture.tsx";
+import { useKeys } from "../../parts/use-keys.ts";
+import { factsOf, isDeleted } from "./item-facts.ts";
+
+interface Grid {
+  columns: number;
+  /** Pixels, as all lengths here. */
+  tileWidth: number;
+  rowHeight: number;
+  /** The tiles from `first` up to but not including `end` are near the window. */
+  first: number;
+  end: number;
+  /** The height of all rows. */
+  height: number;
+}
+
+/** The lengths of the grid. The style sheet knows the gap and the caption, too. */
+const GAP = 14;
+const CAPTION = 52;
+const NARROW = 600;
+const EXTRA_ROWS = 2;
+
+/** Which tiles of a long grid to draw: those that the window shows, and some more above and below. */
+function useGrid(container: RefObject<HTMLElement | null>, count: number): Grid {
+  const [view, setView] = useState<View>({ width: 0, firstRow: 0, endRow: 0 });
+  useLayoutEffect(() => {
+    const element = container.current;
+    if (!element) return;
+    let frame = 0;
+    const measure = () => {
+      frame = 0;
+      const { width, top } = element.getBoundingClientRect();
+      const next = viewOf(width, -top, innerHeight);
+      // Most steps of scrolling change nothing about the rows.
+      setView((old) =>
+        old.width === next.width && old.firstRow === next.firstRow && old.endRow === next.endRow ? old : next,
+      );
+    };
+    const later = () => {
+      frame ||= requestAnimationFrame(measure);
+    };
+    measure();
+    const observer = new ResizeObserver(later);
+    observer.observe(element);
+    addEventListener("scroll", later, { passive: true });
+    addEventListener("resize", later);
+    return () => {
+      cancelAnimationFrame(frame);
+      observer.disconnect();
+      removeEventListener("scroll", later);
+      removeEventListener("resize", later);
+    };
+  }, [container]);
+  const { columns, tileWidth, rowHeight } = shapeOf(view.width);
+  return {
+    columns,
+    tileWidth,
+    rowHeight,
+    first: Math.min(count, view.firstRow * columns),
+    end: Math.min(count, view.endRow * columns),
+    height: Math.max(0, Math.ceil(count / columns) * rowHeight - GAP),
+  };
+}
+
+interface View {
+  width: number;
+  firstRow: number;
+  endRow: number;
+}
+
+function viewOf(width: number, top: number, height: number): View {
+  const { rowHeight } = shapeOf(width);
+  return {
+    width,
+    firstRow: Math.max(0, Math.floor(top / rowHeight) - EXTRA_ROWS),
+    endRow: Math.max(0, Math.ceil((top + height) / rowHeight) + EXTRA_ROWS),
+  };
+}
+
+function shapeOf(width: number): Pick<Grid, "columns" | "tileWidth" | "rowHeight"> {
+  const least = width < NARROW ? 150 : 216;
+  const columns = Math.max(1, Math.floor((width + GAP) / (least + GAP)));
+  const tileWidth = Math.max(0, (width - GAP * (columns - 1)) / columns);
+  return { columns, tileWidth, rowHeight: tileWidth + CAPTION + GAP };
+}
+
+/** The position of a tile. */
+function placeOf(grid: Grid, index: number): { x: number; y: number } {
+  return {
+    x: (index % grid.columns) * (grid.tileWidth + GAP),
+    y: Math.floor(index / grid.columns) * grid.rowHeight,
+  };
+}
+
+/** The space for the bars above and below the gallery, in pixels. */
+const MARGIN = 90;
+
+interface TileWalk {
+  /** Only this tile is reached with the tab key: the arrow keys lead to the others. */
+  tabStop: number;
+  onFocus: (event: FocusEvent<HTMLElement>) => void;
+  /** Moves the focus to a tile, which may be far away. */
+  focusTile: (index: number) => void;
+}
+
+/** Lets the keys of a gallery move the focus from tile to tile, and select the tile that has it. */
+function useTileWalk(
+  list: RefObject<HTMLElement | null>,
+  {
+    grid,
+    count,
+    onToggle,
+  }: { grid: Grid; count: number; onToggle: (index: number, isRange: boolean) => void },
+): TileWalk {
+  const [last, setLast] = useState(0);
+  const wanted = useRef<number | null>(null);
+  const tabStop = last >= grid.first && last < grid.end ? last : grid.first;
+
+  const focusWanted = () => {
+    list.current
+      ?.querySelector<HTMLElement>(`[data-index="${wanted.current}"]`)
+      ?.focus({ preventScroll: true });
+  };
+  // A tile that is far away is drawn only after the page was scrolled to it.
+  useEffect(() => {
+    if (wanted.current !== null) focusWanted();
+  });
+  const focusTile = (index: number) => {
+    wanted.current = Math.min(count - 1, Math.max(0, index));
+    showTile(list.current, placeOf(grid, wanted.current).y, grid.rowHeight);
+    focusWanted();
+  };
+  const onFocus = ({ target }: FocusEvent<HTMLElement>) => {
+    wanted.current = null;
+    const index = indexOf(target);
+    if (index !== null) setLast(index);
+  };
+
+  const atTile = (act: (index: number, event: KeyboardEvent) => void) => (event: KeyboardEvent) => {
+    const index = indexOf(document.activeElement);
+    if (index === null) return;
+    event.preventDefault();
+    act(index, event);
+  };
+  const by = (step: number) => atTile((index) => focusTile(index + step));
+  const byOrEnter = (step: number) => (event: KeyboardEvent) => {
+    event.preventDefault();
+    const index = indexOf(document.activeElement);
+    focusTile(index === null ? tabStop : index + step);
+  };
+  const page = grid.columns * Math.max(1, Math.floor((innerHeight - 2 * MARGIN) / grid.rowHeight));
+  const toggle = atTile((index, event) => onToggle(index, event.shiftKey));
+  useKeys({
+    j: byOrEnter(1),
+    k: byOrEnter(-1),
+    ArrowRight: by(1),
+    ArrowLeft: by(-1),
+    ArrowDown: by(grid.columns),
+    ArrowUp: by(-grid.columns),
+    PageDown: by(page),
+    PageUp: by(-page),
+    Home: atTile(() => focusTile(0)),
+    End: atTile(() => focusTile(count - 1)),
+    x: toggle,
+    " ": toggle,
+  });
+  return { tabStop, onFocus, focusTile };
+}
+
+function indexOf(element: Element | null): number | null {
+  const index = element instanceof HTMLElement ? element.dataset.index : undefined;
+  return index === undefined ? null : Number(index);
+}
+
+function showTile(list: HTMLElement | null, y: number, rowHeight: number): void {
+  const top = (list?.getBoundingClientRect().top ?? 0) + y;
+  if (top < MARGIN) scrollBy(0, top - MARGIN);
+  else if (top + rowHeight > innerHeight - MARGIN) scrollBy(0, top + rowHeight - innerHeight + MARGIN);
+}
+
+interface TileProps {
+  batchId: string;
+  item: ItemObject;
+  index: number;
+  count: number;
+  /** In its batch; null while that one may change. */
+  position: number | null;
+  /** Its pictures are deleted. */
+  isGone: boolean;
+  isSelected: boolean;
+  isTabStop: boolean;
+  x: number;
+  y: number;
+  width: number;
+  onOpen: (customId: string) => void;
+  onToggle: (index: number, isRange: boolean) => void;
+}
+
+/** One item of a batch: its picture or its state, and below what it is. */
+const Tile = memo(function Tile(props: TileProps) {
+  const { item, index, count, isSelected, isTabStop, x, y, width, onOpen, onToggle } = props;
+  const { custom_id, status, error } = item;
+  const prompt = item.prompt ?? item.prompt_preview;
+  return (
+    <li
+      className={`tile ${status} ${isSelected ? "selected" : ""}`}
+      style={{ transform: `translate(${x}px, ${y}px)`, width }}
+      aria-posinset={index + 1}
+      aria-setsize={count}
+    >
+      <button
+        type="button"
+        className="tile-open"
+        data-index={index}
+        tabIndex={isTabStop ? 0 : -1}
+        style={{ height: width }}
+        aria-label={`${custom_id}, ${status}: ${error?.message ?? item.prompt_preview}`}
+        onClick={() => onOpen(custom_id)}
+        // The space bar selects. In Firefox it would press the button, too.
+        onKeyUp={(event) => event.key === " " && event.preventDefault()}
+      >
+        <TilePicture {...props} />
+      </button>
+      <label className="tile-check">
+        <input
+          type="checkbox"
+          checked={isSelected}
+          tabIndex={isTabStop ? 0 : -1}
+          aria-label={`Select ${custom_id}`}
+          onChange={(event) => onToggle(index, (event.nativeEvent as MouseEvent).shiftKey)}
+        />
+      </label>
+      <div className="tile-text">
+        <span className="tile-prompt" dir="auto" title={prompt}>
+          {prompt}
+        </span>
+        <span className={`tile-facts ${error ? "fails" : ""}`}>{error ? error.code : factsOf(item)}</span>
+      </div>
+    </li>
+  );
+});
+
+function TilePicture({ batchId, item, position, isGone, width }: TileProps) {
+  const { custom_id, status, error } = item;
+  if (status === "failed")
+    return (
+      <span className="tile-error">
+        <Icon name="warning" />
+        <span dir="auto">{error?.message}</span>
+      </span>
+    );
+  if (status === "pending") return <span className="picture-waits" />;
+  if (isGone || isDeleted(item)) return <span className="tile-gone">deleted</span>;
+  const edge = width * devicePixelRatio > 300 ? 1024 : 256;
+  const sheet = edge === 256 && position !== null ? sheetAt(batchId, position) : null;
+  return <RemotePicture path={thumbnailPath(batchId, custom_id, edge)} sheet={sheet} alt="" />;
+}
 
 /** The pictures of a batch, of which only those near the window are in the page. */
 export function Gallery(props: {

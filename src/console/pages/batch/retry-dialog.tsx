@@ -5,11 +5,11 @@ import { FREE_DRAWINGS } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { batchModels, retryBatch } from "../../api/batches.ts";
 import { randomId } from "../../api/sign-in.ts";
-import { useData } from "../../hooks/use-data.ts";
-import { go, hrefOf } from "../../hooks/use-route.ts";
-import { announce } from "../../parts/announcer.tsx";
-import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
-import { usd } from "../../parts/words.ts";
+import { ConfirmDialog } from "../../parts/dialog.tsx";
+import { announce } from "../../parts/notes.tsx";
+import { usd } from "../../parts/status.tsx";
+import { useData } from "../../parts/use-data.ts";
+import { go, hrefOf } from "../../parts/use-route.ts";
 
 /**
  * Returns the failed items of a batch that can be made again. It leaves out those whose content was refused, and those

@@ -1,10 +1,10 @@
 import { downloadZip } from "client-zip";
 import type { ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
+import { saveBlob } from "../../api/files.ts";
 import { send } from "../../api/request.ts";
-import { saveBlob } from "../../api/save-file.ts";
 
-export interface SaveOptions {
+interface SaveOptions {
   /** The most items of one ZIP: the browser has a whole ZIP in its hands before it saves it. */
   zipItems: number;
   /** Called with the number of items that are fetched. */

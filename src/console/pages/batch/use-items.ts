@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from "react";
 import type { ItemObject } from "../../../contract/batch-api.ts";
 import { listItems } from "../../api/batches.ts";
+import { onChange } from "../../api/changes.ts";
 import { sleep } from "../../api/request.ts";
-import { onChange } from "../../live/changes.ts";
 
 export interface Items {
   /** In request order, as far as they are read. */

@@ -10,8 +10,7 @@ import {
   urlProblem,
 } from "../../../prompts/problems.ts";
 import { PromptReader } from "../../../prompts/prompt-reader.ts";
-import { bytesOf } from "../../api/base64.ts";
-import type { ReferenceFile } from "../../api/reference-file.ts";
+import { bytesOf, type ReferenceFile } from "../../api/files.ts";
 import type { Draft } from "./draft.tsx";
 
 /** A reference of an item: a file that was given, or bytes that stood in the line. */

@@ -1,6 +1,6 @@
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
 import type { FormatName } from "../../../prompts/lines.ts";
-import type { ReferenceFile } from "../../api/reference-file.ts";
+import type { ReferenceFile } from "../../api/files.ts";
 import { randomId } from "../../api/sign-in.ts";
 
 /** A batch that is not sent yet. */

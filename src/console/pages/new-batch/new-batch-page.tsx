@@ -1,23 +1,82 @@
 import { useEffect, useMemo, useState } from "react";
 import type { BatchModel } from "../../../contract/batch-api.ts";
-import type { Limits } from "../../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
+import { counted } from "../../../kernel/text.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/lines.ts";
 import { batchModels } from "../../api/batches.ts";
-import { type ReferenceFile, readReference } from "../../api/reference-file.ts";
-import { useLimits } from "../../hooks/use-account.ts";
-import { useData } from "../../hooks/use-data.ts";
-import { announce } from "../../parts/announcer.tsx";
-import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
-import { DropArea } from "../../parts/drop-area.tsx";
-import { ErrorNote } from "../../parts/notes.tsx";
-import { ReferenceList } from "../../parts/reference-list.tsx";
+import { type ReferenceFile, readReference } from "../../api/files.ts";
+import { ConfirmDialog } from "../../parts/dialog.tsx";
+import { DropArea, ReferenceList } from "../../parts/drop-area.tsx";
+import { announce, ErrorNote } from "../../parts/notes.tsx";
+import { usd } from "../../parts/status.tsx";
+import { useData, useLimits } from "../../parts/use-data.ts";
 import { type CheckedDraft, checkDraft } from "./check-draft.ts";
 import { type Draft, useDraft } from "./draft.tsx";
-import { DraftFields } from "./draft-fields.tsx";
-import { LostReferences } from "./lost-references.tsx";
 import { ProblemList } from "./problem-list.tsx";
 import { PromptEditor } from "./prompt-editor.tsx";
 import { SendBar } from "./send-bar.tsx";
+
+/** The fields of the whole batch. */
+function DraftFields(props: {
+  draft: Draft;
+  models: readonly BatchModel[];
+  model: BatchModel | null;
+  /** The most images of one prompt. */
+  mostImages: number;
+  onChange: (fields: Partial<Draft>) => void;
+}) {
+  const { draft, models, model, mostImages, onChange } = props;
+  const counts = Array.from({ length: mostImages }, (_, index) => index + 1);
+  return (
+    <div className="fields">
+      <label className="field wide">
+        <span>Name</span>
+        <input
+          value={draft.name}
+          maxLength={FIXED_LIMITS.taskNameChars}
+          placeholder="made up when empty"
+          onChange={(event) => onChange({ name: event.target.value })}
+        />
+      </label>
+      <label className="field wide">
+        <span>Model</span>
+        <select value={model?.id ?? ""} onChange={(event) => onChange({ model: event.target.value })}>
+          {models.map(({ id, pricing }) => (
+            <option key={id} value={id}>
+              {pricing.play_money
+                ? id
+                : `${id} · ${usd(pricing.batch_image)} each${pricing.paid ? ", real money" : ""}`}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label className="field">
+        <span>Images of each prompt</span>
+        <select value={draft.count} onChange={(event) => onChange({ count: Number(event.target.value) })}>
+          {counts.map((count) => (
+            <option key={count}>{count}</option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}
+
+/** Says which reference images are gone since the page was loaded again, before a batch is made without them. */
+function LostReferences({ names, onForget }: { names: readonly string[]; onForget: () => void }) {
+  const them = names.length === 1 ? "it" : "them";
+  return (
+    <div className="note warn" role="status">
+      <span>
+        The page was loaded again, and has lost {counted(names.length, "reference image")}:{" "}
+        <b dir="auto">{names.join(", ")}</b>. Add {them} again, or go on without {them}.
+      </span>
+      <button type="button" className="button" onClick={onForget}>
+        Go on without
+      </button>
+    </div>
+  );
+}
 
 const PROMPT_FILE = /\.(jsonl|csv|tsv|txt)$/i;
 const PROMPTS = ".jsonl, .csv, .tsv or .txt";

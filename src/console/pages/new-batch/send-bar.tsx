@@ -1,18 +1,65 @@
 import { useMemo, useState } from "react";
-import type { BatchModel } from "../../../contract/batch-api.ts";
+import type { BatchModel, BatchObject, CreateItemBody } from "../../../contract/batch-api.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import { splitIntoBatches } from "../../../prompts/split-into-batches.ts";
+import { createBatch } from "../../api/batches.ts";
+import { base64Of } from "../../api/files.ts";
 import { ApiError } from "../../api/request.ts";
-import { useAccount } from "../../hooks/use-account.ts";
-import { go, hrefOf } from "../../hooks/use-route.ts";
-import { announce } from "../../parts/announcer.tsx";
-import { ErrorNote } from "../../parts/notes.tsx";
-import { costOf, usd } from "../../parts/words.ts";
-import type { CheckedDraft } from "./check-draft.ts";
-import type { DraftState } from "./draft.tsx";
+import { announce, ErrorNote } from "../../parts/notes.tsx";
+import { costOf, usd } from "../../parts/status.tsx";
+import { useAccount } from "../../parts/use-data.ts";
+import { go, hrefOf } from "../../parts/use-route.ts";
+import type { CheckedDraft, DraftItem, DraftReference } from "./check-draft.ts";
+import type { Draft, DraftState } from "./draft.tsx";
 import { showProblems } from "./problem-list.tsx";
-import { priceOf, sendDraft } from "./send-draft.ts";
+
+/** The price of a draft, in US dollars: of its images, and of what is held until they are made. */
+function priceOf({ pricing }: BatchModel, { imageCount }: CheckedDraft): { cost: number; hold: number } {
+  return { cost: imageCount * pricing.batch_image, hold: imageCount * pricing.batch_hold };
+}
+
+/**
+ * Sends a draft, whose items `splitIntoBatches` has split. After a failure the same call goes on: batches that exist already are returned instead of made again. Throws
+ * `ApiError`.
+ */
+async function sendDraft(
+  draft: Draft,
+  parts: readonly DraftItem[][],
+  model: BatchModel,
+): Promise<BatchObject[]> {
+  const batches: BatchObject[] = [];
+  for (const [index, part] of parts.entries()) {
+    const name = draft.name.trim();
+    const suffix = parts.length > 1 ? ` (${index + 1} of ${parts.length})` : "";
+    const body = {
+      model: model.id,
+      ...(name === "" ? {} : { task_name: name + suffix }),
+      items: await Promise.all(part.map(itemBody)),
+    };
+    const images = part.reduce((sum, { outputCount }) => sum + outputCount, 0);
+    const maxCost = model.pricing.paid ? images * model.pricing.batch_hold : null;
+    const idempotencyKey = parts.length > 1 ? `${draft.key}-${index + 1}` : draft.key;
+    batches.push(await createBatch(body, { idempotencyKey, maxCost }));
+  }
+  return batches;
+}
+
+async function itemBody({ customId, prompt, outputCount, references }: DraftItem): Promise<CreateItemBody> {
+  return {
+    ...(customId === null ? {} : { custom_id: customId }),
+    prompt,
+    output_count: outputCount,
+    ...(references.length === 0
+      ? {}
+      : { reference_images: await Promise.all(references.map(referenceBody)) }),
+  };
+}
+
+async function referenceBody({ labels, source }: DraftReference) {
+  const data = "blob" in source ? await base64Of(source.blob) : source.data;
+  return { ...labels, mime_type: source.mimeType, data };
+}
 
 /** The price of the draft, and the button that sends it. */
 export function SendBar(props: {

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { createHttpDashboardSource } from "../../../../src/cli/commands/watch/http-dashboard-source.ts";
+import { createHttpDashboardSource } from "../../../../src/cli/commands/watch-source.ts";
 import { readBatch } from "../../../../src/client/batch.ts";
 import { createBatch, getBatch } from "../../../../src/client/batches.ts";
 import { createServiceHttp } from "../../../../src/client/service-http.ts";

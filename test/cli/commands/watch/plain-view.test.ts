@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createPlainView } from "../../../../src/cli/commands/watch/plain-view.ts";
+import { createPlainView } from "../../../../src/cli/commands/watch-batches.ts";
 import { type Batch, readBatch } from "../../../../src/client/batch.ts";
 import { InstantClock } from "../../../support/instant-clock.ts";
 

@@ -8,7 +8,7 @@ import { FakeClock } from "../../../support/fake-clock.ts";
 import { apiChecker } from "../../../support/openapi.ts";
 import { errorOf, refusalOf } from "../../../support/realtime.ts";
 import { openBeside, startTestService, type TestService } from "../../../support/service.ts";
-import { ask, listOf, send, start, upload, urlOf } from "../../../support/uploads.ts";
+import { ask, fileOf, listOf, send, start, upload, urlOf } from "../../../support/uploads.ts";
 
 const HOUR_MS = 3_600_000;
 const serve = () => startTestService({ workers: false });
@@ -137,7 +137,7 @@ describe("an uploaded file", () => {
     await expect.poll(() => blobs.list("files/")).toEqual([]);
   });
 
-  it("[FILES-6] outlives a restart; what an upload left unfinished does not", async () => {
+  it("[FILES-6] outlives a restart, and so does what an unfinished upload has brought", async () => {
     const service = await startTestService();
     const { name } = await upload(service, "x");
     const url = new URL(await urlOf(await start(service)));
@@ -147,8 +147,9 @@ describe("an uploaded file", () => {
     await service.close(0);
     const next = await startTestService({ data: service.data });
     expect(await (await ask(next, `/v1beta/${name}:download`)).text()).toBe("x");
-    expect((await send(next.url + url.pathname + url.search, "upload", 10, "x")).status).toBe(404);
     expect(await blobs.list("files/")).toHaveLength(1);
+    const last = await send(next.url + url.pathname + url.search, "upload, finalize", 10, " no more");
+    expect((await fileOf(last)).sizeBytes).toBe("18");
     expect(await draftsBelow(service.data)).toEqual([]);
   });
 

@@ -1,0 +1,122 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import {
+  amountText,
+  type Cost,
+  costText,
+  FREE_DRAWINGS,
+  formatUsd,
+  microsToDecimal,
+  upToCents,
+} from "../kernel/money.ts";
+import { counted } from "../kernel/text.ts";
+import type { ChosenModel } from "../runs/plan/choose-model.ts";
+import type { Chunk } from "../runs/plan/plan.ts";
+import type { CommandContext } from "./command.ts";
+import type { ConnectedService } from "./connect/with-service.ts";
+import type { RunOptions } from "./finish-run.ts";
+import { commandAgain } from "./output/next-command.ts";
+
+/** The price and the cost limit of a run. Amounts are micro-dollars. */
+export interface Budget {
+  /** Null if the price of an image is not known. */
+  estimate(chunks: readonly Chunk[]): Cost | null;
+  estimateImages(images: number): Cost | null;
+  /** Throws `COST_LIMIT` if these batches would cost more than `--max-cost`. */
+  approve(chunks: readonly Chunk[]): void;
+  approveImages(images: number): void;
+  /**
+   * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal.
+   * `costMicroUsd` is their price together, where not every image costs the same. Returns the consent for one image;
+   * null if none is needed. Throws `COST_LIMIT` without consent.
+   */
+  consent(images: number, costMicroUsd?: number): Promise<number | null>;
+}
+
+/** The parts of a model that a budget needs. */
+type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid" | "isPlay">;
+type Surroundings = Pick<CommandContext, "typed" | "ask" | "output" | "signal">;
+
+/**
+ * Approving images throws `USAGE` if there is a limit but no price. Consent is for the embedded service alone: any other
+ * service has accounts of its own.
+ */
+export function createBudget(
+  options: Pick<RunOptions, "maxCostMicroUsd" | "unitCostMicroUsd">,
+  model: PricedModel,
+  service: Pick<ConnectedService, "kind">,
+  context: Surroundings,
+): Budget {
+  const unit = options.unitCostMicroUsd ?? model.imageCostMicroUsd;
+  const isPlay = model.isPlay && options.unitCostMicroUsd === undefined;
+  const max = options.maxCostMicroUsd;
+  const needsConsent = model.isPaid && service.kind !== "remote";
+  // The hold is the most that an image can cost.
+  const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
+  const estimateImages = (images: number) => (unit === null ? null : { micros: unit * images, isPlay });
+  const approveImages = (images: number, costMicroUsd?: number) => {
+    if (max === undefined || images === 0) return;
+    if (limited === null) {
+      const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
+      throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
+    }
+    const cost = costMicroUsd ?? limited * images;
+    if (cost <= max) return;
+    throw aboveLimit({ micros: cost, isPlay }, images, max, needsConsent ? withMaxCost(context, cost) : null);
+  };
+  const consent = async (images: number, costMicroUsd?: number) => {
+    approveImages(images, costMicroUsd);
+    if (!needsConsent || images === 0) return null;
+    const price = limited ?? 0;
+    if (max === undefined)
+      await requireYes(context, model.id, images, { price, cost: costMicroUsd ?? price * images });
+    return price;
+  };
+  return {
+    estimateImages,
+    approveImages,
+    estimate: (chunks) => estimateImages(imagesOf(chunks)),
+    approve: (chunks) => approveImages(imagesOf(chunks)),
+    consent,
+  };
+}
+
+/** The line of a dry run about what it would cost; none when that is not known. */
+export function estimateLine(cost: Cost | null): string[] {
+  if (cost === null) return [];
+  return [cost.isPlay ? FREE_DRAWINGS : `estimated cost ${costText(cost, "limit")}`];
+}
+
+/** Returns the number of images that these batches make. */
+export function imagesOf(chunks: readonly Chunk[]): number {
+  return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+}
+
+/** `agreeing`: the command that agrees to the cost; null where no consent is needed. */
+function aboveLimit(cost: Cost, images: number, maxMicroUsd: number, agreeing: string | null): ImgbatchError {
+  const [wanted, max] = cost.isPlay
+    ? [amountText(cost), microsToDecimal(maxMicroUsd)]
+    : [costText(cost, "limit"), formatUsd(maxMicroUsd)];
+  const message = `${counted(images, "image")} would cost ${wanted}, more than --max-cost ${max}; nothing was sent.`;
+  const toAgree = agreeing === null ? undefined : `to agree: ${agreeing}`;
+  const advice = cost.isPlay ? "drawings are free of charge: leave out --max-cost" : toAgree;
+  return new ImgbatchError("COST_LIMIT", message, { advice });
+}
+
+async function requireYes(
+  context: Surroundings,
+  model: string,
+  images: number,
+  { price, cost }: { price: number; cost: number },
+): Promise<void> {
+  const { ask, output, signal } = context;
+  const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: ${formatUsd(price)} each, up to ${formatUsd(cost, "limit")} in all.`;
+  output.settle();
+  const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));
+  if (isAgreed) return;
+  const advice = `to agree: ${withMaxCost(context, cost)}`;
+  throw new ImgbatchError("COST_LIMIT", `${facts} Nothing was sent.`, { advice });
+}
+
+function withMaxCost({ typed }: Surroundings, costMicroUsd: number): string {
+  return commandAgain(typed, "--max-cost", microsToDecimal(upToCents(costMicroUsd)));
+}

@@ -1,0 +1,286 @@
+import { loadConfig } from "../../config/load.ts";
+import { loadUnlessDefault } from "../../config/load-unless-default.ts";
+import { dataDirectoryOf } from "../../config/paths.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { readEnvironment } from "../../environment.ts";
+import { amountText, formatUsd, microsToNumber } from "../../kernel/money.ts";
+import { counted, formatBytes } from "../../kernel/text.ts";
+import type { Admin, LedgerLine, UsageLine } from "../../service/admin.ts";
+import { moveStorage } from "../../service/storage/move.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { configChoice, storageOf } from "../connect/service-config.ts";
+import { choiceOption, instantOption, type OptionSpec, textOption } from "../options.ts";
+import type { Whereabouts } from "../output/next-command.ts";
+import { type Column, tableLines } from "../output/table.ts";
+import { resolveTarget } from "../targets.ts";
+import { accounts, keys } from "./admin-accounts.ts";
+import {
+  done,
+  formatMoment,
+  parseExpiry,
+  toSeconds,
+  USAGE_GROUPS,
+  unknownAccount,
+  withAdmin,
+  wrongArgument,
+} from "./admin-data.ts";
+import { storageOptions } from "./shared-options.ts";
+
+const accountOption: OptionSpec = {
+  flags: "--account <name>",
+  description: "only the movements of this account",
+};
+/** Lets every command below name a shared database and a bucket in place of the data directory. */
+function withStorage<Spec extends CommandDetails>(spec: Spec): Spec {
+  if (spec.commands) return { ...spec, commands: spec.commands.map((each) => withStorage(each)) };
+  return { ...spec, options: [...(spec.options ?? []), ...storageOptions] };
+}
+
+/** `imgbatch admin`: the commands that work on a data directory directly. A service may run on it meanwhile. */
+export const command: CommandDetails = withStorage({
+  examples: [
+    "imgbatch admin check",
+    "imgbatch admin keys create --name ci",
+    "imgbatch admin ledger --data ./data",
+  ],
+  commands: [
+    accounts,
+    keys,
+    {
+      name: "ledger",
+      summary: "list every movement of money, oldest first, with the balance after it",
+      options: [
+        accountOption,
+        {
+          flags: "--batch <id|dir>",
+          description: "only the movements of this batch, or of the batches of a run",
+        },
+      ],
+      examples: ["imgbatch admin ledger --batch prompts-images"],
+      run: ledger,
+    },
+    {
+      name: "usage",
+      summary: "sum up what providers were asked, what callers were billed, and what upstreams report",
+      options: [
+        {
+          flags: "--by <group>",
+          description: "day (UTC), model or provider",
+          default: "day",
+          choices: USAGE_GROUPS,
+        },
+        {
+          flags: "--from <time>",
+          description: "a day (UTC), a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h",
+        },
+        { flags: "--to <time>", description: "the same; a day counts to its end" },
+      ],
+      examples: [
+        "imgbatch admin usage --from 7d",
+        "imgbatch admin usage --by provider --from 2030-01-01 --to 2030-01-31",
+      ],
+      notes: ["Usage is summed in steps of 5 minutes: --from and --to take in the whole of a step."],
+      run: usage,
+    },
+    {
+      name: "check",
+      summary: "verify that money, batches and files agree",
+      examples: ["imgbatch admin check --data ./data"],
+      exits: ["someFailed"],
+      run: check,
+    },
+    {
+      name: "move",
+      summary: "copy a data directory to PostgreSQL and S3, and compare both; the old data stays, unused",
+      examples: [
+        "imgbatch admin move --database postgres://db/main --blobs s3://pictures/main",
+        "imgbatch admin move --blobs s3://pictures/main",
+      ],
+      exits: ["conflict", "temporary", "saving"],
+      notes: ["An interrupted move goes on where it stopped: run the same command again."],
+      run: move,
+    },
+  ],
+});
+
+/** `imgbatch admin ledger`: every movement of money, oldest first. */
+function ledger(context: CommandContext): Promise<CommandResult> {
+  return withAdmin(context, { mayCreate: false }, async (admin) => {
+    const accountName = textOption(context.options, "account");
+    const batch = textOption(context.options, "batch");
+    const accountId =
+      accountName === undefined ? undefined : await accountIdOf(admin, accountName, context.global);
+    const batchIds = batch === undefined ? undefined : await batchIdsOf(admin, batch, context.cwd);
+    const entries = await admin.ledger({ accountId, batchIds });
+    return done({ entries: entries.map(entryView) }, tableLines(LEDGER_COLUMNS, entries));
+  });
+}
+
+async function accountIdOf(admin: Admin, name: string, where: Whereabouts): Promise<string> {
+  const account = await admin.account(name);
+  if (!account) throw await unknownAccount("--account", name, admin, where);
+  return account.id;
+}
+
+async function batchIdsOf(admin: Admin, batch: string, cwd: string): Promise<string[]> {
+  const { ids } = await resolveTarget(batch, cwd);
+  for (const id of ids) {
+    if (!(await admin.hasBatch(id)))
+      throw wrongArgument("--batch", id, "no batch of this directory has this id");
+  }
+  return ids;
+}
+
+function entryView(entry: LedgerLine): object {
+  return {
+    seq: entry.seq,
+    kind: entry.kind,
+    amount: microsToNumber(entry.amountMicroUsd),
+    balance_change: microsToNumber(entry.balanceChangeMicroUsd),
+    held_change: microsToNumber(entry.heldChangeMicroUsd),
+    account: entry.accountName,
+    ...(entry.isPlay ? { play_money: true } : {}),
+    batch_id: entry.batchId,
+    request_id: entry.requestId,
+    created_at: toSeconds(entry.createdAtMs),
+  };
+}
+
+/** Without a sign of dollars for play money, which the name of the account tells. */
+const shown = (micros: number, { isPlay }: LedgerLine) =>
+  isPlay ? formatUsd(micros).replace("$", "") : formatUsd(micros);
+const change = (micros: number, line: LedgerLine) => `${micros > 0 ? "+" : ""}${shown(micros, line)}`;
+
+/** The batch or the real-time request that caused the entry. */
+function whatFor({ batchId, kind, requestId }: LedgerLine): string {
+  return batchId ?? (kind === "top_up" ? "" : requestId.slice(requestId.indexOf(":") + 1));
+}
+
+/** `balance` is the account's balance after the entry. Entries that a filter leaves out count too. */
+const LEDGER_COLUMNS: readonly Column<LedgerLine>[] = [
+  { title: "seq", align: "right", of: ({ seq }) => String(seq) },
+  { title: "time", of: ({ createdAtMs }) => formatMoment(createdAtMs) },
+  {
+    title: "account",
+    of: ({ accountName, isPlay }) => (isPlay ? `${accountName} (play money)` : accountName),
+  },
+  { title: "kind", of: ({ kind }) => kind },
+  { title: "change", align: "right", of: (line) => change(line.balanceChangeMicroUsd, line) },
+  { title: "held", align: "right", of: (line) => change(line.heldChangeMicroUsd, line) },
+  { title: "balance", align: "right", of: (line) => shown(line.balanceMicroUsd, line) },
+  { title: "for", of: whatFor },
+];
+
+const DAY_MS = 86_400_000;
+
+/** `imgbatch admin usage`: what providers were asked and what it cost, in groups. */
+function usage(context: CommandContext): Promise<CommandResult> {
+  return withAdmin(context, { mayCreate: false }, async (admin) => {
+    const by = choiceOption(context.options, "by", USAGE_GROUPS) ?? "day";
+    const from = readMoment(context, "from");
+    const to = readMoment(context, "to");
+    const { providers } = loadConfig(configChoice(context));
+    const drawings = new Set(providers.flatMap(({ name, type }) => (type === "procedural" ? [name] : [])));
+    const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs, drawings });
+    const key: Column<UsageLine> = { title: by, of: (line) => line.key };
+    return done(
+      { usage: lines.map((line) => usageView(by, line)) },
+      tableLines([key, ...USAGE_COLUMNS], lines),
+    );
+  });
+}
+
+/** The time of an option: a day from its beginning to its end, else one moment. Throws `USAGE` for a day that does not exist. */
+function readMoment(
+  { options, clock }: CommandContext,
+  name: "from" | "to",
+): { firstMs: number; endMs: number } | undefined {
+  const text = instantOption(options, name, clock.nowMs());
+  if (text === undefined) return undefined;
+  const endMs = parseExpiry(text);
+  if (endMs === null) throw wrongArgument(`--${name}`, text, "write a day or a time that exists");
+  return { firstMs: text.includes(":") ? endMs : endMs - DAY_MS, endMs };
+}
+
+function usageView(by: string, line: UsageLine): object {
+  return {
+    [by]: line.key,
+    requests: line.requests,
+    images: line.images,
+    errors: line.errors,
+    may_be_paid_twice: line.maybePaidTwice,
+    billed: microsToNumber(line.billedMicroUsd),
+    ...(line.playMicroUsd === 0 ? {} : { billed_in_play_money: microsToNumber(line.playMicroUsd) }),
+    upstream_cost: microsToNumber(line.costMicroUsd),
+    input_tokens: line.inputTokens,
+    output_tokens: line.outputTokens,
+  };
+}
+
+function billedText({ billedMicroUsd, playMicroUsd }: UsageLine): string {
+  const real = billedMicroUsd - playMicroUsd;
+  const play = playMicroUsd === 0 ? [] : [amountText({ micros: playMicroUsd, isPlay: true })];
+  return [...(real > 0 || play.length === 0 ? [formatUsd(real)] : []), ...play].join(", ");
+}
+
+const numbers = (title: string, of: (line: UsageLine) => number | string): Column<UsageLine> => ({
+  title,
+  align: "right",
+  of: (line) => String(of(line)),
+});
+const USAGE_COLUMNS: readonly Column<UsageLine>[] = [
+  numbers("requests", ({ requests }) => requests),
+  numbers("images", ({ images }) => images),
+  numbers("errors", ({ errors }) => errors),
+  numbers("paid twice?", ({ maybePaidTwice }) => maybePaidTwice),
+  numbers("billed", billedText),
+  // Most upstreams report no costs.
+  numbers("upstream cost", ({ costMicroUsd }) => (costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd))),
+  numbers("tokens in", ({ inputTokens }) => inputTokens),
+  numbers("tokens out", ({ outputTokens }) => outputTokens),
+];
+
+/** `imgbatch admin check`: verifies every invariant of a data directory. A service may run on it meanwhile. */
+function check(context: CommandContext): Promise<CommandResult> {
+  return withAdmin(context, { mayCreate: false, readsImages: true }, async (admin, directory) => {
+    const { accounts, batches, images, problems } = await admin.check();
+    const summary = [
+      counted(accounts, "account"),
+      counted(batches, "batch", "batches"),
+      counted(images, "image"),
+    ].join(", ");
+    const isFine = problems.length === 0;
+    return {
+      exitCode: isFine ? EXIT_CODES.ok.code : EXIT_CODES.someFailed.code,
+      json: { data: directory, accounts, batches, images, problems },
+      lines: isFine
+        ? [`ok: ${summary}`]
+        : [...problems, `${counted(problems.length, "problem")} in ${summary}`],
+      next: isFine ? null : "stop the service and put a backup of the data directory in its place",
+    };
+  });
+}
+
+/** `imgbatch admin move`: copies a data directory to PostgreSQL and S3. No service may run on it meanwhile. */
+async function move(context: CommandContext): Promise<CommandResult> {
+  const { global, cwd, output, clock } = context;
+  const config = await loadUnlessDefault(configChoice(context));
+  const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
+  const sinceMs = clock.nowMs();
+  const onProgress = (text: string) => output.progress(text, sinceMs);
+  const to = storageOf(context, config);
+  const { problems, ...report } = await moveStorage({ directory, to, clock, onProgress }).finally(() =>
+    output.settle(),
+  );
+  const { database, blobs, tables, rows, files, bytes } = report;
+  for (const problem of problems) output.warn(`broken before, and moved as it is: ${problem}`);
+  const result = done({ data: directory, ...report, problems }, [
+    ...(database === null
+      ? []
+      : [`${counted(rows, "row")} of ${counted(tables, "table")} copied to ${database}`]),
+    `${counted(files, "file")} (${formatBytes(bytes)}) copied to ${blobs}`,
+    `the old data stays in ${directory}, and no service uses it`,
+  ]);
+  const places = { ...(database === null ? {} : { database }), blobs };
+  return { ...result, next: `write into the configuration: "storage": ${JSON.stringify(places)}` };
+}

@@ -1,0 +1,69 @@
+import type { Batch } from "../../client/batch.ts";
+import { cancelBatch } from "../../client/batches.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { withService } from "../connect/with-service.ts";
+import { batchLine, describeCancel, releasedMicroUsd } from "../output/batch-text.ts";
+import { nextCommand } from "../output/next-command.ts";
+import {
+  forEachBatch,
+  ownIds,
+  recordAll,
+  rememberedUpstream,
+  requireBatch,
+  resolveTarget,
+  withUnknown,
+} from "../targets.ts";
+import { asking, target } from "./shared-options.ts";
+
+export const command: CommandDetails = {
+  arguments: [target],
+  examples: ["imgbatch cancel prompts-images"],
+  exits: asking,
+  run,
+};
+
+/** `imgbatch cancel`: cancels a batch, or every batch of a run. Finished images stay and are billed. */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const { output, signal } = context;
+  const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
+  const needs = { workers: true, images: false, ...rememberedUpstream([target]) };
+  return withService(context, needs, async (service) => {
+    const own = ownIds(target, service);
+    const { http } = service;
+    const cancel = async (id: string) => {
+      const before = await requireBatch(http, id, signal);
+      const batch = before.isDone ? before : await cancelBatch(http, id, signal);
+      return { batch, isNew: !before.isDone && batch.status === "cancelled" };
+    };
+    const ended = await forEachBatch(own, cancel, ({ batch }) => describe(batch));
+    const batches = ended.map(({ batch }) => batch);
+    await recordAll([target], batches, context.clock);
+    for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
+    if (batches.some((batch) => batch.successCount > 0))
+      output.note(`next: ${nextCommand(context.global, "download", target.argument)}`);
+    return withUnknown(target, service, context, {
+      exitCode: EXIT_CODES.ok.code,
+      json: {
+        cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),
+        released: releasedOf(ended),
+        ...(batches.length > 0 && batches.every(({ isPlay }) => isPlay) ? { play_money: true } : {}),
+        batches: batches.map((batch) => batch.raw),
+      },
+      lines: batches.map(batchLine),
+    });
+  });
+}
+
+function describe(batch: Batch, isNew = true): string {
+  if (isNew || batch.status !== "cancelled") return describeCancel(batch);
+  return `${batch.id} was already cancelled`;
+}
+
+/** The released amount in dollars; null if the service does not report it. */
+function releasedOf(ended: readonly { batch: Batch; isNew: boolean }[]): number | null {
+  const amounts = ended.filter(({ isNew }) => isNew).map(({ batch }) => releasedMicroUsd(batch));
+  if (amounts.includes(null)) return null;
+  return microsToNumber(amounts.reduce<number>((sum, amount) => sum + (amount ?? 0), 0));
+}

@@ -1,0 +1,36 @@
+import { createServiceHttp } from "../../client/service-http.ts";
+import { makeSignInCode } from "../../client/sign-in-code.ts";
+import { signInUrl } from "../../contract/console-api.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { openPath } from "../../processes/programs.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { createServiceLocator } from "../connect/find-service.ts";
+import { nextCommand } from "../output/next-command.ts";
+
+export const command: CommandDetails = {
+  options: [{ flags: "--no-open", description: "print the link, and open no browser" }],
+  examples: ["imgbatch console", "imgbatch console --no-open"],
+  notes: [
+    "The link signs in once, within 10 minutes. Whoever opens it first can use the service with your key.",
+  ],
+  exits: ["auth", "temporary", "gone"],
+  run,
+};
+
+/** `imgbatch console`: prints a link that signs in to the web console of the service, and opens it for a person. */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const { options, results, output, clock, signal } = context;
+  const locate = await createServiceLocator(context);
+  const service = await locate(signal);
+  if (service === null)
+    throw new ImgbatchError("NETWORK", "No service runs on the data directory.", {
+      advice: `start one with ${nextCommand(context.global, "serve")}, or name a service with --base-url`,
+    });
+  const http = createServiceHttp({ ...service, clock, random: Math.random });
+  const { code, expiresAt } = await makeSignInCode(http, signal);
+  const url = signInUrl(service.baseUrl, code);
+  const isOpen = results.isForPeople && options.open !== false && (await openPath(url));
+  if (isOpen) output.note("opened in the browser");
+  return { exitCode: EXIT_CODES.ok.code, json: { url, expires_at: expiresAt }, lines: [url] };
+}

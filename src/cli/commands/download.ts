@@ -1,0 +1,295 @@
+import { stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import type { Batch } from "../../client/batch.ts";
+import { listItems } from "../../client/batches.ts";
+import { getContent } from "../../client/download.ts";
+import { saving } from "../../client/file-errors.ts";
+import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
+import type { Http } from "../../http/http.ts";
+import { syncDirectory } from "../../kernel/files/durable-file.ts";
+import { collectRun } from "../../runs/collect-run.ts";
+import { adoptDirectory } from "../../runs/directory/claim.ts";
+import { withRunLock } from "../../runs/directory/lock.ts";
+import { imageFileName } from "../../runs/directory/names.ts";
+import {
+  inspect,
+  isThereAlready,
+  requireReplaceable,
+  writeVerified,
+} from "../../runs/directory/run-files.ts";
+import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
+import { saveZip, zipName } from "../../runs/fetch/fetch-zip.ts";
+import type { RunReporter } from "../../runs/reporter.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { flagOption, pathOption, type TypedOptions, textOption, wholeOption } from "../options.ts";
+import { notEnded } from "../output/judge-batches.ts";
+import { nextCommand } from "../output/next-command.ts";
+import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
+import { describeRun } from "../output/run-summary.ts";
+import {
+  rememberedUpstream,
+  requireBatches,
+  requireSubmitted,
+  resolveTarget,
+  type Target,
+  unknownRun,
+} from "../targets.ts";
+import { reportOptions, target, waiting } from "./shared-options.ts";
+
+export const command: CommandDetails = {
+  arguments: [target],
+  options: [
+    {
+      flags: "-o, --output <path>",
+      description: "the directory for the images; with --zip or --item, the file",
+      default: "the directory of the run; for an id, one of that name",
+    },
+    { flags: "--zip", description: "download the ZIP without unpacking it" },
+    { flags: "--item <id>", description: "download the image of this item only" },
+    { flags: "--index <n>", description: "with --item: which of its images, counted from 0", default: "0" },
+    { flags: "--force", description: "with --zip or --item: replace an existing file with other content" },
+    ...reportOptions,
+  ],
+  examples: ["imgbatch download out", "imgbatch download imgbatch_… --item cat --output cat.png"],
+  exits: [...waiting.filter((name) => name !== "timeout"), "saving"],
+  resumes: true,
+  run,
+};
+
+const MOST_IMAGES = 1_000_000;
+
+/** `imgbatch download`: saves the images of ended batches as a directory or a ZIP, or one image. Never waits. */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const { options, cwd, signal } = context;
+  const argument = context.arguments[0] ?? "";
+  const output = pathOption(options, "output");
+  const item = textOption(options, "item");
+  const index = wholeOption(options, "index", { min: 0, max: MOST_IMAGES });
+  const wantsZip = flagOption(options, "zip");
+  if (item !== undefined && wantsZip) throw new ImgbatchError("USAGE", "--item and --zip: use one of them.");
+  if (item === undefined && index !== undefined)
+    throw new ImgbatchError("USAGE", "--index works only with --item.");
+
+  const mayReplace = flagOption(options, "force");
+  const isOneFile = item !== undefined || wantsZip;
+  if (isOneFile) refuseReports(options);
+  else if (mayReplace)
+    throw new ImgbatchError("USAGE", "--force works only with --item or --zip.", { param: "--force" });
+
+  const target = await resolveTarget(argument, cwd);
+  const needs = { workers: false, ...rememberedUpstream([target]) };
+  return withService(context, needs, async (service) => {
+    requireSubmitted([target], service, context.global);
+    const { http } = service;
+    if (item !== undefined) {
+      const state = target.run?.state;
+      const ids = target.ids.filter((id) => state === undefined || standsFor(state, id, item));
+      const one = { ids, customId: item, index: index ?? 0 };
+      return downloadItem({ http, ...one, output, mayReplace, cwd, signal, reporter: context.output });
+    }
+    const batches = await requireBatches(http, [target], signal);
+    requireEnded(batches);
+    const shownDir = output ?? argument;
+    const dir = resolve(cwd, shownDir);
+    if (wantsZip || dir !== target.run?.dir) {
+      const unknown = await unknownRun(target, batches, service, context.global);
+      if (unknown !== null) throw unknown.error;
+    }
+    if (wantsZip) {
+      const singly = nextCommand(context.global, "download", argument);
+      return downloadZip({
+        http,
+        batches,
+        output,
+        mayReplace,
+        cwd,
+        signal,
+        reporter: context.output,
+        singly,
+      });
+    }
+    return withRunLock(dir, { clock: context.clock, signal }, () =>
+      downloadDirectory(context, service, target, batches, shownDir),
+    );
+  });
+}
+
+async function downloadDirectory(
+  context: CommandContext,
+  service: ConnectedService,
+  target: Target,
+  batches: readonly Batch[],
+  shownDir: string,
+): Promise<CommandResult> {
+  const { output: reporter, signal, cwd, clock } = context;
+  const dir = resolve(cwd, shownDir);
+  // Another process may have changed the state before this one got the lock.
+  const own = target.run?.dir === dir ? await readRunState(dir) : null;
+  const from = target.run?.state ?? null;
+  const runState = own ?? (await adoptDirectory(dir, batches, service, clock, from));
+  const known = runState.batches
+    .map((entry) => batches.find((batch) => batch.id === entry.id))
+    .filter((batch) => batch !== undefined);
+  const outcome = await collectRun({
+    dir,
+    state: runState,
+    batches: known,
+    service,
+    keepZip: false,
+    clock,
+    reporter,
+    signal,
+  });
+  reporter.settle();
+  const { model = null, task_name: name = null } = runState.request ?? {};
+  const flags = readReportFlags(context);
+  const canRetry = runState.request !== null;
+  const advice = canRetry ? fetchAgain(outcome, shownDir) : { retryCommand: null };
+  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...advice });
+  return describeRun(context, { outcome, replayed: null, shownDir, canRetry });
+}
+
+/** Throws `USAGE` for report options: reports describe a whole directory. */
+function refuseReports(options: TypedOptions): void {
+  for (const name of ["junit", "markdown", "gallery", "open"])
+    if (options[name] !== undefined)
+      throw new ImgbatchError(
+        "USAGE",
+        `--${name} works only for a whole directory, not with --item or --zip.`,
+        {
+          param: `--${name}`,
+        },
+      );
+}
+
+function requireEnded(batches: readonly Batch[]): void {
+  const running = batches.find((batch) => !batch.isDone);
+  if (running === undefined) return;
+  throw notEnded(running);
+}
+
+interface ItemDownload {
+  http: Http;
+  /** The batches that may hold the item. */
+  ids: readonly string[];
+  customId: string;
+  index: number;
+  /** A file or an existing directory. Default: a file named after the item in the working directory. */
+  output: string | undefined;
+  /** Whether to replace a file with other content. */
+  mayReplace: boolean;
+  cwd: string;
+  signal: AbortSignal;
+  reporter: RunReporter;
+}
+
+/**
+ * Saves one image of an item, verified against the facts that the service reports. Throws `FILE_EXISTS` for a file with
+ * other content unless it may be replaced. A file with the same content stays.
+ */
+async function downloadItem(job: ItemDownload): Promise<CommandResult> {
+  const { customId, index, cwd } = job;
+  const isFile = job.output !== undefined && !(await isDirectory(resolve(cwd, job.output)));
+  if (isFile) await requireReplaceable(resolve(cwd, job.output ?? ""));
+  const { batchId, content } = await findContent(job);
+  const expected = { sha256: content.sha256, bytes: null, crc32: null };
+  const { file, verified } = await inspect([content.data], expected, customId);
+  const shown = isFile ? (job.output ?? "") : join(job.output ?? "", nameOf(job, content.data));
+  const path = resolve(cwd, shown);
+  if (await isThereAlready(path, file.sha256, job.mayReplace)) {
+    job.reporter.note(`${shown} already exists with the same content`);
+  } else {
+    await writeVerified([content.data], path, expected, customId);
+    await saving(path, () => syncDirectory(resolve(path, "..")));
+  }
+  const result = {
+    batch_id: batchId,
+    custom_id: customId,
+    image_index: index,
+    path: shown,
+    ...file,
+    verified,
+  };
+  return { exitCode: EXIT_CODES.ok.code, json: result, lines: [shown] };
+}
+
+function nameOf({ customId, index }: ItemDownload, data: Buffer): string {
+  const type = sniffImageType(data);
+  if (type === null) throw new ImgbatchError("VERIFY_FAILED", `The content of ${customId} is not an image.`);
+  return imageFileName(customId, index, type);
+}
+
+/** Gets the image from the first batch that has the item. The batches of a run have different items. */
+async function findContent({ http, ids, customId, index, signal }: ItemDownload) {
+  let last: unknown = new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
+  for (const batchId of ids) {
+    try {
+      return { batchId, content: await getContent(http, batchId, customId, index, signal) };
+    } catch (error) {
+      if (!(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_ITEM_NOT_FOUND") throw error;
+      last = error;
+    }
+  }
+  throw last;
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null))?.isDirectory() ?? false;
+}
+
+interface ZipDownload {
+  http: Http;
+  batches: readonly Batch[];
+  output: string | undefined;
+  /** Whether to replace a file with other content. */
+  mayReplace: boolean;
+  cwd: string;
+  signal: AbortSignal;
+  reporter: RunReporter;
+  /** The command that downloads the same images one by one. */
+  singly: string;
+}
+
+/** Saves the ZIP of each batch, with every image verified. */
+async function downloadZip(job: ZipDownload): Promise<CommandResult> {
+  const { http, batches, cwd, signal, reporter, mayReplace } = job;
+  if (job.output !== undefined && batches.length > 1) {
+    throw new ImgbatchError(
+      "USAGE",
+      `This run has ${batches.length} batches, each with a ZIP of its own: leave --output out.`,
+    );
+  }
+  const files = [];
+  for (const batch of batches) {
+    const shown = job.output ?? zipName(batch.id);
+    const items = await listItems(http, batch.id, signal);
+    const target = resolve(cwd, shown);
+    const zip = { http, batch, items, target, signal, reporter };
+    const saved = saveZip(zip, { mayReplace }).catch((error) => {
+      throw withoutZip(error, batch.id, job.singly);
+    });
+    const { images, bytes, wasThere } = await saved;
+    if (wasThere) reporter.note(`${shown} already exists with the same content`);
+    files.push({ batch_id: batch.id, path: shown, bytes, image_count: images.length });
+  }
+  return { exitCode: EXIT_CODES.ok.code, json: { files }, lines: files.map((file) => file.path) };
+}
+
+const NO_ZIP: readonly ErrorCode[] = [
+  "NOT_FOUND",
+  "METHOD_NOT_ALLOWED",
+  "HTTP_501",
+  "BATCH_IMAGE_RESULT_MISSING",
+];
+
+/** Adds advice to the error of a service without ZIPs, or of a batch with a lost image: single images may still work. */
+function withoutZip(error: unknown, id: string, singly: string): unknown {
+  if (!(error instanceof ImgbatchError) || !NO_ZIP.includes(error.code)) return error;
+  const { code, httpStatus, requestId } = error;
+  const message = `The service has no ZIP of ${id}: ${error.message}`;
+  const advice = `${singly} (downloads the images one by one)`;
+  return new ImgbatchError(code, message, { cause: error, httpStatus, requestId, advice });
+}

@@ -1,0 +1,319 @@
+import { resolve } from "node:path";
+import { createRateLimiter } from "../../client/rate-limiter.ts";
+import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { isOutOfCapacity } from "../../http/retries.ts";
+import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
+import { withRunLock } from "../../runs/directory/lock.ts";
+import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
+import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results.ts";
+import type { RunState } from "../../runs/directory/run-state-schema.ts";
+import {
+  type ChosenRealtimeModel,
+  chooseRealtimeModel,
+  requireShapesFit,
+  type Wish,
+} from "../../runs/plan/choose-model.ts";
+import { readPromptFiles } from "../../runs/plan/prompt-files.ts";
+import { planRealtimeRun, type RealtimePlan, readRealtimePlan } from "../../runs/realtime-plan.ts";
+import { type RealtimeOutcome, type RealtimeRunOptions, runRealtime } from "../../runs/realtime-run.ts";
+import { shellWord } from "../../runs/reports/run-report.ts";
+import { standingOf } from "../../runs/standing.ts";
+import { createBudget } from "../budget.ts";
+import type { CommandContext, CommandResult } from "../command.ts";
+import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { stopReason } from "../interruption.ts";
+import { flagOption, usdOption } from "../options.ts";
+import { adviceByKind, NO_CAPACITY_ADVICE, whenBilled } from "../output/advice.ts";
+import { exitCodeOf, originLines } from "../output/finish.ts";
+import { type Judgement, judgeFailed } from "../output/judge-batches.ts";
+import { defaultRunDirectory, nextCommand, type Whereabouts } from "../output/next-command.ts";
+import { lookInto } from "../output/next-steps.ts";
+import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
+import { failureLines, paidTwiceNote, retryLostStep } from "../output/run-summary.ts";
+import { chooseUpstream } from "../targets.ts";
+import { DEFAULT_JOBS, type GenerateOptions } from "./generate-options.ts";
+
+/** Makes the images of a prompt file in a run directory, one request for each image. */
+export async function generateMany(
+  context: CommandContext,
+  options: GenerateOptions,
+  file: string,
+): Promise<CommandResult> {
+  const { cwd, stdin } = context;
+  const shownDir = options.output ?? defaultRunDirectory(file);
+  const read = await readPromptFiles([{ name: file, cwd, stdin }], {
+    limits: DEFAULT_LIMITS,
+    defaultCount: options.count,
+    stdinFormat: options.stdinFormat,
+  });
+  const prompts = read.map((item) =>
+    item.references.length === 0 ? { ...item, references: options.images } : item,
+  );
+  const { aspectRatio, size, mimeType } = options;
+  const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
+  return makeRun(context, options, {
+    shownDir,
+    wish: { model: options.model, aspectRatio, size, inputImages },
+    itemCount: prompts.length,
+    planFor: (model) => {
+      requireShapesFit(prompts, model);
+      return planRealtimeRun({ model: model.id, aspectRatio, size, mimeType }, prompts);
+    },
+  });
+}
+
+/** Makes the images of a run again that two requests may have paid for, and what else is missing in its directory. */
+export async function retryLost(
+  context: CommandContext,
+  shownDir: string,
+  runState: RunState,
+): Promise<CommandResult> {
+  const { options } = context;
+  for (const name of ["dryRun", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
+    if (options[name] !== undefined) {
+      const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+      const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
+      throw new ImgbatchError("USAGE", message, { param: flag });
+    }
+  const plan = await readRealtimePlan(resolve(context.cwd, shownDir), runState);
+  const inputImages = plan.images.reduce((most, image) => Math.max(most, image.references.length), 0);
+  const withRefused = flagOption(options, "includeRefused");
+  const choices = { maxCostMicroUsd: usdOption(options, "maxCost"), jobs: DEFAULT_JOBS };
+  return makeRun(context, choices, {
+    shownDir,
+    wish: { model: plan.settings.model, aspectRatio: null, size: null, inputImages },
+    itemCount: plan.images.length,
+    planFor: () => plan,
+    staysFailed: (line) => standingOf(line) === "refused" && !withRefused,
+  });
+}
+
+interface RunChoices extends Pick<GenerateOptions, "maxCostMicroUsd" | "jobs"> {
+  rpm?: number | undefined;
+  retries?: number | undefined;
+}
+
+interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
+  shownDir: string;
+  wish: Wish;
+  /** The number of prompts. */
+  itemCount: number;
+  planFor(model: ChosenRealtimeModel): RealtimePlan;
+}
+
+async function makeRun(
+  context: CommandContext,
+  options: RunChoices,
+  { shownDir, wish, itemCount, planFor, staysFailed }: WantedRun,
+): Promise<CommandResult> {
+  const { cwd, clock, output: reporter, signal } = context;
+  const dir = resolve(cwd, shownDir);
+  const rateLimiter = createRateLimiter(options.rpm, clock);
+  const upstream = await chooseUpstream(context, dir);
+  return withService(context, { workers: true, upstream }, async (service) => {
+    const { jobs, retries } = options;
+    const model = await chooseRealtimeModel(service.http, wish, signal);
+    const plan = planFor(model);
+    reporter.event({
+      event: "run_planned",
+      directory: shownDir,
+      model: model.id,
+      item_count: itemCount,
+      image_count: plan.images.length,
+      batch_count: 0,
+    });
+    const run: RealtimeRunOptions = {
+      plan,
+      ...(staysFailed && { staysFailed }),
+      dir,
+      service,
+      concurrency: jobs,
+      clock,
+      reporter,
+      signal,
+      awaitTurnToSend: rateLimiter,
+      maxRetries: retries,
+      approve: realtimeConsent(options, model, service, context),
+    };
+    // Without the lock, two commands in one directory would both pay for the missing images.
+    const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
+    reporter.settle();
+    // `withService` replaces a borrowed service that ended, and runs this work again.
+    if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
+    if (!signal.aborted) {
+      const made = { dir: shownDir, model: model.id, upstream: service.upstream };
+      const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;
+      const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
+      await writeRunReports(context, {
+        outcome: { ...outcome, dir },
+        ...{ shownDir, model: model.id, name: null, flags: readReportFlags(context), retryCommand },
+        // What earlier commands of the run paid is not known. Drawings are always free.
+        cost: model.isPlay ? { micros: 0, isPlay: true } : null,
+      });
+    }
+    const { isPlay } = model;
+    const sum = sumCosts(outcome.made.map(({ size }) => ({ micros: model.costOf(size), isPlay })));
+    const cost = sum && { ...sum, isPlay };
+    const made = { ...outcome, model: model.id, upstream: service.upstream, cost };
+    return describeMany(context, shownDir, made);
+  });
+}
+
+/** `cost`: of the images that were made now; null when it is not known. */
+type EndedImages = RealtimeOutcome & { cost: Cost | null };
+
+function describeMany(
+  { output, global }: CommandContext,
+  dir: string,
+  outcome: EndedImages & { model: string; upstream: string | null },
+): CommandResult {
+  const { cost, lines, stop, keptCount, hasRetry, model, upstream } = outcome;
+  const success = lines.filter((line) => line.files.length > 0).length;
+  const failures = lines.filter((line) => line.error !== undefined);
+  const counts = {
+    total: lines.length,
+    success,
+    failed: failures.length,
+    pending: lines.length - success - failures.length,
+  };
+  for (const line of [...failureLines(lines), ...paidTwiceNote(lines, dir)]) output.note(line);
+  const { exitCode, error } = judgeImages(outcome, counts);
+  if (error !== null && stop !== null) {
+    output.note(`error: ${error.message}`);
+    for (const line of originLines(stop)) output.note(line);
+  }
+  const parts = [
+    `${success} of ${lines.length} images on disk`,
+    ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
+    ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
+    ...(counts.pending > 0 ? [`${counts.pending} not requested yet`] : []),
+    ...(cost === null || cost.isPlay ? [] : [`${costText(cost)} now`]),
+  ];
+  output.note(`${parts.join(", ")}${cost?.isPlay ? `; ${costText(cost)}` : ""}`);
+  return {
+    exitCode,
+    json: {
+      directory: dir,
+      counts,
+      made_count: success - keptCount,
+      cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
+      results: `${dir}/${RESULTS_FILE}`,
+      retry: hasRetry ? `${dir}/${RETRY_FILE}` : null,
+      items: lines,
+      ...(error === null ? {} : { error }),
+    },
+    lines: [dir],
+    next: nextStep({ dir, model, upstream }, exitCode, outcome, global),
+  };
+}
+
+interface Counts {
+  total: number;
+  success: number;
+  failed: number;
+}
+
+/**
+ * The reason that stopped the run decides the exit code. Without one, temporary failures get another code than final
+ * ones.
+ */
+function judgeImages(outcome: EndedImages, counts: Counts): Judgement {
+  const { stop, lines } = outcome;
+  if (stop !== null) {
+    const error = { code: stop.code, message: stopMessage(outcome, stop) };
+    return { exitCode: exitCodeOf(stop), error };
+  }
+  if (counts.failed === 0) return { exitCode: EXIT_CODES.ok.code, error: null };
+  const failed = judgeFailed(counts.success === 0 ? "noImages" : "someFailed", counts);
+  const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
+  const [first] = codes;
+  if (first !== undefined && codes.every((code) => errorEntry(code).exit === "temporary")) {
+    return {
+      exitCode: EXIT_CODES.temporary.code,
+      error: { code: first, message: failed.error?.message ?? "" },
+    };
+  }
+  return failed;
+}
+
+function stopMessage({ abandonedCount, cost }: EndedImages, stop: ImgbatchError): string {
+  const why = stopReason(stop);
+  if (why === null) return stop.message;
+  const bill = cost?.isPlay ? "" : " and may be billed";
+  return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way${bill}.`;
+}
+
+function nextStep(made: MadeImages, exitCode: number, outcome: RealtimeOutcome, where: Whereabouts): string {
+  const { dir } = made;
+  const { stop, hasRetry, failure } = outcome;
+  if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
+  if (stop?.code === "PROVIDER_UNREACHABLE" && stop.advice !== undefined) return stop.advice;
+  const again = "run the same command again: it makes only what is missing";
+  const error = stop ?? (exitCode === EXIT_CODES.temporary.code ? failure : null);
+  const byKind = error === null ? null : adviceByKind(error, { where, paysAgain: true }, again);
+  if (byKind !== null) return byKind;
+  if (exitCode === EXIT_CODES.ok.code)
+    return `${lookInto(dir, IMAGES_FOLDER)} (running the same command again makes no image twice)`;
+  if (stop === null && exitCode !== EXIT_CODES.temporary.code) {
+    const look = hasRetry ? `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ` : "";
+    const steps = [
+      ...(hasRetry ? [retryOf(made, where)] : []),
+      ...(outcome.lines.some((line) => standingOf(line) === "lost") ? [retryLostStep(dir, where)] : []),
+    ];
+    return `${look}${steps.join("; ")}`;
+  }
+  const hasToChange = [
+    EXIT_CODES.auth.code,
+    EXIT_CODES.money.code,
+    EXIT_CODES.usage.code,
+    EXIT_CODES.saving.code,
+  ];
+  if (hasToChange.some((code) => code === exitCode)) return `fix that, then ${again}`;
+  return error === null ? again : `${again}${whenBilled(error.code)}`;
+}
+
+/** The model and upstream that made the images of a run, and its directory. */
+interface MadeImages {
+  dir: string;
+  model: string;
+  upstream: string | null;
+}
+
+/** The new directory of the retry remembers neither the model nor the upstream. Ratio and size stand in the file. */
+function retryOf({ dir, model, upstream }: MadeImages, where: Whereabouts = {}): string {
+  const [file, output] = [{ flag: "--file" }, { flag: "--output" }] as const;
+  const named = upstream === null ? [] : [{ flag: "--upstream" } as const, upstream];
+  const made = [{ flag: "--model" } as const, model, ...named];
+  return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`, ...made);
+}
+
+/** Gets the consent for real-time images, each with its size: see `Budget.consent`. */
+export type RealtimeConsent = (images: readonly { size: string | null }[]) => Promise<number | null>;
+
+/** Notes first whether the images are drawings. Throws `USAGE`, when images are to be approved, if there is a limit but no price. */
+export function realtimeConsent(
+  { maxCostMicroUsd }: Pick<GenerateOptions, "maxCostMicroUsd">,
+  model: ChosenRealtimeModel,
+  service: Pick<ConnectedService, "kind" | "noteDrawings">,
+  context: CommandContext,
+): RealtimeConsent {
+  return async (images) => {
+    if (images.length > 0) service.noteDrawings();
+    const costs = images.map(({ size }) => model.costOf(size));
+    const known = costs.filter((cost) => cost !== null);
+    const isKnown = known.length === costs.length;
+    if (maxCostMicroUsd !== undefined && !isKnown) {
+      const message = `--max-cost: the service does not publish the price of an image of ${model.id}.`;
+      throw new ImgbatchError("USAGE", message, { param: "--max-cost" });
+    }
+    const highest = isKnown && known.length > 0 ? Math.max(...new Set(known)) : null;
+    const total = isKnown ? known.reduce((sum, cost) => sum + cost, 0) : undefined;
+    const priced = { ...model, imageCostMicroUsd: highest, imageHoldMicroUsd: highest };
+    const options = { maxCostMicroUsd, unitCostMicroUsd: undefined };
+    return createBudget(options, priced, service, context).consent(images.length, total);
+  };
+}

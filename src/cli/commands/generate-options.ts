@@ -1,0 +1,138 @@
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType, type SizeTier } from "../../contract/image-formats.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { hasUnstorableText } from "../../kernel/text.ts";
+import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
+import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../prompts/shape.ts";
+import { loadReference, type PromptReference, STDIN } from "../../runs/plan/prompt-files.ts";
+import { Spool } from "../../runs/plan/spool.ts";
+import type { CommandContext } from "../command.ts";
+import * as read from "../options.ts";
+
+/** The options of `generate`, checked. */
+export interface GenerateOptions {
+  /** Null when a file gives the prompts. */
+  prompt: string | null;
+  file: string | null;
+  output: string | null;
+  model: string | null;
+  aspectRatio: string | null;
+  size: SizeTier | null;
+  /** Null: by the ending of the output file, else PNG. */
+  mimeType: ImageMimeType | null;
+  /** The checked input images of the prompt. With a file, they go with each prompt that has no images of its own. */
+  images: PromptReference[];
+  mayReplace: boolean;
+  jobs: number;
+  rpm: number | undefined;
+  count: number;
+  stdinFormat: FormatName | null;
+  retries: number | undefined;
+  maxCostMicroUsd: number | undefined;
+}
+
+export const DEFAULT_JOBS = 4;
+const MOST_JOBS = 256;
+const MOST_REQUESTS = 100_000;
+const MOST_RETRIES = 3;
+/**
+ * The share of the body limit that image files may take: Base64 makes them a third larger, and the prompt needs space
+ * too.
+ */
+const IMAGE_SHARE = 0.74;
+
+/** Throws `USAGE` for the first wrong option. It sends nothing. */
+export async function readGenerateOptions(context: CommandContext): Promise<GenerateOptions> {
+  const { options, global, cwd } = context;
+  const file = read.textOption(options, "file") ?? null;
+  const [argument] = context.arguments;
+  requireOneSource(argument, file);
+  if (file === null) refuseRunOptions(options);
+  else if (read.flagOption(options, "force"))
+    throw usage("--force", "works only for a single image: a run with --file makes only the missing images");
+  if ((argument === STDIN || file === STDIN) && global.apiKeyStdin)
+    throw usage("--api-key-stdin", "standard input is either the prompt or the key: use --api-key-file");
+  const output = read.pathOption(options, "output") ?? null;
+  return {
+    prompt: file === null ? await readPrompt(argument ?? "", context) : null,
+    file,
+    output,
+    model: read.textOption(options, "model") ?? null,
+    aspectRatio: ratioOption(options) ?? null,
+    size: sizeOption(options) ?? null,
+    mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
+    images: await loadImages(options, cwd),
+    mayReplace: read.flagOption(options, "force"),
+    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }) ?? DEFAULT_JOBS,
+    rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
+    count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    retries: read.wholeOption(options, "retries", { min: 0, max: MOST_RETRIES }),
+    maxCostMicroUsd: read.usdOption(options, "maxCost"),
+  };
+}
+
+function requireOneSource(argument: string | undefined, file: string | null): void {
+  if (argument === undefined && file === null)
+    throw new ImgbatchError(
+      "USAGE",
+      'Say what the image shows: imgbatch generate "a red fox". Or use --file.',
+    );
+  if (argument !== undefined && file !== null)
+    throw new ImgbatchError("USAGE", "Give either a prompt or --file, not both.");
+}
+
+function refuseRunOptions(options: read.TypedOptions): void {
+  for (const name of ["jobs", "rpm", "count", "format", "junit", "markdown", "gallery", "open"])
+    if (options[name] !== undefined) throw usage(`--${name}`, "works only with --file");
+}
+
+async function readPrompt(argument: string, { readStdin }: CommandContext): Promise<string> {
+  const bytes = argument === STDIN ? await readStdin() : null;
+  const prompt = (bytes === null ? argument : new TextDecoder().decode(bytes)).trim();
+  if (prompt === "") throw new ImgbatchError("USAGE", "The prompt is empty: say what the image shows.");
+  if (hasUnstorableText(prompt))
+    throw new ImgbatchError(
+      "USAGE",
+      "The prompt contains a NUL or half of a surrogate pair, which cannot be stored.",
+    );
+  return prompt;
+}
+
+function ratioOption(options: read.TypedOptions): string | undefined {
+  return read.readOption(options, "aspectRatio", RATIO_ADVICE, readRatio);
+}
+
+function sizeOption(options: read.TypedOptions): SizeTier | undefined {
+  return read.readOption(options, "size", SIZE_ADVICE, readSize);
+}
+
+async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {
+  const paths = Array.isArray(options.image) ? options.image.map(String) : [];
+  const loaded: PromptReference[] = [];
+  const spool = new Spool();
+  for (const path of paths) {
+    if ((await stat(resolve(cwd, path)).catch(() => null)) === null)
+      throw usage("--image", `there is no file ${JSON.stringify(path)}`);
+    let problem = "";
+    const options = { baseDir: cwd, limits: DEFAULT_LIMITS, spool };
+    const image = await loadReference({ field: "--image", path }, options, (_field, message) => {
+      problem = message;
+    });
+    if (image === null) throw usage("--image", problem);
+    loaded.push(image);
+  }
+  const bytes = loaded.reduce((sum, image) => sum + image.bytes, 0);
+  if (bytes > DEFAULT_LIMITS.realtimeBodyBytes * IMAGE_SHARE)
+    throw usage(
+      "--image",
+      `the files have ${bytes} bytes together, which is more than one request can carry`,
+    );
+  return loaded;
+}
+
+function usage(flag: string, problem: string): ImgbatchError {
+  return new ImgbatchError("USAGE", `${flag}: ${problem}.`, { param: flag });
+}

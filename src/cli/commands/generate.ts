@@ -1,0 +1,254 @@
+import { readFile } from "node:fs/promises";
+import { basename, extname, isAbsolute, relative } from "node:path";
+import { type GeneratedImage, generateImage } from "../../client/realtime.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { IMAGE_MIME_TYPES, SIZE_TIERS, typeOfFileName } from "../../contract/image-formats.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
+import { chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
+import type { PromptReference } from "../../runs/plan/prompt-files.ts";
+import { shellWord } from "../../runs/reports/run-report.ts";
+import { chooseTarget, type ImageTarget, type SavedImage, saveImage } from "../../runs/save-image.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { withService } from "../connect/with-service.ts";
+import { stopReason, timeLimit } from "../interruption.ts";
+import { positiveDurationOption } from "../options.ts";
+import { chooseUpstream } from "../targets.ts";
+import { generateMany, realtimeConsent } from "./generate-file.ts";
+import { type GenerateOptions, readGenerateOptions } from "./generate-options.ts";
+import { formatOption, maxCostOption, reportOptions, running, upstreamOption } from "./shared-options.ts";
+
+export const command: CommandDetails = {
+  arguments: [{ name: "[prompt]", description: "the description of the image, or - for standard input" }],
+  options: [
+    {
+      flags: "-o, --output <path>",
+      description:
+        "the image file, or a directory in which the prompt names it; with --file, the directory of the run",
+      default: "this directory; with --file, <stem of the file>-images",
+    },
+    {
+      flags: "-i, --image <file>",
+      description:
+        "an input image to edit or follow (PNG, JPEG, WebP); may be repeated; with --file, for prompts without images of their own",
+      repeatable: true,
+    },
+    {
+      flags: "-m, --model <id>",
+      description: "the model",
+      default: "the first of `imgbatch models --realtime`",
+    },
+    upstreamOption,
+    {
+      flags: "--aspect-ratio <w:h>",
+      description: "width to height, such as 1:1, 3:2 or 16:9; a prompt's aspect_ratio wins",
+      default: "the model decides",
+    },
+    {
+      flags: "--size <tier>",
+      description: "512, 1K, 2K or 4K, as far as the model has it; a prompt's size wins",
+      default: "1K",
+      choices: SIZE_TIERS,
+    },
+    {
+      flags: "--mime-type <type>",
+      description: "image/png, image/jpeg or image/webp",
+      default: "by the ending of the file in --output, else image/png",
+      choices: IMAGE_MIME_TYPES,
+    },
+    maxCostOption,
+    { flags: "--force", description: "replace an existing file" },
+    {
+      flags: "--file <file>",
+      description: "make all images of a prompt file (.jsonl, .txt, .csv, .tsv, or -)",
+    },
+    { flags: "-j, --jobs <n>", description: "with --file: concurrent requests", default: "4" },
+    { flags: "--rpm <n>", description: "with --file: at most this many requests per minute" },
+    { ...formatOption, description: `with --file -: ${formatOption.description}` },
+    {
+      flags: "--count <n>",
+      description: "with --file: images for each prompt that sets no output_count",
+      default: "1",
+    },
+    ...reportOptions.map((option) => ({ ...option, description: `with --file: ${option.description}` })),
+    { flags: "--retries <n>", description: "further attempts after a temporary error, 0 to 3", default: "3" },
+    {
+      flags: "--timeout <time>",
+      description:
+        "stop everything after this time; a single attempt may take 120 s (512, 1K), 180 s (2K) or 300 s (4K)",
+    },
+  ],
+  examples: [
+    'imgbatch generate "a red fox in the snow" -o fox.png',
+    'imgbatch generate "in autumn" -i fox.png -o autumn.png --size 2K',
+    "imgbatch generate --file prompts.jsonl -o out -j 8 --rpm 60",
+  ],
+  notes: [
+    "The file gets the extension of the image's real type: if the service returns a JPEG for fox.png, the image is saved as fox.jpg, and that path is printed. Without --force an existing file is never replaced: the command sends nothing and fails.",
+    "Running the command again makes and bills another image. With --file, running the same command again makes only the missing images. Each request has an idempotency key: an imgbatch service bills an image once, however often its response was lost; another service may bill each attempt. For many images use `imgbatch submit`, which costs less and never pays twice.",
+  ],
+  exits: running,
+  paysAgain: true,
+  run,
+};
+
+/** `imgbatch generate`: makes images in real time, one request for each. */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const limit = timeLimit(context, positiveDurationOption(context.options, "timeout"));
+  const { signal } = limit;
+  const limited = { ...context, signal, readStdin: () => context.readStdin(signal) };
+  try {
+    const options = await readGenerateOptions(limited);
+    const { prompt, file } = options;
+    if (file !== null) return await generateMany(limited, options, file);
+    return await generateOne(limited, options, prompt ?? "");
+  } catch (error) {
+    throw explainEarly(error, signal);
+  } finally {
+    limit.stop();
+  }
+}
+
+/**
+ * Once a request was sent, it may be billed: `generateOne` and `generateMany` then replace the reason of a stop. The
+ * plain reason therefore means that nothing was sent.
+ */
+function explainEarly(error: unknown, { reason }: AbortSignal): unknown {
+  const isEarly = error === reason && error instanceof ImgbatchError && error.code === "TIMEOUT";
+  return isEarly ? new ImgbatchError("TIMEOUT", `${error.message} No image was requested yet.`) : error;
+}
+
+const TICK_MS = 1000;
+
+/** Makes one image from one prompt and saves it as a file. */
+async function generateOne(
+  context: CommandContext,
+  options: GenerateOptions,
+  prompt: string,
+): Promise<CommandResult> {
+  const { cwd } = context;
+  const target = await chooseTarget(options.output, prompt, { cwd, mayReplace: options.mayReplace });
+  const { signal } = context;
+  const upstream = await chooseUpstream(context, null);
+  return withService(context, { workers: true, upstream }, async (service) => {
+    const { http } = service;
+    const { aspectRatio, size, retries, images } = options;
+    const named = target.name === null ? null : typeOfFileName(target.name);
+    // PNG is the default of every service; some refuse a field that they do not know.
+    const mimeType = options.mimeType ?? (named === "image/png" ? null : named);
+    const wish = { model: options.model, aspectRatio, size, inputImages: images.length };
+    const chosen = await chooseRealtimeModel(http, wish, signal);
+    const model = chosen.id;
+    const inputs = await Promise.all(images.map(readInput));
+    signal.throwIfAborted();
+    const consentMicroUsd = await realtimeConsent(options, chosen, service, context)([{ size }]);
+    const request = { model, prompt, images: inputs, aspectRatio, size, mimeType };
+    const image = await whileTelling(context, model, () =>
+      generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd }).catch((error) => {
+        throw explainLoss(error, chosen.isPlay);
+      }),
+    );
+    const saved = await saveImage(target, image.data, image.mimeType);
+    const micros = chosen.costOf(size);
+    const cost = micros === null ? null : { micros, isPlay: chosen.isPlay };
+    return describe(context, { model, image, saved, target, cost });
+  });
+}
+
+/** Returns the image that was checked. Throws `INVALID_INPUT` if the file has changed since. */
+async function readInput(image: PromptReference) {
+  const { source, sha256, mimeType } = image;
+  const data = "kept" in source ? source.kept.read() : await readFile(source.path);
+  if (sha256Hex(data) === sha256) return { mimeType, data };
+  throw new ImgbatchError("INVALID_INPUT", "An input image changed while it was read; nothing was sent.");
+}
+
+async function whileTelling<T>(
+  { output, clock }: CommandContext,
+  model: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const startMs = clock.nowMs();
+  const tell = () => output.progress(`waiting for ${model}`, startMs);
+  tell();
+  const ticking = setInterval(tell, TICK_MS);
+  try {
+    return await work();
+  } finally {
+    clearInterval(ticking);
+    output.settle();
+  }
+}
+
+/** Adds to the error of a stop that the request was sent and may be billed, unless the image is drawn. */
+function explainLoss(error: unknown, isPlay: boolean): unknown {
+  const why = stopReason(error);
+  if (why === null || !(error instanceof ImgbatchError)) return error;
+  const bill = isPlay ? "" : "; the request was sent and may be billed";
+  const advice = isPlay ? "run the same command again" : undefined;
+  return new ImgbatchError(error.code, `${why}: no image was saved${bill}.`, { advice });
+}
+
+interface Made {
+  model: string;
+  image: GeneratedImage;
+  saved: SavedImage;
+  target: ImageTarget;
+  /** Null when the service does not publish it. */
+  cost: Cost | null;
+}
+
+function describe(
+  { cwd, output }: CommandContext,
+  { model, image, saved, target, cost }: Made,
+): CommandResult {
+  const path = shownPath(cwd, saved.path);
+  const { facts } = saved;
+  const { bytes, sha256 } = facts;
+  output.event({ event: "file_saved", batch_id: null, custom_id: null, path, bytes, sha256 });
+  if (target.name !== null && basename(saved.path) !== target.name) {
+    const isOtherType = extname(saved.path) !== extname(target.name).toLowerCase();
+    output.warn(
+      isOtherType
+        ? `the image is ${facts.mime_type}: saved as ${path}, not ${target.name}`
+        : `another program has created ${target.name} meanwhile: saved as ${path}`,
+    );
+  }
+  if (image.text !== "") output.detail(`the model wrote: ${image.text}`);
+  if (image.furtherImages > 0)
+    output.note(`the response held more than one image (${image.furtherImages + 1}); the first was saved`);
+  const ran = image.modelVersion?.startsWith(model)
+    ? image.modelVersion
+    : withVersion(model, image.modelVersion);
+  const price = cost === null ? "" : `${cost.isPlay ? ";" : ","} ${costText(cost, "exact")}`;
+  output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${price}`);
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      path,
+      ...facts,
+      model,
+      model_version: image.modelVersion,
+      text: image.text === "" ? null : image.text,
+      usage: image.usage,
+      cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
+      attempts: image.attempts,
+      request_id: image.requestId ?? null,
+    },
+    lines: [path],
+    next: `look at ${shellWord(path)}`,
+  };
+}
+
+/** The service may have mapped the model to another one. */
+function withVersion(model: string, version: string | null): string {
+  return version === null ? model : `${model} (${version})`;
+}
+
+/** Returns a path below the working directory relative to it, and any other path as it is. */
+function shownPath(cwd: string, path: string): string {
+  const shown = relative(cwd, path);
+  return shown.startsWith("..") || isAbsolute(shown) ? path : shown;
+}

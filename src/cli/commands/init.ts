@@ -1,0 +1,247 @@
+import { chmod, open, readFile, stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../config/presets.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { didYouMean } from "../../kernel/did-you-mean.ts";
+import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { packageFile } from "../../kernel/files/package-file.ts";
+import { readVersion } from "../../kernel/version.ts";
+import { shellWord } from "../../runs/reports/run-report.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { choiceOption, flagOption } from "../options.ts";
+import { upstreamOption } from "./shared-options.ts";
+
+export const command: CommandDetails = {
+  arguments: [{ name: "[dir]", description: "the directory; without it, this one" }],
+  options: [
+    {
+      flags: "--template <name>",
+      description:
+        "starter (prompts and configuration), github, gitlab, script, comfyui, compose or all; may be repeated",
+      default: "starter",
+      repeatable: true,
+      choices: ["starter", "github", "gitlab", "script", "comfyui", "compose", "all"],
+    },
+    { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
+    { flags: "--force", description: "replace existing files" },
+  ],
+  examples: ["imgbatch init", "imgbatch init --upstream google", "imgbatch init --template github"],
+  exits: ["saving"],
+  run,
+};
+
+const CONFIG = "imgbatch.config.json";
+const SUBMIT = "imgbatch submit prompts.jsonl";
+
+/** `imgbatch init`: writes the files to start from, and prints the next commands to type. */
+async function run({
+  arguments: [named = "."],
+  options,
+  cwd,
+  output,
+}: CommandContext): Promise<CommandResult> {
+  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
+  const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
+  const files = withUpstream(filesOf(templates), upstream);
+  const dir = resolve(cwd, named);
+  await requireDirectory(dir, named);
+  const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
+  for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
+  const next = templates.every((name) => name === "compose")
+    ? [...composeCommands(dirname(packageFile("package.json"))), SUBMIT]
+    : [`${SUBMIT} --dry-run`, SUBMIT];
+  const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
+  const first = upstream === null ? null : preparationOf(upstream);
+  if (first !== null) output.note(`first: ${first}`);
+  output.note("next:");
+  for (const line of [...enter, ...next]) output.note(`  ${line}`);
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: { directory: dir, written, kept, first, next: [...enter, ...next] },
+    lines: written,
+  };
+}
+
+/** Throws `USAGE` if a file has the name of the directory or of a parent directory. */
+async function requireDirectory(dir: string, named: string): Promise<void> {
+  const isFile = await stat(dir).then(
+    (facts) => !facts.isDirectory(),
+    (error: NodeJS.ErrnoException) => error.code === "ENOTDIR",
+  );
+  if (!isFile) return;
+  const message = `${JSON.stringify(named)} cannot be used as a directory: a file has this name.`;
+  throw new ImgbatchError("USAGE", message, { advice: "name another directory; nothing was written" });
+}
+
+/** The files with the configuration of an upstream in place of the example. */
+function withUpstream(files: readonly TemplateFile[], upstream: UpstreamName | null): TemplateFile[] {
+  if (upstream === null) return [...files];
+  const others = files.filter(({ target }) => target !== CONFIG);
+  return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
+}
+
+/** The step before the first run: the variable of the key, or the program that must run. */
+function preparationOf(upstream: UpstreamName): string | null {
+  const { keyVariable, preparation } = PRESETS[upstream];
+  return keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
+}
+
+/** The files of the named templates, each once. */
+function filesOf(names: readonly string[]): TemplateFile[] {
+  const files = names.flatMap((name) => {
+    const found = Object.hasOwn(TEMPLATES, name) ? TEMPLATES[name] : undefined;
+    if (found !== undefined) return found;
+    const known = Object.keys(TEMPLATES);
+    const meant = didYouMean(name, known);
+    const advice = meant === null ? `use ${known.join(", ")}` : `did you mean ${meant}?`;
+    throw new ImgbatchError("USAGE", `--template ${JSON.stringify(name)}: ${advice}`, {
+      param: "--template",
+    });
+  });
+  return [...new Set(files)];
+}
+
+interface CopiedTemplates {
+  written: string[];
+  /** The files that existed before and were kept. */
+  kept: string[];
+}
+
+/**
+ * Copies templates into a directory, and creates it if it is missing. Keeps existing files, unless `force` is set.
+ * Existence is checked by the write itself, so a file that appears meanwhile is kept too. Throws `SAVE_FAILED`.
+ */
+async function copyTemplates(
+  dir: string,
+  files: readonly TemplateFile[],
+  force: boolean,
+): Promise<CopiedTemplates> {
+  const written: string[] = [];
+  const kept: string[] = [];
+  for (const file of files) {
+    const { target, isExecutable } = file;
+    const path = join(dir, target);
+    const text = "text" in file ? file.text : await readTemplate(file.source);
+    const mode = isExecutable ? 0o755 : 0o644;
+    const isNew = await saving(path, async () => {
+      await makeDirectory(dirname(path));
+      if (!force) return writeNew(path, text, mode);
+      await writeFileDurably(path, text, { mode });
+      await chmod(path, mode);
+      return true;
+    });
+    (isNew ? written : kept).push(target);
+  }
+  return { written, kept };
+}
+
+/** Returns a template of the package, with the package's version where it names one. */
+async function readTemplate(source: string): Promise<string> {
+  const text = await readFile(packageFile(`templates/${source}`), "utf8");
+  return text.replaceAll("{{version}}", readVersion());
+}
+
+/** Returns false if the name is taken, even by a link whose target is missing. */
+async function writeNew(path: string, text: string, mode: number): Promise<boolean> {
+  const file = await open(path, "wx", mode).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "EEXIST") return null;
+    throw error;
+  });
+  if (file === null) return false;
+  try {
+    await file.writeFile(text);
+  } finally {
+    await file.close();
+  }
+  return true;
+}
+
+/** A file to write: one of the package, or a text. */
+type TemplateFile = {
+  /** The path below the chosen directory, with `/`. */
+  target: string;
+  isExecutable?: true;
+} & (
+  | {
+      /** The name below `templates/`. */
+      source: string;
+    }
+  | { text: string }
+);
+
+const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
+const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch.config.json" };
+const github: TemplateFile = { source: "github-actions.yml", target: ".github/workflows/images.yml" };
+const gitlab: TemplateFile = { source: "gitlab-ci.yml", target: ".gitlab-ci.yml" };
+const script: TemplateFile = { source: "make-images.sh", target: "make-images.sh", isExecutable: true };
+const comfyui: TemplateFile = { source: "comfyui.mjs", target: "comfyui.mjs", isExecutable: true };
+const compose: TemplateFile = { source: "compose.yaml", target: "compose.yaml" };
+const workflow: TemplateFile = { source: "comfyui-workflow.json", target: "comfyui-workflow.json" };
+
+/** The files of each template. They work together in an empty directory. */
+const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
+  starter: [prompts, config],
+  github: [prompts, github],
+  gitlab: [prompts, gitlab],
+  script: [prompts, script],
+  comfyui: [prompts, comfyui, workflow],
+  compose: [prompts, compose],
+  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose],
+};
+
+/**
+ * Returns the commands that start what `compose.yaml` describes, with this very program and secrets of its own, and that
+ * lead the commands of this shell to it. A name alone would be looked up in the registry, where anybody may own it.
+ */
+const composeCommands = (program: string): string[] => [
+  String.raw`printf 'IMGBATCH_PACKAGE=./%s\n' "$(npm pack --silent --ignore-scripts ${shellWord(program)})" > .env`,
+  String.raw`printf 'PGPASSWORD=%s\nAWS_SECRET_ACCESS_KEY=%s\n' "$(openssl rand -hex 16)" "$(openssl rand -hex 16)" >> .env`,
+  "docker compose up --build --detach --wait",
+  "export IMGBATCH_BASE_URL=http://localhost:8787 IMGBATCH_API_KEY=$(docker compose run --rm -T admin keys create)",
+];
+
+/** Returns the text of an `imgbatch.config.json`, with comments, whose images come from an upstream. */
+function upstreamConfigText(name: UpstreamName): string {
+  const { title, keyVariable, preparation, priceSource, batchDiscount = 1 } = PRESETS[name];
+  const { models, groups, providers } = upstreamConfig(name);
+  const key =
+    keyVariable === null
+      ? []
+      : [`The key is never in this file: it is in the environment variable ${keyVariable}.`];
+  return [
+    `// The images come from ${title}.`,
+    ...[...key, ...(preparation === null ? [] : [`Before the first run: ${preparation}.`])].map(comment),
+    "// `imgbatch schema config` prints every key there is; keys that are not known are errors.",
+    "{",
+    ...list("models", models, [
+      "The first is the default of `imgbatch submit`. Prices are US dollars for one image.",
+      `${priceSource}.`,
+    ]),
+    ...list("groups", groups, [
+      batchDiscount === 1
+        ? "An image of a batch costs as much as any other: the upstream has no discount."
+        : "An image of a batch costs this share of the price, as the upstream charges for its batch jobs.",
+    ]),
+    ...list("providers", providers, []),
+    "}",
+    "",
+  ].join("\n");
+}
+
+const comment = (line: string) => `// ${line}`;
+
+function list(key: string, entries: readonly object[], comments: readonly string[]): string[] {
+  return [
+    ...comments.map((line) => `  ${comment(line)}`),
+    `  ${JSON.stringify(key)}: [`,
+    ...entries.map((entry) => `    ${onOneLine(entry)},`),
+    "  ],",
+  ];
+}
+
+function onOneLine(value: object): string {
+  return JSON.stringify(value, null, 1).replaceAll(/\n\s*/g, " ");
+}

@@ -1,0 +1,56 @@
+import { access, readdir } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { openPath } from "../../processes/programs.ts";
+import { RUN_STATE_FILE, readRunState } from "../../runs/directory/run-state.ts";
+import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+
+export const command: CommandDetails = {
+  arguments: [
+    {
+      name: "[dir]",
+      description: "the output directory of a run; without it, this one, else the newest run in it",
+    },
+  ],
+  examples: ["imgbatch open", "imgbatch open prompts-images"],
+  exits: ["conflict", "saving"],
+  run,
+};
+
+/** `imgbatch open`: opens the contact sheet of a run, or its folder if it has none. Prints the path in every case. */
+async function run({ arguments: [named], cwd, output }: CommandContext): Promise<CommandResult> {
+  const shownDir = named ?? (await newestRun(cwd));
+  const dir = resolve(cwd, shownDir);
+  if ((await readRunState(dir)) === null) {
+    const message = `${shownDir} has no ${RUN_STATE_FILE}: it is not the output of a run.`;
+    throw new ImgbatchError("USAGE", message, { param: "[dir]" });
+  }
+  const sheet = join(dir, GALLERY_FILE);
+  const hasSheet = await access(sheet).then(
+    () => true,
+    () => false,
+  );
+  if (!hasSheet)
+    output.note(`${shownDir} has no contact sheet: run the command that made it again to get one`);
+  const path = hasSheet ? sheet : dir;
+  const isOpen = await openPath(path);
+  if (!isOpen) output.note("nothing can be opened here: open this path in a browser");
+  return { exitCode: EXIT_CODES.ok.code, json: { path, opened: isOpen }, lines: [path] };
+}
+
+/** Returns the directory itself if it is a run, else the run in it that began last. Throws `USAGE` without any. */
+async function newestRun(cwd: string): Promise<string> {
+  if ((await readRunState(cwd)) !== null) return ".";
+  const runs: { name: string; createdAt: string }[] = [];
+  for (const entry of await readdir(cwd, { withFileTypes: true })) {
+    // A damaged run must not hide the others.
+    const found = entry.isDirectory() ? await readRunState(join(cwd, entry.name)).catch(() => null) : null;
+    if (found !== null) runs.push({ name: entry.name, createdAt: found.created_at });
+  }
+  const newest = runs.toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1))[0];
+  if (newest === undefined)
+    throw new ImgbatchError("USAGE", "There is no run in this directory: name the output directory of one.");
+  return newest.name;
+}

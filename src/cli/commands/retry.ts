@@ -1,0 +1,287 @@
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { microsToNumber, playMoneyField } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
+import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
+import { withRunLock } from "../../runs/directory/lock.ts";
+import { readResults } from "../../runs/directory/results.ts";
+import { readRunState } from "../../runs/directory/run-state.ts";
+import type { RunState } from "../../runs/directory/run-state-schema.ts";
+import { type ChosenModel, chooseModel } from "../../runs/plan/choose-model.ts";
+import { shellWord } from "../../runs/reports/run-report.ts";
+import { isRetryOpen, planRetry, type RetryPlan, sendRetry, unsentRetries } from "../../runs/retry.ts";
+import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
+import { imagesIn, type Run, type Submissions } from "../../runs/send.ts";
+import { type Budget, createBudget, estimateLine } from "../budget.ts";
+import { stoppable } from "../cancel-on-interrupt.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import type { ServiceNeeds } from "../connect/connection.ts";
+import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
+import { timeLimit } from "../interruption.ts";
+import * as read from "../options.ts";
+import { flagOption, positiveDurationOption } from "../options.ts";
+import { notEnded } from "../output/judge-batches.ts";
+import { describeRun } from "../output/run-summary.ts";
+import { rememberedUpstream, resolveTarget } from "../targets.ts";
+import { running, runOptions } from "./shared-options.ts";
+
+export const command: CommandDetails = {
+  arguments: [{ name: "<dir>", description: "the output directory of a run" }],
+  options: [
+    {
+      flags: "--include-refused",
+      description:
+        "also retry images that were refused because of their prompt (SAFETY_BLOCKED, INVALID_ARGUMENT, a policy)",
+    },
+    {
+      flags: "--include-lost",
+      description:
+        "also make images again that were made and paid, or may have been, but can no longer be fetched; this is paid again",
+    },
+    {
+      flags: "--here",
+      description:
+        "go on with this service, which does not know batches of the run (its data are new, or it is another service or key); with --include-lost, only the missing images are made, and paid again if the other service still runs",
+    },
+    { flags: "--dry-run", description: "count the images and estimate the cost; submit nothing" },
+    ...runOptions,
+  ],
+  examples: [
+    "imgbatch retry prompts-images",
+    "imgbatch retry prompts-images --max-cost 1",
+    "imgbatch retry --include-lost --here prompts-images",
+  ],
+  exits: running,
+  resumes: true,
+  run,
+};
+
+const ANEW =
+  "run the same command again: it fetches the finished images, then sends the cancelled ones again";
+
+/** `imgbatch retry`: makes the failed images of a run again, into the same directory. */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const [shownDir = ""] = context.arguments;
+  const runState = await readRunState(resolve(context.cwd, shownDir));
+  if (runState?.kind === "realtime" && flagOption(context.options, "includeLost")) {
+    const { retryLost } = await import("./generate-file.ts");
+    const limit = timeLimit(context, positiveDurationOption(context.options, "timeout"));
+    return retryLost({ ...context, signal: limit.signal }, shownDir, runState).finally(limit.stop);
+  }
+  const options = await readRetryOptions(context);
+  const limit = timeLimit(context, options.timeoutMs);
+  const needs = { workers: !options.dryRun, images: true, ...options.needs };
+  try {
+    return await withService(context, needs, (service) =>
+      stoppable(
+        { ...context, signal: limit.signal },
+        service,
+        { ...options, anew: ANEW },
+        (inner, submissions) =>
+          withRunLock(options.dir, { clock: context.clock, signal: limit.signal }, () =>
+            retry(inner, options, { service, submissions }),
+          ),
+      ),
+    );
+  } finally {
+    limit.stop();
+  }
+}
+
+async function retry(
+  context: CommandContext,
+  options: RetryCommandOptions,
+  { service, submissions }: { service: ConnectedService; submissions: Submissions },
+): Promise<CommandResult> {
+  const { dir, shownDir, allowance, intervalMs, dryRun } = options;
+  const { signal, clock, output: reporter } = context;
+  const target = await resolveTarget(options.shownDir, context.cwd);
+  const runState = target.run?.state;
+  if (runState === undefined) throw new ImgbatchError("INTERNAL", "A retry has no run.");
+  const model = await modelOf(runState, service, signal);
+  const work = {
+    dir,
+    state: runState,
+    service,
+    limits: DEFAULT_LIMITS,
+    clock,
+    reporter,
+    signal,
+    submissions,
+  };
+  // A run that kept its ZIPs keeps those of its retries too.
+  const keepZip = (await readResults(dir)).some((line) =>
+    line.files.some((file) => file.entry !== undefined),
+  );
+  const updateStep = updateStepOf(shownDir);
+  const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
+  const images = imagesIn(unsentRetries(runState, service));
+  const budget = createBudget(options, model, service, context);
+  if (isRetryOpen(runState, service)) {
+    if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
+    const imageConsentMicroUsd = await budget.consent(images);
+    reporter.note("an earlier retry is not finished: continuing it");
+    const started = await sendRetry({ ...work, imageConsentMicroUsd });
+    return finishRun(context, service, { ...started, ...run });
+  }
+  const outcome = await collectEnded(work, keepZip);
+  const include = { refused: options.withRefused, lost: options.withLost };
+  const plan = await planRetry(work, outcome.lines, include);
+  if (plan.unknownHere > 0 && !options.isHere) return describeUnknown(context, options, outcome);
+  const count = imagesIn(plan.added);
+  if (dryRun) {
+    const counts = { images: count, batches: plan.added.length, refused: plan.refused };
+    return describeDry(options, model, budget, counts);
+  }
+  if (count === 0) return describeNothing(context, options, outcome, plan);
+  if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
+  if (plan.missing > 0) reporter.note(missingNote(plan.missing));
+  if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
+  const imageConsentMicroUsd = await budget.consent(count);
+  const started = await sendRetry({ ...work, imageConsentMicroUsd }, plan.added);
+  return finishRun(context, service, { ...started, ...run });
+}
+
+async function modelOf(
+  runState: RunState,
+  service: ConnectedService,
+  signal: AbortSignal,
+): Promise<ChosenModel> {
+  const { request } = runState;
+  if (request !== null) return chooseModel(service.http, null, signal, request.model);
+  const message =
+    "This directory was made by `download` and does not have the request of its images. Submit the prompts again.";
+  throw new ImgbatchError("USAGE", message);
+}
+
+/** Reads the outcome of the run from the service. Throws `BATCH_IMAGE_NOT_READY` if a batch has not ended. */
+async function collectEnded(work: Run, keepZip: boolean): Promise<RunOutcome> {
+  const { state: runState, service, signal } = work;
+  const batches = [];
+  for (const entry of runState.batches) {
+    const { id } = entry;
+    if (id === null && !isUnsentHere(runState, entry, service)) continue;
+    if (id === null)
+      throw new ImgbatchError(
+        "SUBMISSION_UNKNOWN",
+        "The submission was not finished: run the submit command again.",
+      );
+    const batch = await findBatch(service.http, entry, id, signal);
+    if (!batch.isDone) throw notEnded(batch);
+    batches.push(batch);
+  }
+  return collectRun({ ...work, batches, keepZip, isForgiving: true });
+}
+
+function refusedNote(count: number): string {
+  const are = count === 1 ? "1 image was" : `${count} images were`;
+  return `${are} refused because of the prompt and left out (--include-refused sends such images again)`;
+}
+
+function missingNote(count: number): string {
+  const have = count === 1 ? "1 image is missing here but has" : `${count} images are missing here but have`;
+  return `${have} not failed: left out`;
+}
+
+function paidAgainNote(count: number): string {
+  return `${counted(count, "image")} of batches that are not known here: paid again if the other service still runs`;
+}
+
+/** Nothing is made unasked when another service may have made the missing images. */
+function describeUnknown(
+  context: CommandContext,
+  { shownDir, allowance }: RetryCommandOptions,
+  outcome: RunOutcome,
+): CommandResult {
+  context.output.note("nothing was sent");
+  return describeRun(context, { outcome, replayed: null, shownDir, allowance });
+}
+
+function describeNothing(
+  context: CommandContext,
+  { shownDir, allowance }: RetryCommandOptions,
+  outcome: RunOutcome,
+  { refused, unknown, missing }: RetryPlan,
+): CommandResult {
+  const { output } = context;
+  if (refused > 0) output.note(refusedNote(refused));
+  if (unknown > 0) output.note(`the prompts of ${unknown} failed images are not in this directory`);
+  if (missing > 0) output.note(missingNote(missing));
+  output.note("nothing to retry");
+  const updateStep = updateStepOf(shownDir);
+  return describeRun(context, { outcome, replayed: null, shownDir, allowance, updateStep });
+}
+
+/** The run does not record the options that it was submitted with. */
+function updateStepOf(shownDir: string): string {
+  return `run the submit command of ${shellWord(shownDir)} again with --update`;
+}
+
+function describeDry(
+  options: RetryCommandOptions,
+  model: ChosenModel,
+  budget: Budget,
+  count: { images: number; batches: number; refused: number },
+): CommandResult {
+  budget.approveImages(count.images);
+  const cost = budget.estimateImages(count.images);
+  const { images, batches, refused } = count;
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      dry_run: true,
+      directory: options.shownDir,
+      model: model.id,
+      image_count: images,
+      batch_count: batches,
+      refused_count: refused,
+      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
+    },
+    lines: [
+      `${counted(images, "image")} to make again with ${model.id}`,
+      ...(refused === 0 ? [] : [refusedNote(refused)]),
+      ...estimateLine(cost),
+    ],
+  };
+}
+
+/** The options of `retry`, checked. */
+interface RetryCommandOptions extends RunOptions {
+  dir: string;
+  /** The directory as typed. */
+  shownDir: string;
+  /** The upstream of the run. */
+  needs: Pick<ServiceNeeds, "upstream">;
+  withRefused: boolean;
+  /** Also make images again that the service made but can no longer deliver. */
+  withLost: boolean;
+  /** Go on with this service although it does not know batches of the run. */
+  isHere: boolean;
+  dryRun: boolean;
+}
+
+/** Throws `USAGE` for the first wrong option, and for an id instead of a directory. */
+async function readRetryOptions(context: CommandContext): Promise<RetryCommandOptions> {
+  const { options, cwd } = context;
+  const shownDir = context.arguments[0] ?? "";
+  const target = await resolveTarget(shownDir, cwd);
+  const { run } = target;
+  if (run === null) {
+    const message = `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: a service returns only the beginning of each prompt.`;
+    throw new ImgbatchError("USAGE", message);
+  }
+  return {
+    dir: resolve(cwd, shownDir),
+    shownDir,
+    needs: rememberedUpstream([target]),
+    withRefused: read.flagOption(options, "includeRefused"),
+    withLost: read.flagOption(options, "includeLost"),
+    isHere: read.flagOption(options, "here"),
+    dryRun: read.flagOption(options, "dryRun"),
+    ...readRunOptions(options),
+  };
+}

@@ -1,0 +1,222 @@
+import { rm } from "node:fs/promises";
+import { resolve } from "node:path";
+import { dataDirectoryOf } from "../../config/paths.ts";
+import { ROLES } from "../../config/roles.ts";
+import type { ReadyFile } from "../../contract/data-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { readEnvironment } from "../../environment.ts";
+import { formatDuration } from "../../kernel/durations.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { isLoopback } from "../../kernel/loopback.ts";
+import { shellWord } from "../../runs/reports/run-report.ts";
+import { createLog, LOG_LEVELS } from "../../service/pino-log.ts";
+import { type Service, startService } from "../../service/start-service.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { isProof, proofAt, readServer } from "../connect/running-service.ts";
+import {
+  makeEphemeralDirectory,
+  requireShared,
+  serviceConfig,
+  storageOf,
+} from "../connect/service-config.ts";
+import { choiceOption, durationOption, flagOption, textOption, wholeOption } from "../options.ts";
+import { nextCommand, type Whereabouts } from "../output/next-command.ts";
+import { mayColor, mayShowDashboard, paidRequestsNote } from "../terminal.ts";
+import { storageOptions, upstreamOption, vendorOption } from "./shared-options.ts";
+
+export const command: CommandDetails = {
+  options: [
+    { flags: "--port <n>", description: "the port to listen on; 0 for a free one", default: "8787" },
+    { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
+    {
+      flags: "--role <role>",
+      description: "all; api: take requests; worker: make images. The last two share a database and a bucket",
+      default: "all",
+      choices: ROLES,
+    },
+    ...storageOptions,
+    upstreamOption,
+    vendorOption,
+    { flags: "--ephemeral", description: "use a temporary data directory, removed at the end" },
+    {
+      flags: "--ready-file <file>",
+      description: "write the URL, process id and data directory to this file when the service is ready",
+    },
+    {
+      flags: "--simulate <spec>",
+      description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
+    },
+    { flags: "--no-ui", description: "print log lines instead of the live view, also on a terminal" },
+    { flags: "--grace <time>", description: "how long running items may take after a stop", default: "10s" },
+    {
+      flags: "--log-level <level>",
+      description: "debug, info, warn or error",
+      default: "info",
+      choices: ["debug", "info", "warn", "error"],
+    },
+  ],
+  examples: [
+    "imgbatch serve",
+    "imgbatch serve --port 0 --data ./data --ready-file ready.json",
+    "imgbatch serve --role worker --database postgres://db/main --blobs s3://main",
+  ],
+  exits: ["auth", "conflict", "saving"],
+  json: false,
+  run,
+};
+
+const DEFAULT_GRACE_MS = 10_000;
+
+/** `imgbatch serve`: runs the service until a signal stops it or its disk fails (`STORAGE_FAILED`). */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const { cwd, clock, global, options, output } = context;
+  const config = serviceConfig(context, { mayLackKeys: true });
+  const role = choiceOption(options, "role", ROLES) ?? "all";
+  const storage = storageOf(context, config);
+  requireShared(role, storage);
+  const graceMs = durationOption(options, "grace") ?? DEFAULT_GRACE_MS;
+  const address = {
+    host: textOption(options, "host") ?? config.server.host,
+    port: wholeOption(options, "port", { min: 0, max: 65_535 }) ?? config.server.port,
+  };
+  const isLive = options.ui !== false && mayShowDashboard(context);
+  const level = choiceOption(options, "logLevel", LOG_LEVELS) ?? "info";
+  const forPeople = Boolean(process.stderr.isTTY);
+  const log = createLog({ level, forPeople, write: (line) => process.stderr.write(line) });
+  if (!isLoopback(address.host)) {
+    output.warn(
+      `warning: ${address.host} can be reached from other machines, and this service speaks plain HTTP;`,
+    );
+    output.warn("warning: put a proxy with TLS in front of it, or others can read the API keys.");
+  }
+  const readyFile = textOption(options, "readyFile");
+  const isEphemeral = flagOption(options, "ephemeral");
+  const dataDirectory = isEphemeral
+    ? await makeEphemeralDirectory("serve", clock.nowMs())
+    : dataDirectoryOf(global.data, readEnvironment(), cwd);
+  try {
+    const start = { config, dataDirectory, storage, role, address, workers: true, announceUrl: true };
+    const service = await startService({ ...start, log: isLive ? "feed" : log }).catch(async (error) => {
+      throw await explainPortInUse(error, address, cwd);
+    });
+    try {
+      await announce(service, { cwd, dataDirectory, readyFile });
+      const stop = AbortSignal.any([context.signal, service.failed]);
+      const command = nextCommand(whereabouts(dataDirectory, cwd), "submit", "prompts.jsonl");
+      if (isLive) await showService(context, service, stop, command);
+      else await aborted(stop);
+      if (isLive) sayStopping(service, graceMs);
+      const { paid } = service.view.queue();
+      const how = context.signal.aborted ? "a second Ctrl-C" : "Ctrl-C";
+      // The live view took the first Ctrl-C as a key. The next one must end the process at once.
+      if (!context.signal.aborted) process.emit("SIGINT", "SIGINT");
+      const note = service.failed.aborted ? null : paidRequestsNote(paid, how);
+      if (note !== null) output.note(note);
+      log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
+    } finally {
+      // After an error above, too, the service must stop. SIGTERM comes from a supervisor, whose proxy must see that the
+      // service stops before it does. A person who presses Ctrl-C waits for it.
+      const { reason } = context.signal;
+      const isTerminated = reason instanceof ImgbatchError && reason.code === "TERMINATED";
+      await service.close(service.failed.aborted ? 0 : graceMs, isTerminated);
+    }
+    if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
+    service.failed.throwIfAborted();
+  } finally {
+    if (isEphemeral) await rm(dataDirectory, { recursive: true, force: true });
+  }
+  return { exitCode: 0, json: null };
+}
+
+/** Returns how a command finds this service from a terminal without the variables of this one. */
+function whereabouts(data: string, cwd: string): Whereabouts {
+  const usual = dataDirectoryOf(undefined, { ...readEnvironment(), dataDirectory: undefined }, cwd);
+  return data === usual ? {} : { data };
+}
+
+async function showService(
+  { loadView, global }: Pick<CommandContext, "loadView" | "global">,
+  { view }: Service,
+  signal: AbortSignal,
+  submitCommand: string,
+): Promise<void> {
+  const [{ showDashboard }, { createDashboardSource }] = await Promise.all([
+    loadView(),
+    import("../../service/dashboard-source.ts"),
+  ]);
+  const { stdin, stdout } = process;
+  const hasColor = mayColor(stdout, global.color);
+  const source = createDashboardSource({ ...view, facts: { ...view.facts, submitCommand } });
+  await showDashboard(source, { stdin, stdout, signal, hasColor });
+}
+
+function sayStopping({ view }: Service, graceMs: number): void {
+  const { running, paid } = view.queue();
+  // Those that are paid are not stopped after the grace.
+  const free = running - paid;
+  if (free === 0) return;
+  const what = free === 1 ? "1 image is being made" : `${free} images are being made`;
+  const rest = "unfinished work continues at the next start";
+  process.stderr.write(`stopping: ${what}, for at most ${formatDuration(graceMs)}; ${rest}\n`);
+}
+
+async function announce(
+  service: Service,
+  where: { cwd: string; dataDirectory: string; readyFile: string | undefined },
+): Promise<void> {
+  const { url, credentialsFile } = service;
+  const credentials = credentialsFile === null ? {} : { credentials: credentialsFile };
+  const ready: ReadyFile = { url, pid: process.pid, data: where.dataDirectory, ...credentials };
+  const line = process.stdout.isTTY
+    ? `imgbatch is ready at ${url} (data: ${where.dataDirectory})`
+    : JSON.stringify({ event: "ready", url });
+  if (where.readyFile !== undefined) {
+    const path = resolve(where.cwd, where.readyFile);
+    await writeFileDurably(path, `${JSON.stringify(ready)}\n`).catch((cause: unknown) => {
+      const message = `--ready-file: ${path} cannot be written (${systemCodeOf(cause)}).`;
+      throw new ImgbatchError("USAGE", message, { cause });
+    });
+  }
+  process.stdout.write(`${line}\n`);
+  const link = process.stdout.isTTY ? await service.view.signInLink?.() : undefined;
+  if (link !== undefined) process.stdout.write(`web console, for 10 minutes and once: ${link}\n`);
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    if (signal.aborted) done();
+    else signal.addEventListener("abort", () => done(), { once: true });
+  });
+}
+
+/**
+ * Returns the error for a port that another process uses. If a service of this program uses it, the message says so,
+ * with its process and data directory where they are known. Returns any other error unchanged.
+ */
+async function explainPortInUse(
+  thrown: unknown,
+  address: { host: string; port: number },
+  cwd: string,
+): Promise<unknown> {
+  if (!(thrown instanceof ImgbatchError) || thrown.code !== "ADDRESS_IN_USE") return thrown;
+  const proof = await proofAt(address);
+  if (proof === null) return thrown;
+  const where = `${address.host}:${address.port}`;
+  const environment = readEnvironment();
+  const usual = dataDirectoryOf(undefined, { ...environment, dataDirectory: undefined }, cwd);
+  for (const directory of new Set([dataDirectoryOf(undefined, environment, cwd), usual])) {
+    const server = readServer(directory);
+    if (server === null || !isProof(proof, server)) continue;
+    const message = `${where} is taken by the imgbatch service with the data directory ${directory} (process ${server.pid}).`;
+    const advice = adviceFor(`use that service (--data ${shellWord(directory)})`);
+    return new ImgbatchError("ADDRESS_IN_USE", message, { advice, cause: thrown });
+  }
+  const message = `${where} is taken by another imgbatch service, whose data directory is unknown here.`;
+  const advice = adviceFor("use that service");
+  return new ImgbatchError("ADDRESS_IN_USE", message, { advice, cause: thrown });
+}
+
+function adviceFor(first: string): string {
+  return `${first}, stop it, or run the same command with --port 0, which takes a free port`;
+}

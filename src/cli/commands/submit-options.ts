@@ -1,0 +1,246 @@
+import { readFileSync } from "node:fs";
+import { basename, extname, join, resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/image-formats.ts";
+import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { holdsApiKey } from "../../kernel/hide-keys.ts";
+import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
+import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
+import {
+  NO_SHAPES,
+  RATIO_ADVICE,
+  readRatio,
+  readSize,
+  SIZE_ADVICE,
+  unbatchableField,
+} from "../../prompts/shape.ts";
+import { NAMINGS, type Naming } from "../../runs/directory/names.ts";
+import { RUN_STATE_FILE } from "../../runs/directory/run-state.ts";
+import type { CommandContext } from "../command.ts";
+import { type RunOptions, readRunOptions } from "../finish-run.ts";
+import * as read from "../options.ts";
+import { flagOf, readOption, textOption } from "../options.ts";
+import { defaultRunDirectory, nextCommand } from "../output/next-command.ts";
+
+import { formatOption, runOptions, upstreamOption } from "./shared-options.ts";
+
+export const submitOptions: readonly read.OptionSpec[] = [
+  { flags: "-m, --model <id>", description: "the model", default: "the first of `imgbatch models`" },
+  upstreamOption,
+  {
+    flags: "-n, --name <name>",
+    description: "a name for the run",
+    default: "the stem of the first file",
+  },
+  {
+    flags: "-o, --output <dir>",
+    description: "the directory of the run",
+    default: "<stem of the first file>-images",
+  },
+  formatOption,
+  { flags: "--count <n>", description: "images for each prompt that sets no output_count", default: "1" },
+  {
+    flags: "--mime-type <type>",
+    description: "image/png, image/jpeg or image/webp",
+    default: "image/png",
+    choices: IMAGE_MIME_TYPES,
+  },
+  {
+    flags: "--aspect-ratio <w:h>",
+    description: "not for batches, which cannot choose it: `imgbatch generate --file` takes it",
+  },
+  {
+    flags: "--size <tier>",
+    description: "1K, the only size of batches: `imgbatch generate --file` takes others",
+    default: "1K",
+    choices: ["1K"],
+  },
+  {
+    flags: "--metadata <k=v>",
+    description: "a pair to store with the batch; may be repeated",
+    repeatable: true,
+  },
+  { flags: "--parent <id>", description: "the id of the batch that this one retries" },
+  { flags: "--max-batch <n>", description: "at most this many images in a batch", default: "200" },
+  { flags: "-d, --detach", description: "print the batch ids and do not wait" },
+  ...runOptions,
+  {
+    flags: "--dry-run",
+    description: "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
+  },
+  {
+    flags: "--update",
+    description: "after the prompts were edited: make only changed and added ones, keep the others",
+  },
+  {
+    flags: "--strict",
+    description: "refuse unknown fields and columns instead of keeping them as metadata",
+  },
+  { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
+  {
+    flags: "--idempotency-key <key>",
+    description: "use this key instead of one made from the content",
+  },
+  {
+    flags: "--names <how>",
+    description:
+      "name the files by `id`, by id and `words` of the prompt, or `auto`: words for prompts without an id of their own",
+    default: "auto; a run keeps its names",
+    choices: NAMINGS,
+  },
+  { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
+];
+
+/** The options of `submit`, checked. */
+export interface SubmitOptions extends RunOptions {
+  model: string | null;
+  /** The typed name; null without one. */
+  name: string | null;
+  /** The name of a new run without a typed one: the stem of its first file. Null for standard input. */
+  defaultName: string | null;
+  parentId: string | null;
+  dir: string;
+  /** The directory for messages: relative if it was typed so. */
+  shownDir: string;
+  count: number;
+  stdinFormat: FormatName | null;
+  mimeType: ImageMimeType;
+  metadata: Record<string, string> | null;
+  detach: boolean;
+  dryRun: boolean;
+  isNew: boolean;
+  /** Make only what is new in edited prompts, in the directory of their run. */
+  isUpdate: boolean;
+  /** Report unknown fields of prompts. */
+  isStrict: boolean;
+  keepZip: boolean;
+  names: Naming;
+  explicitKey: string | null;
+  /** The default limits of a service, with the caller's batch size if there is one. */
+  limits: Limits;
+}
+
+/** Throws `USAGE` for the first wrong option. */
+export function readSubmitOptions(context: CommandContext): SubmitOptions {
+  const { options, arguments: files, cwd, global } = context;
+  if (files.filter((file) => file === "-").length > 1)
+    throw new ImgbatchError("USAGE", "Standard input can be read only once.");
+  if (files.includes("-") && global.apiKeyStdin) {
+    throw new ImgbatchError("USAGE", "Standard input is either the prompts or the key: use --api-key-file.");
+  }
+  const shownDir = read.pathOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
+  if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
+  requireBatchShape(context);
+  const isNew = read.flagOption(options, "new");
+  const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
+  if (isNew && explicitKey !== null)
+    throw new ImgbatchError("USAGE", "--new makes a key of its own: leave --idempotency-key out.");
+  const isUpdate = read.flagOption(options, "update");
+  if (isUpdate && isNew)
+    throw new ImgbatchError(
+      "USAGE",
+      "--update keeps unchanged images, and --new makes all again: use one of them.",
+    );
+  if (isUpdate && explicitKey !== null)
+    throw new ImgbatchError("USAGE", "--update makes keys of its own: leave --idempotency-key out.");
+  return {
+    model: read.textOption(options, "model") ?? null,
+    name: read.textOption(options, "name") ?? null,
+    defaultName: stemOf(files[0] ?? "-"),
+    parentId: read.textOption(options, "parent") ?? null,
+    dir: resolve(cwd, shownDir),
+    shownDir,
+    count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
+    mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
+    metadata: metadataOption(options),
+    detach: read.flagOption(options, "detach"),
+    dryRun: read.flagOption(options, "dryRun"),
+    isNew,
+    isUpdate,
+    isStrict: read.flagOption(options, "strict"),
+    keepZip: read.flagOption(options, "zip"),
+    names: read.choiceOption(options, "names", NAMINGS) ?? "auto",
+    explicitKey,
+    ...readRunOptions(options),
+    limits: limitsOption(options),
+  };
+}
+
+function stemOf(file: string): string | null {
+  const stem = basename(file, extname(file)).trim();
+  return file === "-" || stem === "" || hasUnstorableText(stem) || holdsApiKey(stem) ? null : stem;
+}
+
+const MOST_IN_A_BATCH = 10_000;
+
+function limitsOption(options: read.TypedOptions): Limits {
+  const most = read.wholeOption(options, "maxBatch", { min: 1, max: MOST_IN_A_BATCH });
+  if (most === undefined) return DEFAULT_LIMITS;
+  return { ...DEFAULT_LIMITS, itemsPerBatch: most, outputImagesPerBatch: most };
+}
+
+function metadataOption(options: read.TypedOptions): Record<string, string> | null {
+  const metadata = read.pairsOption(options, "metadata");
+  const pairs = Object.entries(metadata ?? {});
+  const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
+  const isRight = ([key, value]: [string, string]) =>
+    codePointLength(key) <= metadataKeyChars &&
+    codePointLength(value) <= metadataValueChars &&
+    !hasUnstorableText(key + value);
+  if (pairs.length <= metadataPairs && pairs.every(isRight)) return metadata;
+  const message = `--metadata: at most ${metadataPairs} pairs, names of at most ${metadataKeyChars} and values of at most ${metadataValueChars} characters.`;
+  throw new ImgbatchError("USAGE", message, { param: "--metadata" });
+}
+
+/** The options of `submit` that `generate --file` takes too. */
+const SHARED = [
+  "aspectRatio",
+  "size",
+  "model",
+  "upstream",
+  "output",
+  "format",
+  "count",
+  "mimeType",
+  "maxCost",
+];
+
+/** Returns the command line that makes the images of a prompt file in real time, with the options that were typed. */
+export function realtimeCommand({ options, global, cwd }: CommandContext, file: string): string {
+  const output = textOption(options, "output") ?? defaultRunDirectory(file);
+  // The files of a run of batches are not mixed with others.
+  const free = isOfBatches(resolve(cwd, output)) ? `${output}-generated` : textOption(options, "output");
+  const words = SHARED.flatMap((name) => {
+    const value = name === "output" ? free : textOption(options, name);
+    return value === undefined ? [] : [{ flag: flagOf(name) }, value];
+  });
+  return nextCommand(global, "generate", { flag: "--file" }, file, ...words);
+}
+
+function isOfBatches(dir: string): boolean {
+  try {
+    return JSON.parse(readFileSync(join(dir, RUN_STATE_FILE), "utf8")).kind !== "realtime";
+  } catch {
+    return false;
+  }
+}
+
+/** Throws `USAGE` for a ratio or size that no batch has. The advice is the command that makes such images. */
+function requireBatchShape(context: CommandContext): void {
+  const { options, arguments: files } = context;
+  const aspectRatio = readOption(options, "aspectRatio", RATIO_ADVICE, readRatio);
+  const size = readOption(options, "size", SIZE_ADVICE, readSize);
+  const shape = {
+    ...(aspectRatio === undefined ? {} : { aspectRatio }),
+    ...(size === undefined ? {} : { size }),
+  };
+  const field = unbatchableField(shape);
+  if (field === null) return;
+  const param = field === "size" ? "--size" : "--aspect-ratio";
+  const commands = files.map((file) => realtimeCommand(context, file)).join("; ");
+  throw new ImgbatchError("USAGE", `${param}: ${NO_SHAPES}. Nothing was sent.`, {
+    param,
+    advice: `${commands} (one request for each image, at the real-time price)`,
+  });
+}

@@ -1,0 +1,350 @@
+import { loadConfig } from "../../config/load.ts";
+import { dataDirectoryOf } from "../../config/paths.ts";
+import type { ProviderIdentity } from "../../contract/data-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { readEnvironment } from "../../environment.ts";
+import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
+import { checkDirectory } from "../../runs/directory/claim.ts";
+import { withRunLock } from "../../runs/directory/lock.ts";
+import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
+import { chooseModel, requireReferencesFit, usualReferences } from "../../runs/plan/choose-model.ts";
+import { type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
+import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
+import { describeChanges } from "../../runs/plan/update.ts";
+import { imagesIn, reportReplay, type StartedRun, type Submissions, unsentBatches } from "../../runs/send.ts";
+import {
+  chooseStart,
+  imagesToSend,
+  leaveRun,
+  openImages,
+  planSubmission,
+  type Start,
+  type StartOptions,
+  startRun,
+} from "../../runs/start.ts";
+import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
+import { stoppable } from "../cancel-on-interrupt.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import type { UpstreamChoice } from "../connect/connection.ts";
+import { proofAt } from "../connect/running-service.ts";
+import { configChoice } from "../connect/service-config.ts";
+import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { describeFinished, finishRun } from "../finish-run.ts";
+import { timeLimit } from "../interruption.ts";
+import { textOption } from "../options.ts";
+import { commandAgain, type Flag, nextCommand } from "../output/next-command.ts";
+import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
+import { running } from "./shared-options.ts";
+import { readSubmitOptions, realtimeCommand, type SubmitOptions, submitOptions } from "./submit-options.ts";
+
+export const command: CommandDetails = {
+  arguments: [
+    { name: "<file...>", description: "prompt files (.jsonl, .txt, .csv, .tsv), or - for standard input" },
+  ],
+  options: submitOptions,
+  examples: [
+    "imgbatch submit prompts.jsonl",
+    "imgbatch submit prompts.jsonl --upstream google",
+    "imgbatch submit prompts.csv --output out --max-cost 5",
+    "imgbatch submit prompts.jsonl --update --dry-run",
+    "cat prompts.jsonl | imgbatch submit - --json",
+    "imgbatch submit prompts.jsonl && echo green || echo red",
+  ],
+  exits: running,
+  resumes: true,
+  run,
+};
+
+const ANEW =
+  "run the same command again: it fetches the finished images, and says how to make the cancelled ones";
+
+/**
+ * `imgbatch submit`: submits, waits, downloads and verifies. Reports every fault of the input before it starts a
+ * service.
+ */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const options = readSubmitOptions(context);
+  const { cwd } = context;
+  const limit = timeLimit(context, options.timeoutMs);
+  const { signal } = limit;
+  try {
+    const stdin = () => context.stdin(signal);
+    const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
+    const kept = new Set<string>();
+    const items = await readPromptFiles(sources, {
+      kept,
+      limits: options.limits,
+      defaultCount: options.count,
+      stdinFormat: options.stdinFormat,
+      isStrict: options.isStrict,
+      usualReferences: usualReferences(options.model),
+      isBatchOf: (file) => `\`${realtimeCommand(context, file === "<stdin>" ? "-" : file)}\``,
+    });
+    if (kept.size > 0) context.output.note(keptNote([...kept]));
+    const limited = { ...context, signal };
+    const upstream = await chooseUpstream(context, options.dir);
+    const here = await runHere(limited, options, items, upstream);
+    if (here !== null) return here;
+    return await withService(limited, { workers: !options.dryRun, images: true, upstream }, (service) =>
+      stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
+        submit(inner, options, items, { service, submissions }),
+      ),
+    );
+  } finally {
+    limit.stop();
+  }
+}
+
+const MOST_NAMES = 8;
+
+function keptNote(names: readonly string[]): string {
+  const shown = names.slice(0, MOST_NAMES).join(", ");
+  return `other fields are kept as metadata: ${shown}${names.length > MOST_NAMES ? ", …" : ""}`;
+}
+
+/**
+ * Verifies a run that is whole in its directory, and asks no service: neither a new one, nor one that cannot be reached,
+ * changes anything about it. Null for any other run.
+ */
+async function runHere(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  upstream: UpstreamChoice | null,
+): Promise<CommandResult | null> {
+  const { dir, shownDir, keepZip, allowance } = options;
+  const { global, cwd, clock, signal, output } = context;
+  const needsService = options.isNew || options.explicitKey !== null || options.detach || options.dryRun;
+  if (needsService || !(await hasEnded(dir))) return null;
+  const { providersToExpect } = await import("../connect/connect.ts");
+  const providers = await providersToExpect(global, { upstream }, cwd);
+  return withRunLock(dir, { clock, signal }, async () => {
+    const state = await readRunState(dir);
+    const { request = null } = state ?? {};
+    if (state === null || request === null) return null;
+    const name = options.name ?? request.task_name;
+    const plan = planOf({ ...options, name }, options.model ?? request.model, items, providers);
+    const isSplitSo = state.updates !== undefined || plan.chunks.length === submittedBatches(state).length;
+    if (plan.inputSha256 !== state.input_sha256 || !isSplitSo) return null;
+    const { outcomeHere } = await import("../../runs/recorded.ts");
+    const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
+    if (outcome === null) return null;
+    reportPlan(context, options, plan);
+    const submitted = new Set(submittedBatches(state).map(({ id }) => id));
+    for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
+      reportReplay({ reporter: output, clock }, batch, { round: 0 });
+    for (const { batch_id, custom_id, status, error = null } of outcome.lines)
+      output.event({ event: "item_ended", batch_id, custom_id, status, error });
+    const earlier = new Set(outcome.batches.map(({ id }) => id));
+    const updateStep = commandAgain(context.typed, "--update");
+    const run = { state, replayed: true, earlier, shownDir, allowance, updateStep };
+    return describeFinished(context, outcome, run);
+  });
+}
+
+/** Whether a directory has a run of batches that was finished there. */
+async function hasEnded(dir: string): Promise<boolean> {
+  const state = await readRunState(dir);
+  return state !== null && state.kind === undefined && state.finished_at !== null;
+}
+
+async function submit(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  { service, submissions }: { service: ConnectedService; submissions: Submissions },
+): Promise<CommandResult> {
+  const { signal, clock, output: reporter } = context;
+  if (options.detach && service.kind === "own" && !options.dryRun) throw await withoutService(context);
+  // The service's first model may be another one by now: a second payment for the same run.
+  const earlier = options.isNew ? null : await readRunState(options.dir);
+  const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
+  requireReferencesFit(items, model);
+  // A run keeps its name, and so its idempotency keys.
+  const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
+  const plan = planOf({ ...options, name: options.name ?? defaultName }, model.id, items, service.providers);
+  const budget = createBudget(options, model, service, context);
+  reportPlan(context, options, plan);
+  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
+  const keys = { explicit: options.explicitKey, isNew: options.isNew };
+  const adviseUpdate = (images: number) => {
+    const cost = budget.estimateImages(images);
+    const again = commandAgain(context.typed, "--update");
+    if (images === 0) return `${again} changes no image`;
+    const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
+    return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
+  };
+  const work: StartOptions = {
+    ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
+    ...{ names, shownDir, limits, isUpdate, adviseUpdate },
+  };
+  const target = { argument: shownDir, run: earlier === null ? null : { dir, state: earlier } };
+  if (options.dryRun || isUpdate) await requireKnown(target, service, context);
+  if (options.dryRun) {
+    const result = await describeDryRun(work, budget);
+    return { ...result, next: "the same command without --dry-run" };
+  }
+  return withRunLock(dir, { clock, signal }, async () => {
+    const started = await startRun(work);
+    if (options.detach) {
+      const begun = { argument: shownDir, run: { dir, state: started.state } };
+      const unknown = await unknownRun(begun, started.batches, service, context.global);
+      if (unknown !== null && !unknown.isWhole) throw unknown.error;
+      if (started.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
+      await leaveRun(dir, started.state);
+      return describeDetached(context, options, started);
+    }
+    const isPlain = !options.isNew && options.explicitKey === null;
+    const updateStep = isPlain ? commandAgain(context.typed, "--update") : undefined;
+    const ended = { ...started, dir, shownDir, keepZip, allowance, intervalMs, updateStep };
+    return finishRun(context, service, ended);
+  });
+}
+
+function reportPlan({ output }: CommandContext, { shownDir }: SubmitOptions, plan: Plan): void {
+  output.event({
+    event: "run_planned",
+    directory: shownDir,
+    model: plan.request.model,
+    item_count: plan.items.length,
+    image_count: imagesOf(plan.chunks),
+    batch_count: plan.chunks.length,
+  });
+}
+
+function planOf(
+  options: SubmitOptions,
+  model: string,
+  items: readonly PromptItem[],
+  providers: readonly ProviderIdentity[] = [],
+): Plan {
+  const { name, parentId, mimeType, metadata, limits } = options;
+  const isReal = providers.some(({ type }) => type !== "procedural");
+  return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits);
+}
+
+function describeDetached(
+  context: CommandContext,
+  options: SubmitOptions,
+  started: StartedRun,
+): CommandResult {
+  const { batches, replayed } = started;
+  context.output.settle();
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      directory: options.shownDir,
+      detached: true,
+      replayed,
+      batches: batches.map((batch) => batch.raw),
+    },
+    lines: batches.map((batch) => batch.id),
+    next: nextCommand(context.global, "wait", options.shownDir),
+  };
+}
+
+/**
+ * Returns the error of `--detach` where no service outlives the command. Its advice names the directory, and mentions a
+ * service of this program that runs at the usual address on another one.
+ */
+async function withoutService(context: CommandContext): Promise<ImgbatchError> {
+  const { global, options, cwd } = context;
+  const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
+  const { server } = loadConfig(configChoice(context));
+  const upstream = textOption(options, "upstream");
+  const words: (string | Flag)[] = upstream === undefined ? [] : [{ flag: "--upstream" }, upstream];
+  const start = `start one in another terminal (${nextCommand(global, "serve", ...words)}) and run the same command again`;
+  const isElsewhere = (await proofAt(server)) !== null;
+  const other = `the service on port ${server.port} has another data directory: name that one with --data`;
+  const message = `--detach needs a service that outlives this command, and none runs on ${directory}.`;
+  return new ImgbatchError("USAGE", message, {
+    param: "--detach",
+    advice: isElsewhere ? other : `${start}, or name a service with --base-url`,
+  });
+}
+
+/**
+ * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
+ * that the run itself would throw before it sends anything.
+ */
+async function describeDryRun(work: StartOptions, budget: Budget): Promise<CommandResult> {
+  const { plan, dir } = work;
+  const start = await chooseStart(work, checkDirectory);
+  if (start.kind !== "run") return describeUpdate(work, start, budget);
+  const { chunks, items, request } = plan;
+  const state = planSubmission(work, await checkDirectory(dir, plan.inputSha256));
+  const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
+  const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
+  const fresh = chunks.filter((chunk) => !isReused(chunk));
+  const unsent = imagesIn(unsentBatches(state, work.service));
+  budget.approveImages(unsent);
+  const cost = budget.estimateImages(unsent);
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      dry_run: true,
+      directory: work.shownDir,
+      model: request.model,
+      item_count: items.length,
+      image_count: imagesOf(chunks),
+      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
+      batches: chunks.map((chunk) => ({
+        index: chunk.index,
+        item_count: chunk.items.length,
+        image_count: chunk.imageCount,
+        idempotency_key: keys[chunk.index],
+        replayed: isReused(chunk),
+      })),
+    },
+    lines: [
+      `${counted(items.length, "prompt")}, ${counted(imagesOf(chunks), "image")}, ${counted(chunks.length, "batch", "batches")} with ${request.model}`,
+      ...(fresh.length === chunks.length
+        ? []
+        : [
+            `${counted(chunks.length - fresh.length, "batch", "batches")} submitted before: re-used, nothing is paid again`,
+          ]),
+      ...estimateLine(cost),
+      ...keys.map(String),
+    ],
+  };
+}
+
+async function describeUpdate(
+  { plan, shownDir, service }: StartOptions,
+  start: Exclude<Start, { kind: "run" }>,
+  budget: Budget,
+): Promise<CommandResult> {
+  const { update, earlier } = start;
+  const { kept, changed, added, removed } = update;
+  const images = imagesToSend(start, service);
+  const open = start.kind === "update" ? openImages(earlier, service) : 0;
+  budget.approveImages(images);
+  const cost = budget.estimateImages(images);
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      dry_run: true,
+      directory: shownDir,
+      model: plan.request.model,
+      item_count: plan.items.length,
+      image_count: images,
+      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
+      changes: {
+        kept: kept.length,
+        changed: changed.map(({ customId }) => customId),
+        added: added.map(({ customId }) => customId),
+        removed: removed.map(({ id }) => id),
+      },
+    },
+    lines: [
+      start.kind === "resume" ? "the run was updated to these prompts" : describeChanges(update),
+      `${counted(images, "image")} to make with ${plan.request.model}`,
+      ...(open === 0 ? [] : [`${open} of them are of the earlier submission, which is finished first`]),
+      ...estimateLine(cost),
+    ],
+  };
+}

@@ -1,0 +1,67 @@
+import { allWithCounts } from "../../client/batches.ts";
+import { retryIds } from "../../runs/directory/run-state.ts";
+import { awaitBatches } from "../../runs/wait.ts";
+import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import { withService } from "../connect/with-service.ts";
+import { explainStop, pollInterval, timeLimit, trackEnded } from "../interruption.ts";
+import { positiveDurationOption } from "../options.ts";
+import { describeEnd } from "../output/judge-batches.ts";
+import {
+  recordAll,
+  rememberedUpstream,
+  requireBatches,
+  requireImages,
+  requireSubmitted,
+  resolveTargets,
+} from "../targets.ts";
+import { intervalOption, targets, timeoutOption, waiting } from "./shared-options.ts";
+
+export const command: CommandDetails = {
+  arguments: [targets],
+  options: [timeoutOption, intervalOption],
+  examples: ["imgbatch wait prompts-images --timeout 45m"],
+  exits: [...waiting, "money", "saving"],
+  run,
+};
+
+/** `imgbatch wait`: waits until every batch has ended. */
+async function run(context: CommandContext): Promise<CommandResult> {
+  const { options, clock } = context;
+  const { output, hasEnded } = trackEnded(context.output);
+  const interval = positiveDurationOption(options, "interval");
+  const limit = timeLimit(context, positiveDurationOption(options, "timeout"));
+  const targets = await resolveTargets(context);
+  const ids = targets.flatMap((target) => target.ids);
+  let going = ids;
+  const { signal } = limit;
+  try {
+    const needs = { workers: true, ...rememberedUpstream(targets) };
+    return await withService({ ...context, signal }, needs, async (service) => {
+      requireSubmitted(targets, service, context.global);
+      try {
+        const found = await requireBatches(service.http, targets, signal);
+        going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
+        if (going.length > 0) service.noteDrawings();
+        const ended = await awaitBatches(found, {
+          service,
+          clock,
+          random: Math.random,
+          intervalMs: pollInterval(interval, service, output),
+          signal,
+          reporter: output,
+          retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
+        });
+        const batches = await allWithCounts(service.http, ended, signal);
+        await recordAll(targets, batches, clock);
+        output.settle();
+        await requireImages(targets, batches, service, context.global);
+        return await describeEnd({ ...context, signal }, service.http, targets, batches);
+      } catch (error) {
+        const left = going.filter((id) => !hasEnded(id));
+        throw explainStop(error, service.kind, left.length > 0 ? left : ids);
+      }
+    });
+  } finally {
+    limit.stop();
+  }
+}

@@ -1,0 +1,211 @@
+import { setFlagsFromString } from "node:v8";
+import { PRESETS, UPSTREAM_NAMES } from "../../config/presets.ts";
+import type { Config } from "../../config/schema.ts";
+import {
+  identityOf,
+  isProceduralOnly,
+  type ProviderIdentity,
+  secretVariables,
+} from "../../contract/data-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { readStorageEnvironment, secretOf } from "../../environment.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+import type { Service } from "../../service/start-service.ts";
+import type { Output } from "../command.ts";
+import { isInterruption } from "../interruption.ts";
+import { paidRequestsNote } from "../terminal.ts";
+import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import { findRunning } from "./running-service.ts";
+
+/** Running items get this long at the end of a command; then they are parked for the next one. */
+const GRACE_MS = 1000;
+/** How long to wait for the service of another command that owns the directory. */
+const OWNER_PATIENCE_MS = 20_000;
+const OWNER_POLL_MS = 100;
+
+interface Embedding {
+  /** Null: the defaults. */
+  config: Config | null;
+  dataDirectory: string;
+  needs: ServiceNeeds;
+  output: Pick<Output, "warn" | "note">;
+  signal: AbortSignal;
+  /** For tests. */
+  clock?: Clock;
+}
+
+/**
+ * Connects to the embedded service: the one that already runs on the data directory, else a new one inside this process
+ * on a free loopback port. Two commands that start at the same time share one service. For a command that wants images:
+ * throws `DATA_DIRECTORY_IN_USE` if the running service has other providers than the configuration, and
+ * `API_KEY_REQUIRED`, before anything is created, if no provider has its key.
+ */
+export async function connectEmbedded(embedding: Embedding): Promise<ServiceConnection> {
+  const { dataDirectory, needs, signal, clock = systemClock } = embedding;
+  const upstream = needs.upstream?.name ?? null;
+  const wantsImages = needs.images ?? needs.workers;
+  // An attempt waits for the owner, too: the number of attempts says little about the time.
+  const startMs = clock.monotonicMs();
+  for (;;) {
+    const running = await findRunning(dataDirectory);
+    if (running && (running.workers || !needs.workers)) {
+      if (wantsImages) requireSameProviders(embedding, running.providers);
+      const { url: baseUrl, apiKey, confirm, providers } = running;
+      const disabled = () => disabledOf(providers);
+      const noteDrawings = drawingsNote(embedding, providers);
+      const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };
+      return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
+    }
+    requireLocalStorage(embedding.config);
+    const config = embedding.config ?? (await defaultConfig());
+    if (wantsImages) requireKeys(config);
+    const providers = config.providers.map(identityOf);
+    const noteDrawings = drawingsNote(embedding, providers);
+    try {
+      const own = await startOwn({ ...embedding, config });
+      return { ...own, dataDirectory, upstream, providers, noteDrawings };
+    } catch (error) {
+      const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
+      if (!isOwned || clock.monotonicMs() - startMs >= OWNER_PATIENCE_MS) throw error;
+    }
+    await clock.sleep(OWNER_POLL_MS, signal);
+  }
+}
+
+async function defaultConfig(): Promise<Config> {
+  const { parseConfig } = await import("../../config/load.ts");
+  return parseConfig({}, "built-in defaults");
+}
+
+async function startOwn({
+  config,
+  dataDirectory,
+  needs,
+  output,
+  signal,
+}: Embedding & { config: Config }): Promise<ServiceConnection> {
+  if (needs.workers) keepHeapSmall();
+  const { startService } = await import("../../service/start-service.ts");
+  const { createLog } = await import("../../service/pino-log.ts");
+  const service = await startService({
+    config,
+    dataDirectory,
+    address: { host: "127.0.0.1", port: 0 },
+    announceUrl: false,
+    workers: needs.workers,
+    log: createLog({ level: "warn", forPeople: true, write: (line) => output.note(line.trimEnd()) }),
+  });
+  const paidRequests = () => service.view.queue().paid;
+  return {
+    baseUrl: service.url,
+    apiKey: service.credentials.api_key,
+    kind: "own",
+    isLocal: true,
+    failed: service.failed,
+    disabled: () => disabledNow(service.view),
+    paidRequests,
+    close: async () => {
+      const how = isInterruption(signal.reason) ? "a second Ctrl-C" : "Ctrl-C twice";
+      const note = paidRequestsNote(paidRequests(), how);
+      if (note !== null && !service.failed.aborted) output.note(note);
+      await service.close(service.failed.aborted ? 0 : GRACE_MS);
+    },
+  };
+}
+
+/**
+ * Makes V8 collect garbage instead of growing its heap by a hundred megabytes: here drawings and their downloads are in one
+ * process. Does nothing when the command line of Node sets the size of the space of new objects.
+ */
+function keepHeapSmall(): void {
+  if (process.execArgv.some((option) => /semi[-_]space/.test(option))) return;
+  setFlagsFromString("--semi-space-growth-factor=1");
+  setFlagsFromString("--heap-growing-percent=30");
+}
+
+function disabledNow({ health }: Service["view"]): DisabledProvider[] {
+  return health.providers
+    .flatMap((provider) => health.blocksOf(provider))
+    .filter(({ untilMs }) => untilMs === null)
+    .map(({ provider, message, trouble }) => ({
+      provider,
+      message,
+      trouble: trouble === "forbidden" ? trouble : "credential",
+    }));
+}
+
+function disabledOf(providers: readonly ProviderIdentity[]): DisabledProvider[] {
+  return providers.flatMap(({ name, disabled: message }) =>
+    message === undefined ? [] : [{ provider: name, message, trouble: "credential" as const }],
+  );
+}
+
+/** A command whose providers draw takes every running service. */
+function requireSameProviders(
+  { config, dataDirectory }: Embedding,
+  running: readonly ProviderIdentity[],
+): void {
+  if (config === null || isProceduralOnly(config)) return;
+  const wanted = providersInWords(config.providers.map(identityOf));
+  if (providersInWords(running) === wanted) return;
+  const message = `The service that runs on ${dataDirectory} makes images with ${providersInWords(running) || "drawings"}, and this command asks for ${wanted}.`;
+  throw new ImgbatchError("DATA_DIRECTORY_IN_USE", message);
+}
+
+/** Names providers with their types and addresses. */
+export function providersInWords(providers: readonly ProviderIdentity[]): string {
+  return providers
+    .map(({ name, type, address }) => `${name} (${[type, address ?? []].flat().join(", ")})`)
+    .join(", ");
+}
+
+/** See `ServiceConnection.noteDrawings`. */
+function drawingsNote({ output, needs }: Embedding, providers: readonly ProviderIdentity[]): () => void {
+  let isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
+  return () => {
+    if (!isDrawing) return;
+    isDrawing = false;
+    // Other commands have no --upstream.
+    const advice = needs.upstream === null ? keyAdvice() : null;
+    output.warn(
+      `using the embedded service (procedural drawings, not a model); ${advice ?? "set IMGBATCH_BASE_URL for a real one"}`,
+    );
+  };
+}
+
+/** Throws `API_KEY_REQUIRED`, naming the variables, if no provider can make images because each lacks its key. */
+export function requireKeys({ providers }: Pick<Config, "providers">): void {
+  const missing = providers.map((entry) => secretVariables(entry).filter((name) => secretOf(name) === null));
+  if (providers.length === 0 || missing.some((names) => names.length === 0)) return;
+  const names = [...new Set(missing.flat())];
+  const whose = providers.map(({ name }) => name).join(" or ");
+  const are = names.length === 1 ? "is" : "are";
+  const message = `${names.join(" and ")} ${are} not set: images by ${whose} need ${names.length === 1 ? "it" : "them"}. Nothing was sent.`;
+  const advice = `${names.map((name) => `export ${name}=<your key>`).join("; ")}, then run the same command again`;
+  throw new ImgbatchError("API_KEY_REQUIRED", message, { advice });
+}
+
+/** Returns how to get real images with a key that is in the environment; null when there is no well-known one. */
+function keyAdvice(): string | null {
+  for (const name of UPSTREAM_NAMES) {
+    const { keyVariable } = PRESETS[name];
+    if (keyVariable !== null && secretOf(keyVariable) !== null)
+      return `${keyVariable} is set: add --upstream ${name} for real images`;
+  }
+  return null;
+}
+
+/**
+ * Throws `INVALID_CONFIG` for a command that would start the embedded service while the configuration or the environment
+ * names a shared database or a bucket: what the embedded service makes would not be in them.
+ */
+function requireLocalStorage(config: Pick<Config, "storage"> | null): void {
+  const { database = "sqlite", blobs = "files" } = config?.storage ?? {};
+  const { databaseUrl } = readStorageEnvironment();
+  if (database === "sqlite" && blobs === "files" && databaseUrl === undefined) return;
+  const where = databaseUrl === undefined ? "storage of the configuration" : "IMGBATCH_DATABASE_URL";
+  const message = `The embedded service keeps its data in the data directory, and ${where} names another place.`;
+  const advice =
+    "start `imgbatch serve` there, and set IMGBATCH_BASE_URL and IMGBATCH_API_KEY for this command";
+  throw new ImgbatchError("INVALID_CONFIG", message, { advice });
+}

@@ -1,0 +1,127 @@
+import { randomBytes, timingSafeEqual } from "node:crypto";
+import { closeSync, fstatSync, openSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import {
+  type Credentials,
+  DATA_FILES,
+  ownershipProof,
+  type ProviderIdentity,
+  parseCredentials,
+  parseServerFile,
+  type ServerFile,
+} from "../../contract/data-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { routes } from "../../contract/routes.ts";
+import { boundedText, send } from "../../http/transport.ts";
+
+const PROBE_TIMEOUT_MS = 2000;
+const MAX_ANSWER_BYTES = 4096;
+
+/** A service that has proved that it runs on a data directory. */
+interface RunningService {
+  url: string;
+  workers: boolean;
+  providers: readonly ProviderIdentity[];
+  apiKey: string;
+  /**
+   * Checks the proof again: the process may have ended since, and another program may have taken its port. Throws
+   * `NETWORK` if the proof fails.
+   */
+  confirm(signal: AbortSignal): Promise<void>;
+}
+
+/**
+ * Finds the service that runs on a data directory. The program at the recorded address must prove that it can read the
+ * directory, because ports are reused. Null if none does. Throws `API_KEY_REQUIRED` if a service runs but its key cannot
+ * be read.
+ */
+export async function findRunning(dataDirectory: string): Promise<RunningService | null> {
+  const server = readServer(dataDirectory);
+  if (server === null) return null;
+  const { url, workers, providers } = server;
+  const confirm = async (signal: AbortSignal) => {
+    if (isProof(await askProof(url, signal), server)) return;
+    throw new ImgbatchError("NETWORK", `${url} is no longer the service of ${dataDirectory}.`);
+  };
+  try {
+    await confirm(AbortSignal.timeout(PROBE_TIMEOUT_MS));
+  } catch {
+    return null;
+  }
+  return { url, workers, providers, apiKey: readCredentials(dataDirectory).api_key, confirm };
+}
+
+/** The response to a challenge. It is not verified yet: any program can respond. */
+interface Proof {
+  challenge: string;
+  port: number;
+  answer: string;
+}
+
+/**
+ * Sends a challenge to a base URL; null if the response is not one of an imgbatch service. Throws the signal's reason.
+ * Default signal: a time limit of two seconds.
+ */
+export async function askProof(
+  baseUrl: string,
+  signal: AbortSignal = AbortSignal.timeout(PROBE_TIMEOUT_MS),
+): Promise<Proof | null> {
+  const challenge = randomBytes(32).toString("base64url");
+  try {
+    const url = `${baseUrl}${routes.health}?challenge=${challenge}`;
+    const response = await send(url, { signal, silenceMs: PROBE_TIMEOUT_MS });
+    const { proof } = JSON.parse((await boundedText(response.body, MAX_ANSWER_BYTES)) ?? "{}");
+    // The default port of HTTP.
+    const port = Number(new URL(baseUrl).port || 80);
+    return typeof proof === "string" ? { challenge, port, answer: proof } : null;
+  } catch {
+    signal.throwIfAborted();
+    return null;
+  }
+}
+
+/** Returns null if no service of this program answers at the address that a service would listen on. */
+export async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
+  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  const name = reachable.includes(":") ? `[${reachable}]` : reachable;
+  return askProof(`http://${name}:${port}`).catch(() => null);
+}
+
+/** Whether the proof comes from the service that wrote the file. */
+export function isProof(proof: Proof | null, { secret }: Pick<ServerFile, "secret">): boolean {
+  if (proof === null) return false;
+  const right = Buffer.from(ownershipProof(secret, proof.challenge, proof.port));
+  const given = Buffer.from(proof.answer);
+  return given.length === right.length && timingSafeEqual(given, right);
+}
+
+/**
+ * Reads the address of the service of a data directory. Null if there is none, or if the file cannot be trusted: it must
+ * belong to the owner of the key file and be private, because in a shared directory others could put a file there.
+ */
+export function readServer(dataDirectory: string): ServerFile | null {
+  // Both files are small, and each turn of the event loop takes longer than they do.
+  try {
+    const { uid } = statSync(join(dataDirectory, DATA_FILES.credentials));
+    const file = openSync(join(dataDirectory, DATA_FILES.server), "r");
+    try {
+      const facts = fstatSync(file);
+      const isPrivate = process.platform === "win32" || (facts.uid === uid && (facts.mode & 0o077) === 0);
+      return isPrivate ? parseServerFile(readFileSync(file, "utf8")) : null;
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return null;
+  }
+}
+
+function readCredentials(dataDirectory: string): Credentials {
+  const path = join(dataDirectory, DATA_FILES.credentials);
+  try {
+    return parseCredentials(readFileSync(path, "utf8"));
+  } catch (cause) {
+    const message = `${path} cannot be read: it holds the key of the embedded service. Restart the service to get a new one.`;
+    throw new ImgbatchError("API_KEY_REQUIRED", message, { cause });
+  }
+}

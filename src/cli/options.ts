@@ -1,0 +1,222 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import { didYouMean } from "../kernel/did-you-mean.ts";
+import { parseDuration } from "../kernel/durations.ts";
+import { parseUsd } from "../kernel/money.ts";
+
+/** The description of an option. */
+export interface OptionSpec {
+  /** Commander's notation: `-o, --output <dir>`, `--detach`, `--metadata <k=v...>`. */
+  flags: string;
+  description: string;
+  /** Shown in the help. The command itself applies it. */
+  default?: string;
+  /** The option may be repeated; its value is a list. */
+  repeatable?: true;
+  /** The words that it takes, for the completion of shells. The command checks them. */
+  choices?: readonly string[];
+}
+
+/** The options of a command, by camel-case name, as they were typed. */
+export type TypedOptions = Readonly<Record<string, unknown>>;
+
+/** Returns the flag of an option. */
+export function flagOf(name: string): `--${string}` {
+  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+function wrongValue(name: string, text: unknown, advice: string): ImgbatchError {
+  const flag = flagOf(name);
+  return new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: ${advice}`, { param: flag });
+}
+
+/** The text of an option; undefined when it was not given. */
+export function textOption(options: TypedOptions, name: string): string | undefined {
+  const value = options[name];
+  return typeof value === "string" ? value : undefined;
+}
+
+/** Returns the name of a file or directory. Throws `USAGE` for an empty one, and for `-`: stdout has the result. */
+export function pathOption(options: TypedOptions, name: string): string | undefined {
+  const path = textOption(options, name);
+  if (path !== "" && path !== "-") return path;
+  const message = `--${name}: name a file or a directory (./- for one that is called -); standard output is for the result`;
+  throw new ImgbatchError("USAGE", message, { param: `--${name}` });
+}
+
+export function flagOption(options: TypedOptions, name: string): boolean {
+  return options[name] === true;
+}
+
+/** Returns a duration in ms. Throws `USAGE` for any other text. */
+export function durationOption(options: TypedOptions, name: string): number | undefined {
+  return readOption(options, name, "write a time such as 30s, 45m or 1h30m", parseDuration);
+}
+
+/** Returns a duration above 0, in ms. Throws `USAGE` for any other text. */
+export function positiveDurationOption(options: TypedOptions, name: string): number | undefined {
+  const advice = "write a time above 0 such as 30s, 45m or 1h30m";
+  return readOption(options, name, advice, (text) => parseDuration(text) || null);
+}
+
+/** Returns an amount in micro-dollars. Throws `USAGE` for any other text. */
+export function usdOption(options: TypedOptions, name: string): number | undefined {
+  return readOption(options, name, "write an amount in US dollars such as 5 or 0.25", parseUsd);
+}
+
+export function wholeOption(
+  options: TypedOptions,
+  name: string,
+  range: { min: number; max: number },
+): number | undefined {
+  const { min, max } = range;
+  return readOption(options, name, `write a whole number from ${min} to ${max}`, (text) => {
+    const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+    return value >= min && value <= max ? value : null;
+  });
+}
+
+/** Returns one of the choices. Throws `USAGE` for any other text, with a suggestion. */
+export function choiceOption<T extends string>(
+  options: TypedOptions,
+  name: string,
+  choices: readonly T[],
+): T | undefined {
+  const text = textOption(options, name);
+  if (text === undefined) return undefined;
+  const choice = choices.find((each) => each === text);
+  if (choice !== undefined) return choice;
+  const meant = didYouMean(text, choices);
+  const advice = meant === null ? "" : ` Did you mean ${meant}?`;
+  throw wrongValue(name, text, `use ${listed(choices)}.${advice}`);
+}
+
+function listed(words: readonly string[]): string {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+}
+
+/** Reads an option with `read`, which returns null for a wrong value: then throws `USAGE` with the advice. */
+export function readOption<T>(
+  options: TypedOptions,
+  name: string,
+  advice: string,
+  read: (text: string) => T | null,
+): T | undefined {
+  const text = textOption(options, name);
+  if (text === undefined) return undefined;
+  const value = read(text);
+  if (value === null) throw wrongValue(name, text, `${advice}.`);
+  return value;
+}
+
+/** Returns the pairs of a repeated `k=v` option; null without the option. */
+export function pairsOption(options: TypedOptions, name: string): Record<string, string> | null {
+  const values = options[name];
+  if (!Array.isArray(values)) return null;
+  const pairs: Record<string, string> = {};
+  for (const text of values) {
+    const at = String(text).indexOf("=");
+    if (at < 1) throw wrongValue(name, text, "write name=value.");
+    pairs[String(text).slice(0, at)] = String(text).slice(at + 1);
+  }
+  return pairs;
+}
+
+const DAY = /^\d{4}-\d{2}-\d{2}$/;
+const MOMENT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/i;
+
+/**
+ * Returns a time in the form that the service reads: a day (UTC), an RFC 3339 time, or the time that was `24h` before
+ * `nowMs`. Throws `USAGE` for any other text.
+ */
+export function instantOption(options: TypedOptions, name: string, nowMs: number): string | undefined {
+  const advice =
+    "write a day such as 2030-01-31, a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h";
+  return readOption(options, name, advice, (text) => {
+    if ((DAY.test(text) || MOMENT.test(text)) && !Number.isNaN(Date.parse(text))) return text;
+    const agoMs = /[a-z]$/.test(text) ? parseDuration(text) : null;
+    return agoMs === null ? null : new Date(nowMs - agoMs).toISOString().replace(/\.\d+Z$/, "Z");
+  });
+}
+
+/** Options that every command takes. */
+export interface GlobalOptions {
+  json: boolean;
+  quiet: boolean;
+  verbose: boolean;
+  color: boolean;
+  progress: "auto" | "plain" | "none";
+  baseUrl?: string;
+  apiKeyFile?: string;
+  apiKeyStdin: boolean;
+  data?: string;
+  config?: string;
+  /** The target for the events of a run: a file, or `-` for standard output. */
+  events?: string;
+}
+
+const PROGRESS = ["auto", "plain", "none"] as const;
+
+export const JSON_OPTION: OptionSpec = {
+  flags: "--json",
+  description: "print one JSON document on stdout, also for an error",
+};
+
+/** Options that may stand before or after the name of any command. */
+export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
+  { flags: "-q, --quiet", description: "print only errors on stderr" },
+  { flags: "-v, --verbose", description: "print more: each request with its status, time and id" },
+  { flags: "--no-color", description: "use no colours (also NO_COLOR)" },
+  {
+    flags: "--events <file>",
+    description: "write events, one JSON object per line; - for standard output",
+  },
+  {
+    flags: "--progress <kind>",
+    description: "how to show progress: auto, plain or none",
+    default: "auto",
+    choices: PROGRESS,
+  },
+  {
+    flags: "--base-url <url>",
+    description: "the URL of the service (also IMGBATCH_BASE_URL); without it, the embedded service",
+  },
+  { flags: "--api-key-file <file>", description: "read the API key from a file (also IMGBATCH_API_KEY)" },
+  { flags: "--api-key-stdin", description: "read the API key from standard input" },
+  { flags: "--data <dir>", description: "the data directory of the embedded service (also IMGBATCH_DATA)" },
+  { flags: "--config <file>", description: "the configuration file", default: "imgbatch.config.json" },
+];
+
+type Parsed = Record<string, unknown>;
+
+/**
+ * Merges the global options that were given before and after each name on the way to the command. The last one wins.
+ * Throws `USAGE` for options that contradict each other.
+ */
+export function mergeGlobals(...given: readonly Parsed[]): GlobalOptions {
+  const merged: Parsed = Object.assign({}, ...given);
+  const progress = choiceOption(merged, "progress", PROGRESS) ?? "auto";
+  const json = merged.json === true;
+  if (json && merged.events === "-")
+    throw new ImgbatchError(
+      "USAGE",
+      "--json and --events - both want standard output: give --events a file.",
+    );
+  return {
+    json,
+    quiet: merged.quiet === true,
+    verbose: merged.verbose === true,
+    color: given.every((each) => each.color !== false),
+    progress,
+    apiKeyStdin: merged.apiKeyStdin === true,
+    ...text("baseUrl", merged),
+    ...text("apiKeyFile", merged),
+    ...text("data", merged),
+    ...text("config", merged),
+    ...text("events", merged),
+  };
+}
+
+function text<K extends string>(name: K, values: Parsed): Partial<Record<K, string>> {
+  const value = values[name];
+  return typeof value === "string" ? ({ [name]: value } as Partial<Record<K, string>>) : {};
+}

@@ -1,0 +1,152 @@
+import { styleText } from "node:util";
+import { errorEntry, ImgbatchError, isDatabaseDamage, SERVICE_ERRORS } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { hideApiKeys, safeJson, safeLine, safeResultLine } from "../../kernel/hide-keys.ts";
+import type { CommandResult } from "../command.ts";
+import { mayColor, type Terminal } from "../terminal.ts";
+import { adviceFor, NOTHING_TYPED, type Typed } from "./advice.ts";
+
+/** Writes the end of a process: its result on stdout, its error on stderr. Each method returns the exit code. */
+export interface Finish {
+  /** Writes the result of a command. */
+  done(result: CommandResult): number;
+  /** Writes a requested text, such as the help. */
+  text(text: string): number;
+  fail(thrown: unknown, style?: ErrorStyle): number;
+}
+
+/** How an error is written. */
+export interface ErrorStyle {
+  verbose: boolean;
+  /** No advice. */
+  quiet: boolean;
+  color: boolean;
+  typed: Typed;
+}
+
+const DEFAULT_STYLE: ErrorStyle = { verbose: false, quiet: false, color: true, typed: NOTHING_TYPED };
+
+/** With `--json`, the first end prints its document; later ones print none. */
+export function createFinish(
+  terminal: Pick<Terminal, "stdout" | "stderr">,
+  wants: { json: boolean; lines: () => boolean },
+): Finish {
+  const { stdout, stderr } = terminal;
+  let isPrinted = false;
+  const print = (document: unknown) => {
+    if (isPrinted) return;
+    isPrinted = true;
+    stdout.write(`${safeJson(document, 2)}\n`);
+  };
+  return {
+    done: (result) => {
+      if (wants.json) print(resultDocument(result));
+      else if (wants.lines())
+        stdout.write((result.lines ?? []).map((line) => `${safeResultLine(line)}\n`).join(""));
+      return result.exitCode;
+    },
+    text: (text) => {
+      if (wants.json) print({ ok: true, text, exit_code: EXIT_CODES.ok.code });
+      else stdout.write(text);
+      return EXIT_CODES.ok.code;
+    },
+    fail: (thrown, style = DEFAULT_STYLE) => {
+      const error = toImgbatchError(thrown);
+      if (wants.json) print(errorDocument(error));
+      const red = (text: string) =>
+        mayColor(stderr, style.color) ? styleText("red", text, { validateStream: false }) : text;
+      stderr.write(
+        errorLines(error, { ...style, red })
+          .map((line) => `${line}\n`)
+          .join(""),
+      );
+      return exitCodeOf(error);
+    },
+  };
+}
+
+/** Converts anything that was thrown to an error of the catalogue. */
+export function toImgbatchError(thrown: unknown): ImgbatchError {
+  const isOurs = thrown instanceof ImgbatchError;
+  if (isOurs && thrown.code === "STORAGE_FAILED") return thrown;
+  const cause = isOurs ? thrown.cause : thrown;
+  if (isDatabaseDamage(cause)) {
+    const message = `The database is damaged: ${messageOf(cause)}. Put a backup of the data directory in place.`;
+    return new ImgbatchError("STORAGE_FAILED", message, { cause });
+  }
+  if (isOurs) return thrown;
+  const message = messageOf(thrown);
+  return new ImgbatchError("INTERNAL", `Something went wrong inside imgbatch: ${message}`, { cause: thrown });
+}
+
+const messageOf = (thrown: unknown) => (thrown instanceof Error ? thrown.message : String(thrown));
+
+/** The exit code of an error. */
+export function exitCodeOf(error: ImgbatchError): number {
+  return EXIT_CODES[errorEntry(error.code).exit].code;
+}
+
+/** The one document of `--json` for a failed command. Never shows an API key. */
+function errorDocument(error: ImgbatchError): object {
+  const { code, message, param, requestId, details } = error;
+  return {
+    ok: false,
+    error: {
+      code,
+      message: hideApiKeys(message),
+      ...(param === undefined ? {} : { param: hideApiKeys(param) }),
+      ...(requestId === undefined ? {} : { request_id: hideApiKeys(requestId) }),
+      ...(details === undefined ? {} : { details: details.map(hideApiKeys) }),
+    },
+    exit_code: exitCodeOf(error),
+  };
+}
+
+/** The one document of `--json` for a finished command. A list stays a list. */
+function resultDocument({ json, exitCode }: CommandResult): unknown {
+  if (typeof json !== "object" || json === null || Array.isArray(json)) return json;
+  return { ok: exitCode === EXIT_CODES.ok.code, ...json, exit_code: exitCode };
+}
+
+/**
+ * The lines on stderr for an error, with the service's code and request id. The last line is the next step, except with
+ * `--quiet`. No line can move the cursor or show an API key.
+ */
+function errorLines(
+  error: ImgbatchError,
+  options: { verbose: boolean; quiet: boolean; red: (text: string) => string; typed: Typed },
+): string[] {
+  const { verbose, quiet, red, typed } = options;
+  const { message, details = [] } = error;
+  return [
+    `${red("error:")} ${safeLine(message)}`,
+    ...details.filter((line) => !message.includes(line)).map((line) => `  ${safeLine(line)}`),
+    ...(error.code === "INTERNAL" ? stackLines(error) : verbose ? causeLines(error) : []),
+    ...originLines(error),
+    ...(quiet ? [] : [`next: ${safeLine(adviceFor(error, typed))}`]),
+  ];
+}
+
+/** The code and request id to quote to the operator of the service; empty for errors that are not the service's. */
+export function originLines({ code, requestId }: ImgbatchError): string[] {
+  const isTheirs = Object.hasOwn(SERVICE_ERRORS, code) || code.startsWith("HTTP_") || requestId !== undefined;
+  if (!isTheirs) return [];
+  return [`code: ${code}${requestId === undefined ? "" : `, request id: ${safeLine(requestId)}`}`];
+}
+
+function stackLines(error: ImgbatchError): string[] {
+  const { stack } = error.cause instanceof Error ? error.cause : error;
+  return (stack ?? "").split("\n").slice(1).map(safeLine);
+}
+
+const DEEPEST = 4;
+
+/** The causes of an error, one line each. */
+function causeLines(error: ImgbatchError): string[] {
+  const lines: string[] = [];
+  let { cause } = error;
+  for (let depth = 0; cause instanceof Error && depth < DEEPEST; depth++, cause = cause.cause)
+    if (cause.message !== "" && !error.message.includes(cause.message))
+      lines.push(`  because: ${safeLine(cause.message)}`);
+  return lines;
+}

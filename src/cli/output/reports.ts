@@ -1,0 +1,168 @@
+import { realpathSync } from "node:fs";
+import { access, constants, stat } from "node:fs/promises";
+import { isAbsolute, join, relative, resolve, sep } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts";
+import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
+import type { Cost } from "../../kernel/money.ts";
+import { openPath } from "../../processes/programs.ts";
+import { readRunInput } from "../../runs/directory/input.ts";
+import { readRunState } from "../../runs/directory/run-state.ts";
+import type { RunState } from "../../runs/directory/run-state-schema.ts";
+import { GALLERY_FILE, type MakeThumbnail } from "../../runs/reports/gallery.ts";
+import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
+import { writeReports } from "../../runs/reports/write-reports.ts";
+import { isFailed, repairsOf } from "../../runs/standing.ts";
+import type { CommandContext } from "../command.ts";
+import { flagOption, pathOption, type TypedOptions, textOption } from "../options.ts";
+
+/** The reports that the options of the command ask for. */
+export interface ReportFlags {
+  junit: string | undefined;
+  markdown: string | undefined;
+  gallery: boolean;
+  /** Whether to open the contact sheet in the browser. */
+  open: boolean;
+}
+
+/** Reads `--junit`, `--markdown`, `--no-gallery` and `--open`; paths are relative to the working directory. */
+export function readReportFlags({ options, cwd }: Pick<CommandContext, "options" | "cwd">): ReportFlags {
+  const path = (name: string) => {
+    const text = textOption(options, name);
+    return text === undefined ? undefined : resolve(cwd, text);
+  };
+  const isOpened = flagOption(options, "open");
+  return {
+    junit: path("junit"),
+    markdown: path("markdown"),
+    gallery: options.gallery !== false,
+    open: isOpened,
+  };
+}
+
+/**
+ * Writes the reports of an ended run: the contact sheet, the reports of the flags, and those of GitHub Actions. `model` and
+ * `name` are those of the request; null if not known. `cost`: that of a run without batches. `retryCommand` makes the failed images again. Default:
+ * `imgbatch retry`; null: none.
+ */
+export async function writeRunReports(
+  context: Pick<CommandContext, "cwd" | "output" | "signal" | "clock">,
+  run: {
+    outcome: { dir: string; lines: readonly EndedImage[] };
+    shownDir: string;
+    model: string | null;
+    name: string | null;
+    flags: ReportFlags;
+    cost?: Cost | null;
+    retryCommand?: string | null;
+  },
+): Promise<void> {
+  const { outcome, shownDir, flags, ...rest } = run;
+  const { dir, lines } = outcome;
+  const runState: RunState | null = await readRunState(dir);
+  if (runState === null) return;
+  const input = await readRunInput(dir);
+  const fromRoot = pathsFrom(readRepositoryRoot(), context.cwd);
+  const nowMs = context.clock.nowMs();
+  const facts = { ...rest, directory: shownDir, state: runState, lines, input, nowMs, fromRoot };
+  context.output.progress("writing the reports");
+  const actions = readActionsEnvironment();
+  // Other steps read the output, in the root or in this directory.
+  await writeReports(dir, buildReport(facts), {
+    ...flags,
+    actions: actions && { ...actions, directory: fromRoot(".") === "." ? shownDir : dir },
+    loadThumbnail,
+    say: context.output.note,
+    annotate: context.output.annotate,
+    signal: context.signal,
+  });
+  context.output.settle();
+  if (!flags.open) return;
+  const sheet = join(dir, GALLERY_FILE);
+  if (!(await openPath(sheet)))
+    context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
+}
+
+/** Returns a function that turns a path of the command line into one from `root` on. Paths elsewhere, and all paths without a root, stay. */
+function pathsFrom(root: string | null, cwd: string): (path: string) => string {
+  if (root === null) return (path) => path;
+  const real = (path: string) => {
+    try {
+      return realpathSync(path);
+    } catch {
+      return path;
+    }
+  };
+  const [top, base] = [real(root), real(cwd)];
+  return (path) => {
+    const inside = relative(top, resolve(base, path));
+    return inside === "" || inside.startsWith("..") || isAbsolute(inside)
+      ? path
+      : inside.replaceAll(sep, "/");
+  };
+}
+
+/** The command that reports show if no image has failed, but some are missing here: the cheapest repair. */
+export function fetchAgain(
+  { lines }: { lines: readonly Pick<EndedImage, "status" | "error" | "files">[] },
+  shownDir: string,
+): { retryCommand?: string } {
+  const [first] = repairsOf(lines);
+  const isHere = first?.kind === "retryHere";
+  if (first === undefined || (lines.some(isFailed) && !isHere)) return {};
+  const retry = `retry --include-lost${isHere ? " --here" : ""}`;
+  return { retryCommand: `imgbatch ${first.kind === "fetch" ? "download" : retry} ${shellWord(shownDir)}` };
+}
+
+/** Loads the image library, which is large, only for a page that is written. Null if it does not load. */
+async function loadThumbnail(): Promise<MakeThumbnail | null> {
+  try {
+    const { Decoding } = await import("../../imaging/decoding.ts");
+    const { thumbnail } = await import("../../imaging/thumbnail.ts");
+    const decoding = new Decoding();
+    return (bytes, maxEdgePx) => thumbnail(bytes, maxEdgePx, decoding);
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Throws `SAVE_FAILED` if a requested report cannot be written, before any paid request is sent. A missing directory is
+ * no error: writing the report creates it. Throws `USAGE` for `--open` without a contact sheet. This function writes nothing.
+ */
+export async function requireReportPaths(options: TypedOptions, cwd: string): Promise<void> {
+  for (const flag of ["--no-gallery", "--detach"] as const) {
+    const isTyped = flag === "--detach" ? options.detach === true : options.gallery === false;
+    if (options.open !== true || !isTyped) continue;
+    const message = `--open and ${flag}: ${flag} writes no contact sheet; use one of them.`;
+    throw new ImgbatchError("USAGE", message, { param: "--open" });
+  }
+  for (const name of ["junit", "markdown"]) {
+    const named = pathOption(options, name);
+    if (named === undefined) continue;
+    const param = `--${name}`;
+    const path = resolve(cwd, named);
+    try {
+      await saving(path, () => requireWritable(path));
+    } catch (cause) {
+      if (!(cause instanceof ImgbatchError)) throw cause;
+      const advice = `name another file in ${param}, or make this path writable; nothing was sent`;
+      throw new ImgbatchError(cause.code, `${param}: ${cause.message}`, { cause, param, advice });
+    }
+  }
+}
+
+/** Throws the system error that writing would throw later. */
+async function requireWritable(path: string): Promise<void> {
+  const existing = await nearestExisting(path);
+  const isDirectory = (await stat(existing)).isDirectory();
+  if (existing === path && isDirectory) throw systemError("EISDIR");
+  if (existing === path) return access(path, constants.W_OK);
+  if (!isDirectory) throw systemError("ENOTDIR");
+  return access(existing, constants.W_OK | constants.X_OK);
+}
+
+function systemError(code: string): Error {
+  return Object.assign(new Error(code), { code, syscall: "open" });
+}

@@ -1,0 +1,161 @@
+import { useRef, useState } from "react";
+import type { BatchObject } from "../../contract/batch-api.ts";
+import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
+import { FREE_DRAWINGS } from "../../kernel/money.ts";
+import { type BatchFilter, firstImages, listBatches } from "../api/batches.ts";
+import { thumbnailPath } from "../api/pictures.ts";
+import { EmptyNote, ErrorNote } from "../parts/notes.tsx";
+import { RemotePicture, useVisible } from "../parts/picture.tsx";
+import { SearchField } from "../parts/search-field.tsx";
+import {
+  ago,
+  Counts,
+  localTime,
+  ProgressBar,
+  StatusBadge,
+  statusWord,
+  usd,
+  waitingWords,
+} from "../parts/status.tsx";
+import { useData } from "../parts/use-data.ts";
+import { useDebounced } from "../parts/use-debounced.ts";
+import { useFocusWalk } from "../parts/use-keys.ts";
+import { hrefOf } from "../parts/use-route.ts";
+
+function BatchRow({ batch }: { batch: BatchObject }) {
+  const { id, task_name, status, model, created_at, waiting, parent_batch_id } = batch;
+  const row = useRef<HTMLLIElement>(null);
+  const isVisible = useVisible(row);
+  return (
+    <li ref={row}>
+      <a className="batch-row" href={hrefOf("batches", id)}>
+        <span className="strip">{isVisible && <Strip batch={batch} />}</span>
+        <span className="batch-name">
+          <b dir="auto">{task_name}</b>
+          <span className="quiet">
+            {parent_batch_id !== null && "retry · "}
+            {waiting && !isTerminal(status) ? waitingWords(waiting) : model}
+          </span>
+        </span>
+        <span className="batch-state">
+          <StatusBadge status={status} />
+          <Counts batch={batch} />
+          <ProgressBar batch={batch} />
+        </span>
+        <span className="batch-cost">
+          {batch.play_money ? (
+            <span className="quiet">{FREE_DRAWINGS}</span>
+          ) : (
+            <>
+              <b>
+                {batch.actual_cost === null
+                  ? usd(batch.estimated_cost, "limit")
+                  : usd(batch.actual_cost, "sum")}
+              </b>
+              <span className="quiet">
+                {batch.actual_cost === null ? `${usd(batch.hold_amount, "limit")} held` : "paid"}
+              </span>
+            </>
+          )}
+        </span>
+        <time
+          className="batch-age quiet"
+          dateTime={new Date(created_at * 1000).toISOString()}
+          title={localTime(created_at)}
+        >
+          {ago(created_at)}
+        </time>
+      </a>
+    </li>
+  );
+}
+
+const SHOWN = 4;
+
+/** The first images of a batch, small. */
+function Strip({ batch }: { batch: BatchObject }) {
+  const shown = batch.status === "output_deleted" ? 0 : Math.min(SHOWN, batch.success_count);
+  const first = useData(`${batch.id} ${shown}`, async (signal) =>
+    shown === 0 ? [] : await firstImages(batch.id, shown, signal),
+  );
+  return (first.value ?? []).map(({ custom_id }) => (
+    <RemotePicture key={custom_id} path={thumbnailPath(batch.id, custom_id, 256)} alt="" />
+  ));
+}
+
+const PAGE = 50;
+
+/** All batches of the key, the newest first. */
+export function BatchesPage() {
+  const [status, setStatus] = useState("");
+  const [name, setName] = useState("");
+  const [pages, setPages] = useState(1);
+  const filter = { status, taskName: useDebounced(name.trim()) };
+  const list = useData(
+    JSON.stringify(filter),
+    (signal) => readPages(filter, pages, signal),
+    (change) => change.kind === "batch" || change.kind === "deleted",
+    pages,
+  );
+  useFocusWalk("a.batch-row");
+  const batches = list.value?.batches;
+  return (
+    <>
+      <div className="page-head">
+        <h1>Batches</h1>
+        <a className="button primary" href={hrefOf("new")}>
+          New batch
+        </a>
+      </div>
+      <div className="tools">
+        <SearchField label="Search by name" value={name} onChange={setName} />
+        <select aria-label="Status" value={status} onChange={(event) => setStatus(event.target.value)}>
+          <option value="">any status</option>
+          {BATCH_STATUSES.map((each) => (
+            <option key={each} value={each}>
+              {statusWord(each)}
+            </option>
+          ))}
+        </select>
+      </div>
+      <ErrorNote error={list.error} />
+      {batches && batches.length > 0 && (
+        <ul className="batch-list">
+          {batches.map((batch) => (
+            <BatchRow key={batch.id} batch={batch} />
+          ))}
+        </ul>
+      )}
+      {batches?.length === 0 && <Nothing isFiltered={status !== "" || name !== ""} />}
+      {list.value?.hasMore && (
+        <button type="button" className="button more" onClick={() => setPages(pages + 1)}>
+          Show more
+        </button>
+      )}
+    </>
+  );
+}
+
+async function readPages(filter: BatchFilter, pages: number, signal: AbortSignal) {
+  const batches: BatchObject[] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page < pages; page++) {
+    const list = await listBatches(filter, PAGE, signal, cursor ?? undefined);
+    batches.push(...list.data);
+    cursor = list.next_cursor;
+    if (!list.has_more || cursor === null) return { batches, hasMore: false };
+  }
+  return { batches, hasMore: true };
+}
+
+function Nothing({ isFiltered }: { isFiltered: boolean }) {
+  if (isFiltered) return <EmptyNote icon="search" title="No batch like this" />;
+  return (
+    <EmptyNote icon="batches" title="No batches yet">
+      <p className="quiet">A batch makes many images from a file of prompts.</p>
+      <a className="button primary" href={hrefOf("new")}>
+        Make the first one
+      </a>
+    </EmptyNote>
+  );
+}

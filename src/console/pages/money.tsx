@@ -1,0 +1,206 @@
+import { useState } from "react";
+import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contract/console-api.ts";
+import { FREE_DRAWINGS } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
+import { getLedger, getUsage } from "../api/batches.ts";
+import { ErrorNote } from "../parts/notes.tsx";
+import { ScrollingTable } from "../parts/search-field.tsx";
+import { costOf, count, isPlayOnly, localTime, statusWord, usd } from "../parts/status.tsx";
+import { useAccount, useData } from "../parts/use-data.ts";
+import { hrefOf } from "../parts/use-route.ts";
+
+const DAYS = 30;
+const DAY_MS = 86_400_000;
+
+/** A bar for each of the last 30 days, and the sums of the models. `isPlay`: nothing costs money, and the bars show images. */
+function SpendByDay({ usage, isPlay }: { usage: readonly UsageObject[]; isPlay: boolean }) {
+  const today = Date.now();
+  const days = Array.from({ length: DAYS }, (_, index) => {
+    const day = new Date(today - (DAYS - 1 - index) * DAY_MS).toISOString().slice(0, 10);
+    return { day, ...sumOf(usage.filter((each) => each.day === day)) };
+  });
+  const heightOf = ({ cost, images }: DaySum) => (isPlay ? images : cost);
+  const most = Math.max(...days.map(heightOf));
+  const models = [...new Set(usage.map(({ model }) => model))];
+  const all = sumOf(usage);
+  return (
+    <>
+      <p>
+        <b className="large-sum">{isPlay ? counted(all.images, "image") : usd(all.cost, "sum")}</b>{" "}
+        <span className="quiet">{isPlay ? FREE_DRAWINGS : `for ${counted(all.images, "image")}`}</span>
+      </p>
+      <ul className="bars" aria-label={isPlay ? "Made by day" : "Spent by day"}>
+        {days.map(({ day, ...sum }) => {
+          const words = `${day}: ${isPlay ? "" : `${usd(sum.cost, "sum")}, `}${counted(sum.images, "image")}`;
+          return (
+            <li key={day} className="bar-slot" title={words}>
+              <span className="bar" style={{ height: `${most === 0 ? 0 : (heightOf(sum) / most) * 100}%` }} />
+              <span className="unseen">{words}</span>
+            </li>
+          );
+        })}
+      </ul>
+      <div className="bars-ends quiet" aria-hidden="true">
+        <span>{days[0]?.day}</span>
+        <span>today</span>
+      </div>
+      {models.length > 0 && (
+        <table className="table">
+          <thead>
+            <tr>
+              <th>model</th>
+              <th className="number">images</th>
+              {!isPlay && <th className="number">cost</th>}
+            </tr>
+          </thead>
+          <tbody>
+            {models.map((model) => {
+              const own = usage.filter((each) => each.model === model);
+              const sum = sumOf(own);
+              const isDrawn = own.every(({ play_money }) => play_money);
+              return (
+                <tr key={model}>
+                  <td>{model}</td>
+                  <td className="number">{count(sum.images)}</td>
+                  {!isPlay && <td className="number">{costOf(sum.cost, isDrawn)}</td>}
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      )}
+    </>
+  );
+}
+
+interface DaySum {
+  /** Without play money. */
+  cost: number;
+  images: number;
+}
+
+function sumOf(usage: readonly UsageObject[]): DaySum {
+  return {
+    cost: usage.reduce((sum, each) => sum + (each.play_money ? 0 : each.cost), 0),
+    images: usage.reduce((sum, each) => sum + each.image_count, 0),
+  };
+}
+
+const PAGE = 50;
+
+/** The movements of real money, the newest first. `hasPlay`: drawings are paid with play money, which is not shown. */
+function Ledger({ hasPlay }: { hasPlay: boolean }) {
+  const [pages, setPages] = useState(1);
+  const ledger = useData(
+    "ledger",
+    (signal) => readPages(pages, signal),
+    (change) => change.kind === "account",
+    pages,
+  );
+  const { entries: all, hasMore } = ledger.value ?? { entries: [], hasMore: false };
+  const entries = all.filter(({ play_money }) => !play_money);
+  return (
+    <section className="block">
+      <h2>Ledger</h2>
+      {hasPlay && <p className="quiet">Drawings are free of charge and not listed.</p>}
+      <ErrorNote error={ledger.error} />
+      {ledger.value && entries.length === 0 && <p className="quiet">No money has moved yet.</p>}
+      {entries.length > 0 && (
+        <ScrollingTable label="Ledger">
+          <thead>
+            <tr>
+              <th>when</th>
+              <th>what</th>
+              <th className="number">change</th>
+              <th className="number">held</th>
+              <th className="number">balance after</th>
+              <th>batch</th>
+            </tr>
+          </thead>
+          <tbody>
+            {entries.map((entry, index) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: entries have no names, and never change.
+              <Row key={entries.length - index} entry={entry} />
+            ))}
+          </tbody>
+        </ScrollingTable>
+      )}
+      {hasMore && (
+        <button type="button" className="button more" onClick={() => setPages(pages + 1)}>
+          Show more
+        </button>
+      )}
+    </section>
+  );
+}
+
+function Row({ entry }: { entry: LedgerEntryObject }) {
+  const { created_at, kind, balance_change, held_change, balance, batch_id } = entry;
+  return (
+    <tr>
+      <td className="short">{localTime(created_at)}</td>
+      <td className="short">{statusWord(kind)}</td>
+      <td className="number">{changeOf(balance_change)}</td>
+      <td className="number">{changeOf(held_change)}</td>
+      <td className="number">{usd(balance)}</td>
+      <td>{batch_id && <a href={hrefOf("batches", batch_id)}>{batch_id.slice(0, 18)}…</a>}</td>
+    </tr>
+  );
+}
+
+function changeOf(amount: number): string {
+  if (amount === 0) return "–";
+  return amount > 0 ? `+${usd(amount)}` : usd(amount);
+}
+
+async function readPages(pages: number, signal: AbortSignal) {
+  const entries: LedgerEntryObject[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < pages; page++) {
+    const list = await getLedger(PAGE, signal, cursor);
+    entries.push(...list.data);
+    cursor = list.next_cursor ?? undefined;
+    if (!list.has_more || cursor === undefined) return { entries, hasMore: false };
+  }
+  return { entries, hasMore: true };
+}
+
+/** The money of the account, and where it went. */
+export function MoneyPage() {
+  const account = useAccount();
+  const isPlay = account !== null && isPlayOnly(account);
+  const usage = useData("usage", getUsage, (change) => change.kind === "account");
+  return (
+    <>
+      <div className="page-head">
+        <h1>Money</h1>
+      </div>
+      {account && !isPlay && <Balances account={account} />}
+      <section className="block">
+        <h2>{isPlay ? "Made in 30 days" : "Spent in 30 days"}</h2>
+        <ErrorNote error={usage.error} />
+        {usage.value && <SpendByDay usage={usage.value} isPlay={isPlay} />}
+      </section>
+      {account && !isPlay && <Ledger hasPlay={account.play_money} />}
+    </>
+  );
+}
+
+function Balances({ account }: { account: AccountObject }) {
+  const { balance, held } = account.real_money ?? account;
+  return (
+    <dl className="sums">
+      <Sum label={account.real_money ? "real money" : "balance"} amount={balance} />
+      <Sum label="held for what runs" amount={held} />
+    </dl>
+  );
+}
+
+function Sum({ label, amount }: { label: string; amount: number }) {
+  return (
+    <div>
+      <dt>{label}</dt>
+      <dd>{usd(amount)}</dd>
+    </div>
+  );
+}

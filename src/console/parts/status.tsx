@@ -1,0 +1,98 @@
+import type { BatchObject } from "../../contract/batch-api.ts";
+import type { AccountObject } from "../../contract/console-api.ts";
+import { waitingText } from "../../contract/waiting.ts";
+import { formatDuration } from "../../kernel/durations.ts";
+import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";
+
+/** `$6.70`: an amount of the API, in US dollars. */
+export function usd(amount: number, as?: "exact" | "sum" | "limit"): string {
+  return formatUsd(numberToMicros(amount), as);
+}
+
+/** What images cost: an amount of the API, or that they are drawn, free of charge. */
+export function costOf(amount: number, isPlay: boolean | undefined, as?: "exact" | "sum" | "limit"): string {
+  return costText({ micros: numberToMicros(amount), isPlay: isPlay === true }, as);
+}
+
+/** Whether an account has nothing but play money, which is never shown like dollars. */
+export function isPlayOnly({ play_money, real_money }: AccountObject): boolean {
+  return play_money && real_money === null;
+}
+
+/** `3 min ago`: a time of the API (Unix seconds), seen from now. */
+export function ago(seconds: number): string {
+  const ms = Date.now() - seconds * 1000;
+  return ms < 5000 ? "just now" : `${formatDuration(ms)} ago`;
+}
+
+/** `in 3 min`: a time that is still to come. */
+export function until(seconds: number): string {
+  return `in ${formatDuration(seconds * 1000 - Date.now())}`;
+}
+
+/** The local date and time, as the person's system writes them. */
+export function localTime(seconds: number): string {
+  return new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** `processing_results` → `processing results`: a status as people read it. */
+export function statusWord(status: string): string {
+  return status.replaceAll("_", " ");
+}
+
+/** `1,200`: a count with its thousands apart. */
+export function count(value: number): string {
+  return value.toLocaleString("en-US");
+}
+
+/** Why a batch waits: `waiting for google: takes no more requests for now (HTTP 429); next try at 14:32:10`. */
+export function waitingWords({ code, message, until }: NonNullable<BatchObject["waiting"]>): string {
+  return waitingText({ code, message, untilMs: until === null ? null : until * 1000 });
+}
+
+/** `12 of 20, 1 failed`. */
+export function Counts({ batch }: { batch: BatchObject }) {
+  const { item_count, success_count, fail_count } = batch;
+  return (
+    <span className="counts">
+      {count(success_count)} <span className="of">of {count(item_count)}</span>
+      {fail_count > 0 && <span className="fails"> · {count(fail_count)} failed</span>}
+    </span>
+  );
+}
+
+/** How far the items of a batch are: made, failed, and the rest. */
+export function ProgressBar({ batch }: { batch: BatchObject }) {
+  const { item_count, success_count, fail_count } = batch;
+  const share = (part: number) => `${item_count === 0 ? 0 : (part / item_count) * 100}%`;
+  return (
+    <div
+      className="progress"
+      role="progressbar"
+      aria-label="images made"
+      aria-valuemin={0}
+      aria-valuemax={item_count}
+      aria-valuenow={success_count + fail_count}
+      aria-valuetext={`${success_count} made, ${fail_count} failed, of ${item_count}`}
+    >
+      <span className="made" style={{ width: share(success_count) }} />
+      <span className="failed" style={{ width: share(fail_count) }} />
+    </div>
+  );
+}
+
+const TONES: Record<string, string> = {
+  completed: "good",
+  success: "good",
+  ok: "good",
+  failed: "bad",
+  disabled: "bad",
+  cancelled: "quiet",
+  output_deleted: "quiet",
+  cooling: "warn",
+};
+
+/** The status of a batch, an item or a provider. */
+export function StatusBadge({ status }: { status: string }) {
+  return <span className={`badge ${TONES[status] ?? "busy"}`}>{statusWord(status)}</span>;
+}

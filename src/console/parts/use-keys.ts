@@ -1,0 +1,61 @@
+import { type RefObject, useEffect, useRef } from "react";
+
+type Handlers = Record<string, (event: KeyboardEvent) => void>;
+
+/**
+ * Calls the handler of a key (`KeyboardEvent.key`) that is pressed outside of fields. A page's keys rest while a dialog is open,
+ * unless they are the dialog's own (`inDialog`).
+ */
+export function useKeys(handlers: Handlers, { inDialog = false, isActive = true } = {}): void {
+  const latest = useRef(handlers);
+  latest.current = handlers;
+  useEffect(() => {
+    if (!isActive) return;
+    const listen = (event: KeyboardEvent) => {
+      const handler = latest.current[event.key];
+      if (!handler || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (isField(event.target) && event.key !== "Escape") return;
+      if ((document.querySelector("dialog[open]") !== null) !== inDialog) return;
+      handler(event);
+    };
+    addEventListener("keydown", listen);
+    return () => removeEventListener("keydown", listen);
+  }, [inDialog, isActive]);
+}
+
+function isField(target: EventTarget | null): boolean {
+  if (!(target instanceof HTMLElement)) return false;
+  return target.matches("input:not([type=checkbox], [type=button]), textarea, select, [contenteditable]");
+}
+
+/** A reference for the search field of a page, which `/` goes to. */
+export function useSearchKey(): RefObject<HTMLInputElement | null> {
+  const field = useRef<HTMLInputElement>(null);
+  useKeys({
+    "/": (event) => {
+      event.preventDefault();
+      field.current?.select();
+      field.current?.focus();
+    },
+  });
+  return field;
+}
+
+/**
+ * Lets `j` and `k` move the focus over the elements of a list that match a selector. The arrow keys do so once one of
+ * them has the focus.
+ */
+export function useFocusWalk(selector: string): void {
+  const walk =
+    (step: number, mustBeThere = false) =>
+    (event: KeyboardEvent) => {
+      const elements = [...document.querySelectorAll<HTMLElement>(selector)];
+      const at = elements.indexOf(document.activeElement as HTMLElement);
+      if (at < 0 && mustBeThere) return;
+      const next = elements[at < 0 ? 0 : Math.min(elements.length - 1, Math.max(0, at + step))];
+      next?.focus();
+      next?.scrollIntoView({ block: "nearest" });
+      event.preventDefault();
+    };
+  useKeys({ j: walk(1), k: walk(-1), ArrowDown: walk(1, true), ArrowUp: walk(-1, true) });
+}

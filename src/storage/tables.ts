@@ -1,0 +1,133 @@
+import type { Generated } from "kysely";
+import type { FileRecord } from "../domain/ports/files.ts";
+import type { ListedItem } from "../domain/ports/item-repository.ts";
+import type { ItemTerms } from "../domain/ports/item-terms.ts";
+import type {
+  KeyedRequestRecord,
+  LinkedImageRecord,
+  RealtimeHoldRecord,
+  UsageRecord,
+} from "../domain/ports/realtime-records.ts";
+import type { TimedSecretRecord, UploadRecord } from "../domain/ports/shared-records.ts";
+import type { UpstreamJobRecord } from "../domain/ports/upstream-jobs.ts";
+import type { WorkerRecord } from "../domain/ports/workers.ts";
+import type {
+  AccountRecord,
+  ApiKeyRecord,
+  BatchEvent,
+  BatchRecord,
+  HealthRecord,
+  IdempotencyRecord,
+  ItemRecord,
+  LedgerEntry,
+  NewReference,
+  OutputRecord,
+  ProviderCalls,
+  RetentionTime,
+} from "../domain/records.ts";
+
+/** A record of which the database can give some fields. */
+type Given<Row, Name extends keyof Row> = Omit<Row, Name> & { [Each in Name]: Generated<Row[Each]> };
+
+type Numbered<Row> = Omit<Row, "seq"> & { seq: Generated<number> };
+
+/**
+ * The tables, as queries see them: as the records of the domain. The sessions turn their names into those of `foundation`,
+ * values that are no numbers or texts into JSON, and all of it back.
+ */
+export interface Database {
+  schema_migrations: { name: string; isAdditive: Generated<boolean> };
+  database_identity: { id: string };
+  accounts: Given<AccountRecord, "balanceMicroUsd" | "heldMicroUsd" | "isPlay" | "realAccountId">;
+  api_keys: ApiKeyRecord & { sha256: string };
+  ledger_entries: Numbered<LedgerEntry>;
+  batches: BatchesTable;
+  batch_events: Numbered<BatchEvent>;
+  items: ItemsTable;
+  outputs: OutputRecord;
+  reference_images: NewReference & { batchId: string };
+  idempotency_keys: IdempotencyRecord;
+  upstream_jobs: Omit<UpstreamJobRecord, "input" | "error"> & {
+    inputName: UpstreamJobRecord["input"];
+    failure: UpstreamJobRecord["error"];
+  };
+  files: Numbered<FileRecord>;
+  uploads: UploadRecord;
+  realtime_holds: RealtimeHoldRecord;
+  keyed_requests: KeyedRequestRecord;
+  usage_records: Numbered<UsageRecord>;
+  linked_images: Numbered<LinkedImageRecord>;
+  request_counts: { apiKeyId: string; second: number; count: number };
+  timed_secrets: TimedSecretRecord;
+  workers: WorkerRecord & { seenAtMs: number };
+  provider_health: Pick<HealthRecord, "provider" | "model" | "fingerprint" | "state" | "untilMs"> & {
+    facts: Omit<HealthRecord, "provider" | "model" | "fingerprint" | "state" | "untilMs">;
+  };
+  provider_calls: ProviderCalls & { fromMs: number };
+  retention_time: RetentionTime & { id: number };
+}
+
+type BatchesTable = Numbered<BatchRecord> & {
+  /** In lower case, for the search. */
+  taskNameFolded: string;
+  tender: Generated<string | null>;
+};
+
+/** The fields of an item that it does not have from the beginning. */
+type Later = Exclude<
+  keyof ItemRecord,
+  keyof ItemTerms | "batchId" | "prompt" | `${string}Index` | "position" | "customId"
+>;
+
+export type ItemsTable = Given<ItemRecord, Later> & {
+  notBeforeMs: Generated<number>;
+  leaseWorker: Generated<string | null>;
+};
+
+/** The columns of a `BatchRecord`. */
+export const BATCH = [
+  ...(["id", "apiKeyId", "accountId", "taskName", "status", "model", "mimeType", "parentBatchId"] as const),
+  ...([
+    "metadata",
+    "provider",
+    "upstream",
+    "source",
+    "input",
+    "itemCount",
+    "successCount",
+    "failCount",
+  ] as const),
+  ...([
+    "price",
+    "estimatedMicroUsd",
+    "holdMicroUsd",
+    "actualMicroUsd",
+    "createdAtMs",
+    "submittedAtMs",
+  ] as const),
+  ...(["inputReadAtMs", "waitingSinceMs", "waiting", "endedAtMs", "settledAtMs", "downloadedAtMs"] as const),
+  ...(["outputDeletedAtMs", "outputsExpireAtMs", "recordDeletedAtMs", "outputsPurgedAtMs"] as const),
+  ...(["inputsPurgedAtMs", "error"] as const),
+] as const satisfies readonly (keyof BatchRecord)[];
+
+/** The columns of a `ListedItem`. */
+export const LISTED_ITEM = [
+  ...(["id", "position", "sourceIndex", "customId", "prompt", "status", "mimeType", "imageCount"] as const),
+  ...(["error", "modelVersion", "provider", "maybePaid", "seed", "notes", "usage", "priceMicroUsd"] as const),
+] as const satisfies readonly (keyof ListedItem)[];
+
+/** The columns of an `ItemRecord`. */
+export const ITEM = [
+  ...LISTED_ITEM,
+  ...(["batchId", "outputIndex", "attempts", "leaseToken", "finishedAtMs", "failedAt", "switches"] as const),
+  ...([
+    "jobId",
+    "tier",
+    "ratio",
+    "keepsRatio",
+    "askedMimeType",
+    "earlier",
+    "holdMicroUsd",
+    "clientKey",
+  ] as const),
+] as const satisfies readonly (keyof ItemRecord)[];

@@ -1,0 +1,84 @@
+import { expect, it } from "vitest";
+import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
+import type { ItemClaim } from "../../../src/domain/ports/item-repository.ts";
+import type { Stores } from "../../../src/domain/ports/stores.ts";
+import { onEachDialect } from "../../support/dialects.ts";
+import { openBatchRecord } from "../../support/stores.ts";
+
+const CLAIM: ItemClaim = {
+  token: "t",
+  worker: "w",
+  nowMs: 10,
+  provider: "p",
+  isPaid: true,
+  which: "any",
+  mostSwitches: 2,
+  limit: 4,
+};
+
+async function batchOf(stores: Stores, itemCount: number): Promise<string> {
+  const { id } = await openBatchRecord(stores, itemCount);
+  const items = Array.from({ length: itemCount }, (_, position) => {
+    const place = { position, sourceIndex: position, outputIndex: 0 };
+    return { ...place, customId: `i${position}`, prompt: "a picture" };
+  });
+  await stores.write((tx) => tx.items.insertMany(id, items));
+  return id;
+}
+
+onEachDialect("a claim", (open) => {
+  it("[WORK-14] takes the first items, and none of a batch that is not running", async () => {
+    const stores = await open();
+    const id = await batchOf(stores, 6);
+    const claim = (change: Partial<ItemClaim> = {}) =>
+      stores.write((tx) => tx.items.claim(id, { ...CLAIM, ...change }));
+    expect(await claim()).toEqual([]);
+    await startBatch(stores, id, 1);
+    const first = await claim();
+    expect(first.map(({ position }) => position)).toEqual([0, 1, 2, 3]);
+    expect(first[0]).toMatchObject({ leaseToken: "t", provider: "p", maybePaid: "no", switches: 0 });
+    // One may be paid already, another has failed at this provider: both come last, in this order.
+    const back = { notBeforeMs: 0, attempts: 1, failedAt: "p", maybePaid: "no" } as const;
+    await stores.write((tx) => tx.items.giveBack(first[0]?.id ?? 0, "t", { ...back, maybePaid: "once" }));
+    await stores.write((tx) => tx.items.giveBack(first[1]?.id ?? 0, "t", back));
+    const again = await claim({ token: "u", provider: "q" });
+    expect(again.map(({ position, maybePaid, switches }) => [position, maybePaid, switches])).toEqual([
+      [4, "no", 0],
+      [5, "no", 0],
+      [1, "no", 1],
+      [0, "twice", 1],
+    ]);
+    expect(await stores.read.items.leasesOf("w")).toHaveLength(6);
+  });
+
+  it("[WORK-14] gives each item to one of many that claim at once", async () => {
+    const stores = await open();
+    const id = await batchOf(stores, 50);
+    await startBatch(stores, id, 1);
+    const claims = Array.from({ length: 20 }, (_, i) =>
+      stores.write((tx) => tx.items.claim(id, { ...CLAIM, token: `t${i}`, worker: `w${i}`, limit: 3 })),
+    );
+    const claimed = (await Promise.all(claims)).flat();
+    expect(new Set(claimed.map((item) => item.id)).size).toBe(claimed.length);
+    expect(claimed).toHaveLength(50);
+  });
+
+  it("[WORK-11] of a worker without a record is abandoned, and so is its batch", async () => {
+    const stores = await open();
+    const id = await batchOf(stores, 2);
+    await startBatch(stores, id, 1);
+    const worker = { role: "worker", version: "1", providers: [], isPaused: false } as const;
+    for (const name of ["alive", "dead"]) {
+      await stores.write((tx) => tx.workers.insert({ ...worker, id: name }));
+      await stores.write((tx) => tx.items.claim(id, { ...CLAIM, worker: name, limit: 1 }));
+    }
+    const tend = async (name: string) => (await stores.write((tx) => tx.batches.tend(id, name))).isOurs;
+    expect([await tend("dead"), await tend("alive")]).toEqual([true, false]);
+    expect(await stores.read.items.abandoned()).toEqual([]);
+    await stores.write((tx) => tx.workers.remove("dead"));
+    expect((await stores.read.items.abandoned()).map(({ position }) => position)).toEqual([1]);
+    expect(await stores.read.batches.begun()).toMatchObject([{ id, tender: null }]);
+    expect([await tend("alive"), await tend("alive")]).toEqual([true, true]);
+    expect(await stores.read.batches.begun()).toMatchObject([{ id, tender: "alive" }]);
+  });
+});
