@@ -265,8 +265,12 @@ function networkError({ isSent, message, code, cause }: ConnectionError, baseUrl
     : new ImgbatchError("NETWORK", `No answer from ${baseUrl} (${message})`, { cause, because: code });
 }
 
-/** Only a refusal of the request itself proves that nothing was made. */
+/**
+ * Only a refusal of the request itself proves that nothing was made. A body that cannot be read from the disk is named as
+ * such: its repair comes before any other, and the next request has the same key.
+ */
 function leavesDoubt(error: ImgbatchError): boolean {
+  if (error.code === "SAVE_FAILED") return false;
   return error.httpStatus < 400 || error.httpStatus === 429 || error.httpStatus >= 500;
 }
 

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
@@ -29,5 +29,16 @@ describe("the README", () => {
       ({ name, commands }) => commands?.map((c) => `${name} ${c.name}`) ?? [name],
     );
     expect(names.filter((name) => !readme.includes(`| \`imgbatch ${name}`))).toEqual([]);
+  });
+});
+
+describe("the page about the source", () => {
+  it("[REPO-6] names only files that exist", () => {
+    const page = readFileSync(resolve(ROOT, "src/README.md"), "utf8");
+    const named = [...page.matchAll(/`((?:[a-z-]+\/)+[a-zA-Z.-]+)`/g)].map((match) => match[1] ?? "");
+    expect(named.length).toBeGreaterThan(20);
+    expect(
+      named.filter((path) => !existsSync(resolve(ROOT, "src", path)) && !existsSync(resolve(ROOT, path))),
+    ).toEqual([]);
   });
 });

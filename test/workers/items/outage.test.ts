@@ -6,7 +6,7 @@ import type { ItemProvider } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../../src/domain/records.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { openDataDirectory } from "../../../src/service/data-directory.ts";
