@@ -100,7 +100,7 @@ async function processesOn(
     takeForDead: async ({ presence }: { presence: Presence }, other: { presence: Presence }) => {
       const { id } = presence;
       await stores.write((tx) => tx.workers.remove(id));
-      await other.presence.look();
+      await other.presence.poll();
     },
     /** Balance, held amount, and movements of money after the first. */
     books: async () => {

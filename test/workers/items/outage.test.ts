@@ -13,7 +13,7 @@ import { openDataDirectory } from "../../../src/service/data-directory.ts";
 import { workOfAll } from "../../../src/service/parts/work-of-all.ts";
 import type { WorkerDeps } from "../../../src/workers/deps.ts";
 import { itemBatch, waitForProvider } from "../../../src/workers/items/item-batch.ts";
-import { type ItemAttempt, recordItem } from "../../../src/workers/items/record-item.ts";
+import { type ItemAttempt, recordItem } from "../../../src/workers/items/make-item.ts";
 import { Presence, TERM_MS } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
