@@ -1,4 +1,4 @@
-import { openPath } from "../processes/open-path.ts";
+import { openPath } from "../processes/programs.ts";
 
 /**
  * Shows a folder in the file manager of the desktop. Returns a message for the person: where nothing can be opened, it

@@ -2,8 +2,7 @@
 import { rm } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { systemClock } from "../kernel/clock.ts";
-import { endDescendants } from "./end-descendants.ts";
-import type { Leftovers } from "./guard.ts";
+import { endDescendants, type Leftovers } from "./guard.ts";
 
 // A signal that ends the watched process must not end the guard.
 for (const name of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(name, () => {});

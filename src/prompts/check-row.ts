@@ -2,7 +2,7 @@ import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { customIdProblem } from "../contract/text-rules.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
-import type { FormatName } from "./format-names.ts";
+import type { FormatName } from "./lines.ts";
 import type { Report } from "./problems.ts";
 import { checkShape, type Shape } from "./shape.ts";
 

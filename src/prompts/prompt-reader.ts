@@ -1,9 +1,8 @@
 import { expandedCustomIds } from "../contract/text-rules.ts";
 import { counted } from "../kernel/text.ts";
 import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
-import type { FormatName } from "./format-names.ts";
 import { formatOf } from "./formats.ts";
-import { BAD_TEXT, inspectFile, readLines } from "./lines.ts";
+import { BAD_TEXT, type FormatName, inspectFile, readLines } from "./lines.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
 import { NO_SHAPES, unbatchableField } from "./shape.ts";
 

@@ -4,9 +4,9 @@ import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
 import type { AdapterDeps } from "./upstream/adapter.ts";
 import { asItemProvider } from "./upstream/item-provider.ts";
-import { asJobProvider } from "./upstream/jobs/job-provider.ts";
+import { asJobProvider } from "./upstream/job-provider.ts";
 
-export interface ProviderDeps extends AdapterDeps {
+interface ProviderDeps extends AdapterDeps {
   /** Decodes references, in turn with all other images of the service. */
   decoding: Decoding;
   simulate: { latencyMs: number; fail: number; seed: number };

@@ -3,7 +3,7 @@ import type { Intent } from "../dashboard/source.ts";
 import { readIntact } from "../domain/downloads/read-intact.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { Stores } from "../domain/ports/stores.ts";
-import type { toPixels } from "../imaging/pixels.ts";
+import type { toPixels } from "../imaging/thumbnail.ts";
 import { formatSize } from "../kernel/text.ts";
 
 interface PictureDeps {

@@ -11,7 +11,7 @@ import { Feed } from "../domain/feed.ts";
 import { feedLog } from "../domain/feed-log.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
-import { toPixels } from "../imaging/pixels.ts";
+import { toPixels } from "../imaging/thumbnail.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";

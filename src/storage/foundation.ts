@@ -56,7 +56,7 @@ create table batches (
   task_name text not null,
   task_name_folded text not null,
   status text not null,
-  tender text,
+  owner text,
   model text not null,
   mime_type text not null,
   parent_batch_id text,

@@ -70,7 +70,7 @@ export interface Database {
 type BatchesTable = Numbered<BatchRecord> & {
   /** In lower case, for the search. */
   taskNameFolded: string;
-  tender: Generated<string | null>;
+  owner: Generated<string | null>;
 };
 
 /** The fields of an item that it does not have from the beginning. */

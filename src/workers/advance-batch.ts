@@ -3,16 +3,16 @@ import { failBatch } from "../domain/batches/fail-batch.ts";
 import { type BatchEnd, hasItems, startBatch } from "../domain/batches/lifecycle.ts";
 import { processResults, startProcessing } from "../domain/batches/process-results.ts";
 import { settleBatch } from "../domain/batches/settle.ts";
+import type { Feed } from "../domain/feed.ts";
 import { SIMULATED_END } from "../domain/lines/simulated-end.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { isTendedHere } from "./tender.ts";
 
 /**
  * Takes a batch as far as it goes without making images: through the reading of its input, `queued` to `running`, and from a `running` batch without
  * pending items through its results and its money to `completed`. Each step is a transaction of its own and is
  * published on the feed. After a crash between two steps it goes on from there. Begins no step while `isHeld`, and leaves
- * results and money to the tender of the batch. Returns the status that was reached.
+ * results and money to the owner of the batch. Returns the status that was reached.
  */
 export async function advanceBatch(
   deps: WorkerDeps,
@@ -40,7 +40,7 @@ export async function advanceBatch(
       const { id } = deps.presence;
       return (await startProcessing(stores, batchId, id, nowMs())) ? "processing_results" : null;
     }
-    if (!(await isTendedHere(deps, batchId))) return null;
+    if (!(await becomeOwner(deps, batchId))) return null;
     if (status === "processing_results" && batch.input?.simulatedEnd) {
       return (await failBatch(deps, batchId, SIMULATED_END, () => endOf(deps))) && "failed";
     }
@@ -56,4 +56,48 @@ export function endOf(deps: WorkerDeps): BatchEnd {
   const nowMs = deps.clock.nowMs();
   const { outputRetentionMs } = deps;
   return { nowMs, outputsExpireAtMs: outputRetentionMs === 0 ? null : nowMs + outputRetentionMs };
+}
+
+/** Publishes on the feed that a batch has ended early, and which items have failed with it. */
+export function reportEnded(
+  feed: Feed,
+  batchId: string,
+  status: BatchStatus,
+  failedCustomIds: readonly string[],
+): void {
+  for (const customId of failedCustomIds) feed.publish({ type: "item", batchId, customId, status: "failed" });
+  feed.publish({ type: "batch", batchId, status });
+}
+
+/** Another process owns the batch: whatever this one was about to write does not count. */
+export class OwnerLost extends Error {
+  constructor(batchId: string) {
+    super(`another process has taken over the batch ${batchId}`);
+  }
+}
+
+/** Makes this process the owner of a batch, unless another one that is alive owns it. Returns whether it is. */
+export async function becomeOwner(
+  { stores, presence }: Pick<WorkerDeps, "stores" | "presence">,
+  batchId: string,
+): Promise<boolean> {
+  const { id } = presence;
+  if ((await stores.read.batches.ownerOf(batchId)) === id) return true;
+  return (await stores.write((tx) => tx.batches.becomeOwner(batchId, id))).isOurs;
+}
+
+/**
+ * The same dependencies with stores that write only as long as this process owns the batch. Else a write rejects with
+ * `OwnerLost`, and changes nothing.
+ */
+export function asOwner(deps: WorkerDeps, batchId: string): WorkerDeps {
+  const { stores, presence } = deps;
+  const { id } = presence;
+  const write: typeof stores.write = (work) =>
+    stores.write(async (tx) => {
+      await tx.lock("batch", batchId);
+      if ((await tx.batches.ownerOf(batchId)) !== id) throw new OwnerLost(batchId);
+      return work(tx);
+    });
+  return { ...deps, stores: { ...stores, write } };
 }

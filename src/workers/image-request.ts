@@ -6,18 +6,15 @@ import type { WorkerDeps } from "./deps.ts";
 
 /**
  * Builds the request for an item of a batch, and checks its reference images. `model` is the one to run. Throws
- * `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged. Reads nothing without `hasReferences`: even
- * a short read waits until what was written before is durable.
+ * `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
  */
 export async function buildImageRequest(
-  deps: Pick<WorkerDeps, "stores" | "blobs">,
+  deps: Pick<WorkerDeps, "blobs">,
   batch: BatchRecord,
   item: ItemRecord,
   model: string,
-  hasReferences = true,
+  references: readonly ReferenceRecord[],
 ): Promise<ImageRequest> {
-  const { read } = deps.stores;
-  const references = hasReferences ? await read.references.ofSource(item.batchId, item.sourceIndex) : [];
   return {
     model,
     prompt: item.prompt,

@@ -28,16 +28,16 @@ interface PresenceDeps {
 
 /** The facts that a process shares with the others on its database. */
 export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "providers"> {
-  /** No other process can be at work on the database: its file is locked. Then nobody looks for others. */
+  /** No other process can be at work on the database: its file is locked. Then it does not poll for others. */
   isAlone: boolean;
 }
 
 /** The functions that the beats of a process call. */
 export interface Follower {
-  /** Called after each beat. `areSomeGone`: workers have left or died since the last look that succeeded. */
-  look(news: { areSomeGone: boolean }): Promise<void>;
+  /** Called after each beat. `areSomeGone`: workers have left or died since the last poll that succeeded. */
+  poll(news: { areSomeGone: boolean }): Promise<void>;
   /** The others took this process for dead: whatever it is doing belongs to somebody else. */
-  letGo(): void;
+  reset(): void;
   /** Whether somebody has asked this process, from outside, to begin no work. */
   setPaused(isPaused: boolean): unknown;
 }
@@ -54,7 +54,7 @@ export class Presence {
   #lost = lostSignal();
   /** The workers that were alive at the last beat. */
   #live: readonly WorkerRecord[] = [];
-  /** Workers have left or died, and no look has taken over their work yet. */
+  /** Workers have left or died, and no poll has taken over their work yet. */
   #areSomeGone = false;
   /** When the last beat began, and when the first of those ended that came without trouble. */
   #beatMs = Number.NEGATIVE_INFINITY;
@@ -150,22 +150,22 @@ export class Presence {
   /** Beats until the signal is aborted. Looks do not hold up beats. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#deps;
-    let looking: Promise<void> | null = null;
+    let polling: Promise<void> | null = null;
     while (!this.isAlone && !signal.aborted) {
       await clock.sleep(BEAT_MS, signal).catch(() => {});
       if (signal.aborted) break;
       try {
         await this.#beatAloud();
-        looking ??= this.look()
+        polling ??= this.poll()
           .catch((error) => log.error("the work of others could not be looked at", { error: String(error) }))
           .finally(() => {
-            looking = null;
+            polling = null;
           });
       } catch (error) {
         log.error("the database could not be told that this process is alive", { error: String(error) });
       }
     }
-    await looking;
+    await polling;
   }
 
   async #beatAloud(): Promise<void> {
@@ -205,13 +205,13 @@ export class Presence {
   }
 
   /** Takes over what the dead have left. */
-  async look(): Promise<void> {
+  async poll(): Promise<void> {
     const { stores, clock } = this.#deps;
     const areSomeGone = this.#areSomeGone;
     this.#areSomeGone = false;
     try {
       await releaseDeadHolds(stores, clock.nowMs());
-      await this.#follower?.look({ areSomeGone });
+      await this.#follower?.poll({ areSomeGone });
     } catch (error) {
       if (areSomeGone) this.#areSomeGone = true;
       throw error;
@@ -235,7 +235,7 @@ export class Presence {
   async #rejoin(): Promise<void> {
     const { ids, log } = this.#deps;
     log.warn("other processes took this one for dead; it begins anew", { worker: this.#id });
-    this.#follower?.letGo();
+    this.#follower?.reset();
     this.#lost.abort();
     this.#lost = lostSignal();
     this.#id = ids.recordId("worker");

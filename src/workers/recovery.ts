@@ -2,10 +2,12 @@ import type { BatchStatus } from "../contract/statuses.ts";
 import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
 import { removeUnknownFiles } from "../domain/files/files.ts";
 import { removeUnlinkedImages } from "../domain/links/linked-images.ts";
-import { DRAWINGS, isPaid } from "../domain/offers.ts";
+import { DRAWINGS, identityOf, isPaid, providerModel } from "../domain/offers.ts";
 import { removeUnknownAnswers } from "../domain/realtime/kept-answers.ts";
+import type { BatchRecord } from "../domain/records.ts";
+import { createYield } from "../kernel/yield.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { UNKNOWN_OUTCOME } from "./items/record-item.ts";
+import { UNKNOWN_OUTCOME } from "./items/make-item.ts";
 
 /** A worker that was killed while it stored an image of a batch that had just stopped leaves a file without a row. */
 const STOPPED_LATELY_MS = 24 * 3_600_000;
@@ -120,4 +122,36 @@ async function removeUnknownInputs({ stores, blobs }: WorkerDeps, olderThanMs: n
     if (ageMs < olderThanMs || (await stores.read.batches.byId(id)) !== null) continue;
     await blobs.deleteAll(`inputs/${id}/`);
   }
+}
+
+/** Batches whose images are not made yet. */
+const UNMADE: readonly BatchStatus[] = ["queued", "running"];
+
+/**
+ * Gives the batches whose provider no living process has configured to another one of the same type and address. Without
+ * one they wait.
+ */
+export async function handOver(deps: WorkerDeps): Promise<void> {
+  const yieldSometimes = createYield(20);
+  for (const batch of await deps.stores.read.batches.unmadeByOthers(deps.presence.providers)) {
+    await handOverOne(deps, batch);
+    await yieldSometimes();
+  }
+}
+
+async function handOverOne(
+  { providers, models, log, stores }: WorkerDeps,
+  batch: BatchRecord,
+): Promise<void> {
+  const heir = providers.find(
+    (provider) =>
+      identityOf(provider) === batch.upstream && providerModel(provider, models, batch.model) !== null,
+  );
+  const facts = { batch: batch.id, from: batch.provider, to: heir?.name };
+  if (!heir) return log.warn("the provider of a batch is not configured any more; the batch waits", facts);
+  await stores.write(async (tx) => {
+    if (!UNMADE.includes((await tx.batches.locked(batch.id))?.status ?? "completed")) return;
+    await tx.batches.update(batch.id, { provider: heir.name });
+  });
+  log.warn("the provider of a batch is not configured any more; another one takes over", facts);
 }

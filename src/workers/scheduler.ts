@@ -4,23 +4,19 @@ import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
 import { coalesced } from "../kernel/coalesced.ts";
 import { createYield } from "../kernel/yield.ts";
-import { Admission } from "./admission.ts";
-import { advanceBatch, endOf } from "./advance-batch.ts";
+import { advanceBatch, becomeOwner, endOf, reportEnded } from "./advance-batch.ts";
 import type { PoolLoad, WorkerPool } from "./batch-set.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { handOver } from "./hand-over.ts";
-import { Intake } from "./intake.ts";
 import { ItemPool } from "./items/item-pool.ts";
 import { JobPool } from "./jobs/job-pool.ts";
-import { recover, releaseLeases, removeLateOrphans, removeOrphansOf } from "./recovery.ts";
-import { reportEnded } from "./report-ended.ts";
-import { isTendedHere } from "./tender.ts";
+import { Admission, Intake } from "./queued-batches.ts";
+import { handOver, recover, releaseLeases, removeLateOrphans, removeOrphansOf } from "./recovery.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 
 /**
- * Decides which batches are worked on here. Every batch in hand is either in a pool (its items are being made) or being
- * advanced (results, money). The items of a batch are made by any number of processes; all else is done by its tender.
+ * Decides which batches are worked on here. Every active batch is either in a pool (its items are being made) or being
+ * advanced (results, money). The items of a batch are made by any number of processes; all else is done by its owner.
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
@@ -28,7 +24,7 @@ export class Scheduler {
   readonly #items: WorkerPool;
   readonly #jobs: ReadonlyMap<string, JobPool>;
   readonly #intake: Intake;
-  readonly #inHand = new Map<string, BatchQueue>();
+  readonly #active = new Map<string, BatchQueue>();
   readonly #admission: Admission;
   /** Batches being advanced now, and whether they must be advanced once more afterwards. */
   readonly #advancing = new Map<string, boolean>();
@@ -44,7 +40,7 @@ export class Scheduler {
     this.#deps = deps;
     this.#admission = new Admission(deps, {
       onTaken: (batch) => this.#isRunning && this.#take(batch),
-      isInHand: (batchId) => this.#inHand.has(batchId),
+      isActive: (batchId) => this.#active.has(batchId),
     });
     this.#intake = new Intake(deps);
     const wake = (batchId: string) => this.wake(batchId);
@@ -82,13 +78,13 @@ export class Scheduler {
     if (presence.isAlone) await recover(this.#deps);
     this.#isRunning = true;
     presence.follow({
-      look: (news) => this.look(news),
-      letGo: () => this.#letGo(),
+      poll: (news) => this.poll(news),
+      reset: () => this.#reset(),
       setPaused: (isPaused) => isPaused !== this.#isPaused && this.#pause(isPaused),
     });
     const begin = async (): Promise<void> => {
       await handOver(this.#deps);
-      await this.look();
+      await this.poll();
       for (const pool of this.#pools) pool.start();
     };
     const later = (error: unknown) =>
@@ -100,19 +96,19 @@ export class Scheduler {
    * Looks for work that has come without a call, by other processes, and lets go what has ended. `areSomeGone`: processes
    * have died or left, and what they did is taken over.
    */
-  async look({ areSomeGone = false }: { areSomeGone?: boolean } = {}): Promise<void> {
+  async poll({ areSomeGone = false }: { areSomeGone?: boolean } = {}): Promise<void> {
     if (!this.#isRunning) return;
     const { stores, presence } = this.#deps;
     await releaseLeases(this.#deps);
     const yieldSometimes = createYield(20);
-    const ended = new Set(this.#inHand.keys());
+    const ended = new Set(this.#active.keys());
     for (const batch of await stores.read.batches.begun()) {
       ended.delete(batch.id);
       if (!this.#isForUs(batch)) this.#drop(batch.id);
-      else if (this.#isRunning && !this.#inHand.has(batch.id)) this.#take(batch);
+      else if (this.#isRunning && !this.#active.has(batch.id)) this.#take(batch);
       await yieldSometimes();
     }
-    for (const batchId of ended) await this.#lookAtEnded(batchId);
+    for (const batchId of ended) await this.#forgetIfEnded(batchId);
     await this.#admission.takeAll(() => this.#isRunning);
     for (const pool of this.#pools) await pool.poll();
     if (!areSomeGone || !this.#isRunning) return;
@@ -124,8 +120,8 @@ export class Scheduler {
   /** Makes the scheduler look at a batch that may have work: an item of it has ended, or it is new in the `queue`. */
   wake(batchId: string, queue?: BatchQueue): void {
     if (!this.#isRunning || this.#cancelling.has(batchId)) return;
-    if (this.#inHand.has(batchId)) this.#beginToAdvance(batchId);
-    else if (queue === undefined || !this.#admission.isFull(queue)) this.#track(this.#takeInHand(batchId));
+    if (this.#active.has(batchId)) this.#beginToAdvance(batchId);
+    else if (queue === undefined || !this.#admission.isFull(queue)) this.#track(this.#takeById(batchId));
   }
 
   /**
@@ -187,7 +183,7 @@ export class Scheduler {
   }
 
   /** Begins with a batch, unless it must wait in its queue or has ended. */
-  async #takeInHand(batchId: string): Promise<void> {
+  async #takeById(batchId: string): Promise<void> {
     try {
       const batch = await this.#deps.stores.read.batches.byId(batchId);
       if (batch === null || isTerminal(batch.status) || !this.#isRunning) return;
@@ -200,18 +196,18 @@ export class Scheduler {
   }
 
   #take({ id, provider, apiKeyId }: BatchQueue & { id: string }): void {
-    this.#inHand.set(id, { provider, apiKeyId });
+    this.#active.set(id, { provider, apiKeyId });
     this.#beginToAdvance(id);
   }
 
-  /** Whether this process has something to do for a batch: the images of items are made by all, the rest by its tender. */
-  #isForUs({ provider, status, tender }: BegunBatch): boolean {
+  /** Whether this process has something to do for a batch: the images of items are made by all, the rest by its owner. */
+  #isForUs({ provider, status, owner }: BegunBatch): boolean {
     const { presence } = this.#deps;
-    if (tender === null || tender === presence.id) return presence.isOurs(provider);
+    if (owner === null || owner === presence.id) return presence.isOurs(provider);
     return status === "running" && !this.#jobs.has(provider) && presence.isOurs(provider);
   }
 
-  /** Begins with a batch in hand. One that is being advanced is advanced once more afterwards. */
+  /** Begins with an active batch. One that is being advanced is advanced once more afterwards. */
   #beginToAdvance(batchId: string): void {
     if (this.#advancing.has(batchId)) {
       this.#advancing.set(batchId, true);
@@ -229,8 +225,8 @@ export class Scheduler {
   async #advance(batchId: string): Promise<void> {
     try {
       const isHeld = () => this.#cancelling.has(batchId);
-      // A cancelled batch is in hand no more: nobody wants its input.
-      const isUnwanted = () => isHeld() || !this.#inHand.has(batchId);
+      // A cancelled batch is not active any more: nobody wants its input.
+      const isUnwanted = () => isHeld() || !this.#active.has(batchId);
       const status = await advanceBatch(this.#deps, this.#intake, batchId, isUnwanted);
       if (isHeld()) return;
       if (status === null || isTerminal(status)) return await this.#end(batchId);
@@ -248,8 +244,8 @@ export class Scheduler {
     if (this.#cancelling.has(batchId)) return;
     if (!batch || isTerminal(batch.status)) return this.#forget(batchId);
     const jobs = this.#jobs.get(batch.provider);
-    if (jobs && !(await isTendedHere(this.#deps, batchId))) return this.#drop(batchId);
-    if (this.#inHand.has(batchId)) (jobs ?? this.#items).add(batch);
+    if (jobs && !(await becomeOwner(this.#deps, batchId))) return this.#drop(batchId);
+    if (this.#active.has(batchId)) (jobs ?? this.#items).add(batch);
   }
 
   /** A batch has ended here: images that no record names can only be those of processes that died. */
@@ -259,24 +255,24 @@ export class Scheduler {
   }
 
   #forget(batchId: string): void {
-    const queue = this.#inHand.get(batchId);
+    const queue = this.#active.get(batchId);
     this.#drop(batchId);
     if (queue) this.#takeNext(queue);
   }
 
   #drop(batchId: string): void {
     for (const pool of this.#pools) pool.remove(batchId);
-    this.#inHand.delete(batchId);
+    this.#active.delete(batchId);
   }
 
-  /** The others have taken over all that this process had in hand. */
-  #letGo(): void {
+  /** The others have taken over all that was active here. */
+  #reset(): void {
     for (const pool of this.#pools) pool.reset();
-    this.#inHand.clear();
+    this.#active.clear();
   }
 
-  /** A batch in hand that is not at work any more. If another process has ended it, the reading of its input ends, too. */
-  async #lookAtEnded(batchId: string): Promise<void> {
+  /** An active batch that is not at work any more. If another process has ended it, the reading of its input ends, too. */
+  async #forgetIfEnded(batchId: string): Promise<void> {
     const batch = await this.#deps.stores.read.batches.byId(batchId);
     if (!this.#cancelling.has(batchId) && (batch === null || isTerminal(batch.status))) this.#forget(batchId);
   }

@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharp as ours } from "../../src/imaging/sharp-config.ts";
-import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 import { thumbnail } from "../../src/imaging/thumbnail.ts";
 import {
   animation as animate,

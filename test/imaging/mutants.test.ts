@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { ImageMimeType } from "../../src/contract/image-formats.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 import { seededRandom } from "../support/seeded-turns.ts";
 import { mutate } from "./mutate.ts";
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/image-formats.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { addMetadata, type PictureMetadata } from "../../src/imaging/picture-metadata.ts";
-import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 
 const inspector = sharpInspector(new Decoding());
 

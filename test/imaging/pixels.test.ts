@@ -1,7 +1,7 @@
 import sharp, { type Color } from "sharp";
 import { describe, expect, it } from "vitest";
 import { Decoding } from "../../src/imaging/decoding.ts";
-import { toPixels as toPixelsInTurn } from "../../src/imaging/pixels.ts";
+import { toPixels as toPixelsInTurn } from "../../src/imaging/thumbnail.ts";
 
 const decoding = new Decoding();
 const toPixels = (bytes: Buffer, box: { widthPx: number; heightPx: number }) =>

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/image-formats.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 import { pngOf } from "../support/fake-service.ts";
 
 const inspector = sharpInspector(new Decoding());

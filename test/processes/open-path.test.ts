@@ -2,7 +2,7 @@ import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { openFolder } from "../../src/dashboard/open-folder.ts";
-import { openPath } from "../../src/processes/open-path.ts";
+import { openPath } from "../../src/processes/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 /** A desktop whose opener is this shell script, or none. Returns the directory of the script. */

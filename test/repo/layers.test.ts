@@ -74,7 +74,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   },
   // Loaded only when they are needed.
   { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/output\/reports\.ts$/ },
-  { target: /^imaging\/pixels\.ts$/, from: /^cli\/commands\/watch-source\.ts$/ },
+  { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/commands\/watch-source\.ts$/ },
   { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\.ts$/ },
 ];
 

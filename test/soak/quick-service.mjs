@@ -12,7 +12,7 @@ import Sqlite from "better-sqlite3";
 import { parseConfig } from "../../build/config/load.js";
 import { ProviderError } from "../../build/domain/ports/image-provider.js";
 import { Decoding } from "../../build/imaging/decoding.js";
-import { sharpInspector } from "../../build/imaging/sharp-inspector.js";
+import { sharpInspector } from "../../build/imaging/sharp-images.js";
 import { systemClock } from "../../build/kernel/clock.js";
 import { silentLog } from "../../build/kernel/log.js";
 import { parseDirectives } from "../../build/providers/procedural/directives.js";

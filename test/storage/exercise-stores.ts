@@ -212,14 +212,14 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.waiting({ provider: "p", apiKeyId: "key2" }, 5);
     await read.batches.openBefore({ id: "b3", provider: "p", apiKeyId: "key1" }, 5);
     await write(async (tx) => {
-      await tx.batches.tend("b1", "gone");
-      await tx.batches.tend("b1", "w1");
-      await tx.batches.tend("b1", "W3");
-      await tx.batches.tend("b1", "w1");
-      await tx.batches.tenderOf("b1");
-      await tx.batches.setTender("b1", "W3");
-      await tx.batches.tenderOf("b1");
-      await tx.batches.tenderOf("b2");
+      await tx.batches.becomeOwner("b1", "gone");
+      await tx.batches.becomeOwner("b1", "w1");
+      await tx.batches.becomeOwner("b1", "W3");
+      await tx.batches.becomeOwner("b1", "w1");
+      await tx.batches.ownerOf("b1");
+      await tx.batches.setOwner("b1", "W3");
+      await tx.batches.ownerOf("b1");
+      await tx.batches.ownerOf("b2");
     });
     await read.batches.begun();
     await read.batches.waiting({ provider: "q", apiKeyId: "key1" }, 5);

@@ -8,7 +8,7 @@ import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";

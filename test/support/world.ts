@@ -150,7 +150,7 @@ export class World {
       process.isBeating = true;
       presence
         .beat()
-        .then(() => presence.look())
+        .then(() => presence.poll())
         .catch((error) => this.failures.push(error))
         .finally(() => {
           process.isBeating = false;

@@ -9,7 +9,7 @@ import { systemClock } from "../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../src/providers/native-batch/provider.ts";
 import { createOpenaiBatchAdapter } from "../../src/providers/openai-batch/provider.ts";
 import { createProviders } from "../../src/providers/registry.ts";
-import { asJobProvider } from "../../src/providers/upstream/jobs/job-provider.ts";
+import { asJobProvider } from "../../src/providers/upstream/job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 

@@ -28,10 +28,10 @@ function presenceOf(
     { role, version: "1", providers, isAlone },
   );
   presence.follow({
-    look: async ({ areSomeGone }) => {
+    poll: async ({ areSomeGone }) => {
       events.push(areSomeGone ? "some gone" : "look");
     },
-    letGo: () => events.push("let go"),
+    reset: () => events.push("let go"),
     setPaused: (isPaused) => isPaused && events.push("paused"),
   });
   return { presence, events };
@@ -43,7 +43,7 @@ async function beatFor(ms: number, clock: FakeClock, presences: readonly Presenc
     clock.advance(BEAT_MS);
     for (const presence of presences) {
       await presence.beat();
-      await presence.look();
+      await presence.poll();
     }
   }
 }
@@ -137,12 +137,12 @@ describe("a process among others", () => {
     await dead.join();
     const looks: { areSomeGone: boolean; end: Gate<void> }[] = [];
     alive.follow({
-      look: async ({ areSomeGone }) => {
+      poll: async ({ areSomeGone }) => {
         const end = gate<void>();
         looks.push({ areSomeGone, end });
         await end.promise;
       },
-      letGo: () => {},
+      reset: () => {},
       setPaused: () => {},
     });
     const stopping = new AbortController();

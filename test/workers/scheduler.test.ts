@@ -66,7 +66,7 @@ it("[WORK-31] a look for work that is under way when the process stops begins no
   });
   // The start itself finds no work.
   await scheduler.start();
-  const looking = scheduler.look();
+  const looking = scheduler.poll();
   await asked.promise;
   await scheduler.stop(0);
   answer.open();
@@ -87,9 +87,9 @@ it("[WORK-32] what the dead were doing is taken over while images are looked for
     return { ...stores, read: { ...stores.read, batches: { ...batches, endedSince } } };
   });
   await scheduler.start();
-  await scheduler.look({ areSomeGone: true });
+  await scheduler.poll({ areSomeGone: true });
   await asked.promise;
-  await scheduler.look({ areSomeGone: true });
+  await scheduler.poll({ areSomeGone: true });
   await expect.poll(statusOf).toBe("completed");
   answer.open();
   await scheduler.stop(0);

@@ -3,7 +3,7 @@ import { makeSignInCode } from "../../client/sign-in-code.ts";
 import { signInUrl } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import { openPath } from "../../processes/open-path.ts";
+import { openPath } from "../../processes/programs.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { createServiceLocator } from "../connect/find-service.ts";
 import { nextCommand } from "../output/next-command.ts";

@@ -4,7 +4,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType, type SizeTier } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../prompts/format-names.ts";
+import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
 import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../prompts/shape.ts";
 import { loadReference, type PromptReference, STDIN } from "../../runs/plan/prompt-files.ts";
 import { Spool } from "../../runs/plan/spool.ts";

@@ -5,7 +5,7 @@ import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/image-forma
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../prompts/format-names.ts";
+import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
 import {
   NO_SHAPES,
   RATIO_ADVICE,

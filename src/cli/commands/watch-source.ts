@@ -168,7 +168,7 @@ async function showPicture(
   const { batchId, customId, box } = intent;
   const [{ data, contentType }, { toPixels }] = await Promise.all([
     getContent(http, batchId, customId, 0, signal),
-    import("../../imaging/pixels.ts"),
+    import("../../imaging/thumbnail.ts"),
   ]);
   const pixels = await toPixels(data, box);
   const caption = `${contentType ?? ""} ${formatSize(data.length)}`.trim();

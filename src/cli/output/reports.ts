@@ -6,7 +6,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts";
 import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
 import type { Cost } from "../../kernel/money.ts";
-import { openPath } from "../../processes/open-path.ts";
+import { openPath } from "../../processes/programs.ts";
 import { readRunInput } from "../../runs/directory/input.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";

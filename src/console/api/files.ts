@@ -1,5 +1,5 @@
 import { HEADER_BYTES, type ImageMimeType, readImageHeader } from "../../contract/image-formats.ts";
-import { OTHER_TYPE, tooLarge } from "../../prompts/reference-words.ts";
+import { OTHER_TYPE, tooLarge } from "../../prompts/problems.ts";
 
 /** The bytes of standard Base64. Throws for other text. */
 export function bytesOf(base64: string): Uint8Array<ArrayBuffer> {

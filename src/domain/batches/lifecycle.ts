@@ -114,18 +114,18 @@ export function startBatch(stores: Stores, batchId: string, nowMs: number): Prom
 /** How many batches of one key are worked on at once with one provider. */
 export const BATCHES_IN_HAND = 32;
 
-/** A worker that takes batches in hand. */
+/** A worker that takes batches from their queues. */
 export interface Admitter {
   id: string;
-  isInHand(batchId: string): boolean;
+  isActive(batchId: string): boolean;
 }
 
 /**
- * Takes the next batches of a queue in hand, up to its limit, in the order in which they came. A batch with items is
- * `running` then. The input of another one is to be read by the worker, which tends both. So thousands of waiting batches
- * cost no memory, and a key with many of them does not keep another key's batch waiting. A batch that the worker tends
- * without having it in hand is taken again: it was taken by a transaction whose answer was lost. `isFull`: there were
- * as many in hand as there may be.
+ * Takes the next batches of a queue, up to its limit, in the order in which they came. A batch with items is
+ * `running` then. The input of another one is to be read by the worker, which owns both. So thousands of waiting batches
+ * cost no memory, and a key with many of them does not keep another key's batch waiting. A batch that the worker owns
+ * without working on it is taken again: it was taken by a transaction whose answer was lost. `isFull`: there were
+ * as many active ones as there may be.
  */
 export function admitBatches(
   stores: Stores,
@@ -133,8 +133,8 @@ export function admitBatches(
   worker: Admitter,
   nowMs: () => number,
 ): Promise<{ admitted: BatchRecord[]; isFull: boolean }> {
-  const isTaken = ({ id, tender }: { id: string; tender: string | null }) =>
-    tender !== null && (tender !== worker.id || worker.isInHand(id));
+  const isTaken = ({ id, owner }: { id: string; owner: string | null }) =>
+    owner !== null && (owner !== worker.id || worker.isActive(id));
   return stores.write(async (tx) => {
     await tx.lock("key", queue.apiKeyId);
     const begun = await tx.batches.countBegun(queue);
@@ -147,7 +147,7 @@ export function admitBatches(
       if (admitted.length >= free) break;
       const { id } = next;
       const batch = isTaken(next) ? null : await tx.batches.locked(id);
-      if (batch?.status !== "queued" || !(await tx.batches.tend(id, worker.id)).isOurs) continue;
+      if (batch?.status !== "queued" || !(await tx.batches.becomeOwner(id, worker.id)).isOurs) continue;
       if (!hasItems(batch)) admitted.push(batch);
       else if ((await moveBatch(tx, batch, "running", nowMs())).isMoved)
         admitted.push({ ...batch, status: "running" });

@@ -5,7 +5,7 @@ import { ReadBack, type ReadBackDeps } from "./read-back.ts";
 
 /**
  * Takes a running batch whose items all have ended to `processing_results`. The worker that does it goes on with the
- * batch: it tends it from then on.
+ * batch: it owns it from then on.
  */
 export function startProcessing(
   stores: Stores,
@@ -17,8 +17,8 @@ export function startProcessing(
     const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "running" || (await tx.items.countByStatus(batchId)).pending > 0) return false;
     const { isMoved } = await moveBatch(tx, batch, "processing_results", nowMs);
-    // The process that tended it has nothing left to do.
-    if (isMoved) await tx.batches.setTender(batchId, workerId);
+    // The process that owned it has nothing left to do.
+    if (isMoved) await tx.batches.setOwner(batchId, workerId);
     return isMoved;
   });
 }

@@ -43,7 +43,7 @@ export interface BatchQueue {
 export interface BegunBatch extends BatchQueue {
   id: string;
   status: BatchStatus;
-  tender: string | null;
+  owner: string | null;
 }
 
 /** What is added to the counts of a batch. */
@@ -76,22 +76,22 @@ export interface BatchRepository {
   /** The newest batches, at most `limit`, whose records are not deleted. */
   latest(limit: number): Promise<BatchRecord[]>;
   /**
-   * The first batches of a queue that are not started, oldest first. `tender`: the worker that reads the input of the batch;
+   * The first batches of a queue that are not started, oldest first. `owner`: the worker that reads the input of the batch;
    * null when none does that is alive.
    */
-  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; tender: string | null }[]>;
+  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; owner: string | null }[]>;
   /** How many batches of a queue are at work, from their start until they are settled. */
   countBegun(queue: BatchQueue): Promise<number>;
-  /** The batches that are at work, oldest first. `tender`: the worker that tends the batch; null when none does that is alive. */
+  /** The batches that are at work, oldest first. `owner`: the worker that owns the batch; null when none does that is alive. */
   begun(): Promise<BegunBatch[]>;
   /** Ends the wait for providers of every batch that is at work. While no worker ran, nothing could end it. */
   endWaits(): Promise<void>;
-  /** Makes a worker the tender of a batch, unless another one that is alive tends it. */
-  tend(id: string, workerId: string): Promise<{ isOurs: boolean }>;
-  /** The same, whoever tends the batch now. */
-  setTender(id: string, workerId: string): Promise<void>;
-  /** Returns the tender of a batch, even when it is not alive; null when there is none. */
-  tenderOf(id: string): Promise<string | null>;
+  /** Makes a worker the owner of a batch, unless another one that is alive owns it. */
+  becomeOwner(id: string, workerId: string): Promise<{ isOurs: boolean }>;
+  /** The same, whoever owns the batch now. */
+  setOwner(id: string, workerId: string): Promise<void>;
+  /** Returns the owner of a batch, even when it is not alive; null when there is none. */
+  ownerOf(id: string): Promise<string | null>;
   /** How many open batches of the same queue came before this one, at most `limit`. */
   openBefore(batch: BatchQueue & { id: string }, limit: number): Promise<number>;
   /** The queues in which a batch is not started. */

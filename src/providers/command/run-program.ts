@@ -2,9 +2,8 @@ import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { endDescendants } from "../../processes/end-descendants.ts";
-import { startFailure } from "../../processes/start-failure.ts";
-import { Tail } from "./tail.ts";
+import { endDescendants } from "../../processes/guard.ts";
+import { startFailure } from "../../processes/programs.ts";
 
 /** How long a process that could not be found may hold the streams open. */
 const CLOSE_PATIENCE_MS = 5000;
@@ -101,4 +100,41 @@ async function orLate(closed: Promise<void>, clock: Clock): Promise<void> {
   const done = new AbortController();
   await Promise.race([closed, clock.sleep(CLOSE_PATIENCE_MS, done.signal).catch(() => {})]);
   done.abort();
+}
+
+/** The bytes of a stream that are kept. */
+const KEPT_BYTES = 64 * 1024;
+
+/** Reads a stream to its end and keeps the last bytes. */
+export class Tail {
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+  /** Whether earlier bytes were dropped. */
+  isCut = false;
+
+  constructor(stream: Readable) {
+    stream.on("data", (chunk: Buffer) => this.#add(chunk));
+    // A stream that breaks has ended.
+    stream.on("error", () => {});
+  }
+
+  #add(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+    // Twice the size, so that small chunks are not copied again and again.
+    if (this.#bytes > 2 * KEPT_BYTES) this.#trim();
+  }
+
+  #trim(): void {
+    if (this.#bytes <= KEPT_BYTES) return;
+    const kept = Buffer.from(Buffer.concat(this.#chunks).subarray(-KEPT_BYTES));
+    this.#chunks = [kept];
+    this.#bytes = kept.length;
+    this.isCut = true;
+  }
+
+  text(): string {
+    this.#trim();
+    return Buffer.concat(this.#chunks).toString("utf8");
+  }
 }

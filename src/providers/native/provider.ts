@@ -2,9 +2,13 @@ import type { EntryOf } from "../../contract/provider-entries.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
-import { modelPath, NATIVE_TAKES } from "../upstream/generate-content/native-api.ts";
-import { generateContentBody, takesSeed } from "../upstream/generate-content/request.ts";
-import { readContent } from "../upstream/generate-content/response.ts";
+import {
+  generateContentBody,
+  modelPath,
+  NATIVE_TAKES,
+  readContent,
+  takesSeed,
+} from "../upstream/generate-content.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { jsonBody } from "../upstream/request-body.ts";
 

@@ -1,16 +1,21 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
-import type { JobItem } from "../../domain/ports/image-provider.ts";
+import {
+  type JobItem,
+  type JobResult,
+  type JobState,
+  ProviderError,
+  type UpstreamJob,
+} from "../../domain/ports/image-provider.ts";
+import { headersOf } from "../../http/transport.ts";
 import { type AdapterDeps, refuseStoredReferences } from "../upstream/adapter.ts";
-import { ambiguous } from "../upstream/classify.ts";
+import type { ImagesJson } from "../upstream/answer-images.ts";
+import { countAt, listAt, oneLine, textAt, upstreamWords, valueAt } from "../upstream/answer-text.ts";
+import { ambiguous, answerError } from "../upstream/classify.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import type { JobAdapter } from "../upstream/jobs/job-provider.ts";
-import { resultLines } from "../upstream/jobs/result-lines.ts";
-import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
-import { imageFields } from "../upstream/openai-images/request.ts";
-import { listAt, textAt, valueAt } from "../upstream/read-json.ts";
+import { type JobAdapter, jobWords, type ResultFile } from "../upstream/job-provider.ts";
+import { credentialHeaders, imageFields, MAX_REFERENCES, readImages } from "../upstream/openai-images.ts";
 import { dataUrlOf, formBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
-import { JOB_ID, outputFilesOf, readBatch } from "./batch.ts";
-import { readResult } from "./result.ts";
+import { resultLines } from "../upstream/result-lines.ts";
 
 /** OpenAI's own names of what a job may ask for, whatever the base URL is. */
 const GENERATIONS = "/v1/images/generations";
@@ -97,4 +102,85 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
     },
     close: () => http.close(),
   };
+}
+
+const ID = /^[\w.:-]{1,200}$/;
+
+/** The key of a job's metadata that has our id. */
+export const JOB_ID = "imgbatch_job";
+
+/** Final states. Every other one, also an unknown one, is `running`. */
+const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
+  completed: "succeeded",
+  failed: "failed",
+  cancelled: "cancelled",
+  expired: "expired",
+};
+
+/** Reads a job of OpenAI's Batch API. Null when the value shows none. `provider` is named in what it says. */
+export function readBatch(provider: string, batch: unknown): UpstreamJob | null {
+  const name = textAt(batch, "id");
+  if (name === null || !ID.test(name)) return null;
+  const word = textAt(batch, "status") ?? "";
+  const reason = listAt(batch, "errors", "data")
+    .map((error) => upstreamWords(textAt(error, "message") ?? ""))
+    .find((message) => message !== "");
+  const state = ENDS[word] ?? "running";
+  const createdAt = countAt(batch, "created_at");
+  const jobId = textAt(batch, "metadata", JOB_ID);
+  return {
+    name,
+    jobId: jobId === null ? null : oneLine(jobId.slice(0, 512)),
+    input: textAt(batch, "input_file_id"),
+    // A second that has only begun counts as its end.
+    createdAtMs: createdAt === null ? null : (createdAt + 1) * 1000 - 1,
+    state,
+    said: jobWords(provider, state, word, reason ?? ""),
+  };
+}
+
+/** Returns the files with results: successes, then errors. Either may be missing. */
+export function outputFilesOf(batch: unknown): ResultFile[] {
+  return (["completed", "failed"] as const).flatMap((count) => {
+    const id = textAt(batch, count === "completed" ? "output_file_id" : "error_file_id");
+    const name = id !== null && ID.test(id) ? id : null;
+    const results = countAt(batch, "request_counts", count);
+    // Requests that were never run may count as failed.
+    return name !== null || (results && count === "completed") ? [{ name, results }] : [];
+  });
+}
+
+/** Reads a line of a result file: a response with its status, or an error of the job, for a key. */
+export async function readResult(
+  http: UpstreamHttp,
+  { value: line, ...images }: ImagesJson,
+  signal: AbortSignal,
+  nowMs: number,
+): Promise<JobResult> {
+  const key = textAt(line, "custom_id");
+  if (key === null) return { unreadable: "a line without a custom_id" };
+  const status = countAt(line, "response", "status_code");
+  const body = valueAt(line, "response", "body");
+  try {
+    if (status === null) throw jobError(http.name, line);
+    if (status < 200 || status >= 300 || valueAt(body, "error") !== undefined)
+      throw answerError(http.name, { status, headers: headersOf({}), body, isHtml: false, asked: "" }, nowMs);
+    // An address in a result needs no key of ours.
+    return { key, output: await readImages(http, { value: body, ...images }, {}, signal) };
+  } catch (failure) {
+    if (!(failure instanceof ProviderError)) throw failure;
+    return { key, error: failure };
+  }
+}
+
+/** Codes of requests that were not run, because their job has ended before. */
+const UNRUN: readonly unknown[] = ["batch_expired", "batch_cancelled"];
+
+/** The request has no response. `RESULT_MISSING`: it was not run. */
+function jobError(name: string, line: unknown): ProviderError {
+  const words = upstreamWords(textAt(line, "error", "message") ?? textAt(line, "error", "code") ?? "");
+  const code = UNRUN.includes(valueAt(line, "error", "code")) ? "RESULT_MISSING" : "PROVIDER_ITEM_FAILED";
+  return new ProviderError(code, words || `${name} returned no response for this image.`, {
+    retryable: false,
+  });
 }

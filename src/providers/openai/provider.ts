@@ -3,9 +3,7 @@ import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
-import { imagesRequest } from "../upstream/openai-images/request.ts";
-import { readImages } from "../upstream/openai-images/response.ts";
+import { credentialHeaders, imagesRequest, MAX_REFERENCES, readImages } from "../upstream/openai-images.ts";
 
 /** Talks to OpenAI Images, and to the services that speak it. */
 export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {

@@ -1,19 +1,17 @@
-import { TIER_FACTORS } from "../../contract/image-formats.ts";
+import type { Sharp } from "sharp";
+import { type ImageMimeType, TIER_FACTORS } from "../../contract/image-formats.ts";
 import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
-import { encodePicture } from "../../imaging/encode.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
-import { renderCaption } from "./caption.ts";
-import { mix } from "./color.ts";
+import { escapeMarkup, renderText, type TextImage } from "../../imaging/text.ts";
+import { chroma, type Hex, lightness, mix, tone } from "./color.ts";
+import type { Ink } from "./drawing.ts";
 import { createPalette, type Palette } from "./palette.ts";
-import { drawPattern } from "./pattern.ts";
 import { type Plan, pictureSeed, planScene } from "./plan.ts";
 import { Random } from "./random.ts";
 import { drawReferences } from "./references.ts";
-import { drawLayers, groundOf, round, type Scene } from "./scene.ts";
-import { inkOf, repaint } from "./style.ts";
-import { drawSubjects } from "./subjects.ts";
+import { drawLayers, drawPattern, drawSubjects, groundOf, round, type Scene } from "./scene.ts";
 
 const SOFTWARE = "imgbatch procedural (a drawing computed locally, not the output of an image model)";
 /** Further pictures of one request take indexes from here on, above the index of any request. */
@@ -124,4 +122,147 @@ async function drawScene(
   if (place !== "pattern") drawLayers(scene, "front");
   options.signal.throwIfAborted();
   return await repaint(shapes.join(""), plan.style, scene);
+}
+
+type Grade = (color: Hex) => Hex;
+
+const TINTS: Record<string, Grade> = {
+  mono: (color) => tone(color, lightness(color), 0),
+  sepia: (color) => mix("#2e1c10", "#f6e7c8", Math.min(1, Math.max(0, (lightness(color) - 0.15) / 0.83))),
+  pastel: (color) => tone(color, 0.5 + lightness(color) * 0.48, 0.62),
+  vivid: (color) => tone(color, lightness(color), Math.max(1, Math.min(1.45, 0.24 / (chroma(color) + 0.01)))),
+  blueprint: (color) => mix("#123a7a", "#dcecff", lightness(color)),
+};
+
+/** Returns the ink for the style and tint of a plan. */
+export function inkOf({ style, tint }: Plan, { roles }: Palette): Ink {
+  const tinted = TINTS[tint] ?? ((color: Hex) => color);
+  const plain = (fill: Grade): Ink => ({ fill, line: fill, edge: () => "" });
+  const stroke = (color: Hex, width: number) =>
+    ` stroke="${color}" stroke-width="${width.toFixed(3)}" stroke-linejoin="round"`;
+  switch (style) {
+    case "retro":
+      return plain((color) => tinted(tone(mix(color, "#e8b77a", 0.2), lightness(color) * 0.94, 0.85)));
+    case "minimal":
+      return plain((color) => tinted(tone(color, 0.12 + lightness(color) * 0.9, 0.75)));
+    case "watercolor": {
+      const wet = plain((color) => tinted(mix(color, "#fdf9f0", 0.16)));
+      const edge = (color: Hex, scale: number) => stroke(mix(wet.fill(color), "#2a2c4a", 0.28), 2.4 / scale);
+      return {
+        ...wet,
+        edge: (color, scale) => `${edge(color, scale)} fill-opacity="0.84" stroke-opacity="0.34"`,
+      };
+    }
+    case "line": {
+      const [paper, ink] = tint === "blueprint" ? ["#1d4f9c", "#e9f2ff"] : ["#fbf8f0", "#262837"];
+      const line: Grade = (color) => mix(ink, tinted(color), 0.35);
+      return {
+        fill: (color) => mix(paper, tinted(color), 0.18),
+        line,
+        edge: (_, scale) => stroke(ink, 2.2 / scale),
+      };
+    }
+    case "neon": {
+      const paper = mix("#0a0820", roles.sky ?? "", 0.12);
+      // A lit tube is bright, and strong unless it is a grey.
+      const line: Grade = (color) =>
+        tone(
+          color,
+          Math.min(0.85, Math.max(0.72, lightness(color))),
+          Math.min(3, 0.25 / (chroma(color) + 0.04)),
+        );
+      const edge: Ink["edge"] = (color, scale) => stroke(line(color), 2.8 / scale);
+      return { fill: (color) => mix(paper, line(color), 0.16), line, edge };
+    }
+    default:
+      return plain(tinted);
+  }
+}
+
+/** Styles that paint a small rendering of the scene again: the pixels of one unit. */
+const GRAINS: Record<string, number> = { pixel: 104, mosaic: 48, oil: 420 };
+
+/** Paints a scene again, in a style that asks for it. Others are returned unchanged. */
+export async function repaint(
+  shapes: string,
+  style: string,
+  { w, h, unit }: { w: number; h: number; unit: number },
+): Promise<string> {
+  const grain = GRAINS[style];
+  if (grain === undefined) return shapes;
+  const [width, height] = [Math.ceil((w / unit) * grain), Math.ceil((h / unit) * grain)];
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${w} ${h}" preserveAspectRatio="none">${shapes}</svg>`;
+  const small = sharp(Buffer.from(svg));
+  const brushed = style === "oil" ? small.median(9).modulate({ saturation: 1.15 }) : small;
+  const png = await brushed.png({ palette: style !== "oil", colours: 56, dither: 0 }).toBuffer();
+  const rendering = style === "oil" ? "auto" : "pixelated";
+  return `<image width="${w}" height="${h}" preserveAspectRatio="none" style="image-rendering:${rendering}" href="data:image/png;base64,${png.toString("base64")}"/>`;
+}
+
+/** The room for a caption, in pixels of the picture, and the sizes of its letters. */
+export interface Room {
+  width: number;
+  height: number;
+  largest: number;
+  smallest: number;
+}
+
+const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
+/** The mean width of a letter in ems, and the height of a line. */
+const LETTER = 0.63;
+const LINE = 1.17;
+/** Characters that are about as wide as they are high. */
+const WIDE = /[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uff60]|\p{Extended_Pictographic}/u;
+
+/**
+ * Draws a text in the largest letters that fit, and a smaller label below it. A text that is too long for the smallest
+ * letters is cut with an ellipsis.
+ */
+export async function renderCaption(
+  text: string,
+  label: string,
+  room: Room,
+  [color, faded]: readonly [Hex, Hex],
+): Promise<TextImage> {
+  const words = text.replaceAll(/\s+/gu, " ").trim() || "untitled";
+  const small = room.largest * 0.33;
+  const capacity = (size: number) =>
+    (room.width / size / LETTER) * Math.floor((room.height - small * 2.6) / size / LINE);
+  const letters: string[] = [];
+  let length = 0;
+  // No more than the smallest letters have room for.
+  for (const { segment } of segmenter.segment(words.slice(0, 5000))) {
+    length += WIDE.test(segment) ? 1.7 : 1;
+    if (length > capacity(room.smallest) * 0.9) break;
+    letters.push(segment);
+  }
+  const most = Math.floor(room.width / small / LETTER);
+  const below = label.length > most ? `${label.slice(0, most - 1)}…` : label;
+  let shown = letters.join("");
+  if (shown.length < words.length) shown = `${shown.trimEnd()}…`;
+  for (let size = room.largest; ; size *= 0.92) {
+    const isLast = size <= room.smallest;
+    if (!isLast && length > capacity(size)) continue;
+    const markup = [
+      `<span foreground="${color}">${escapeMarkup(shown)}</span>`,
+      `<span size="${Math.round(small * 700)}"> </span>`,
+      `<span foreground="${faded}" size="${Math.round(small * 1024)}">${escapeMarkup(below)}</span>`,
+    ];
+    const image = await renderText(markup.join("\n"), { size, width: room.width });
+    if (image.info.height <= room.height || shown.length <= 1) return image;
+    // The estimate was too low.
+    if (isLast) shown = `${shown.slice(0, Math.floor(shown.length * 0.8 - 1)).trimEnd()}…`;
+  }
+}
+
+/** Encodes for speed first: these files are made many a second, and their bytes never depend on the machine's load. */
+export function encodePicture(picture: Sharp, mimeType: ImageMimeType): Promise<Buffer> {
+  switch (mimeType) {
+    case "image/png":
+      return picture.removeAlpha().png({ compressionLevel: 6, adaptiveFiltering: false }).toBuffer();
+    case "image/jpeg":
+      return picture.flatten({ background: "#ffffff" }).jpeg({ quality: 88 }).toBuffer();
+    case "image/webp":
+      return picture.removeAlpha().webp({ quality: 86, effort: 1 }).toBuffer();
+  }
 }

@@ -1,13 +1,12 @@
 import { type ItemErrorCode, isRefusalCode } from "../../contract/statuses.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import type { AnswerHeaders, ConnectionError } from "../../http/transport.ts";
+import { ownersWords, ownMatches, upstreamWords } from "./answer-text.ts";
 import { PRIVATE_ADDRESS } from "./connections.ts";
-import { type ErrorFacts, readErrorFacts } from "./error-facts.ts";
-import { announcedMs } from "./retry-times.ts";
-import { ownersWords, ownMatches, upstreamWords } from "./words.ts";
+import { announcedMs, type ErrorFacts, readErrorFacts } from "./error-facts.ts";
 
 /** An answer of an upstream that is no success. */
-export interface ErrorAnswer {
+interface ErrorAnswer {
   /** As in the answer, even when its body is the error of a success. */
   status: number;
   headers: Pick<AnswerHeaders, "get">;
@@ -154,7 +153,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
 }
 
 /** Our sentence for a verdict, with what it was read from in brackets. */
-export function upstreamTold(name: string, verdict: Verdict, from: string): string {
+function upstreamTold(name: string, verdict: Verdict, from: string): string {
   return `${name} ${MESSAGES[verdict]} (${from}).`;
 }
 

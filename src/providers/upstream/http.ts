@@ -5,16 +5,16 @@ import { type Answer, beginningOf, ConnectionError, type Engine, send } from "..
 import { aside } from "../../kernel/yield.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import { AnswerImages, type ImagesJson, imagesJson, withImages } from "./answer-images.ts";
+import { readJson, textAt } from "./answer-text.ts";
 import { ambiguous, answerError, broken } from "./classify.ts";
 import { type Connections, openConnections } from "./connections.ts";
 import { errorOf } from "./error-facts.ts";
-import { readJson, textAt } from "./read-json.ts";
 import type { UpstreamRequest } from "./request-body.ts";
 
 type AboutAnswer = Pick<Answer, "status" | "headers">;
 
 /** Calls for what happens to a request for images. */
-export interface OnImages {
+interface OnImages {
   onSent?: (() => void) | undefined;
   /** A large answer has come, before it is read. */
   onAnswered?: ((bytes: number) => void) | undefined;
@@ -28,7 +28,7 @@ const SILENCE_MS = 60_000;
 /** Only images are larger. Whatever is said about a failure is read at once. */
 const MAX_SMALL_BYTES = 64 * 1024;
 
-export interface UpstreamHttpOptions {
+interface UpstreamHttpOptions {
   /** The provider's name. */
   name: string;
   baseUrl: string;

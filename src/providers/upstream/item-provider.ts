@@ -1,4 +1,5 @@
 import { secretVariables } from "../../contract/data-directory.ts";
+import type { SizePx } from "../../contract/image-formats.ts";
 import type { UpstreamEntry } from "../../contract/provider-entries.ts";
 import {
   type GeneratedImages,
@@ -7,13 +8,12 @@ import {
   ProviderError,
   type UpstreamFacts,
 } from "../../domain/ports/image-provider.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import { hideUsedKeys, watchKey } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json/canonical-json.ts";
+import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";
-import { nearestSize } from "./nearest-size.ts";
-import { RequestRate } from "./request-rate.ts";
-import { withTimeLimit } from "./time-limit.ts";
 
 /** The time limits of one image by tier, unless the entry has its own. */
 const TIER_SECONDS = { "512": 120, "1K": 120, "2K": 180, "4K": 300 } as const;
@@ -111,3 +111,90 @@ export function withoutSecrets(error: unknown): unknown {
   if (!(error instanceof ProviderError)) return error;
   return new ProviderError(error.code, hideUsedKeys(error.message), { ...error, cause: undefined });
 }
+
+const MINUTE_MS = 60_000;
+
+/** Lets no more requests start in any minute than an upstream takes. */
+export class RequestRate {
+  readonly #perMinute: number | null;
+  readonly #clock: Clock;
+  /** When requests started and will start, in monotonic ms, the earliest first; without those that no longer count. */
+  #starts: number[] = [];
+
+  /** `perMinute` null sets no limit. */
+  constructor(perMinute: number | null, clock: Clock) {
+    this.#perMinute = perMinute;
+    this.#clock = clock;
+  }
+
+  /**
+   * Resolves when a request may start. Rejects with the signal's reason when aborted before: its place in the minute is
+   * free again.
+   */
+  async wait(signal: AbortSignal): Promise<void> {
+    if (this.#perMinute === null) return;
+    const nowMs = this.#clock.monotonicMs();
+    this.#starts = this.#starts.filter((ms) => ms > nowMs - MINUTE_MS);
+    const before = this.#starts.at(-this.#perMinute);
+    const startMs = before === undefined ? nowMs : before + MINUTE_MS;
+    this.#starts = [...this.#starts, startMs].sort((a, b) => a - b);
+    if (startMs <= nowMs) return;
+    try {
+      await this.#clock.sleep(startMs - nowMs, signal);
+    } catch (error) {
+      this.#starts.splice(this.#starts.indexOf(startMs), 1);
+      throw error;
+    }
+  }
+}
+
+/** The engine would make an error with a stack for each call that ends in time. */
+const IN_TIME = "in time";
+
+/**
+ * Runs a call with a signal that also aborts when its time is over. Rejects with the reason of `signal` when that is
+ * aborted, with `late()` when the time is over, else with the error of the call.
+ */
+export async function withTimeLimit<T>(
+  { clock, ms, late }: { clock: Clock; ms: number; late: () => ProviderError },
+  signal: AbortSignal,
+  call: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const over = new AbortController();
+  const done = new AbortController();
+  clock.sleep(ms, done.signal).then(
+    () => over.abort(late()),
+    () => {},
+  );
+  const linked = linkSignals(signal, over.signal);
+  try {
+    return await call(linked.signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw over.signal.aborted ? over.signal.reason : error;
+  } finally {
+    done.abort(IN_TIME);
+    linked.unlink();
+  }
+}
+
+/** Returns the size of the list (`WxH`, in pixels, not empty) that is nearest to a wanted one: by ratio, then by area. */
+export function nearestSize(sizes: readonly string[], wanted: SizePx): SizePx {
+  const distances = sizes.map((text) => {
+    const [widthPx = 0, heightPx = 0] = text.split("x").map(Number);
+    const size = { widthPx, heightPx };
+    return {
+      size,
+      ratio: Math.abs(Math.log(ratioOf(size) / ratioOf(wanted))),
+      area: Math.abs(Math.log(areaOf(size) / areaOf(wanted))),
+    };
+  });
+  const nearest = distances.reduce((best, each) => {
+    const isNearer = each.ratio < best.ratio || (each.ratio === best.ratio && each.area < best.area);
+    return isNearer ? each : best;
+  });
+  return nearest.size;
+}
+
+const ratioOf = ({ widthPx, heightPx }: SizePx) => widthPx / heightPx;
+const areaOf = ({ widthPx, heightPx }: SizePx) => widthPx * heightPx;

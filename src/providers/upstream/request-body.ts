@@ -70,7 +70,7 @@ function jsonPieces(value: unknown): Piece[] {
 }
 
 /** A file of a form: a reference, or a body of its own. */
-export interface FormFile {
+interface FormFile {
   field: string;
   fileName: string;
   content: ReferenceImage | RequestBody;

@@ -12,9 +12,16 @@ import { measureImage, missingEnd } from "../../contract/image-structure.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ReferenceSpec, RowRules, RowSource } from "../../prompts/check-row.ts";
-import type { FileLine, Report } from "../../prompts/problems.ts";
+import {
+  type FileLine,
+  NOT_AN_IMAGE,
+  NOT_BASE64,
+  OTHER_TYPE,
+  type Report,
+  tooLarge,
+  urlProblem,
+} from "../../prompts/problems.ts";
 import { PromptReader, type ReadPrompt } from "../../prompts/prompt-reader.ts";
-import { NOT_AN_IMAGE, NOT_BASE64, OTHER_TYPE, tooLarge, urlProblem } from "../../prompts/reference-words.ts";
 import type { Shape } from "../../prompts/shape.ts";
 import { readFacts } from "../directory/run-files.ts";
 import { type Kept, type PromptText, Spool } from "./spool.ts";

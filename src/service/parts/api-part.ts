@@ -1,6 +1,6 @@
 import type { Config } from "../../config/schema.ts";
 import { KeyedRequests } from "../../domain/realtime/keyed-requests.ts";
-import { sharpConverter } from "../../imaging/sharp-converter.ts";
+import { sharpConverter } from "../../imaging/sharp-images.ts";
 import type { ApiDeps } from "../../server/deps.ts";
 import { DownloadSlots, FailedAuthLimit } from "../../server/http/limits.ts";
 import { BodyBudgets } from "../../server/request-body/body-budgets.ts";

@@ -10,7 +10,7 @@ import type { ImageProvider, ItemProvider } from "../../domain/ports/image-provi
 import type { Stores } from "../../domain/ports/stores.ts";
 import { poolThreads, secretOf } from "../../environment.ts";
 import { Decoding } from "../../imaging/decoding.ts";
-import { sharpInspector } from "../../imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../imaging/sharp-images.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";

@@ -24,7 +24,7 @@ export function shareChanges(
     return () => {};
   }
   const look = coalesced(async () => {
-    await scheduler.look().catch((error) => {
+    await scheduler.poll().catch((error) => {
       deps.log.error("the work of others could not be looked at", { error: String(error) });
     });
     await deps.clock.sleep(LOOK_PAUSE_MS);

@@ -59,14 +59,14 @@ const APPEND_EVENT = prepared((build, event: Values<BatchEvent>) =>
     .values({ batchId: event.batchId, from: event.from, to: event.to, atMs: event.atMs }),
 );
 
-/** The tender of a batch; null when it is not alive. */
-const liveTender = (build: SqlSession["build"]) =>
-  build.selectFrom("workers").select("workers.id").whereRef("workers.id", "=", sql.ref("batches.tender"));
+/** The owner of a batch; null when it is not alive. */
+const liveOwner = (build: SqlSession["build"]) =>
+  build.selectFrom("workers").select("workers.id").whereRef("workers.id", "=", sql.ref("batches.owner"));
 
 const WAITING = prepared((build, queue: Values<BatchQueue & { limit: number }>) =>
   build
     .selectFrom("batches")
-    .select(["id", liveTender(build).as("tender")])
+    .select(["id", liveOwner(build).as("owner")])
     .where("status", "=", "queued")
     .where("provider", "=", queue.provider)
     .where("apiKeyId", "=", queue.apiKeyId)
@@ -83,21 +83,17 @@ const COUNT_BEGUN = prepared((build, { provider, apiKeyId }: Values<BatchQueue>)
     .where("apiKeyId", "=", apiKeyId),
 );
 
-const TENDER_OF = prepared((build, { id }: Values<{ id: string }>) =>
-  build.selectFrom("batches").select("tender").where("id", "=", id),
+const OWNER_OF = prepared((build, { id }: Values<{ id: string }>) =>
+  build.selectFrom("batches").select("owner").where("id", "=", id),
 );
 
-const TEND = prepared((build, { id, workerId }: Values<{ id: string; workerId: string }>) =>
+const BECOME_OWNER = prepared((build, { id, workerId }: Values<{ id: string; workerId: string }>) =>
   build
     .updateTable("batches")
-    .set({ tender: workerId })
+    .set({ owner: workerId })
     .where("id", "=", id)
     .where((eb) =>
-      eb.or([
-        eb("tender", "is", null),
-        eb("tender", "=", workerId),
-        eb("tender", "not in", liveWorkers(build)),
-      ]),
+      eb.or([eb("owner", "is", null), eb("owner", "=", workerId), eb("owner", "not in", liveWorkers(build))]),
     ),
 );
 
@@ -169,7 +165,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
     begun: async () => {
       const begun = build
         .selectFrom("batches")
-        .select(["id", "status", "provider", "apiKeyId", liveTender(build).as("tender")])
+        .select(["id", "status", "provider", "apiKeyId", liveOwner(build).as("owner")])
         .where("status", "in", [...BEGUN])
         .orderBy("seq");
       return all(begun);
@@ -178,11 +174,13 @@ export function batchRepository(session: SqlSession): BatchRepository {
       const waiting = build.updateTable("batches").where("waitingSinceMs", "is not", null);
       await run(waiting.set({ waitingSinceMs: null }).where("status", "in", [...BEGUN]));
     },
-    tend: async (id, workerId) => ({ isOurs: (await run(TEND(build, { id, workerId }))) === 1 }),
-    setTender: async (id, workerId) => {
-      await run(build.updateTable("batches").set({ tender: workerId }).where("id", "=", id));
+    becomeOwner: async (id, workerId) => ({
+      isOurs: (await run(BECOME_OWNER(build, { id, workerId }))) === 1,
+    }),
+    setOwner: async (id, workerId) => {
+      await run(build.updateTable("batches").set({ owner: workerId }).where("id", "=", id));
     },
-    tenderOf: async (id) => (await first(TENDER_OF(build, { id })))?.tender ?? null,
+    ownerOf: async (id) => (await first(OWNER_OF(build, { id })))?.owner ?? null,
     openBefore: async ({ id, provider, apiKeyId }, limit) => {
       const own = build.selectFrom("batches").select("seq").where("id", "=", id);
       const before = build

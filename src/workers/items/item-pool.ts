@@ -5,18 +5,20 @@ import type { BatchRecord } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/coalesced.ts";
 import { BatchSet, type PoolLoad, type WorkerPool } from "../batch-set.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { claimItems, dropStale, type PlannedClaim, planClaim } from "./claim-items.ts";
 import {
   availableOffers,
+  claimItems,
+  dropStale,
   type ItemBatch,
   type ItemRequest,
   type ItemWork,
   itemBatch,
   offersFor,
+  type PlannedClaim,
+  planClaim,
   waitForProvider,
 } from "./item-batch.ts";
-import { makeItem } from "./make-item.ts";
-import { type ItemAttempt, recordItem } from "./record-item.ts";
+import { type ItemAttempt, makeItem, recordItem } from "./make-item.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 /** Upper bound of a wait: after the clock was set back, a stored due time can lie far ahead. */

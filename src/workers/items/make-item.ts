@@ -1,12 +1,28 @@
+import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
+import {
+  failItem,
+  failLeased,
+  finishItem,
+  type LeasedItem,
+  type MadeItem,
+  recordItemCall,
+} from "../../domain/batches/finish-item.ts";
+import { askedOf } from "../../domain/batches/item-terms.ts";
+import { noteOutage } from "../../domain/health/batch-outage.ts";
+import type { Ticket } from "../../domain/health/provider-health.ts";
+import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
+import { waitingOn } from "../../domain/health/waiting.ts";
+import { differences, readOutput } from "../../domain/images/output-images.ts";
+import { isPaid } from "../../domain/offers.ts";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
+import type { MaybePaid, ReferenceRecord } from "../../domain/records.ts";
+import { backoffMs } from "../../kernel/backoff.ts";
+import { aside } from "../../kernel/yield.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { slotsOf } from "../provider-slots.ts";
-import type { ItemRequest } from "./item-batch.ts";
-import type { ItemAttempt } from "./record-item.ts";
-
-const TROUBLE_DELAY_MS = 1000;
+import type { ItemRequest, ItemWork } from "./item-batch.ts";
 
 interface Gates {
   /** Whether it may still be sent: much can happen between its claim and its request. */
@@ -21,14 +37,20 @@ interface Gates {
  */
 export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Gates): Promise<ItemAttempt> {
   const { active, work, controller } = request;
-  const { item, offer } = work;
+  const { item, offer, hasReferences } = work;
   const { signal } = controller;
   // Its claim may have been on its way when the batch was held.
   if (active.isHeld || !gates.maySend()) return { aborted: true, isSent: false };
   for (;;) {
     try {
+      // Their records are read before there is a slot, which would be idle meanwhile.
+      const references = hasReferences
+        ? await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex)
+        : [];
       const slots = slotsOf(offer.provider);
-      const made = await slots.run(false, signal, (release) => ask(deps, request, gates, release));
+      const made = await slots.run(false, signal, (release) =>
+        ask(deps, request, references, gates, release),
+      );
       if (!signal.aborted) return made;
       await made.discard?.();
       return { aborted: true, isSent: request.isSent };
@@ -44,21 +66,23 @@ export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Ga
       }
       const facts = { batch: item.batchId, item: item.id, error: String(error) };
       deps.log.error("the reference images of an item cannot be read; trying again", facts);
+      request.state = "waiting";
       await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
       if (signal.aborted) return { aborted: true, isSent: false };
     }
   }
 }
 
-/** Runs in a slot. The references are read now: while the item waited, they may have been damaged. */
+/** Runs in a slot. The reference images are read now: while the item waited, they may have been damaged. */
 async function ask(
   deps: WorkerDeps,
   request: ItemRequest,
+  references: readonly ReferenceRecord[],
   { maySend, onAnswered }: Gates,
   release: () => void,
 ): Promise<GeneratedImages> {
   const { work, controller } = request;
-  const { batch, item, offer, ticket, hasReferences } = work;
+  const { batch, item, offer, ticket } = work;
   const { signal } = controller;
   const moveTo = (state: "unsent" | "sent") => {
     if (maySend()) request.state = state;
@@ -71,8 +95,9 @@ async function ask(
   };
   try {
     moveTo("unsent");
-    const image = await buildImageRequest(deps, batch, item, offer.executedModel, hasReferences);
-    signal.throwIfAborted();
+    const image = await buildImageRequest(deps, batch, item, offer.executedModel, references);
+    // The stop may have been asked for meanwhile.
+    moveTo("unsent");
     return await offer.provider.generate(image, signal, onSent, (bytes) => {
       release();
       onAnswered(bytes);
@@ -83,4 +108,182 @@ async function ask(
     if (isFailure) void ticket.failed(error, String(item.id));
     throw error;
   }
+}
+
+const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
+/** The pause between two tries after a failure of the storage. */
+const TROUBLE_DELAY_MS = 1000;
+/** The longest pause after any other failure to record: it may come back each time. */
+const LONGEST_FAULT_DELAY_MS = 600_000;
+/** The shortest pause after a connection that could not be made. */
+const UNREACHABLE_DELAY_MS = 5000;
+
+/** `retry`: the item waits for another try. `lost`: it is no longer this worker's. */
+type ItemOutcome = ItemStatus | "retry" | "lost";
+
+/** The images of an item, or why there is none. `aborted`: the signal stopped it, perhaps after the request had left. */
+export type ItemAttempt = GeneratedImages | ProviderError | { aborted: true; isSent: boolean };
+
+/**
+ * Records the result of an attempt, for the item and for the health of its provider. Never rejects: after a failure of
+ * the storage it tries to record the same image again, because making it again would cost again. Returns `lost` when the
+ * signal stopped it meanwhile.
+ */
+export async function recordItem(
+  deps: WorkerDeps,
+  work: ItemWork,
+  attempt: ItemAttempt,
+  signal: AbortSignal,
+): Promise<ItemOutcome> {
+  const { batch, item, ticket } = work;
+  const result = await inspected(deps, work, attempt);
+  await tellHealth(ticket, item, result);
+  for (let tries = 1; ; tries++) {
+    try {
+      if ("aborted" in result) return await recordAbort(deps, work, result.isSent);
+      if (result instanceof ProviderError) return await recordFailure(deps, work, result);
+      const status = await finishItem(deps, batch, item, result, () => deps.clock.nowMs());
+      if (status === "success") batch.waitingSinceMs = null;
+      return status ?? "lost";
+    } catch (error) {
+      const facts = { batch: item.batchId, item: item.id, error: String(error) };
+      deps.log.error("item could not be recorded; trying again", facts);
+      if (signal.aborted) return "lost";
+      const growth = error instanceof StorageUnavailable ? 1 : 2 ** (tries - 1);
+      const delayMs = Math.min(TROUBLE_DELAY_MS * growth, LONGEST_FAULT_DELAY_MS);
+      await deps.clock.sleep(delayMs, signal).catch(() => {});
+    }
+  }
+}
+
+type InspectedAttempt = MadeItem | Exclude<ItemAttempt, GeneratedImages>;
+
+/** Looks into the images: the upstream's word is not enough. */
+async function inspected(
+  { inspector, log }: WorkerDeps,
+  { batch, item, offer: { provider } }: ItemWork,
+  attempt: ItemAttempt,
+): Promise<InspectedAttempt> {
+  if ("aborted" in attempt || attempt instanceof ProviderError) return attempt;
+  await aside();
+  try {
+    const images = await readOutput(attempt, inspector, provider);
+    const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
+    return { ...attempt, images, notes: [...(attempt.notes ?? []), ...notes] };
+  } catch (error) {
+    if (error instanceof ProviderError) return error;
+    log.error("an image could not be inspected", { error: String(error) });
+    return new ProviderError("INVALID_IMAGE_OUTPUT", "The image could not be inspected.", {
+      source: "service",
+    });
+  }
+}
+
+async function tellHealth(ticket: Ticket, item: LeasedItem, result: InspectedAttempt): Promise<void> {
+  if ("aborted" in result) ticket.dropped();
+  else if (result instanceof ProviderError) await ticket.failed(result, String(item.id));
+  else await ticket.succeeded();
+}
+
+async function recordFailure(deps: WorkerDeps, work: ItemWork, error: ProviderError): Promise<ItemOutcome> {
+  const { item, offer, ticket, batch } = work;
+  const { trouble } = error;
+  const nowMs = deps.clock.nowMs();
+  const rule =
+    trouble === null
+      ? "counted"
+      : itemRule(trouble, { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe });
+  const attempts = rule === "again" ? item.attempts : item.attempts + 1;
+  const mayRetry = {
+    again: true,
+    counted: error.retryable && attempts < MAX_ATTEMPTS,
+    "once-more": item.maybePaid === "no",
+  }[rule];
+  if (!mayRetry) return (await failItem(deps.stores, batch, item, error, nowMs)) ?? "lost";
+  return giveBack(deps, work, {
+    delayMs: delayOf(deps, error, attempts),
+    attempts,
+    failedAt: trouble === null ? item.failedAt : offer.provider.name,
+    maybePaid: rule === "once-more" ? "once" : item.maybePaid,
+    outage: rule === "again" ? error : null,
+    isCall: true,
+  });
+}
+
+function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, attempts: number): number {
+  if (trouble === "unreachable") return UNREACHABLE_DELAY_MS * (1 + deps.random());
+  const isCounted = trouble === null || trouble === "failing" || trouble === "ambiguous";
+  // Else the provider pauses, and the item goes on with the next one at once.
+  if (!isCounted) return 0;
+  const ownMs = backoffMs(Math.max(1, attempts), RETRY_BACKOFF, deps.random);
+  return trouble === null ? (retryAfterMs ?? ownMs) : Math.min(retryAfterMs ?? ownMs, RETRY_BACKOFF.capMs);
+}
+
+/** A stop may leave a request behind that is paid. The item is then asked for once more at most, and marked. */
+async function recordAbort(deps: WorkerDeps, work: ItemWork, isSent: boolean): Promise<ItemOutcome> {
+  const { item, offer, batch } = work;
+  const { attempts, failedAt } = item;
+  const isUnknown = isSent && isPaid(offer.provider);
+  if (isUnknown && item.maybePaid === "twice") {
+    return (await failItem(deps.stores, batch, item, UNKNOWN_OUTCOME, deps.clock.nowMs())) ?? "lost";
+  }
+  // The mark was set for a request that was not sent after all.
+  const unsent: MaybePaid = item.maybePaid === "no" ? "no" : "once";
+  const maybePaid = isUnknown ? "once" : unsent;
+  return giveBack(deps, work, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall: isSent });
+}
+
+/** The final failure of an item that was sent twice to a paid upstream, without a known outcome. */
+export const UNKNOWN_OUTCOME = {
+  code: "PROVIDER_ITEM_FAILED",
+  message:
+    "Two requests were sent and no outcome is known, because the service was stopped. Both may be paid.",
+  source: "service",
+} as const satisfies ItemError;
+
+/** With the error of an `outage`, the item fails when that has lasted for too long. */
+async function giveBack(
+  deps: WorkerDeps,
+  { batch, item, offer }: ItemWork,
+  change: {
+    delayMs: number;
+    attempts: number;
+    failedAt: string | null;
+    maybePaid: MaybePaid;
+    outage: ProviderError | null;
+    isCall: boolean;
+  },
+): Promise<ItemOutcome> {
+  const { delayMs, isCall, outage, ...marks } = change;
+  const { presence, outageMs } = deps;
+  const nowMs = deps.clock.nowMs();
+  // 0 is due whatever the clock shows: it may have been set back by then.
+  const notBeforeMs = delayMs === 0 ? 0 : nowMs + Math.round(delayMs);
+  const { outcome, waitingSinceMs } = await deps.stores.write(async (tx) => {
+    await tx.lock("batch", batch.id);
+    let { waitingSinceMs } = batch;
+    if (outage) {
+      const { trouble, message, said } = outage;
+      const block = {
+        provider: offer.provider.name,
+        trouble: trouble ?? "failing",
+        message,
+        said,
+        untilMs: notBeforeMs,
+      };
+      const waiting = waitingOn(block);
+      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
+      const { sinceMs, isOver } = await noteOutage(tx, facts);
+      waitingSinceMs = sinceMs;
+      if (isOver) {
+        const { isOurs } = await failLeased(tx, batch, item, outage, nowMs);
+        return { outcome: isOurs ? "failed" : "lost", waitingSinceMs } as const;
+      }
+    }
+    const { isOurs } = await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, ...marks });
+    if (isOurs && isCall) await recordItemCall(tx, batch, item, nowMs);
+    return { outcome: isOurs ? "retry" : "lost", waitingSinceMs } as const;
+  });
+  batch.waitingSinceMs = waitingSinceMs;
+  return outcome;
 }

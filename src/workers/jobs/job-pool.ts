@@ -12,11 +12,9 @@ import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/coalesced.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
-import { endOf } from "../advance-batch.ts";
+import { asOwner, becomeOwner, endOf, OwnerLost, reportEnded } from "../advance-batch.ts";
 import { BatchSet, type PoolLoad, type WorkerPool } from "../batch-set.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { reportEnded } from "../report-ended.ts";
-import { asTender, isTendedHere, TenderLost } from "../tender.ts";
 import { closeJob } from "./close-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { runJob } from "./run-job.ts";
@@ -30,7 +28,7 @@ const CANCEL_MS = 30_000;
 
 interface ActiveBatch {
   batch: BatchRecord;
-  /** They write only as long as this process tends the batch. */
+  /** They write only as long as this process owns the batch. */
   deps: WorkerDeps;
   controller: AbortController;
   works: Map<string, JobWork>;
@@ -102,7 +100,7 @@ export class JobPool implements WorkerPool {
       this.#makeReady(active);
       return;
     }
-    const deps = asTender(this.#deps, batch.id);
+    const deps = asOwner(this.#deps, batch.id);
     const flags = { isHeld: false, isReady: false };
     const added = { batch, deps, controller: new AbortController(), works: new Map(), ...flags };
     this.#batches.add(added);
@@ -182,7 +180,7 @@ export class JobPool implements WorkerPool {
   }
 
   #resumeLater(active: ActiveBatch, error: unknown): void {
-    if (error instanceof TenderLost) {
+    if (error instanceof OwnerLost) {
       this.remove(active.batch.id);
       return;
     }
@@ -249,7 +247,7 @@ export class JobPool implements WorkerPool {
         await runJob(work);
         break;
       } catch (error) {
-        if (error instanceof TenderLost) this.remove(active.batch.id);
+        if (error instanceof OwnerLost) this.remove(active.batch.id);
         if (signal.aborted) break;
         log.error("a job could not be continued; trying again", { job: jobId, error: String(error) });
         await clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
@@ -303,7 +301,7 @@ export class JobPool implements WorkerPool {
       const jobs = (await stores.read.upstreamJobs.toClose()).filter((job) => job.createdAtMs >= sinceMs);
       const queue = new PQueue({ concurrency: CLOSINGS_AT_ONCE });
       const close = async ({ id, batchId }: UpstreamJobRecord): Promise<boolean> => {
-        if (!(await this.#isMaker(batchId)) || !(await isTendedHere(this.#deps, batchId))) return true;
+        if (!(await this.#isMaker(batchId)) || !(await becomeOwner(this.#deps, batchId))) return true;
         return this.#close(id, signal).catch((error) => {
           if (!signal.aborted)
             log.warn("a job could not be closed upstream; trying again", { job: id, error: String(error) });

@@ -7,8 +7,8 @@ import type { Transaction } from "../../domain/ports/stores.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
 import { unlessAborted } from "../../kernel/unless-aborted.ts";
+import { OwnerLost } from "../advance-batch.ts";
 import { buildImageRequest } from "../image-request.ts";
-import { TenderLost } from "../tender.ts";
 import { endWaiting, findJob, findJobInTime, type JobWork, ticketFor, waitAfter } from "./job-work.ts";
 
 const BEING_CREATED: readonly JobStep[] = ["uploaded", "sent"];
@@ -66,7 +66,8 @@ async function buildItems(work: JobWork): Promise<JobItem[]> {
   let bytes = 0;
   for (const item of await deps.stores.read.items.ofJob(jobId)) {
     try {
-      const request = await buildImageRequest(deps, batch, item, model);
+      const references = await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
+      const request = await buildImageRequest(deps, batch, item, model, references);
       const line = { key: item.customId, request };
       const sum = bytes + (await provider.lineBytes(line));
       const fits = items.length === 0 || sum <= provider.limits.bytes;
@@ -137,7 +138,7 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
     await stores
       .write((tx) => markCreated(tx, jobId, name, clock.nowMs()))
       .catch(async (error) => {
-        if (error instanceof TenderLost) await stopLate(work, name);
+        if (error instanceof OwnerLost) await stopLate(work, name);
         throw error;
       });
     await ticket.succeeded();

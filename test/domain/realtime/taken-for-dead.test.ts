@@ -8,7 +8,7 @@ import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { type GeneratedContent, Realtime } from "../../../src/domain/realtime/generate.ts";
 import { KeyedRequests } from "../../../src/domain/realtime/keyed-requests.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
@@ -100,7 +100,7 @@ async function processesOn(
     takeForDead: async ({ presence }: { presence: Presence }, other: { presence: Presence }) => {
       const { id } = presence;
       await stores.write((tx) => tx.workers.remove(id));
-      await other.presence.look();
+      await other.presence.poll();
     },
     /** Balance, held amount, and movements of money after the first. */
     books: async () => {

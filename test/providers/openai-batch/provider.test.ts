@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api.ts";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { createOpenaiBatchAdapter } from "../../../src/providers/openai-batch/provider.ts";
-import { asJobProvider } from "../../../src/providers/upstream/jobs/job-provider.ts";
+import { asJobProvider } from "../../../src/providers/upstream/job-provider.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
 import { closing, entryOf } from "../../support/upstream-adapter.ts";

@@ -1,6 +1,6 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { renderCaption } from "../../../src/providers/procedural/caption.ts";
+import { renderCaption } from "../../../src/providers/procedural/draw.ts";
 import { difference } from "./pixels.ts";
 import { draw } from "./requests.ts";
 

@@ -7,7 +7,7 @@ import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { EXTENDED_RATIOS, IMAGE_MIME_TYPES, imageSizePx } from "../../../src/contract/image-formats.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { difference, meanDifference, pixels, type Region, share } from "./pixels.ts";
 import { draw, request } from "./requests.ts";
 

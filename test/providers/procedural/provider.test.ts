@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { IMAGE_MIME_TYPES, sniffImageType } from "../../../src/contract/image-formats.ts";
 import { InvalidImageError } from "../../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 import { draw, generate, notingClock, request } from "./requests.ts";
 

@@ -2,7 +2,7 @@ import type { lookup } from "node:dns";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { decodeDataUrl } from "../../../src/kernel/base64.ts";
 import { UpstreamHttp } from "../../../src/providers/upstream/http.ts";
-import { fetchImage } from "../../../src/providers/upstream/image-address.ts";
+import { fetchImage } from "../../../src/providers/upstream/openai-images.ts";
 import { bytes, depsWith, JPEG, json, never, PNG, providerError, scriptedServer } from "./scripted-server.ts";
 import { tunnelTo } from "./tunnel.ts";
 

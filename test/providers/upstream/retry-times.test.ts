@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
-import { type Announced, announcedMs } from "../../../src/providers/upstream/retry-times.ts";
+import { type Announced, announcedMs } from "../../../src/providers/upstream/error-facts.ts";
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;

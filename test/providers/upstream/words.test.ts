@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { watchKey } from "../../../src/kernel/hide-keys.ts";
-import { upstreamWords } from "../../../src/providers/upstream/words.ts";
+import { upstreamWords } from "../../../src/providers/upstream/answer-text.ts";
 
 describe("an upstream's words", () => {
   it("[UPSTREAM-3] hold no key, not even where they are cut", () => {

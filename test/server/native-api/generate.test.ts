@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/image-formats.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";

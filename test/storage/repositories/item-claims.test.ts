@@ -72,13 +72,13 @@ onEachDialect("a claim", (open) => {
       await stores.write((tx) => tx.workers.insert({ ...worker, id: name }));
       await stores.write((tx) => tx.items.claim(id, { ...CLAIM, worker: name, limit: 1 }));
     }
-    const tend = async (name: string) => (await stores.write((tx) => tx.batches.tend(id, name))).isOurs;
-    expect([await tend("dead"), await tend("alive")]).toEqual([true, false]);
+    const own = async (name: string) => (await stores.write((tx) => tx.batches.becomeOwner(id, name))).isOurs;
+    expect([await own("dead"), await own("alive")]).toEqual([true, false]);
     expect(await stores.read.items.abandoned()).toEqual([]);
     await stores.write((tx) => tx.workers.remove("dead"));
     expect((await stores.read.items.abandoned()).map(({ position }) => position)).toEqual([1]);
-    expect(await stores.read.batches.begun()).toMatchObject([{ id, tender: null }]);
-    expect([await tend("alive"), await tend("alive")]).toEqual([true, true]);
-    expect(await stores.read.batches.begun()).toMatchObject([{ id, tender: "alive" }]);
+    expect(await stores.read.batches.begun()).toMatchObject([{ id, owner: null }]);
+    expect([await own("alive"), await own("alive")]).toEqual([true, true]);
+    expect(await stores.read.batches.begun()).toMatchObject([{ id, owner: "alive" }]);
   });
 });

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { GeneratedImages, ImageRequest } from "../../../src/domain/ports/image-provider.ts";
-import { RequestRate } from "../../../src/providers/upstream/request-rate.ts";
+import { RequestRate } from "../../../src/providers/upstream/item-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { made, tinyPng } from "../../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";

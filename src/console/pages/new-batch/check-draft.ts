@@ -2,9 +2,14 @@ import { type ImageMimeType, readImageHeader } from "../../../contract/image-for
 import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { ReferenceSpec } from "../../../prompts/check-row.ts";
-import type { Problem, Report } from "../../../prompts/problems.ts";
+import {
+  NOT_AN_IMAGE,
+  NOT_BASE64,
+  type Problem,
+  type Report,
+  urlProblem,
+} from "../../../prompts/problems.ts";
 import { PromptReader } from "../../../prompts/prompt-reader.ts";
-import { NOT_AN_IMAGE, NOT_BASE64, urlProblem } from "../../../prompts/reference-words.ts";
 import { bytesOf, type ReferenceFile } from "../../api/files.ts";
 import type { Draft } from "./draft.tsx";
 

@@ -1,5 +1,5 @@
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
-import type { FormatName } from "../../../prompts/format-names.ts";
+import type { FormatName } from "../../../prompts/lines.ts";
 import type { ReferenceFile } from "../../api/files.ts";
 import { randomId } from "../../api/sign-in.ts";
 

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useState } from "react";
 import type { BatchModel } from "../../../contract/batch-api.ts";
 import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../prompts/lines.ts";
 import { batchModels } from "../../api/batches.ts";
 import { type ReferenceFile, readReference } from "../../api/files.ts";
 import { ConfirmDialog } from "../../parts/dialog.tsx";

@@ -1,5 +1,5 @@
 import { useId, useMemo } from "react";
-import type { FormatName } from "../../../prompts/format-names.ts";
+import type { FormatName } from "../../../prompts/lines.ts";
 
 const FORMATS: Record<FormatName, { label: string; example: string }> = {
   txt: { label: "a prompt a line", example: "a red fox in the snow\na lighthouse at night" },

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../../src/contract/limits.ts";
 import type { Line } from "../../../../src/domain/lines/line.ts";
 import { Decoding } from "../../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../../src/imaging/sharp-inspector.ts";
+import { sharpInspector } from "../../../../src/imaging/sharp-images.ts";
 import { systemClock } from "../../../../src/kernel/clock.ts";
 import { sha256Hex } from "../../../../src/kernel/ids.ts";
 import { nativeLines } from "../../../../src/server/native-api/job-lines.ts";

@@ -1,13 +1,13 @@
 import type { ServerResponse } from "node:http";
 import { expect, it, onTestFinished } from "vitest";
-import { type JobEntry, providerEntrySchema } from "../../../../src/contract/provider-entries.ts";
-import type { JobResult } from "../../../../src/domain/ports/image-provider.ts";
-import { createNativeBatchAdapter } from "../../../../src/providers/native-batch/provider.ts";
-import { createOpenaiBatchAdapter } from "../../../../src/providers/openai-batch/provider.ts";
-import { asJobProvider } from "../../../../src/providers/upstream/jobs/job-provider.ts";
-import { fuzzRuns } from "../../../support/fuzz-runs.ts";
-import { rangeOf } from "../../../support/upstreams/job-book.ts";
-import { depsWith, impatient, json, never, PNG, type Seen, scriptedServer } from "../scripted-server.ts";
+import { type JobEntry, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
+import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
+import { createNativeBatchAdapter } from "../../../src/providers/native-batch/provider.ts";
+import { createOpenaiBatchAdapter } from "../../../src/providers/openai-batch/provider.ts";
+import { asJobProvider } from "../../../src/providers/upstream/job-provider.ts";
+import { fuzzRuns } from "../../support/fuzz-runs.ts";
+import { rangeOf } from "../../support/upstreams/job-book.ts";
+import { depsWith, impatient, json, never, PNG, type Seen, scriptedServer } from "./scripted-server.ts";
 
 const data = PNG.toString("base64");
 const KEYS = ["a", "b", "c"];

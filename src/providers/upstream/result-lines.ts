@@ -1,17 +1,17 @@
-import { ProviderError } from "../../../domain/ports/image-provider.ts";
-import type { Clock } from "../../../kernel/clock.ts";
-import { LongJsonReader } from "../../../kernel/json/long-json.ts";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { LongJsonReader } from "../../kernel/json/long-json.ts";
 import {
   type AnswerImages,
   type ImageSink,
   type ImagesJson,
   imagesJson,
   MAX_TEXT_BYTES,
-} from "../answer-images.ts";
-import { ambiguous } from "../classify.ts";
-import type { UpstreamHttp } from "../http.ts";
-import { readJson } from "../read-json.ts";
-import type { UpstreamRequest } from "../request-body.ts";
+} from "./answer-images.ts";
+import { readJson } from "./answer-text.ts";
+import { ambiguous } from "./classify.ts";
+import type { UpstreamHttp } from "./http.ts";
+import type { UpstreamRequest } from "./request-body.ts";
 
 const NEWLINE = 0x0a;
 /** An image has at most 64 MiB, 86 MiB as Base64. */
@@ -25,7 +25,7 @@ const MOST_BREAKS = 3;
 const AGAIN_MS = 1000;
 
 /** A line of JSON, or why it is none. `endsEarly`: the file ended within it. */
-export type ResultLine = ImagesJson | { unreadable: string } | { endsEarly: string };
+type ResultLine = ImagesJson | { unreadable: string } | { endsEarly: string };
 
 /**
  * Downloads a file and yields its lines as JSON. One line is in memory at a time: it is valid until the next. After a

@@ -1,13 +1,58 @@
-import { REFUSING_FINISH_REASONS } from "../../../contract/statuses.ts";
+import { REFUSING_FINISH_REASONS } from "../../contract/statuses.ts";
 import {
+  type Capabilities,
   type GeneratedImages,
+  type ImageRequest,
   ProviderError,
   type UpstreamUsage,
-} from "../../../domain/ports/image-provider.ts";
-import { type ImagesJson, refuseMany } from "../answer-images.ts";
-import { ambiguous } from "../classify.ts";
-import { countAt, listAt, textAt, valueAt } from "../read-json.ts";
-import { upstreamWords } from "../words.ts";
+} from "../../domain/ports/image-provider.ts";
+import { type ImagesJson, refuseMany } from "./answer-images.ts";
+import { countAt, listAt, textAt, upstreamWords, valueAt } from "./answer-text.ts";
+import { ambiguous } from "./classify.ts";
+import { ReferenceText } from "./request-body.ts";
+
+/** Requests name no image type: the real vendor refuses the field for it. */
+export const NATIVE_TAKES: Capabilities = {
+  maxReferences: 14,
+  ratios: "any",
+  tiers: "any",
+};
+
+/** `models/` and the id, unless the id names another collection itself, as `tunedModels/mine` does. */
+export function modelPath(model: string): string {
+  const path = model.includes("/") ? model : `models/${model}`;
+  return path.split("/").map(encodeURIComponent).join("/");
+}
+
+/** The model that makes one size only and has no field for it (vendor's guide to image generation). */
+const WITHOUT_SIZES = /gemini-2\.5-flash-image/;
+/** The models that refuse a request with a seed (noted in 2026-10). */
+const WITHOUT_SEED = /nano-banana/;
+
+export const takesSeed = (model: string): boolean => !WITHOUT_SEED.test(model);
+
+/** The body of `generateContent`. The references in it are read when it is sent. */
+export function generateContentBody(request: ImageRequest): object {
+  const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed } = request;
+  const images = references.map((image) => ({
+    inlineData: { mimeType: image.mimeType, data: new ReferenceText(image) },
+  }));
+  return {
+    contents: [
+      ...(earlier ? [{ role: "user", parts: [{ text: earlier }] }] : []),
+      { role: "user", parts: [{ text: prompt }, ...images] },
+    ],
+    generationConfig: {
+      responseModalities: ["TEXT", "IMAGE"],
+      imageConfig: {
+        // Without one the vendor keeps that of the first reference.
+        ...(keepsRatio ? {} : { aspectRatio: ratio }),
+        ...(WITHOUT_SIZES.test(model) ? {} : { imageSize: tier }),
+      },
+      ...(takesSeed(model) ? { seed } : {}),
+    },
+  };
+}
 
 const REFUSING: ReadonlySet<string> = new Set(REFUSING_FINISH_REASONS);
 /** An answer of this protocol has at least one of these. */

@@ -1,18 +1,24 @@
-import type { JobEntry } from "../../../contract/provider-entries.ts";
+import type { JobEntry } from "../../contract/provider-entries.ts";
 import {
   type JobItem,
   type JobProvider,
   type JobResult,
+  type JobState,
   ProviderError,
   type UpstreamJob,
-} from "../../../domain/ports/image-provider.ts";
-import { hideUsedKeys } from "../../../kernel/hide-keys.ts";
-import type { AdapterDeps, UpstreamAdapter } from "../adapter.ts";
-import { ambiguous } from "../classify.ts";
-import { modelFor, upstreamFacts, withoutSecrets } from "../item-provider.ts";
-import { nearestSize } from "../nearest-size.ts";
-import { RequestRate } from "../request-rate.ts";
-import { withTimeLimit } from "../time-limit.ts";
+} from "../../domain/ports/image-provider.ts";
+import { hideUsedKeys } from "../../kernel/hide-keys.ts";
+import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";
+import { oneLine } from "./answer-text.ts";
+import { ambiguous } from "./classify.ts";
+import {
+  modelFor,
+  nearestSize,
+  RequestRate,
+  upstreamFacts,
+  withoutSecrets,
+  withTimeLimit,
+} from "./item-provider.ts";
 
 /** The time limit of a call, unless the entry has its own. Results take as long as something comes. */
 const CALL_SECONDS = 60;
@@ -21,7 +27,7 @@ const UPLOAD_SECONDS = 3600;
 /** No account has this many pages of jobs. A list that never ends is broken. */
 const MOST_PAGES = 1000;
 
-export interface JobPage {
+interface JobPage {
   jobs: readonly UpstreamJob[];
   next: string | null;
 }
@@ -161,4 +167,17 @@ async function* withHiddenSecrets(results: AsyncIterable<JobResult>): AsyncGener
   } catch (error) {
     throw withoutSecrets(error);
   }
+}
+
+/** The ends without results, in words for people. */
+const ENDED: Partial<Record<JobState, string>> = {
+  failed: "the upstream's job has failed",
+  cancelled: "the upstream's job was cancelled there",
+  expired: "the upstream's job has expired",
+};
+
+/** Returns a text for people about the state of a job: the upstream's `word` for it, or its end with the `reason`, if there is one. */
+export function jobWords(provider: string, state: JobState, word: string, reason: string): string {
+  const end = ENDED[state];
+  return end ? `${provider}: ${end}${reason && `: ${reason}`}` : oneLine(word.slice(0, 100));
 }

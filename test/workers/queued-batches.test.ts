@@ -4,8 +4,8 @@ import { Feed } from "../../src/domain/feed.ts";
 import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
-import { Admission } from "../../src/workers/admission.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { Admission } from "../../src/workers/queued-batches.ts";
 import { onEachDialect } from "../support/dialects.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { openBatchRecord, openStores } from "../support/stores.ts";
@@ -15,7 +15,7 @@ function admissionOf(stores: Stores, worker: string, isAlone = false) {
   const taken: string[] = [];
   const taking = {
     onTaken: ({ id }: { id: string }) => taken.push(id),
-    isInHand: (id: string) => taken.includes(id),
+    isActive: (id: string) => taken.includes(id),
   };
   const deps = { stores, clock: new FakeClock(), presence: { id: worker, isAlone }, feed: new Feed() };
   return { taken, admission: new Admission(deps as unknown as WorkerDeps, taking) };

@@ -2,13 +2,93 @@ import PQueue from "p-queue";
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { inputsPrefix } from "../domain/batches/create-batch.ts";
 import { failBatch } from "../domain/batches/fail-batch.ts";
-import { hasItems } from "../domain/batches/lifecycle.ts";
+import { admitBatches, hasItems } from "../domain/batches/lifecycle.ts";
 import { takeIn } from "../domain/lines/take-in.ts";
+import type { BatchQueue } from "../domain/ports/batch-repository.ts";
 import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { backoffMs } from "../kernel/backoff.ts";
+import { createYield } from "../kernel/yield.ts";
 import { endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
+
+const QUEUES_AT_ONCE = 20;
+
+/** Takes batches from their queues, one query of a queue at a time. */
+export class Admission {
+  readonly #deps: WorkerDeps;
+  readonly #onTaken: (batch: BatchRecord) => void;
+  readonly #isActive: (batchId: string) => boolean;
+  /** Queues that are being read, and whether to read them once more afterwards. */
+  readonly #reading = new Map<string, { again: boolean }>();
+  /** Queues that were full when they were last read. */
+  readonly #full = new Set<string>();
+
+  /**
+   * `onTaken` gets each batch that was taken, in the order in which they came. `isActive`: it has got the batch, and still
+   * has to do with it.
+   */
+  constructor(
+    deps: WorkerDeps,
+    { onTaken, isActive }: { onTaken(batch: BatchRecord): void; isActive(batchId: string): boolean },
+  ) {
+    this.#deps = deps;
+    this.#onTaken = onTaken;
+    this.#isActive = isActive;
+  }
+
+  /**
+   * Whether the queue is full for certain. The end of any active batch then makes room. It is
+   * not certain beside other processes, which may have ended some, nor while it is being read, which may have missed the newest batch.
+   */
+  isFull(queue: BatchQueue): boolean {
+    const name = nameOf(queue);
+    return this.#deps.presence.isAlone && this.#full.has(name) && !this.#reading.has(name);
+  }
+
+  /** Takes the next batches of a queue, as many as it may have active. */
+  async takeNext({ provider, apiKeyId }: BatchQueue): Promise<void> {
+    const name = nameOf({ provider, apiKeyId });
+    const current = this.#reading.get(name);
+    if (current) {
+      current.again = true;
+      return;
+    }
+    const { stores, clock, presence, feed } = this.#deps;
+    const reading = { again: true };
+    this.#reading.set(name, reading);
+    try {
+      while (reading.again) {
+        reading.again = false;
+        const nowMs = () => clock.nowMs();
+        const worker = { id: presence.id, isActive: this.#isActive };
+        const { admitted, isFull } = await admitBatches(stores, { provider, apiKeyId }, worker, nowMs);
+        if (isFull) this.#full.add(name);
+        else this.#full.delete(name);
+        for (const batch of admitted) {
+          const { id: batchId, status } = batch;
+          if (status === "running") feed.publish({ type: "batch", batchId, status });
+          this.#onTaken(batch);
+        }
+      }
+    } finally {
+      this.#reading.delete(name);
+    }
+  }
+
+  /** Does the same for all queues of providers that are configured here, as long as `mayTake` returns true. */
+  async takeAll(mayTake: () => boolean): Promise<void> {
+    const { stores, presence } = this.#deps;
+    const yieldSometimes = createYield(QUEUES_AT_ONCE);
+    for (const queue of await stores.read.batches.waitingQueues()) {
+      if (!mayTake()) return;
+      if (presence.isOurs(queue.provider)) await this.takeNext(queue);
+      await yieldSometimes();
+    }
+  }
+}
+
+const nameOf = ({ provider, apiKeyId }: BatchQueue) => JSON.stringify([provider, apiKeyId]);
 
 /** Inputs that are read at once: each may hold a large line in memory. */
 const AT_ONCE = 2;
