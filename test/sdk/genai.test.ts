@@ -158,13 +158,9 @@ for (const library of ["genai-2", "genai-3"] as const) {
   });
 }
 
-/** Whether the one place is taken, asked with a request that would be refused in any case. */
+/** Whether a request is at work: its price is held. */
 async function isBusy({ url, apiKey }: SdkService): Promise<boolean> {
-  const answer = await fetch(`${url}/v1beta/models/${MODEL}:generateContent`, {
-    method: "POST",
-    headers: { "x-goog-api-key": apiKey, "content-type": "application/json" },
-    body: "{}",
-  });
-  await answer.arrayBuffer();
-  return answer.status === 429;
+  const answer = await fetch(`${url}/v1/account`, { headers: { authorization: `Bearer ${apiKey}` } });
+  const { held } = (await answer.json()) as { held: number };
+  return held > 0;
 }
