@@ -17,7 +17,7 @@ export type ServiceEvent =
   | { type: "request"; line: RequestLine }
   | { type: "log"; line: LogLine };
 
-export type Listener = (event: ServiceEvent) => void;
+type Listener = (event: ServiceEvent) => void;
 
 /** Publishes events to listeners inside the process, such as a live view or metrics. No work depends on a listener. */
 export class Feed {

@@ -5,7 +5,7 @@ import { eachDue, type SweepDeps } from "./each-due.ts";
 /** Idempotency keys are kept this long after the record of their batch was deleted: a year. */
 const KEY_RETENTION_MS = 365 * 24 * 3_600_000;
 
-export interface SweepReport {
+interface SweepReport {
   /** Batches that are `output_deleted` because of this sweep. */
   outputsDeleted: string[];
   inputsDeleted: number;

@@ -19,7 +19,7 @@ export interface RowSource {
 }
 
 /** A row, and the batch that it shows. */
-export interface ShownBatch {
+interface ShownBatch {
   row: BatchRow;
   batch: BatchRecord;
 }

@@ -33,7 +33,7 @@ export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "
 }
 
 /** The functions that the beats of a process call. */
-export interface Follower {
+interface Follower {
   /** Called after each beat. `areSomeGone`: workers have left or died since the last poll that succeeded. */
   poll(news: { areSomeGone: boolean }): Promise<void>;
   /** The others took this process for dead: whatever it is doing belongs to somebody else. */

@@ -14,7 +14,7 @@ const CLOCK_JUMP_MS = 60_000;
 /** No request takes this long from the storing of its files to its acceptance. */
 const ABANDONED_MS = 3_600_000;
 
-export interface RetentionOptions {
+interface RetentionOptions {
   inputRetentionMs: number;
   /** Time between two sweeps. */
   everyMs: number;

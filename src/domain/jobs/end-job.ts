@@ -6,7 +6,7 @@ import type { BatchError, BatchRecord } from "../records.ts";
 import { isAtWork } from "./job-rules.ts";
 
 /** Why the items of a job without a result fail. `isOfJob`: because the job as a whole has failed. */
-export interface JobEnd {
+interface JobEnd {
   error: ItemError;
   isOfJob: boolean;
   nowMs: number;

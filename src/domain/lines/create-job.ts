@@ -11,7 +11,7 @@ import type { Transaction } from "../ports/stores.ts";
 import { pricedSizes } from "../realtime/models.ts";
 import type { BatchRecord, OpenaiJob } from "../records.ts";
 
-export interface JobRequest {
+interface JobRequest {
   source: BatchSource;
   model: ModelEntry;
   /** Null when the caller gave none. */

@@ -4,7 +4,7 @@ import type { NewItem } from "../ports/item-repository.ts";
 import type { BatchError, BatchInput, BatchRecord } from "../records.ts";
 
 /** The end that the directives in the prompts of a job ask for. */
-export interface Simulated {
+interface Simulated {
   end: NonNullable<BatchInput["simulatedEnd"]> | null;
   /** The position of the first line that has no result. */
   partialFrom: number | null;

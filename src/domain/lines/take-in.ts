@@ -26,7 +26,7 @@ export interface TakeInDeps {
 }
 
 /** The outcome of reading the input of a batch. */
-export type TakenIn = { items: readonly NewItem[] } | { error: BatchError };
+type TakenIn = { items: readonly NewItem[] } | { error: BatchError };
 
 /** The items of a job, as far as its lines were read. */
 interface Draft {

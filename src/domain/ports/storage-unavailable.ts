@@ -3,7 +3,7 @@
  * `busy`: another process keeps the database locked. `unknown-commit`: the disk failed, or the connection was lost, during a
  * commit. The write may have happened, or may still appear; so it is repeated only where a repeat finds what it has done.
  */
-export type StorageTrouble = "full" | "broken" | "busy" | "unknown-commit";
+type StorageTrouble = "full" | "broken" | "busy" | "unknown-commit";
 
 /**
  * The storage cannot take or return data now. The message is fit for callers: it names no path, at most the bare error

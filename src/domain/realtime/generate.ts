@@ -19,7 +19,7 @@ import { usageOf } from "./usage-records.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 
-export interface RealtimeDeps extends MakeImageDeps {
+interface RealtimeDeps extends MakeImageDeps {
   stores: Stores;
   ids: Ids;
   /** Those of the providers that are used for real time. */
@@ -42,7 +42,7 @@ export interface GeneratedContent extends Omit<Made, "provider"> {
 }
 
 /** Brings what was made into the form that was asked for. */
-export type Finish = (made: Made) => Promise<Made>;
+type Finish = (made: Made) => Promise<Made>;
 
 /**
  * Makes images while the caller waits. Money is held before the work. The price of the made images is captured

@@ -10,7 +10,7 @@ import { answerKey, KeyedRun, Overtaken, type Render, type RunOutcome } from "./
 import type { RequestRecord } from "./request-record.ts";
 
 /** A request that its caller may send again, to get the same answer. */
-export interface KeyedRequest {
+interface KeyedRequest {
   apiKeyId: string;
   /** The idempotency key, as it is stored. */
   key: string;
@@ -22,7 +22,7 @@ export interface KeyedRequest {
 }
 
 /** How a request is answered for the first time. */
-export interface KeyedWork<T> {
+interface KeyedWork<T> {
   /** Makes what is asked for. It is not told when a caller leaves. */
   make(record: RequestRecord<T>): Promise<T>;
   render: Render<T>;
@@ -32,7 +32,7 @@ export interface KeyedWork<T> {
  * `isReplay`: it is the answer to another request with the same key. `paidRuns`: how many runs an upstream may have been
  * paid for.
  */
-export type KeyedAnswer = { isReplay: boolean; paidRuns: number } & RunOutcome;
+type KeyedAnswer = { isReplay: boolean; paidRuns: number } & RunOutcome;
 
 interface Deps {
   stores: Stores;
