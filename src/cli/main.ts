@@ -3,7 +3,7 @@ import { readVersion } from "../kernel/version.ts";
 import type { LoadView } from "./command.ts";
 
 /** Runs the command line of this process. It loads almost nothing first, so that `--version` takes no longer than Node itself. */
-async function main(loadView: LoadView): Promise<void> {
+export async function main(loadView: LoadView): Promise<void> {
   const args = process.argv.slice(2);
   // Node also ends a process whose work can never finish, as nothing is left to wait for. So success is set only at the end of
   // the work.

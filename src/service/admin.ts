@@ -13,7 +13,7 @@ import {
   topUp,
 } from "../domain/accounts.ts";
 import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
-import { type CallSums, sumCalls } from "../domain/health/call-sums.ts";
+import { type CallSums, sumCalls } from "../domain/health/provider-report.ts";
 import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
 import { type KeyState, keyState } from "../domain/keys.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";

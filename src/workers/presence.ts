@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../domain/ports/blob-store.ts";
 import type { Stores, Transaction } from "../domain/ports/stores.ts";
 import type { WorkerRecord } from "../domain/ports/workers.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";

@@ -3,8 +3,7 @@ import { LINK_RETENTION_MS, sweepLinkedImages } from "../domain/links/linked-ima
 import { sweepAnswers } from "../domain/realtime/kept-answers.ts";
 import { ANSWER_RETENTION_MS } from "../domain/realtime/keyed-run.ts";
 import type { RetentionTime } from "../domain/records.ts";
-import { sweep } from "../domain/retention.ts";
-import { lookAtClock } from "../domain/retention-time.ts";
+import { lookAtClock, sweep } from "../domain/retention.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { removeUnknown } from "./recovery.ts";
 

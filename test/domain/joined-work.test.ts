@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { JoinedWork } from "../../src/domain/joined-work.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
+import { JoinedWork } from "../../src/domain/batches/finish-item.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import { type Gate, gate } from "../support/gate.ts";
 
 /** Work that writes its groups down, waits at a gate each, and returns the entries in capitals. */

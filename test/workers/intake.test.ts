@@ -3,7 +3,7 @@ import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import type { Line } from "../../src/domain/lines/line.ts";
 import { Offers } from "../../src/domain/offers.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";

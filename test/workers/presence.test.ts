@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { openHold } from "../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../src/kernel/ids.ts";

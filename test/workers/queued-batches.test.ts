@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { BATCHES_IN_HAND } from "../../src/domain/batches/lifecycle.ts";
 import { Feed } from "../../src/domain/feed.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { identityOf } from "../../src/domain/offers.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
 import { FakeClock } from "../support/fake-clock.ts";

@@ -1,5 +1,5 @@
 import PQueue from "p-queue";
-import { readIntact } from "../downloads/read-intact.ts";
+import { readIntact } from "../downloads/piece-stream.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { OutputRecord } from "../records.ts";

@@ -12,8 +12,7 @@ import type { NewItem } from "../ports/item-repository.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { CheckedContent } from "../realtime/checked-content.ts";
 import type { BatchError, BatchRecord, NewReference } from "../records.ts";
-import type { Line, LineReaders } from "./line.ts";
-import { SIMULATED_END, simulatedIn } from "./simulated-end.ts";
+import { type Line, type LineReaders, SIMULATED_END, simulatedIn } from "./line.ts";
 
 export interface TakeInDeps {
   stores: Stores;

@@ -6,8 +6,14 @@ import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { KeyedRequestRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
-import { answerKey, KeyedRun, Overtaken, type Render, type RunOutcome } from "./keyed-run.ts";
-import type { RequestRecord } from "./request-record.ts";
+import {
+  answerKey,
+  KeyedRun,
+  Overtaken,
+  type Render,
+  type RequestRecord,
+  type RunOutcome,
+} from "./keyed-run.ts";
 
 /** A request that its caller may send again, to get the same answer. */
 interface KeyedRequest {

@@ -3,7 +3,7 @@ import type { CheckedRequest } from "../../../src/domain/batches/checked-request
 import { createBatch } from "../../../src/domain/batches/create-batch.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import { Offers } from "../../../src/domain/offers.ts";
-import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { deleteImages } from "../../../src/domain/batches/delete-images.ts";
+import { deleteImages } from "../../../src/domain/batches/delete.ts";
 import { Feed } from "../../../src/domain/feed.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { openBeside } from "../../support/service.ts";

@@ -1,10 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { costOf, needsOf } from "../../../src/domain/batches/item-terms.ts";
 import { moveBatch, startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import { refuseToRetryJob } from "../../../src/domain/batches/new-batch.ts";
+import { costOf, needsOf, refuseToRetryJob } from "../../../src/domain/batches/new-batch.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
-import type { NewItem } from "../../../src/domain/ports/item-repository.ts";
 import { BATCH_TERMS, type ItemTerms } from "../../../src/domain/ports/item-terms.ts";
+import { type NewItem } from "../../../src/domain/ports/item-repository.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";

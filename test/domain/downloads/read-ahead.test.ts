@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { readAhead } from "../../../src/domain/downloads/read-ahead.ts";
+import { readAhead } from "../../../src/domain/downloads/piece-stream.ts";
 
 const MIB = 1024 * 1024;
 

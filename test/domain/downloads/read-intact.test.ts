@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { intactBytes, isIntact } from "../../../src/domain/downloads/read-intact.ts";
+import { intactBytes, isIntact } from "../../../src/domain/downloads/piece-stream.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

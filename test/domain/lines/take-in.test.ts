@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { cancelBatch } from "../../../src/domain/batches/cancel-batch.ts";
 import { inputsPrefix } from "../../../src/domain/batches/create-batch.ts";
+import { cancelBatch } from "../../../src/domain/batches/end-early.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import type { Line } from "../../../src/domain/lines/line.ts";

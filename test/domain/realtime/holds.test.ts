@@ -1,8 +1,8 @@
 import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
 import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
+import { realtimeMoneyProblems } from "../../../src/domain/check-invariants.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import { realtimeMoneyProblems } from "../../../src/domain/realtime/check-money.ts";
 import { endHold, openHold, releaseDeadHolds } from "../../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { onEachDialect } from "../../support/dialects.ts";

@@ -3,7 +3,7 @@ import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { Offers } from "../../../src/domain/offers.ts";
-import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { type GeneratedContent, Realtime } from "../../../src/domain/realtime/generate.ts";
 import { KeyedRequests } from "../../../src/domain/realtime/keyed-requests.ts";

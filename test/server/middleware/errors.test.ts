@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import express, { type RequestHandler } from "express";
 import { describe, expect, it } from "vitest";
 import { errorBody, nativeErrorBody } from "../../../src/contract/errors.ts";
-import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import { inOrder } from "../../../src/server/app.ts";
 import { answerErrors, toServiceError } from "../../../src/server/http/errors.ts";
 import type { ErrorStyle } from "../../../src/server/operation.ts";
