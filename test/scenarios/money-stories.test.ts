@@ -120,7 +120,7 @@ let unexpected: unknown[] = [];
 
 describe("the books", () => {
   it(
-    "[MONEY-7] [LIFE-8] balance after every step of any story: creations, work, failures, cancellations, deletions, crashes",
+    "balance after every step of any story: creations, work, failures, cancellations, deletions, crashes",
     async () => {
       const property = fc.asyncProperty(
         fc.array(step, { minLength: 5, maxLength: 40, size: "max" }),
@@ -176,7 +176,7 @@ describe("a balance", () => {
     }
   });
 
-  it("[MONEY-5] is charged the price of the creation, although model, group and provider cost other money since", async () => {
+  it("is charged the price of the creation, although model, group and provider cost other money since", async () => {
     const provider = new FakeProvider();
     const held = gate();
     provider.answer = async (_, signal) => {

@@ -211,7 +211,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
 }
 
 describe.skipIf(!hasPostgres)("races of three processes on one PostgreSQL", () => {
-  it("[RACE-1] money, counts, history and images agree whatever the order of their statements", async () => {
+  it("money, counts, history and images agree whatever the order of their statements", async () => {
     const { all, blobs } = await processes();
     const turns = turnBeforeEveryStatement();
     for (let seed = 1; seed <= RACES; seed++) {
@@ -220,7 +220,7 @@ describe.skipIf(!hasPostgres)("races of three processes on one PostgreSQL", () =
     }
   });
 
-  it("[RACE-1] the same races find out when nothing is locked", async () => {
+  it("the same races find out when nothing is locked", async () => {
     const { all, blobs } = await processes();
     const turns = turnBeforeEveryStatement();
     const bare = all.map(withoutLocks);

@@ -34,7 +34,7 @@ const REQUEST: CheckedRequest = {
 };
 
 describe("a batch whose write fails", () => {
-  it("[DISK-9] keeps its reference images when the commit may have happened, and else leaves nothing", async () => {
+  it("keeps its reference images when the commit may have happened, and else leaves nothing", async () => {
     const { stores, blobs } = await openBeside(await tempDir());
     const { apiKeyId } = await openBatchRecord(stores);
     const key = await stores.read.keys.byId(apiKeyId);

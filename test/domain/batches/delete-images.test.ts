@@ -6,7 +6,7 @@ import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-it("[DELETE-4] of one item of a vendor's batch job is refused: its results are one file", async () => {
+it("of one item of a vendor's batch job is refused: its results are one file", async () => {
   const deps = { ...(await openBeside(await tempDir())), feed: new Feed(), log: silentLog };
   const job = await openBatchRecord(deps.stores, 1, { source: "native" });
   await expect(deleteImages(deps, job.id, { id: 1, customId: "fox" })).rejects.toMatchObject({

@@ -14,7 +14,7 @@ const IMAGES = [
 ] as const;
 
 it.each(IMAGES)(
-  "[RESULT-3] a stored image (%s) that was changed, has become too large to be read, or is no file, is damaged",
+  "a stored image (%s) that was changed, has become too large to be read, or is no file, is damaged",
   async (_, image) => {
     const root = await tempDir();
     const blobs = fileBlobs(root);
