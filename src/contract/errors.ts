@@ -261,11 +261,10 @@ export function errorBody(error: ImgbatchError): ErrorBody {
   return { error: { type: errorType(httpStatus), code, message, ...(param === undefined ? {} : { param }) } };
 }
 
-/** Whether SQLite reports a database file that is damaged, has lost a table or column, or is not a database. */
+/** Whether SQLite reports a database file that is damaged or is not a database. */
 export function isDatabaseDamage(error: unknown): boolean {
-  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
-  if (code === "SQLITE_ERROR") return /^no such (table|column)/.test(String(message));
-  return String(code).startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";
+  const code = String((error as { code?: unknown } | null)?.code);
+  return code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";
 }
 
 /** The types of the entries of `error.details`. */
