@@ -22,7 +22,7 @@ export const UPSTREAM_NAMES = [
 export type UpstreamName = (typeof UPSTREAM_NAMES)[number];
 
 /** An upstream that can be chosen by its name alone. */
-export interface UpstreamPreset {
+interface UpstreamPreset {
   /** For people, such as "the Gemini API". */
   title: string;
   /** The environment variable that holds the key; null when there is none. */

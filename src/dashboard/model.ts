@@ -42,7 +42,7 @@ export interface ItemRow {
 }
 
 /** A status that a batch reached, and when. */
-export interface HistoryRow {
+interface HistoryRow {
   status: BatchStatus;
   atMs: number;
 }

@@ -1,4 +1,4 @@
-import { StorageUnavailable } from "./ports/storage-unavailable.ts";
+import { StorageUnavailable } from "./ports/blob-store.ts";
 
 /**
  * Writes the rows that name files which are stored already. When that fails, `undo` removes the files, unless the rows may

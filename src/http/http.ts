@@ -42,7 +42,7 @@ export interface ErrorAnswer {
 }
 
 /** Reads an answer outside 2xx; `text` is its body, of at most 1 MiB. `nowMs` is needed to read a date. */
-export type ReadError = (response: Answer, text: string, request: SentRequest, nowMs: number) => ErrorAnswer;
+type ReadError = (response: Answer, text: string, request: SentRequest, nowMs: number) => ErrorAnswer;
 
 /** One request that was sent. It holds neither key nor body. */
 export interface Attempt extends SentRequest {
@@ -83,7 +83,7 @@ export interface HttpRequest {
 }
 
 /** Reads an answer of 2xx or 416. */
-export type ReadAnswer<T> = (response: Answer) => Promise<T>;
+type ReadAnswer<T> = (response: Answer) => Promise<T>;
 
 /** Sends requests to one service with one key. */
 export interface Http {

@@ -17,7 +17,7 @@ export interface StreamedBody {
   open(): AsyncIterable<Uint8Array>;
 }
 
-export interface Sending {
+interface Sending {
   /** Default: GET. */
   method?: string;
   headers?: Readonly<Record<string, string>>;
@@ -57,7 +57,7 @@ export interface Answer {
 }
 
 /** One attempt as an engine makes it: it knows connections, not time limits. */
-export interface EngineRequest {
+interface EngineRequest {
   url: URL;
   method: string;
   headers: Record<string, string>;
@@ -90,7 +90,7 @@ export class ConnectionError extends Error {
 }
 
 /** The code of the error for a connection that was not made in time. */
-export const CONNECT_TIMEOUT = "CONNECT_TIMEOUT";
+const CONNECT_TIMEOUT = "CONNECT_TIMEOUT";
 const CLOSED = "CLOSED";
 
 /** The usual reasons in words. */

@@ -1,8 +1,12 @@
 import type { Sharp } from "sharp";
 import type { ImageMimeType } from "../contract/image-formats.ts";
 import { type ImageCost, missingEnd } from "../contract/image-structure.ts";
-import type { ImageConverter } from "../domain/ports/image-converter.ts";
-import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
+import {
+  type ImageConverter,
+  type ImageFacts,
+  type ImageInspector,
+  InvalidImageError,
+} from "../domain/ports/image-inspector.ts";
 import { DECODE_SECONDS, type Decoding, TYPE_NAMES } from "./decoding.ts";
 
 let loading: Promise<typeof import("./sharp-config.ts")> | null = null;

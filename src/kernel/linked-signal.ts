@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 
-export interface LinkedSignal {
+interface LinkedSignal {
   signal: AbortSignal;
   /** Removes all listeners from the sources. Call it when the signal is not needed any more. */
   unlink(): void;

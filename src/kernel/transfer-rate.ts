@@ -19,7 +19,7 @@ export function progressWithin(windowMs: number): TransferRate {
   return { windowMs, bytesPerWindow, deadlineMs: Number.POSITIVE_INFINITY };
 }
 
-export interface TransferWatch {
+interface TransferWatch {
   /** Reports that bytes have moved. */
   moved(bytes: number): void;
   /** Stops the time until `resume`: we are slow, not the other side. */

@@ -19,7 +19,7 @@ const DOS_DATE = (1 << 5) | 1;
 const ATTRIBUTES = 0o100644 * 0x10000;
 
 /** Bytes that are written elsewhere, for instance a stored file. */
-export interface ZipBody {
+interface ZipBody {
   sizeBytes: number;
   crc32: number;
 }

@@ -13,12 +13,13 @@ import {
   topUp,
 } from "../domain/accounts.ts";
 import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
-import { type CallSums, sumCalls } from "../domain/health/call-sums.ts";
+import { type CallSums, sumCalls } from "../domain/health/provider-report.ts";
 import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
 import { type KeyState, keyState } from "../domain/keys.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { systemCodeOf } from "../kernel/files/disk-full.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { withApiCode } from "../server/http/errors.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
@@ -220,13 +221,19 @@ async function checkAll(data: OpenStorage): Promise<CheckReport> {
     const report = await checkInvariants(data.stores, data.blobs);
     return { ...report, problems: [...problems, ...report.problems] };
   } catch (error) {
-    // A syntax error comes from JSON in a column, which the check of the file does not cover.
-    const isDamage = isDatabaseDamage(error) || error instanceof SyntaxError;
+    // The check of the file covers neither JSON in a column (a syntax error) nor the names of tables and columns.
+    const isDamage = isDatabaseDamage(error) || error instanceof SyntaxError || isNameLost(error);
     if (!isDamage && problems.length === 0) throw error;
     const rest = `accounts, batches and images could not be checked: ${(error as Error).message}`;
     return { accounts: 0, batches: 0, images: 0, problems: [...problems, rest] };
   }
 }
+
+/** Whether SQLite misses a table or a column of ours. */
+const isNameLost = (error: unknown) =>
+  error instanceof Error &&
+  systemCodeOf(error) === "SQLITE_ERROR" &&
+  /^no such (table|column)/.test(error.message);
 
 /** Throws every error that does not report a damaged file. */
 function damageOf(error: Error): Error {

@@ -1,6 +1,6 @@
 import { jobsText, type ShownJob, type Waiting, waitingText } from "../contract/waiting.ts";
 import type { BatchRow } from "../dashboard/model.ts";
-import { costOf } from "../domain/batches/item-terms.ts";
+import { costOf } from "../domain/batches/new-batch.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -19,7 +19,7 @@ export interface RowSource {
 }
 
 /** A row, and the batch that it shows. */
-export interface ShownBatch {
+interface ShownBatch {
   row: BatchRow;
   batch: BatchRecord;
 }

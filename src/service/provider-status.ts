@@ -3,9 +3,9 @@ import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
 import { DATA_FILES, type ProviderIdentity } from "../contract/data-directory.ts";
-import type { CallSums } from "../domain/health/call-sums.ts";
 import { disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
 import {
+  type CallSums,
   type ProviderReport,
   type ProviderTrouble,
   reportProviders,

@@ -1,6 +1,6 @@
 import type { Fact } from "../dashboard/events.ts";
 import type { Intent } from "../dashboard/source.ts";
-import { readIntact } from "../domain/downloads/read-intact.ts";
+import { readIntact } from "../domain/downloads/piece-stream.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { toPixels } from "../imaging/thumbnail.ts";

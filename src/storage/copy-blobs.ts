@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import PQueue from "p-queue";
-import type { BlobStore, ListedBlob } from "../domain/ports/blob-store.ts";
-import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
+import { type BlobStore, type ListedBlob, StorageUnavailable } from "../domain/ports/blob-store.ts";
 
 /** Small pictures are made again when they are asked for; drafts have no key. */
 const NOT_MOVED = /^(thumbnails|drafts)\//;

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import { type SqlDatabase, type SqlSession, written } from "./dialects/sql-session.ts";
 
 /** A table of a SQLite database. */
-export interface MovedTable {
+interface MovedTable {
   name: string;
   columns: readonly string[];
   /** The columns of the primary key, in their order. */

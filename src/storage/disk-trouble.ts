@@ -2,7 +2,7 @@ import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { DATA_FILES } from "../contract/data-directory.ts";
 import { ImgbatchError, isDatabaseDamage } from "../contract/errors.ts";
-import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../domain/ports/blob-store.ts";
 import { isDiskFull, systemCodeOf } from "../kernel/files/disk-full.ts";
 
 /** Nothing was stored: the disk is full, or it refused. */

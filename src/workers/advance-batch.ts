@@ -1,10 +1,9 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
-import { failBatch } from "../domain/batches/fail-batch.ts";
+import { failBatch } from "../domain/batches/end-early.ts";
 import { type BatchEnd, hasItems, startBatch } from "../domain/batches/lifecycle.ts";
-import { processResults, startProcessing } from "../domain/batches/process-results.ts";
-import { settleBatch } from "../domain/batches/settle.ts";
+import { processResults, settleBatch, startProcessing } from "../domain/batches/process-results.ts";
 import type { Feed } from "../domain/feed.ts";
-import { SIMULATED_END } from "../domain/lines/simulated-end.ts";
+import { SIMULATED_END } from "../domain/lines/line.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
 

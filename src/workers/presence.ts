@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../domain/ports/blob-store.ts";
 import type { Stores, Transaction } from "../domain/ports/stores.ts";
 import type { WorkerRecord } from "../domain/ports/workers.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
@@ -33,7 +33,7 @@ export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "
 }
 
 /** The functions that the beats of a process call. */
-export interface Follower {
+interface Follower {
   /** Called after each beat. `areSomeGone`: workers have left or died since the last poll that succeeded. */
   poll(news: { areSomeGone: boolean }): Promise<void>;
   /** The others took this process for dead: whatever it is doing belongs to somebody else. */

@@ -11,7 +11,7 @@ interface Waiter {
  * The slots of one provider, for real-time requests and batches. Real-time requests go first, but never keep batches
  * waiting for ever.
  */
-export class ProviderSlots {
+class ProviderSlots {
   #free: number;
   #urgentInARow = 0;
   readonly #urgent: Waiter[] = [];

@@ -3,8 +3,7 @@ import { LINK_RETENTION_MS, sweepLinkedImages } from "../domain/links/linked-ima
 import { sweepAnswers } from "../domain/realtime/kept-answers.ts";
 import { ANSWER_RETENTION_MS } from "../domain/realtime/keyed-run.ts";
 import type { RetentionTime } from "../domain/records.ts";
-import { sweep } from "../domain/retention.ts";
-import { lookAtClock } from "../domain/retention-time.ts";
+import { lookAtClock, sweep } from "../domain/retention.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { removeUnknown } from "./recovery.ts";
 
@@ -14,7 +13,7 @@ const CLOCK_JUMP_MS = 60_000;
 /** No request takes this long from the storing of its files to its acceptance. */
 const ABANDONED_MS = 3_600_000;
 
-export interface RetentionOptions {
+interface RetentionOptions {
   inputRetentionMs: number;
   /** Time between two sweeps. */
   everyMs: number;

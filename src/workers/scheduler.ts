@@ -1,6 +1,6 @@
 import { isTerminal } from "../contract/statuses.ts";
 import type { ShownJob, Waiting } from "../contract/waiting.ts";
-import { cancelBatch } from "../domain/batches/cancel-batch.ts";
+import { cancelBatch } from "../domain/batches/end-early.ts";
 import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
 import { coalesced } from "../kernel/coalesced.ts";
 import { createYield } from "../kernel/yield.ts";

@@ -28,7 +28,7 @@ async function bench(options: FakeOptions, count = 1) {
 }
 
 it.each([{ foreign: false }, { foreign: true }])(
-  "[HTTP-30] cancel and delete need no answer but success (%o)",
+  "cancel and delete need no answer but success (%o)",
   async ({ foreign }) => {
     const { fake, http, id } = await bench({ foreign, statuses: ["running"] });
     expect((await cancelBatch(http, id)).status).toBe("cancelled");
@@ -38,7 +38,7 @@ it.each([{ foreign: false }, { foreign: true }])(
   },
 );
 
-it("[HTTP-30] a deletion whose answer was lost is done; one of a batch that never was is not found", async () => {
+it("a deletion whose answer was lost is done; one of a batch that never was is not found", async () => {
   const { fake, http, id } = await bench({ statuses: ["running"] });
   await cancelBatch(http, id);
   fake.fault(/^DELETE/, { reset: "after" });
@@ -48,7 +48,7 @@ it("[HTTP-30] a deletion whose answer was lost is done; one of a batch that neve
 });
 
 it.each([{ foreign: false }, { foreign: true }])(
-  "[HTTP-31] batches are listed newest first over as many pages as it takes (%o)",
+  "batches are listed newest first over as many pages as it takes (%o)",
   async ({ foreign }) => {
     const { fake, http, ids } = await bench({ foreign }, 105);
     const all = await listBatches(http, {}, null);
@@ -60,7 +60,7 @@ it.each([{ foreign: false }, { foreign: true }])(
   },
 );
 
-it("[HTTP-31] a list that has no end, and what is no list, are errors", async () => {
+it("a list that has no end, and what is no list, are errors", async () => {
   const { fake, http } = await bench({});
   const data = [{ id: "imgbatch_1", status: "queued" }];
   const page = { status: 200, body: { object: "list", data, has_more: true, next_cursor: "again" } };

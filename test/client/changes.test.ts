@@ -11,7 +11,7 @@ const httpTo = (baseUrl: string, apiKey: string) =>
   createServiceHttp({ baseUrl, apiKey, clock: systemClock, random: Math.random });
 
 describe("the changes of a service elsewhere", () => {
-  it("[HTTP-45] end a sleep when the batch changes, also one that had changed before it, but not within a second", async () => {
+  it("end a sleep when the batch changes, also one that had changed before it, but not within a second", async () => {
     const service = await startTestService();
     service.view.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(1) });
@@ -38,7 +38,7 @@ describe("the changes of a service elsewhere", () => {
     expect(await other).toBe("woken");
   });
 
-  it("[HTTP-45] are no help where the service has none: a sleep takes its time, and ends with its signal", async () => {
+  it("are no help where the service has none: a sleep takes its time, and ends with its signal", async () => {
     const fake = await startFakeService();
     onTestFinished(() => fake.close());
     const clock = new FakeClock();
@@ -57,7 +57,7 @@ describe("the changes of a service elsewhere", () => {
     expect(fake.count(/^GET \/v1\/events/)).toBe(1);
   });
 
-  it("[HTTP-45] are not followed on this machine, nor with a fixed interval", async () => {
+  it("are not followed on this machine, nor with a fixed interval", async () => {
     const http = httpTo("http://127.0.0.1:1", FAKE_KEY);
     expect(followChanges({ http, isLocal: true }, systemClock, undefined)).toBeNull();
     expect(followChanges({ http, isLocal: false }, systemClock, 10_000)).toBeNull();

@@ -84,7 +84,7 @@ function dribble(piece: string, everyMs: number, count: number): RequestListener
   };
 }
 
-it("[HTTP-39] a download that makes no progress ends, although bytes come", async () => {
+it("a download that makes no progress ends, although bytes come", async () => {
   const { get } = await fileServer([], { listener: dribble(" ", 20, 1e6), timeoutMs: 500 });
   await expect(get()).rejects.toMatchObject({
     code: "NETWORK",
@@ -92,14 +92,14 @@ it("[HTTP-39] a download that makes no progress ends, although bytes come", asyn
   });
 });
 
-it("[HTTP-39] an answer that makes progress may take longer than it may take to begin", async () => {
+it("an answer that makes progress may take longer than it may take to begin", async () => {
   const listener = dribble(" ".repeat(16_384), 100, 15);
   const { get, http } = await fileServer([], { listener, timeoutMs: 1000 });
   const [file, { json }] = await Promise.all([get(), http.json({ method: "GET", path: "/list" })]);
   expect([file.bytes, json]).toEqual([15 * 16_384 + 2, []]);
 });
 
-it("[HTTP-20] other bytes under the same address are never joined to the old part", async () => {
+it("other bytes under the same address are never joined to the old part", async () => {
   const { state, target, get } = await fileServer([]);
   await writeFile(`${target}.part`, "of another version");
   await writeFile(`${target}.part.etag`, ETAG);
@@ -108,7 +108,7 @@ it("[HTTP-20] other bytes under the same address are never joined to the old par
   expect(await readFile(target)).toEqual(BYTES);
 });
 
-it("[HTTP-20] without a strong ETag every attempt starts at the beginning", async () => {
+it("without a strong ETag every attempt starts at the beginning", async () => {
   for (const etag of [null, 'W/"weak"']) {
     const { seen, target, get } = await fileServer([1000], { etag });
     await get();
@@ -117,7 +117,7 @@ it("[HTTP-20] without a strong ETag every attempt starts at the beginning", asyn
   }
 });
 
-it("[HTTP-20] a range that cannot be satisfied starts again", async () => {
+it("a range that cannot be satisfied starts again", async () => {
   let requests = 0;
   const listener: RequestListener = (request, response) => {
     requests++;
@@ -132,19 +132,19 @@ it("[HTTP-20] a range that cannot be satisfied starts again", async () => {
   expect(requests).toBe(2);
 });
 
-it("[HTTP-21] a download that keeps breaking ends as NETWORK and leaves its part for the next time", async () => {
+it("a download that keeps breaking ends as NETWORK and leaves its part for the next time", async () => {
   const { dir, get } = await fileServer([90_000, 10_000, 10_000, 10_000]);
   await expect(get()).rejects.toMatchObject({ code: "NETWORK" });
   expect((await readdir(dir)).sort()).toEqual(["batch.zip.part", "batch.zip.part.etag"]);
 });
 
-it("[HTTP-21] what cannot be resumed is not left behind", async () => {
+it("what cannot be resumed is not left behind", async () => {
   const { dir, get } = await fileServer([90_000, 90_000, 90_000, 90_000], { etag: null });
   await expect(get()).rejects.toMatchObject({ code: "NETWORK" });
   expect(await readdir(dir)).toEqual([]);
 });
 
-it("[HTTP-20] bytes that were encoded on the way are not resumed in the middle", async () => {
+it("bytes that were encoded on the way are not resumed in the middle", async () => {
   const seen: (string | undefined)[] = [];
   const packed = gzipSync(BYTES);
   const listener: RequestListener = (request, response) => {
@@ -160,7 +160,7 @@ it("[HTTP-20] bytes that were encoded on the way are not resumed in the middle",
   expect(await readFile(target)).toEqual(BYTES);
 });
 
-it("[HTTP-20] a rest with another ETag than the part's is not joined to it", async () => {
+it("a rest with another ETag than the part's is not joined to it", async () => {
   const listener: RequestListener = (request, response) => {
     if (request.headers.range === undefined) return void response.end(BYTES);
     const rest = Buffer.alloc(BYTES.length - 10, 1);
@@ -176,7 +176,7 @@ it("[HTTP-20] a rest with another ETag than the part's is not joined to it", asy
   expect(await readFile(target)).toEqual(BYTES);
 });
 
-it("[HTTP-20] a link in the place of the part is not followed", async () => {
+it("a link in the place of the part is not followed", async () => {
   const { dir, target, get } = await fileServer([]);
   await writeFile(join(dir, "precious"), "mine");
   await symlink(join(dir, "precious"), `${target}.part`);
@@ -186,7 +186,7 @@ it("[HTTP-20] a link in the place of the part is not followed", async () => {
   expect(await readFile(join(dir, "precious"), "utf8")).toBe("mine");
 });
 
-it("[HTTP-21] a disk that refuses is SAVE_FAILED and not tried again", async () => {
+it("a disk that refuses is SAVE_FAILED and not tried again", async () => {
   const { http, dir, seen } = await fileServer([]);
   const target = join(dir, "not", "there", "batch.zip");
   await expect(downloadFile({ http, path: "/file", target })).rejects.toMatchObject({ code: "SAVE_FAILED" });

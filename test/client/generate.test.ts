@@ -43,7 +43,7 @@ async function wire(...answers: NativeAnswer[]): Promise<Wire> {
 const error = (status: number, more: object = {}) => ({ status, message: "Busy.", ...more });
 const empty = { body: { candidates: [{ finishReason: "NO_IMAGE", index: 0 }] } };
 
-it("[GEN-1] a request names prompt, images, ratio and size as the native protocol does, and nothing else", async () => {
+it("a request names prompt, images, ratio and size as the native protocol does, and nothing else", async () => {
   const { fake, http } = await wire();
   const data = png("input");
   await generateImage(http, {
@@ -70,7 +70,7 @@ it("[GEN-1] a request names prompt, images, ratio and size as the native protoco
   expect(bare?.json.generationConfig).toEqual({ responseModalities: ["TEXT", "IMAGE"], imageConfig: {} });
 });
 
-it("[GEN-1] the image comes as its very bytes, typed by them, with what the service said", async () => {
+it("the image comes as its very bytes, typed by them, with what the service said", async () => {
   const { http } = await wire({ images: [JPEG], type: "image/png" });
   const made = await generateImage(http, REQUEST);
   expect(made.data.equals(JPEG)).toBe(true);
@@ -85,7 +85,7 @@ it("[GEN-1] the image comes as its very bytes, typed by them, with what the serv
   });
 });
 
-it("[GEN-2] interim images of a model that thinks are passed over", async () => {
+it("interim images of a model that thinks are passed over", async () => {
   const final = png("final");
   const inline = (image: Buffer) => ({
     inlineData: { mimeType: "image/png", data: image.toString("base64") },
@@ -102,7 +102,7 @@ it("[GEN-2] interim images of a model that thinks are passed over", async () => 
   expect(made).toMatchObject({ modelVersion: null, text: "", usage: null });
 });
 
-it("[GEN-2] Base64 of the other alphabet and without padding is read", async () => {
+it("Base64 of the other alphabet and without padding is read", async () => {
   const body = withImages([JPEG]);
   const text = JSON.stringify(body).replaceAll("/", "_").replaceAll("+", "-").replace(/=+"/, '"');
   const { http } = await wire({ body: text });
@@ -132,7 +132,7 @@ const WITHOUT_IMAGE: [string, NativeAnswer, RegExp][] = [
   ["has half a JPEG", withData(JPEG.subarray(0, 6).toString("base64")), /not whole: it has no end-of-image/],
 ];
 for (const [what, answer, why] of WITHOUT_IMAGE) {
-  it(`[GEN-3] a 200 that ${what} is no success: it is tried again once, then it is an error`, async () => {
+  it(`a 200 that ${what} is no success: it is tried again once, then it is an error`, async () => {
     const { fake, http, clock } = await wire(answer, answer);
     await expect(generateImage(http, REQUEST)).rejects.toMatchObject({
       code: "NO_IMAGES",
@@ -144,7 +144,7 @@ for (const [what, answer, why] of WITHOUT_IMAGE) {
   });
 }
 
-it("[GEN-3] an image at the second attempt is a success", async () => {
+it("an image at the second attempt is a success", async () => {
   const { fake, http } = await wire(empty);
   expect(await generateImage(http, REQUEST)).toMatchObject({ attempts: 2, mimeType: "image/png" });
   expect(fake.requests).toHaveLength(2);
@@ -163,7 +163,7 @@ const REFUSALS: [NativeAnswer, RegExp][] = [
   [{ body: { candidates: [{ content: {}, finishReason: "RECITATION" }] } }, /RECITATION/],
 ];
 for (const [answer, why] of REFUSALS) {
-  it(`[GEN-3] a refusal is an error of its own with its reason, and is not tried again: ${why.source}`, async () => {
+  it(`a refusal is an error of its own with its reason, and is not tried again: ${why.source}`, async () => {
     const { fake, http } = await wire(answer);
     await expect(generateImage(http, REQUEST)).rejects.toMatchObject({
       code: "IMAGE_REFUSED",
@@ -174,7 +174,7 @@ for (const [answer, why] of REFUSALS) {
 }
 
 for (const status of [429, 502, 503, 504]) {
-  it(`[GEN-4] ${status} is tried again at most three times`, async () => {
+  it(`${status} is tried again at most three times`, async () => {
     const four = Array.from({ length: 5 }, () => error(status));
     const { fake, http, clock } = await wire(...four);
     await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: status });
@@ -183,13 +183,13 @@ for (const status of [429, 502, 503, 504]) {
   });
 }
 
-it("[GEN-4] empty answers and errors share the three retries", async () => {
+it("empty answers and errors share the three retries", async () => {
   const { fake, http } = await wire(error(503), empty, error(503), error(503), error(503));
   await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 503 });
   expect(fake.requests).toHaveLength(4);
 });
 
-it("[GEN-4] broken connections and cut answers are tried again", async () => {
+it("broken connections and cut answers are tried again", async () => {
   const { fake, http } = await wire({ reset: true }, { cutAt: 40 });
   expect(await generateImage(http, REQUEST)).toMatchObject({ attempts: 3 });
   expect(fake.requests).toHaveLength(3);
@@ -201,7 +201,7 @@ for (const [what, answers, times] of [
   ["breaks off after other errors", [error(503), { cutAt: 40 }, { cutAt: 40 }], 3],
   ["is an error then", [{ cutAt: 40 }, error(503)], 2],
 ] as [string, NativeAnswer[], number][]) {
-  it(`[GEN-14] an answer that breaks off is asked for once more, and is said to be perhaps billed: it ${what}`, async () => {
+  it(`an answer that breaks off is asked for once more, and is said to be perhaps billed: it ${what}`, async () => {
     const fake = await startFakeNative();
     onTestFinished(() => fake.close());
     fake.answer(/./, ...answers);
@@ -217,14 +217,14 @@ for (const [what, answers, times] of [
   });
 }
 
-it("[GEN-14] an answer that breaks off may be billed, also without another attempt", async () => {
+it("an answer that breaks off may be billed, also without another attempt", async () => {
   const { fake, http } = await wire({ cutAt: 40 });
   const thrown = generateImage(http, REQUEST, { maxRetries: 0 });
   await expect(thrown).rejects.toThrow(/the image may be billed\.$/);
   expect(fake.requests).toHaveLength(1);
 });
 
-it("[GEN-14] an answer that breaks off is asked for as often as others where the service has taken the key", async () => {
+it("an answer that breaks off is asked for as often as others where the service has taken the key", async () => {
   const taken = { "idempotency-replayed": "false" };
   const { fake, http } = await wire(...Array.from({ length: 4 }, () => ({ cutAt: 40, headers: taken })));
   const thrown = await generateImage(http, REQUEST).catch((error) => error);
@@ -233,7 +233,7 @@ it("[GEN-14] an answer that breaks off is asked for as often as others where the
   expect(fake.requests).toHaveLength(4);
 });
 
-it("[GEN-14] a refused connection has sent nothing, so nothing may be billed; a broken one may", async () => {
+it("a refused connection has sent nothing, so nothing may be billed; a broken one may", async () => {
   const { fake, http } = await wire({ reset: true }, { reset: true });
   const because = async () => (await generateImage(http, REQUEST, { maxRetries: 1 }).catch((e) => e)).because;
   expect(await because()).toBeUndefined();
@@ -243,7 +243,7 @@ it("[GEN-14] a refused connection has sent nothing, so nothing may be billed; a 
 
 const keysOf = ({ requests }: FakeNative) => requests.map(({ headers }) => headers["idempotency-key"]);
 
-it("[GEN-16] all attempts for an image have one key, and another image has another", async () => {
+it("all attempts for an image have one key, and another image has another", async () => {
   const { fake, http } = await wire(error(503), { reset: true }, { cutAt: 40 });
   await generateImage(http, REQUEST);
   await generateImage(http, REQUEST);
@@ -253,13 +253,13 @@ it("[GEN-16] all attempts for an image have one key, and another image has anoth
   expect(others[3]).not.toBe(first);
 });
 
-it("[GEN-16] an image that was not made is asked for with another key", async () => {
+it("an image that was not made is asked for with another key", async () => {
   const { fake, http } = await wire(error(503), empty, error(503));
   await generateImage(http, REQUEST, { idempotencyKey: "k" });
   expect(keysOf(fake)).toEqual(["k", "k", "k-2", "k-2"]);
 });
 
-it("[GEN-16] an error that the service repeats is not asked for again", async () => {
+it("an error that the service repeats is not asked for again", async () => {
   const replayed = (value: string) => error(504, { headers: { "idempotency-replayed": value } });
   const { fake, http } = await wire(replayed("false"), replayed("true"));
   await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 504 });
@@ -276,14 +276,14 @@ const FINAL: [number, string][] = [
   [500, "INTERNAL_ERROR"],
 ];
 for (const [status, code] of FINAL) {
-  it(`[GEN-4] ${status} is not tried again`, async () => {
+  it(`${status} is not tried again`, async () => {
     const { fake, http } = await wire(error(status));
     await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ code, httpStatus: status });
     expect(fake.requests).toHaveLength(1);
   });
 }
 
-it("[GEN-4] JSON that breaks off, and a page instead of JSON, are not tried again", async () => {
+it("JSON that breaks off, and a page instead of JSON, are not tried again", async () => {
   for (const body of ['{"candidates": [', "<html>"]) {
     const { fake, http } = await wire({ body });
     await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
@@ -291,7 +291,7 @@ it("[GEN-4] JSON that breaks off, and a page instead of JSON, are not tried agai
   }
 });
 
-it("[GEN-4] the pause that the server asks for is kept: RetryInfo first, then Retry-After", async () => {
+it("the pause that the server asks for is kept: RetryInfo first, then Retry-After", async () => {
   const info = { "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "1.5s" };
   const { http, clock } = await wire(
     error(429, { details: [info], headers: { "retry-after": "9" } }),
@@ -301,7 +301,7 @@ it("[GEN-4] the pause that the server asks for is kept: RetryInfo first, then Re
   expect(clock.sleepsMs).toEqual([1500, 9000]);
 });
 
-it("[GEN-4] an error names the code of this kind of service, the field at fault and the request", async () => {
+it("an error names the code of this kind of service, the field at fault and the request", async () => {
   const details = [
     {
       "@type": "type.googleapis.com/google.rpc.BadRequest",
@@ -322,13 +322,13 @@ it("[GEN-4] an error names the code of this kind of service, the field at fault 
   });
 });
 
-it("[GEN-4] a pool without usable tokens ends the attempts", async () => {
+it("a pool without usable tokens ends the attempts", async () => {
   const { fake, http } = await wire({ status: 503, message: "All tokens are cooling down" });
   await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 503 });
   expect(fake.requests).toHaveLength(1);
 });
 
-it("[GEN-4] each attempt has the time that belongs to its size", async () => {
+it("each attempt has the time that belongs to its size", async () => {
   expect(REALTIME_TIMEOUTS_MS).toEqual({ "512": 120_000, "1K": 120_000, "2K": 180_000, "4K": 300_000 });
   const timeouts: (number | undefined)[] = [];
   const http: Http = {
@@ -345,7 +345,7 @@ it("[GEN-4] each attempt has the time that belongs to its size", async () => {
   expect(timeouts).toEqual([120_000, 120_000, 180_000, 300_000]);
 });
 
-it("[HTTP-9] [HTTP-22] an answer is read up to a bound, and the key that it repeats is taken out", async () => {
+it("an answer is read up to a bound, and the key that it repeats is taken out", async () => {
   const words = { ...withImages([png("x")]), modelVersion: `for ${FAKE_KEY}` };
   const { http } = await wire({ body: words });
   expect((await generateImage(http, REQUEST)).modelVersion).toBe("for [API key]");
@@ -359,7 +359,7 @@ it("[HTTP-9] [HTTP-22] an answer is read up to a bound, and the key that it repe
   await expect(generateImage(other, REQUEST)).rejects.toThrow("has no end");
 });
 
-it("[GEN-4] what a 4K image takes in Base64 is read", async () => {
+it("what a 4K image takes in Base64 is read", async () => {
   const chunk = Buffer.alloc(40e6);
   chunk.writeUInt32BE(chunk.length - 12);
   const large = Buffer.concat([png("x").subarray(0, 33), chunk, png("x").subarray(33)]);
@@ -367,7 +367,7 @@ it("[GEN-4] what a 4K image takes in Base64 is read", async () => {
   expect((await generateImage(http, { ...REQUEST, size: "4K" })).data.equals(large)).toBe(true);
 });
 
-it("[GEN-5] in any minute no more requests leave than asked for, retries among them", async () => {
+it("in any minute no more requests leave than asked for, retries among them", async () => {
   const clock = new InstantClock(0);
   const pace = createRateLimiter(2, clock);
   const passedAtMs: number[] = [];
@@ -387,7 +387,7 @@ it("[GEN-5] in any minute no more requests leave than asked for, retries among t
   expect(asked).toBe(3);
 });
 
-it("[GEN-5] a caller that gives up while it waits delays no other", async () => {
+it("a caller that gives up while it waits delays no other", async () => {
   const clock = new InstantClock(0);
   const pace = createRateLimiter(1, clock);
   const gone = new AbortController();
@@ -401,7 +401,7 @@ it("[GEN-5] a caller that gives up while it waits delays no other", async () => 
   expect(clock.nowMs()).toBe(60_000);
 });
 
-it("[GEN-6] the list of real-time models is read over all pages, without models that make no content", async () => {
+it("the list of real-time models is read over all pages, without models that make no content", async () => {
   const { fake, http } = await wire();
   expect((await listRealtimeModels(http)).map(({ id }) => id)).toEqual([
     "vendorx-3.1-flash-image",
@@ -420,7 +420,7 @@ it("[GEN-6] the list of real-time models is read over all pages, without models 
   ]);
 });
 
-it("[GEN-6] a list of models without an end is given up", async () => {
+it("a list of models without an end is given up", async () => {
   let pages = 0;
   const http: Http = {
     baseUrl: "",

@@ -25,7 +25,7 @@ async function bench(options: FakeOptions = {}) {
 
 const looksAfter = (elapsedMs: number, random = 0) => remoteSchedule(elapsedMs, 0, () => random);
 
-it("[HTTP-14] a remote service is asked every 10 to 15 s for two minutes, then every 30 s, rising to 60 s", () => {
+it("a remote service is asked every 10 to 15 s for two minutes, then every 30 s, rising to 60 s", () => {
   expect(looksAfter(0)).toBe(10_000);
   expect(looksAfter(119_999, 1)).toBe(15_000);
   expect(looksAfter(120_000, 1)).toBe(30_000);
@@ -35,13 +35,13 @@ it("[HTTP-14] a remote service is asked every 10 to 15 s for two minutes, then e
   expect(looksAfter(86_400_000)).toBe(60_000);
 });
 
-it("[HTTP-14] a service on this machine is asked soon, and never more than twice a second later", () => {
+it("a service on this machine is asked soon, and never more than twice a second later", () => {
   const paces = Array.from({ length: 30 }, (_, looks) => localSchedule(0, looks, () => 0));
   expect(paces[0]).toBe(150);
   expect(Math.max(...paces)).toBe(500);
 });
 
-it("[HTTP-15] polling ends with a terminal status, and an unknown one is never the end", async () => {
+it("polling ends with a terminal status, and an unknown one is never the end", async () => {
   const { clock, poll } = await bench({
     statuses: ["queued", "dreaming", "running", "settling", "completed"],
   });
@@ -52,14 +52,14 @@ it("[HTTP-15] polling ends with a terminal status, and an unknown one is never t
   expect(clock.sleepsMs).toEqual([12_500, 12_500, 12_500, 12_500]);
 });
 
-it("[HTTP-15] failed, cancelled and deleted batches end the polling too", async () => {
+it("failed, cancelled and deleted batches end the polling too", async () => {
   for (const status of ["failed", "cancelled", "output_deleted"]) {
     const { poll } = await bench({ statuses: [status] });
     expect((await poll()).status).toBe(status);
   }
 });
 
-it("[HTTP-16] what may pass is waited out without a new submission, and a Retry-After beats the pace", async () => {
+it("what may pass is waited out without a new submission, and a Retry-After beats the pace", async () => {
   const { fake, clock, poll } = await bench({ statuses: ["completed"] });
   const retry = { status: 429, headers: { "retry-after": "90" }, body: "" };
   fake.fault(/^GET/, { reset: "before" }, { status: 503, body: "" }, retry);
@@ -68,7 +68,7 @@ it("[HTTP-16] what may pass is waited out without a new submission, and a Retry-
   expect(fake.count(/^POST/)).toBe(1);
 });
 
-it("[HTTP-14] over an hour the looks follow the schedule, whatever the service answers", async () => {
+it("over an hour the looks follow the schedule, whatever the service answers", async () => {
   const { clock, poll } = await bench({
     statuses: [...Array.from({ length: 200 }, () => "running")],
   });
@@ -90,7 +90,7 @@ it("[HTTP-14] over an hour the looks follow the schedule, whatever the service a
   expect(between(1800, 3600).every((gap) => gap === 60)).toBe(true);
 });
 
-it("[HTTP-16] a Retry-After of nothing makes no storm, and one of a day no sleeper", async () => {
+it("a Retry-After of nothing makes no storm, and one of a day no sleeper", async () => {
   const { fake, clock, poll } = await bench({ statuses: ["completed"] });
   const asks = (value: string) => ({ status: 503, headers: { "retry-after": value }, body: "" });
   fake.fault(/^GET/, asks("0"), asks("Thu, 01 Jan 1970 00:00:00 GMT"), asks("86400"));
@@ -98,7 +98,7 @@ it("[HTTP-16] a Retry-After of nothing makes no storm, and one of a day no sleep
   expect(clock.sleepsMs).toEqual([1_000, 1_000, 3_600_000]);
 });
 
-it("[HTTP-16] an error that cannot pass ends the polling, and an outage does after eight minutes", async () => {
+it("an error that cannot pass ends the polling, and an outage does after eight minutes", async () => {
   const { fake, clock, poll } = await bench();
   fake.fault(/^GET/, { status: 401, body: "" });
   await expect(poll()).rejects.toMatchObject({ code: "INVALID_API_KEY" });
@@ -115,7 +115,7 @@ it("[HTTP-16] an error that cannot pass ends the polling, and an outage does aft
   expect(clock.nowMs() - startMs).toBeLessThan(540_000);
 });
 
-it("[HTTP-16] a pause that the service asks for does not shorten the time for which an outage is waited out", async () => {
+it("a pause that the service asks for does not shorten the time for which an outage is waited out", async () => {
   const { fake, clock, poll } = await bench({ statuses: ["completed"] });
   const away = { status: 503, headers: { "retry-after": "3000" }, body: "" };
   fake.fault(/^GET/, away, away, away);
@@ -126,7 +126,7 @@ it("[HTTP-16] a pause that the service asks for does not shorten the time for wh
   expect(left).toEqual([480_000, 480_000, 480_000]);
 });
 
-it("[HTTP-16] foreign pages are waited out like a broken network, and reported as such if they stay", async () => {
+it("foreign pages are waited out like a broken network, and reported as such if they stay", async () => {
   const { fake, clock, poll } = await bench({ statuses: ["completed"] });
   const signIn = { status: 200, body: "<html>Sign in" };
   const away = { status: 302, headers: { location: "https://portal.example/login?next=x" }, body: "" };
@@ -140,13 +140,13 @@ it("[HTTP-16] foreign pages are waited out like a broken network, and reported a
   });
 });
 
-it("[HTTP-17] a fixed interval replaces the pace", async () => {
+it("a fixed interval replaces the pace", async () => {
   const { clock, poll } = await bench({ statuses: ["running", "running", "completed"] });
   await poll({ intervalMs: 40 });
   expect(clock.sleepsMs).toEqual([40, 40]);
 });
 
-it("[HTTP-18] the deadline ends a sleep and a silent request with TIMEOUT", async () => {
+it("the deadline ends a sleep and a silent request with TIMEOUT", async () => {
   const { fake, batch } = await bench({ statuses: ["running"] });
   const http = createServiceHttp({
     baseUrl: fake.url,
@@ -174,7 +174,7 @@ it("[HTTP-18] the deadline ends a sleep and a silent request with TIMEOUT", asyn
   }
 });
 
-it("[HTTP-18] a deadline that is stopped leaves nothing waiting", async () => {
+it("a deadline that is stopped leaves nothing waiting", async () => {
   const clock = new FakeClock();
   const limit = deadline(clock, 1_000);
   limit.stop();

@@ -9,7 +9,7 @@ import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 describe("the configuration", () => {
-  it("[CONF-1] fills in every default when there is no file", async () => {
+  it("fills in every default when there is no file", async () => {
     const config = loadConfig({ cwd: await tempDir() });
     expect(config.limits).toEqual(DEFAULT_LIMITS);
     expect(config.models.map((m) => [m.id, m.prices["1K"]])).toEqual([
@@ -24,7 +24,7 @@ describe("the configuration", () => {
     expect(Object.isFrozen(config)).toBe(true);
   });
 
-  it("[CONF-2] takes comments and trailing commas, and keeps the defaults of what a file leaves out", async () => {
+  it("takes comments and trailing commas, and keeps the defaults of what a file leaves out", async () => {
     const cwd = await tempDir();
     const text = '{\n  // ours\n  "limits": { "zipItems": 7, },\n}';
     writeFileSync(join(cwd, "imgbatch.config.json"), text);
@@ -32,7 +32,7 @@ describe("the configuration", () => {
     expect([limits.zipItems, limits.itemsPerBatch]).toEqual([7, 200]);
   });
 
-  it("[PRESET-4] [PRESET-9] puts a named upstream and vendor in the place of the file's, and keeps the rest", async () => {
+  it("puts a named upstream and vendor in the place of the file's, and keeps the rest", async () => {
     const cwd = await tempDir();
     const file = { models: [{ id: "mine" }], limits: { zipItems: 7 }, vendor: { keyHeaders: ["x-mine"] } };
     writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(file));
@@ -89,7 +89,7 @@ describe("the configuration", () => {
         "uniquelocal",
       ],
     ],
-  ])("[CONF-2] server.trustProxy takes what Express takes: %j", (trustProxy) => {
+  ])("server.trustProxy takes what Express takes: %j", (trustProxy) => {
     const { server } = parseConfig({ server: { trustProxy } }, "test");
     expect(() => express().set("trust proxy", server.trustProxy)).not.toThrow();
     expect(server).toEqual({ host: "127.0.0.1", port: 8787, publicUrl: null, trustProxy });
@@ -102,7 +102,7 @@ describe("the configuration", () => {
     expect(() => loadConfig({ file: "other.json", cwd })).toThrow("cannot be read");
   });
 
-  it("[CONF-4] the data directory is the flag, else the environment, else the user's own", () => {
+  it("the data directory is the flag, else the environment, else the user's own", () => {
     const environment = { baseUrl: undefined, apiKey: undefined, dataDirectory: "from-env" };
     expect(dataDirectoryOf("flag", environment, "/w")).toBe("/w/flag");
     expect(dataDirectoryOf(undefined, environment, "/w")).toBe("/w/from-env");
@@ -112,7 +112,7 @@ describe("the configuration", () => {
   });
 });
 
-it("[CONF-5] there is play money only where nothing but drawings is made", () => {
+it("there is play money only where nothing but drawings is made", () => {
   const of = (providers?: object[]) => isProceduralOnly(parseConfig(providers ? { providers } : {}, "test"));
   expect([of(), of([]), of([{ name: "p", type: "procedural", models: ["*"] }])]).toEqual([true, false, true]);
 });

@@ -24,7 +24,7 @@ describe.each(UPSTREAM_NAMES)("the preset %s", (name) => {
   const config = parseConfig(upstreamConfig(name), name);
   const entry = config.providers[0] as UpstreamEntry;
 
-  it("[PRESET-1] is a whole configuration, whose one provider serves all its models", () => {
+  it("is a whole configuration, whose one provider serves all its models", () => {
     const { keyVariable } = PRESETS[name];
     const provider = providerOf(entry, keyVariable === null ? {} : { [keyVariable]: "key" });
     expect(config.providers.map((each) => each.name)).toEqual([name]);
@@ -36,7 +36,7 @@ describe.each(UPSTREAM_NAMES)("the preset %s", (name) => {
     expect(provider.upstream).toMatchObject({ disabled: null, isFree: FREE.includes(name) });
   });
 
-  it("[PRESET-2] bills the list price of the upstream for an image of a batch, and holds no more", () => {
+  it("bills the list price of the upstream for an image of a batch, and holds no more", () => {
     const [group] = config.groups;
     const share = name.endsWith("-batch") ? 0.5 : 1;
     for (const model of config.models) {
@@ -54,7 +54,7 @@ describe.each(UPSTREAM_NAMES)("the preset %s", (name) => {
     expect(priceSource).toMatch(keyVariable === null ? /./ : /^(Source: |Check this price at ).*20\d\d-\d\d/);
   });
 
-  it("[PRESET-1] names the variable of its key, and is disabled without it", () => {
+  it("names the variable of its key, and is disabled without it", () => {
     const { keyVariable } = PRESETS[name];
     const { disabled } = providerOf(entry).upstream ?? {};
     expect(disabled).toBe(keyVariable === null ? null : `the environment variable ${keyVariable} is not set`);
@@ -64,7 +64,7 @@ describe.each(UPSTREAM_NAMES)("the preset %s", (name) => {
 describe("the vendor preset", () => {
   const vendor = { preset: "google" };
 
-  it("[PRESET-9] sets the key header, the vendor's models and lenient requests", () => {
+  it("sets the key header, the vendor's models and lenient requests", () => {
     const config = parseConfig({ vendor }, "test");
     expect(config.vendor.keyHeaders).toEqual(["x-goog-api-key"]);
     expect(config.features).toMatchObject({ strictImageConfig: false, batchImages: true });
@@ -72,7 +72,7 @@ describe("the vendor preset", () => {
     expect(config.providers).toMatchObject([{ type: "procedural" }]);
   });
 
-  it("[PRESET-9] leaves keys as they are that the configuration has", () => {
+  it("leaves keys as they are that the configuration has", () => {
     const own = {
       vendor: { ...vendor, keyHeaders: ["x-own-key"] },
       features: { strictImageConfig: true, batchImages: false },
@@ -84,7 +84,7 @@ describe("the vendor preset", () => {
     expect(parseConfig({ vendor, ...upstreamConfig("openai") }, "test").models[0]?.id).toBe("gpt-image-2");
   });
 
-  it("[PRESET-9] hides no wrong value", () => {
+  it("hides no wrong value", () => {
     for (const wrong of [{ vendor: { preset: "gogle" } }, { vendor, features: 5 }, { vendor, models: null }])
       expect(() => parseConfig(wrong, "test")).toThrow("test: ");
   });

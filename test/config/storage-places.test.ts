@@ -20,7 +20,7 @@ function places(storage: object, flags: StorageFlags = {}, env: NodeJS.ProcessEn
 afterEach(() => vi.unstubAllEnvs());
 
 describe("the places of the data", () => {
-  it("[CONF-7] are SQLite and files, unless a flag, the environment or the configuration says otherwise, in this order", () => {
+  it("are SQLite and files, unless a flag, the environment or the configuration says otherwise, in this order", () => {
     expect(storagePlaces(undefined, {}, readStorageEnvironment({}))).toEqual(LOCAL_STORAGE);
     const ofFile = { database: "postgres://file/d" };
     const env = { IMGBATCH_DATABASE_URL: "postgres://u:hidden-by-env@env/d" };
@@ -36,7 +36,7 @@ describe("the places of the data", () => {
     expect(places(ofFile, { database: "sqlite" }, env).database).toEqual({ kind: "sqlite" });
   });
 
-  it("[CONF-7] take user, password and keys from the environment", () => {
+  it("take user, password and keys from the environment", () => {
     const env = { PGUSER: "me", PGPASSWORD: "p&w/ord of the test", ...AWS };
     const { database, blobs } = places({ database: "postgres://h/d", blobs: "s3://b.c/d/e/" }, {}, env);
     const { searchParams } = new URL(database.kind === "postgres" ? database.url : "");
@@ -82,7 +82,7 @@ describe("the places of the data", () => {
     [{ blobs: "https://b" }, "storage.blobs: must be"],
     [{ s3: { endpoint: "h:9000" } }, "storage.s3.endpoint: must be like https://host"],
     [{ s3: { endpoint: "http://AKID:canary-of-the-file@h" } }, "storage.s3.endpoint: must hold no keys"],
-  ])("[CONF-7] %j is an error that says what to do, and not the secret", (storage, problem) => {
+  ])("%j is an error that says what to do, and not the secret", (storage, problem) => {
     let message = "";
     try {
       parseConfig({ storage }, "some/file.json");
@@ -94,7 +94,7 @@ describe("the places of the data", () => {
   });
 
   it.each(["host=db.example", "canary-of-the-variable", "options=-cx=y"])(
-    "[CONF-7] a parameter that is not known (%s) is refused in the environment too, and not told",
+    "a parameter that is not known (%s) is refused in the environment too, and not told",
     (parameter) => {
       const env = { IMGBATCH_DATABASE_URL: `postgres://u:canary-of-the-variable@h/d?${parameter}` };
       expect(() => places({}, {}, env)).toThrow("IMGBATCH_DATABASE_URL: must have no parameters but");
@@ -107,14 +107,14 @@ describe("the places of the data", () => {
     ["postgres://[::1]/d", "::1", 5432],
     ["postgres:///d?host=/run/postgresql&port=6543", "/run/postgresql", 6543],
     ["postgres:///d", "localhost", 5432],
-  ])("[CONF-7] %s is connected to where it says", (database, host, port) => {
+  ])("%s is connected to where it says", (database, host, port) => {
     for (const name of ["PGHOST", "PGPORT"]) vi.stubEnv(name, "");
     const place = places({ database }, {}, { PGUSER: "me", PGPASSWORD: "password-of-the-test" }).database;
     const client = new pg.Client(connectionOf(place.kind === "postgres" ? place.url : ""));
     expect(client).toMatchObject({ host, port, user: "me" });
   });
 
-  it("[CONF-7] that cannot be used end a command before anything else, without the secret in its words", async () => {
+  it("that cannot be used end a command before anything else, without the secret in its words", async () => {
     const cwd = await tempDir();
     const secret = "canary-of-the-command-line";
     watchSecret(secret);
@@ -147,7 +147,7 @@ describe("the places of the data", () => {
     expect(embedded).toMatchObject({ code: 2, stderr: expect.stringContaining("set IMGBATCH_BASE_URL") });
   });
 
-  it.skipIf(!hasPostgres)("[CONF-7] a database that refuses is named without its secret", async () => {
+  it.skipIf(!hasPostgres)("a database that refuses is named without its secret", async () => {
     const cwd = await tempDir();
     const url = new URL(`${await newDatabase()}-that-is-not-there`);
     url.password = "canary-of-the-variable";

@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 
 const BUILT = resolve(import.meta.dirname, "../../dist/console");
 
-it("[CONSOLE-21] the files of the page are small, and the page itself has no inline code", () => {
+it("the files of the page are small, and the page itself has no inline code", () => {
   const assets = readdirSync(join(BUILT, "assets"));
   const sizes = assets.map((name) => gzipSync(readFileSync(join(BUILT, "assets", name))).length);
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(200_000);

@@ -54,7 +54,7 @@ const shownText = (page: Page, selector: string) => page.locator(selector).allIn
 describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120_000 }, () => {
   closeBrowserAtEnd();
 
-  it("[CONSOLE-11] a code leaves the address at once; signing out ends the session in the page and at the service", async () => {
+  it("a code leaves the address at once; signing out ends the session in the page and at the service", async () => {
     const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     expect(page.url()).toBe(`${service.url}/`);
@@ -79,7 +79,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     );
   });
 
-  it("[CONSOLE-11] when the service ends the session, the page asks to sign in again, and keeps the draft", async () => {
+  it("when the service ends the session, the page asks to sign in again, and keeps the draft", async () => {
     const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
@@ -149,7 +149,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(await findBarriers(page)).toEqual([]);
   });
 
-  it("[CONSOLE-13] the failed images are made again, and the ZIP that the browser saves has the images of the service", async () => {
+  it("the failed images are made again, and the ZIP that the browser saves has the images of the service", async () => {
     let isBad = true;
     const service = await startService({ providers: [moody(() => isBad)] });
     const { id } = await service.submit({
@@ -204,7 +204,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(data.map((batch: { parent_batch_id: string }) => batch.parent_batch_id)).toEqual([id, null]);
   });
 
-  it("[CONSOLE-23] of the selected images the finished ones are saved and deleted, and the failed ones made again", async () => {
+  it("of the selected images the finished ones are saved and deleted, and the failed ones made again", async () => {
     let isBad = true;
     const service = await startService({ providers: [moody(() => isBad)] });
     const batch = ["a fox", "bad one", "good one", "bad two", "refused"];
@@ -240,7 +240,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(await shownText(page, ".tile-prompt")).toEqual(["bad one"]);
   });
 
-  it("[CONSOLE-24] more than one batch, or one ZIP, may hold is split by the limits of the service", async () => {
+  it("more than one batch, or one ZIP, may hold is split by the limits of the service", async () => {
     const config = { limits: { itemsPerBatch: 3, zipItems: 2 } };
     const service = await startService({ providers: [moody()], config });
     const page = await openConsole(service);
@@ -263,7 +263,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       .toEqual(["1-of-2.zip", "2-of-2.zip"]);
   });
 
-  it("[CONSOLE-26] a file dropped anywhere is taken, by the form for a new batch if need be; any other drop is answered", async () => {
+  it("a file dropped anywhere is taken, by the form for a new batch if need be; any other drop is answered", async () => {
     const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     await page.getByRole("heading", { name: "Batches", level: 1 }).waitFor();
@@ -293,7 +293,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByText("late.txt").first().waitFor();
   });
 
-  it("[CONSOLE-25] reference images stay while the pages change; a reload loses them, and the page says so", async () => {
+  it("reference images stay while the pages change; a reload loses them, and the page says so", async () => {
     const provider = new FakeProvider();
     const service = await startService({ providers: [provider] });
     const page = await openConsole(service);
@@ -316,7 +316,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(provider.requests.map(({ references }) => references.length)).toEqual([1]);
   });
 
-  it("[CONSOLE-14] a running batch grows in the page, is cancelled and deleted there, and no other key sees it", async () => {
+  it("a running batch grows in the page, is cancelled and deleted there, and no other key sees it", async () => {
     const opened = gate();
     const provider = new FakeProvider();
     provider.answer = async ({ prompt }) => {
@@ -357,7 +357,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect((await service.ask(`/${id}`)).status).toBe(404);
   });
 
-  it("[CONSOLE-15] names, prompts, ids and errors are shown as text, and nothing in them runs", async () => {
+  it("names, prompts, ids and errors are shown as text, and nothing in them runs", async () => {
     const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
     const service = await startService({ providers: [moody()] });
     const id = `${hostile.replaceAll("/", "")}\u202e`;
@@ -380,7 +380,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(await page.title()).not.toContain("owned");
   });
 
-  it("[CONSOLE-16] by keys alone a person walks, opens, searches, selects and goes back", async () => {
+  it("by keys alone a person walks, opens, searches, selects and goes back", async () => {
     const service = await startService({ providers: [moody()] });
     for (const name of ["first", "second"]) {
       const { id } = await service.submit({ model: MODEL, task_name: name, items: items(5) });
@@ -426,7 +426,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(await page.locator("body").innerText()).not.toContain("$");
   });
 
-  it("[CONSOLE-17] one image is made, made again, and edited", async () => {
+  it("one image is made, made again, and edited", async () => {
     const provider = new FakeProvider();
     const service = await startService({ providers: [provider] });
     const page = await openConsole(service);
@@ -449,7 +449,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(await findBarriers(page)).toEqual([]);
   });
 
-  it("[CONSOLE-20] a draft whose answer was lost is sent again, and makes one batch", async () => {
+  it("a draft whose answer was lost is sent again, and makes one batch", async () => {
     const service = await startService({ providers: [moody()] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
@@ -468,7 +468,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect((await (await service.ask("")).json()).data).toHaveLength(1);
   });
 
-  it("[CONSOLE-22] images that cost real money are made after a consent to their sum, in a batch and at once", async () => {
+  it("images that cost real money are made after a consent to their sum, in a batch and at once", async () => {
     const service = await startService({ providers: [new FakeUpstream("paid")] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
@@ -484,7 +484,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await expect.poll(() => page.locator(".large-sum").innerText()).toBe("$0.17");
   });
 
-  it("[CONSOLE-20] without events, the page asks again and again", async () => {
+  it("without events, the page asks again and again", async () => {
     const service = await startService({ providers: [moody()] });
     const page = await openPage("about:blank");
     await page.route("**/v1/events", (route) => route.abort());
@@ -494,7 +494,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("link", { name: /late.*completed/s }).waitFor();
   });
 
-  it("[CONSOLE-20] tabs of one session read one stream of events, and all of them see what changes", async () => {
+  it("tabs of one session read one stream of events, and all of them see what changes", async () => {
     const service = await startService({ providers: [moody()] });
     const first = await openConsole(service);
     await first.getByRole("heading", { name: "No batches yet" }).waitFor();
@@ -543,7 +543,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     },
   );
 
-  it("[CONSOLE-19] a long list of batches is shown in parts, and searched at the service", async () => {
+  it("a long list of batches is shown in parts, and searched at the service", async () => {
     const service = await startService({ providers: [moody()] });
     for (let n = 1; n <= 52; n++)
       await service.submit({ model: MODEL, task_name: `batch ${n}`, items: items(1) });
@@ -559,7 +559,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("heading", { name: "No batch like this" }).waitFor();
   });
 
-  it("[CONSOLE-19] of very many images those near the window are in the page, and each can be reached", async () => {
+  it("of very many images those near the window are in the page, and each can be reached", async () => {
     const service = await startService({ providers: [moody()] });
     const { id } = await service.submit({ model: MODEL, items: items(120) });
     await service.until(id);

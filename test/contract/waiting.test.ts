@@ -8,14 +8,14 @@ describe("the message about a provider", () => {
     ["of an upstream on HTTP", "local could not be reached (ECONNREFUSED)."],
     ["named before", "local: could not be reached (ECONNREFUSED)."],
     ["without the name", "could not be reached (ECONNREFUSED)."],
-  ])("[PROVIDERS-8] names it once: %s", (_case, message) => {
+  ])("names it once: %s", (_case, message) => {
     expect(named("local", message)).toBe("local: could not be reached (ECONNREFUSED).");
     expect(unnamed("local", message)).toBe("could not be reached (ECONNREFUSED).");
     const block = { provider: "local", trouble: "unreachable", message, untilMs: null } as const;
     expect(waitingText(waitingOn(block))).toBe("waiting for local: could not be reached (ECONNREFUSED)");
   });
 
-  it("[WAIT-1] says when the next try is", () => {
+  it("says when the next try is", () => {
     const untilMs = Date.now();
     const message = "google could not be reached (ENOTFOUND).";
     const block = { provider: "google", trouble: "unreachable", message, untilMs } as const;
@@ -24,12 +24,12 @@ describe("the message about a provider", () => {
     );
   });
 
-  it("[PROVIDERS-8] keeps a word that only begins like the name", () => {
+  it("keeps a word that only begins like the name", () => {
     expect(named("local", "localhost is down.")).toBe("local: localhost is down.");
   });
 });
 
-it("[JOB-11] jobs are described by their number, and the state and age of the oldest", () => {
+it("jobs are described by their number, and the state and age of the oldest", () => {
   const job = (state: string, createdAtMs: number) => ({ state, createdAtMs });
   expect(jobsText([], 0)).toBeNull();
   expect(jobsText([job("PENDING", 0)], 720_000)).toBe("upstream job PENDING for 12 min");

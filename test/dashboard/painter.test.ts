@@ -35,7 +35,7 @@ describe("the painter", () => {
     expect(all).not.toContain("\n");
   });
 
-  it("[VIEW-2] writes only the lines that changed, in one piece, and nothing for an equal frame", () => {
+  it("writes only the lines that changed, in one piece, and nothing for an equal frame", () => {
     const { painter, written } = paintOn();
     painter.open();
     painter.paint("a\nb\nc");
@@ -48,7 +48,7 @@ describe("the painter", () => {
     expect(written).toHaveLength(1);
   });
 
-  it("[VIEW-2] empties lines that a shorter frame leaves, and repaints all after the window changed", () => {
+  it("empties lines that a shorter frame leaves, and repaints all after the window changed", () => {
     const { painter, written } = paintOn();
     painter.open();
     painter.paint("a\nb");

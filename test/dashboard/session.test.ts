@@ -33,7 +33,7 @@ function begin(perform: (intent: Intent) => Promise<void> = async () => {}) {
 }
 
 describe("a session", () => {
-  it("[VIEW-2] shows many changes as one frame, and a frame without changes not at all", () => {
+  it("shows many changes as one frame, and a frame without changes not at all", () => {
     const { session, tell, shown, counts } = begin();
     for (let n = 0; n < 100; n++) tell({ type: "batches", rows: [batchRow(n % 5, { successCount: n })] });
     expect(shown).toHaveLength(0);
@@ -45,7 +45,7 @@ describe("a session", () => {
     expect(counts.flushes).toBe(2);
   });
 
-  it("[VIEW-8] has in its first state what the source tells at once", () => {
+  it("has in its first state what the source tells at once", () => {
     const source: DashboardSource = {
       abilities: ALL_ABILITIES,
       start: (listener) => {
@@ -59,7 +59,7 @@ describe("a session", () => {
     expect(session.state.batches.size).toBe(1);
   });
 
-  it("[VIEW-2] shows the passing time once a second", () => {
+  it("shows the passing time once a second", () => {
     const { session, shown, clock } = begin();
     clock.nowMs += 400;
     session.frame();
@@ -69,7 +69,7 @@ describe("a session", () => {
     expect(shown).toHaveLength(1);
   });
 
-  it("[VIEW-4] shows a key at once, takes what it asks to the source, and quits by itself", () => {
+  it("shows a key at once, takes what it asks to the source, and quits by itself", () => {
     const { session, tell, asked, shown, counts } = begin();
     tell({ type: "batches", rows: [batchRow(1)] });
     session.frame();
@@ -83,7 +83,7 @@ describe("a session", () => {
     expect(counts.stops).toBe(1);
   });
 
-  it("[VIEW-4] tells the person why something could not be done", async () => {
+  it("tells the person why something could not be done", async () => {
     const { session, shown } = begin(async () => {
       throw new Error("the disk is full");
     });

@@ -1,9 +1,8 @@
 import { expect, it } from "vitest";
-import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
-import { feedLog } from "../../src/domain/feed-log.ts";
+import { Feed, feedLog, type ServiceEvent } from "../../src/domain/feed.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
-it("[VIEW-8] lines of the log come on the feed with level and facts, without keys", () => {
+it("lines of the log come on the feed with level and facts, without keys", () => {
   const feed = new Feed();
   const told: ServiceEvent[] = [];
   feed.subscribe((event) => told.push(event));

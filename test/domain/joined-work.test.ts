@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { JoinedWork } from "../../src/domain/joined-work.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
+import { JoinedWork } from "../../src/domain/batches/finish-item.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import { type Gate, gate } from "../support/gate.ts";
 
 /** Work that writes its groups down, waits at a gate each, and returns the entries in capitals. */
@@ -17,7 +17,7 @@ function writtenDown() {
   return { work, groups, gates };
 }
 
-it("[WORK-30] entries that come together, or while their key is at work, are one group; other keys do not wait", async () => {
+it("entries that come together, or while their key is at work, are one group; other keys do not wait", async () => {
   const { work, groups, gates } = writtenDown();
   const first = [work.add("k", "a"), work.add("k", "b")];
   await expect.poll(() => groups).toEqual([["a", "b"]]);
@@ -30,7 +30,7 @@ it("[WORK-30] entries that come together, or while their key is at work, are one
   expect(await Promise.all(next)).toEqual(["C", "D", "E"]);
 });
 
-it("[WORK-30] an entry that cannot be recorded fails alone, but all wait for a database that cannot be used", async () => {
+it("an entry that cannot be recorded fails alone, but all wait for a database that cannot be used", async () => {
   const groups: string[] = [];
   const unavailable = new StorageUnavailable("full", "The disk is full.", null);
   const work = new JoinedWork<string, string>(async (entries) => {

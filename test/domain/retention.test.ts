@@ -37,7 +37,7 @@ describe("retention", () => {
     expect(await service.batch(id)).toMatchObject({ status: "output_deleted", actual_cost: 0.0335 });
   });
 
-  it("[KEEP-2] 0 hours keeps everything", async () => {
+  it("0 hours keeps everything", async () => {
     const never = { inputHours: 0, outputHours: 0, sweepMinutes: 10 };
     const { clock, ended, files, stores, blobs } = await endedBatch({ retention: never });
     expect(ended.expires_at).toBeNull();
@@ -45,7 +45,7 @@ describe("retention", () => {
     expect(await files()).toEqual([1, 1]);
   });
 
-  it("[KEEP-3] goes on after a delete that fails, and tries it again", async () => {
+  it("goes on after a delete that fails, and tries it again", async () => {
     const { clock, service, id, stores, blobs, files } = await endedBatch();
     const other = await service.submit({ model: MODEL, items: items(1) });
     await service.until(other.id);
@@ -66,7 +66,7 @@ describe("retention", () => {
     expect(await files()).toEqual([0, 0]);
   });
 
-  it("[KEEP-5] ends early when the process is about to stop; the next sweep goes on", async () => {
+  it("ends early when the process is about to stop; the next sweep goes on", async () => {
     const { clock, service, stores, blobs, files } = await endedBatch();
     const other = await service.submit({ model: MODEL, items: items(1) });
     await service.until(other.id);
@@ -82,7 +82,7 @@ describe("retention", () => {
     expect(await files()).toEqual([0, 0]);
   });
 
-  it("[KEEP-4] an idempotency key lives a year longer than the record of its batch", async () => {
+  it("an idempotency key lives a year longer than the record of its batch", async () => {
     const { clock, service, id, stores, blobs } = await endedBatch();
     await service.ask(`/${id}`, { method: "DELETE" });
     const keyId = (await stores.read.batches.byId(id))?.apiKeyId ?? "";

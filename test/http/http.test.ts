@@ -58,7 +58,7 @@ for (const status of [400, 401, 402, 403, 404, 409, 410, 413, 500]) {
   });
 }
 
-it("[HTTP-2] a Retry-After is followed exactly, as seconds and as a date", async () => {
+it("a Retry-After is followed exactly, as seconds and as a date", async () => {
   const { fake, http, clock } = await wire();
   // The clock of the service is an hour ahead of ours.
   const theirTime = (ms: number) => new Date(clock.nowMs() + 3_600_000 + ms).toUTCString();
@@ -68,14 +68,14 @@ it("[HTTP-2] a Retry-After is followed exactly, as seconds and as a date", async
   expect(clock.sleepsMs).toEqual([7_000, 90_000]);
 });
 
-it("[HTTP-2] a Retry-After of many minutes is reported instead of waited for", async () => {
+it("a Retry-After of many minutes is reported instead of waited for", async () => {
   const { fake, http, clock } = await wire();
   fake.fault(/^GET/, error(429, { "retry-after": "3600" }));
   await expect(listModels(http)).rejects.toMatchObject({ code: "RATE_LIMITED", retryAfterMs: 3_600_000 });
   expect(clock.sleepsMs).toEqual([]);
 });
 
-it("[HTTP-3] a message that all tokens are out of use stops the retries", async () => {
+it("a message that all tokens are out of use stops the retries", async () => {
   const { fake, http } = await wire();
   const message = "All available tokens are currently cooling down";
   fake.fault(/^GET/, { status: 503, body: { error: { code: "X", message } } });
@@ -83,14 +83,14 @@ it("[HTTP-3] a message that all tokens are out of use stops the retries", async 
   expect(fake.requests).toHaveLength(1);
 });
 
-it("[HTTP-4] a broken connection and silence are tried again", async () => {
+it("a broken connection and silence are tried again", async () => {
   const { fake, http } = await wire({}, FAKE_KEY, 2000);
   fake.fault(/^GET/, { reset: "before" }, { silent: true }, { cutAt: 5 });
   expect(await listModels(http)).toHaveLength(2);
   expect(fake.requests).toHaveLength(4);
 });
 
-it("[HTTP-5] an error of the service keeps its code, its status, its request id and its parameter", async () => {
+it("an error of the service keeps its code, its status, its request id and its parameter", async () => {
   const { fake, http } = await wire();
   const body = { error: { code: "BATCH_IMAGE_INVALID_ITEMS", message: "items[0]: no", param: "items[0]" } };
   fake.fault(/^GET/, { status: 400, body });
@@ -103,7 +103,7 @@ it("[HTTP-5] an error of the service keeps its code, its status, its request id 
   });
 });
 
-it("[HTTP-5] a foreign code is understood by its status and kept in the message", async () => {
+it("a foreign code is understood by its status and kept in the message", async () => {
   const { fake, http } = await wire();
   fake.fault(
     /^GET/,
@@ -117,7 +117,7 @@ it("[HTTP-5] a foreign code is understood by its status and kept in the message"
   await expect(look(http)).rejects.toMatchObject({ code: "INVALID_API_KEY", httpStatus: 401 });
 });
 
-it("[HTTP-6] an answer that is no JSON, or not what was asked for, is BAD_RESPONSE", async () => {
+it("an answer that is no JSON, or not what was asked for, is BAD_RESPONSE", async () => {
   const { fake, http } = await wire();
   fake.fault(
     /^GET/,
@@ -132,7 +132,7 @@ it("[HTTP-6] an answer that is no JSON, or not what was asked for, is BAD_RESPON
   await expect(listModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
 });
 
-it("[HTTP-41] a base URL that ends with an API version is told to leave it out", async () => {
+it("a base URL that ends with an API version is told to leave it out", async () => {
   const { fake } = await wire();
   fake.fault(/./, { status: 404, body: "" });
   const baseUrl = `${fake.url}/v1`;
@@ -198,7 +198,7 @@ it("[HTTP-7] a refusal in the service's own words is no unknown outcome, whateve
   await expect(create(http)).rejects.toMatchObject({ code: "BATCH_IMAGE_INSUFFICIENT_BALANCE" });
 });
 
-it("[HTTP-8] a create whose answer was lost is asked again with the same key and finds its batch", async () => {
+it("a create whose answer was lost is asked again with the same key and finds its batch", async () => {
   const { fake, http } = await wire();
   fake.fault(/^POST/, { reset: "after" });
   expect(await create(http)).toMatchObject({ replayed: true });
@@ -206,14 +206,14 @@ it("[HTTP-8] a create whose answer was lost is asked again with the same key and
   expect(fake.requests.map((request) => request.headers["idempotency-key"])).toEqual(["key-1", "key-1"]);
 });
 
-it("[HTTP-9] the key goes into the authorization header and into no error", async () => {
+it("the key goes into the authorization header and into no error", async () => {
   const { http } = await wire({}, "secret-key");
   const thrown = await listModels(http).catch((caught) => caught);
   expect(thrown.code).toBe("INVALID_API_KEY");
   expect(JSON.stringify([thrown, thrown.message, thrown.stack])).not.toContain("secret-key");
 });
 
-it("[HTTP-10] an aborted request ends with the reason of the signal, also in a pause and in the middle of a body", async () => {
+it("an aborted request ends with the reason of the signal, also in a pause and in the middle of a body", async () => {
   const { fake, http } = await wire();
   const reason = new Error("stop");
   fake.fault(/^GET/, { silent: true });
@@ -226,7 +226,7 @@ it("[HTTP-10] an aborted request ends with the reason of the signal, also in a p
   await expect(listModels(http, AbortSignal.abort(reason))).rejects.toBe(reason);
 });
 
-it("[HTTP-10] a create under way may have longer for its answer, but no other attempt leaves", async () => {
+it("a create under way may have longer for its answer, but no other attempt leaves", async () => {
   const { fake, http } = await wire();
   const reason = new Error("stop");
   const { promise: held, open } = gate();
@@ -252,7 +252,7 @@ it("[HTTP-10] a create under way may have longer for its answer, but no other at
   expect(fake.requests).toHaveLength(1);
 });
 
-it("[HTTP-11] a redirect of a POST is reported and not followed", async () => {
+it("a redirect of a POST is reported and not followed", async () => {
   const { fake, http } = await wire();
   fake.fault(/^POST/, { status: 307, headers: { location: "https://new.example/" } });
   await expect(create(http)).rejects.toMatchObject({
@@ -261,7 +261,7 @@ it("[HTTP-11] a redirect of a POST is reported and not followed", async () => {
   });
 });
 
-it("[HTTP-12] items are read over all pages, by cursor and by offset", async () => {
+it("items are read over all pages, by cursor and by offset", async () => {
   for (const foreign of [false, true]) {
     const { http } = await wire({ itemPage: 2, foreign });
     const items = Array.from({ length: 5 }, (_, i) => ({ custom_id: `i${i}`, prompt: "p" }));
@@ -272,7 +272,7 @@ it("[HTTP-12] items are read over all pages, by cursor and by offset", async () 
   }
 });
 
-it("[HTTP-12] pages that never end are an error and no endless loop", async () => {
+it("pages that never end are an error and no endless loop", async () => {
   const page = {
     object: "list",
     data: [{ custom_id: "a", status: "success" }],
@@ -286,7 +286,7 @@ it("[HTTP-12] pages that never end are an error and no endless loop", async () =
   server.closeAllConnections();
 });
 
-it("[HTTP-13] a batch that says little is read: absent fields are null, unknown ones are kept, other names are known", async () => {
+it("a batch that says little is read: absent fields are null, unknown ones are kept, other names are known", async () => {
   const { fake, http } = await wire();
   fake.fault(/^GET/, {
     status: 200,
@@ -304,7 +304,7 @@ it("[HTTP-13] a batch that says little is read: absent fields are null, unknown 
   expect(batch.raw.extra).toEqual({ x: 1 });
 });
 
-it("[HTTP-13] another batch than the one that was asked for is no answer", async () => {
+it("another batch than the one that was asked for is no answer", async () => {
   const { fake, http } = await wire();
   fake.fault(/^GET/, { status: 200, body: { id: "imgbatch_other", status: "completed" } });
   await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
@@ -318,7 +318,7 @@ it("[HTTP-7] a create that was taken without a batch in the answer leaves the ou
   }
 });
 
-it("[HTTP-8] a batch that is older than its request was there before, also when the service does not say so", async () => {
+it("a batch that is older than its request was there before, also when the service does not say so", async () => {
   const { fake, http } = await wire();
   const batch = (ageS: number) => ({
     id: "b",
@@ -330,7 +330,7 @@ it("[HTTP-8] a batch that is older than its request was there before, also when 
   expect((await create(http)).replayed).toBe(false);
 });
 
-it("[HTTP-8] a batch that is under way already was there before, also when the service does not say so", async () => {
+it("a batch that is under way already was there before, also when the service does not say so", async () => {
   const { fake, http } = await wire();
   const answers = ["running", "completed", "dreaming", "queued", "submitting"];
   fake.fault(/^POST/, ...answers.map((status) => ({ status: 200, body: { id: "b", status } })));
@@ -339,7 +339,7 @@ it("[HTTP-8] a batch that is under way already was there before, also when the s
   expect(found).toEqual([true, true, true, false, false]);
 });
 
-it("[HTTP-12] a service that does not say whether there is more is asked until it has nothing new", async () => {
+it("a service that does not say whether there is more is asked until it has nothing new", async () => {
   const all = Array.from({ length: 1200 }, (_, i) => ({ custom_id: `i${i}`, status: "success" }));
   const { http } = await serve((request, response) => {
     const at = Number(new URL(request.url ?? "", "http://x").searchParams.get("cursor") ?? 0);
@@ -348,7 +348,7 @@ it("[HTTP-12] a service that does not say whether there is more is asked until i
   expect(await listItems(http, "b")).toHaveLength(1200);
 });
 
-it("[HTTP-5] errors of other shapes keep their own message", async () => {
+it("errors of other shapes keep their own message", async () => {
   const shapes = [
     { error: "It broke." },
     { message: "It broke." },
@@ -365,7 +365,7 @@ it("[HTTP-5] errors of other shapes keep their own message", async () => {
   }
 });
 
-it("[HTTP-9] a service that repeats the key does not bring it into errors or data", async () => {
+it("a service that repeats the key does not bring it into errors or data", async () => {
   const { fake, http } = await wire();
   const message = `Unknown key ${FAKE_KEY}`;
   fake.fault(/^GET/, { status: 401, headers: { "x-request-id": FAKE_KEY }, body: { error: { message } } });
@@ -384,7 +384,7 @@ it("[HTTP-9] a service that repeats the key does not bring it into errors or dat
   expect((await look(http)).batch.raw).toMatchObject({ note: "[API key]", "[API key]": 1 });
 });
 
-it("[HTTP-11] another host that a service redirects to never gets the key, and its word is not taken", async () => {
+it("another host that a service redirects to never gets the key, and its word is not taken", async () => {
   const seen: (string | undefined)[] = [];
   const other = await serve((request, response) => {
     seen.push(request.headers.authorization);
@@ -399,7 +399,7 @@ it("[HTTP-11] another host that a service redirects to never gets the key, and i
   expect(seen).toEqual([undefined]);
 });
 
-it("[HTTP-36] redirects within the service are followed a few times, and a circle ends after as many", async () => {
+it("redirects within the service are followed a few times, and a circle ends after as many", async () => {
   const seen: string[] = [];
   const { http } = await serve((request, response) => {
     const path = request.url ?? "";
@@ -417,7 +417,7 @@ it("[HTTP-36] redirects within the service are followed a few times, and a circl
   expect(seen).toHaveLength(4);
 });
 
-it("[HTTP-36] the key does not come back from another host with a redirect", async () => {
+it("the key does not come back from another host with a redirect", async () => {
   const seen: (string | undefined)[] = [];
   let own = "";
   const other = await serve((_, response) => {
@@ -433,7 +433,7 @@ it("[HTTP-36] the key does not come back from another host with a redirect", asy
   expect(seen).toEqual([`Bearer ${FAKE_KEY}`, undefined]);
 });
 
-it("[HTTP-5] a status outside the catalogue is reported as it is, and judged by its hundreds", async () => {
+it("a status outside the catalogue is reported as it is, and judged by its hundreds", async () => {
   const classes: [number, string][] = [
     [400, "usage"],
     [418, "usage"],
@@ -451,7 +451,7 @@ it("[HTTP-5] a status outside the catalogue is reported as it is, and judged by 
   }
 });
 
-it("[HTTP-35] each attempt is reported with its response, and without the key", async () => {
+it("each attempt is reported with its response, and without the key", async () => {
   const attempts: Attempt[] = [];
   const { fake, clock } = await wire();
   const onAttempt = (attempt: Attempt) => attempts.push(attempt);
@@ -465,7 +465,7 @@ it("[HTTP-35] each attempt is reported with its response, and without the key", 
   ]);
 });
 
-it("[HTTP-34] counts that a service does not say are counted from the items, and numbers may be text", async () => {
+it("counts that a service does not say are counted from the items, and numbers may be text", async () => {
   const { fake, http } = await wire();
   const { batch } = await create(http);
   const answers: [object, object][] = [
@@ -495,7 +495,7 @@ it("[HTTP-34] counts that a service does not say are counted from the items, and
   });
 });
 
-it("[HTTP-22] an answer without an end is given up, as JSON, as an error, and when it unpacks to far more than it was", async () => {
+it("an answer without an end is given up, as JSON, as an error, and when it unpacks to far more than it was", async () => {
   const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, 32));
   const endless =
     (status: number): RequestListener =>
@@ -518,7 +518,7 @@ it("[HTTP-22] an answer without an end is given up, as JSON, as an error, and wh
   await expect(getBatch(http, "b")).rejects.toMatchObject({ code: "NOT_FOUND" });
 });
 
-it("[HTTP-2] a Retry-After that is out of all reason is a day", async () => {
+it("a Retry-After that is out of all reason is a day", async () => {
   for (const value of ["99999999999999999999", "9".repeat(400), "Fri, 31 Dec 9999 23:59:59 GMT"]) {
     expect(retryAfterMs(new Headers({ "retry-after": value }), Date.now())).toBe(86_400_000);
   }
@@ -532,7 +532,7 @@ async function serve(listener: RequestListener): Promise<{ baseUrl: string; http
   return { baseUrl, http: createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock, random: () => 0 }) };
 }
 
-it("[HTTP-40] how errors are written is up to the service: the client of another upstream reads them in its own way", async () => {
+it("how errors are written is up to the service: the client of another upstream reads them in its own way", async () => {
   const { fake, clock } = await wire();
   fake.fault(/^GET/, { status: 500, headers: {}, body: { fault: { text: "No such engine." } } });
   const asked: unknown[] = [];

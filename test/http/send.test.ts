@@ -16,7 +16,7 @@ async function serve(listener: RequestListener) {
 
 const pack = { gzip: gzipSync, br: brotliCompressSync };
 for (const [coding, packed] of Object.entries(pack)) {
-  it(`[HTTP-42] an answer that was packed with ${coding} is unpacked`, async () => {
+  it(`an answer that was packed with ${coding} is unpacked`, async () => {
     const { url } = await serve(({ headers }, response) => {
       const isTaken = String(headers["accept-encoding"]).split(", ").includes(coding);
       response.writeHead(200, { "content-encoding": coding }).end(packed(`taken: ${isTaken}`));
@@ -25,26 +25,26 @@ for (const [coding, packed] of Object.entries(pack)) {
   });
 }
 
-it("[HTTP-42] an answer in an unknown coding comes as it is", async () => {
+it("an answer in an unknown coding comes as it is", async () => {
   const { url } = await serve((_, response) => {
     response.writeHead(200, { "content-encoding": "constructor" }).end("as it is");
   });
   expect(await textOf(await send(url, { signal: never }))).toBe("as it is");
 });
 
-it("[HTTP-42] only codings that are read without doubt are asked for", async () => {
+it("only codings that are read without doubt are asked for", async () => {
   const { url } = await serve(({ headers }, response) => response.end(headers["accept-encoding"]));
   expect(await textOf(await send(url, { signal: never }))).toBe("gzip, br");
 });
 
-it("[HTTP-4] a change to another protocol that nobody asked for ends the request", async () => {
+it("a change to another protocol that nobody asked for ends the request", async () => {
   const { url } = await serve(({ socket }) => {
     socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n");
   });
   await expect(send(url, { signal: never })).rejects.toMatchObject({ code: "CLOSED", isSent: true });
 });
 
-it("[HTTP-43] a connection is used again after an answer that was read, and not after one that was left", async () => {
+it("a connection is used again after an answer that was read, and not after one that was left", async () => {
   const { url, sockets } = await serve((request, response) => response.end(request.method));
   for (const method of ["GET", "POST", "DELETE"])
     expect(await textOf(await send(url, { method, signal: never }))).toBe(method);
@@ -54,7 +54,7 @@ it("[HTTP-43] a connection is used again after an answer that was read, and not 
   expect(sockets).toHaveLength(2);
 });
 
-it("[HTTP-44] an answer that comes before the whole body counts, and what is left of the body is not sent", async () => {
+it("an answer that comes before the whole body counts, and what is left of the body is not sent", async () => {
   const { url, sockets } = await serve((_, response) => response.writeHead(413).end("too large"));
   let pieces = 0;
   const open = async function* () {
@@ -73,7 +73,7 @@ it("[HTTP-44] an answer that comes before the whole body counts, and what is lef
   expect(pieces).toBe(sent);
 });
 
-it("[HTTP-10] an abort ends a request, and an answer in the middle of its body", async () => {
+it("an abort ends a request, and an answer in the middle of its body", async () => {
   const { url } = await serve((request, response) => {
     if (request.url === "/silent") return;
     response.writeHead(200, { "content-length": 10 }).write("half");

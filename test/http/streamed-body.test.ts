@@ -28,7 +28,7 @@ const pieces: StreamedBody = {
   },
 };
 
-it("[HTTP-32] a body in pieces arrives whole with its length, and again after what may pass", async () => {
+it("a body in pieces arrives whole with its length, and again after what may pass", async () => {
   const { fake, http } = await wire();
   fake.fault(/^POST/, { reset: "before" }, { status: 503, headers: { "retry-after": "0" } });
   const { batch } = await createBatch(http, pieces, "k");
@@ -45,7 +45,7 @@ it("[HTTP-32] a body in pieces arrives whole with its length, and again after wh
   }
 });
 
-it("[HTTP-32] what the body itself throws ends the request, and nothing was made", async () => {
+it("what the body itself throws ends the request, and nothing was made", async () => {
   const { fake, http } = await wire();
   const changed = new ImgbatchError("SAVE_FAILED", "changed");
   const open = async function* () {
@@ -56,7 +56,7 @@ it("[HTTP-32] what the body itself throws ends the request, and nothing was made
   expect(fake.batches).toEqual([]);
 });
 
-it("[HTTP-32] an abort in the middle of a body ends it, and closes what it reads from", async () => {
+it("an abort in the middle of a body ends it, and closes what it reads from", async () => {
   const { http } = await wire();
   const [stop, reason] = [new AbortController(), new Error("stop")];
   let isClosed = false;
@@ -75,14 +75,14 @@ it("[HTTP-32] an abort in the middle of a body ends it, and closes what it reads
   await expect.poll(() => isClosed).toBe(true);
 });
 
-it("[HTTP-11] a redirect of a body in pieces is reported too", async () => {
+it("a redirect of a body in pieces is reported too", async () => {
   const { fake, http } = await wire();
   fake.fault(/^POST/, { status: 307, headers: { location: "https://new.example/" } });
   const refused = { code: "BAD_RESPONSE", message: expect.stringContaining("redirects") };
   await expect(createBatch(http, pieces, "k")).rejects.toMatchObject(refused);
 });
 
-it("[HTTP-32] nothing of a large body stays in memory when it was sent", async () => {
+it("nothing of a large body stays in memory when it was sent", async () => {
   const server = createServer((request, response) => {
     request.resume().on("end", () => response.end('{"id":"imgbatch_1","status":"queued"}'));
   });

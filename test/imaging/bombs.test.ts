@@ -60,25 +60,25 @@ describe("an image that is much larger than its file", () => {
     ["an animation of 17 frames of 2000x2000", () => animation(17, 2000), /2000x2000 pixels in 17 frames/],
     ["an animation of a thousand and one dots", () => animation(1001, 1), /at most 1,000 frames/],
     ["an animation of a hundred thousand dots", () => animation(100_000, 1), /at most 1,000 frames/],
-  ])("[IMG-10] is refused by its header: %s", async (_, make, message) => {
+  ])("is refused by its header: %s", async (_, make, message) => {
     const bytes = await make();
     expect(bytes.length).toBeLessThan(10 * 1024 * 1024);
     await expect(inspect(bytes)).rejects.toThrow(InvalidImageError);
     await expect(inspect(bytes)).rejects.toThrow(message);
   });
 
-  it("[IMG-10] is refused when its header promises what its data does not hold", async () => {
+  it("is refused when its header promises what its data does not hold", async () => {
     for (const bytes of [await lyingJpeg(4000, 4000), await lyingWebp(4000, 4000)]) {
       await expect(inspect(bytes)).rejects.toThrow(InvalidImageError);
     }
   });
 
-  it("[IMG-10] is taken up to the limit: the pixels and frames that it says are decoded and counted", async () => {
+  it("is taken up to the limit: the pixels and frames that it says are decoded and counted", async () => {
     expect(await inspect(blackPng(8000, 8000))).toMatchObject({ widthPx: 8000, decodedPixels: MAX_PIXELS });
     expect(await inspect(await animation(1000, 8))).toMatchObject({ widthPx: 8, decodedPixels: 64_000 });
   });
 
-  it("[IMG-15] texts of a PNG are never unpacked, and only its first profile is, up to 4 MiB", async () => {
+  it("texts of a PNG are never unpacked, and only its first profile is, up to 4 MiB", async () => {
     const bombs = (["zTXt", "iTXt"] as const).flatMap((type) => packedChunks(type, 200, 7_900_000));
     const text = pngChunk("tEXt", Buffer.from("a\0b"));
     const profiles = packedChunks("iCCP", 101, 4_000_000);
@@ -176,7 +176,7 @@ describe("an image that costs a decoder much more than its file", () => {
       () => codeGroups(512, 512, 4097).subarray(0, 8000),
       /lossless data is damaged/,
     ],
-  ])("[IMG-12] never comes to a decoder: %s", async (_, make, limit) => {
+  ])("never comes to a decoder: %s", async (_, make, limit) => {
     const bytes = await make();
     const work = vi.fn();
     const decoded = new Decoding().decode(bytes, { maxPixels: MAX_PIXELS }, work);
@@ -186,7 +186,7 @@ describe("an image that costs a decoder much more than its file", () => {
     expect(await thumbnail(bytes, 100, new Decoding())).toBeNull();
   });
 
-  it("[IMG-12] is taken when a program could have made it so", async () => {
+  it("is taken when a program could have made it so", async () => {
     const grey = dot.clone().resize(640, 480);
     // Many colours, few colours, and alpha: each has other transforms.
     const noise = sharp({
@@ -222,7 +222,7 @@ describe("an image that costs a decoder much more than its file", () => {
     expect(await inspector.inspect(large, limits)).toMatchObject({ widthPx: 8192, heightPx: 8192 });
   });
 
-  it("[IMG-12] cannot hide its size or its scans from those who look before the decoder", async () => {
+  it("cannot hide its size or its scans from those who look before the decoder", async () => {
     const bomb = manyScans(8000, 8000, 20_000);
     const bareMarkers = Buffer.from([0xff, 0xff, 0xd0, 0xff, 0x01]);
     const shy = Buffer.concat([bomb.subarray(0, 2), bareMarkers, bomb.subarray(2)]);
@@ -244,7 +244,7 @@ describe("decodings of one service", () => {
     [4, 2],
     [3, 1],
   ])(
-    "[IMG-13] of %i threads two small images take %i, a large one another, and one stays free",
+    "of %i threads two small images take %i, a large one another, and one stays free",
     async (threads, most) => {
       const decoding = new Decoding(threads);
       const ends: (() => void)[] = [];
@@ -267,7 +267,7 @@ describe("decodings of one service", () => {
     },
   );
 
-  it("[IMG-13] of another service do not wait for it", async () => {
+  it("of another service do not wait for it", async () => {
     let end = () => {};
     const held = new Decoding().decode(
       large,
@@ -301,11 +301,11 @@ describe("files of other kinds", () => {
     ["a PNG behind a PDF's head", Buffer.concat([Buffer.from("%PDF-1.7\n"), blackPng(8, 8)])],
     ["a PNG behind one more byte", Buffer.concat([Buffer.from("\n"), blackPng(8, 8)])],
     ["a PNG of text line ends", Buffer.from("\x89PNG\n\x1a\n", "latin1")],
-  ])("[IMG-2] are refused by their first bytes: %s", async (_, bytes) => {
+  ])("are refused by their first bytes: %s", async (_, bytes) => {
     await expect(inspect(bytes)).rejects.toThrow(/not a PNG, JPEG or WebP image/);
   });
 
-  it("[IMG-2] that hide behind the head of an image are refused, or are that image and nothing else", async () => {
+  it("that hide behind the head of an image are refused, or are that image and nothing else", async () => {
     const heads = [Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), Buffer.from([0xff, 0xd8, 0xff])];
     for (const head of heads) {
       await expect(inspect(Buffer.concat([head, Buffer.from(svg)]))).rejects.toThrow(InvalidImageError);
@@ -315,7 +315,7 @@ describe("files of other kinds", () => {
   });
 });
 
-it("[IMG-14] only decoders whose cost is measured see an image, also one that others would take", async () => {
+it("only decoders whose cost is measured see an image, also one that others would take", async () => {
   const jpeg = await dot.clone().jpeg().toBuffer();
   const bright = withGainMap(jpeg, jpeg);
   // Its own decoder would know of the map.

@@ -53,7 +53,7 @@ const SOURCES: [name: string, mimeType: ImageMimeType, make: () => Promise<Buffe
 
 describe("damaged images", () => {
   it.each(SOURCES)(
-    `[IMG-9] ${COUNT} mutants of a %s are refused, or are what the inspector says they are`,
+    `${COUNT} mutants of a %s are refused, or are what the inspector says they are`,
     async (_, mimeType, make) => {
       const whole = await make();
       expect(await inspect(whole)).toBe("whole");

@@ -12,7 +12,7 @@ const png = (width: number, height: number, background: Color) =>
     .toBuffer();
 
 describe("an image for the terminal", () => {
-  it("[VIEW-5] keeps its shape inside the box, three bytes a pixel", async () => {
+  it("keeps its shape inside the box, three bytes a pixel", async () => {
     const pixels = await toPixels(await png(200, 100, { r: 255, g: 0, b: 0, alpha: 1 }), {
       widthPx: 40,
       heightPx: 40,
@@ -22,7 +22,7 @@ describe("an image for the terminal", () => {
     expect([...pixels.rgb.subarray(0, 3)]).toEqual([255, 0, 0]);
   });
 
-  it("[VIEW-5] is black where it is transparent, also from shades of grey, and never less than a pixel", async () => {
+  it("is black where it is transparent, also from shades of grey, and never less than a pixel", async () => {
     const clear = await png(8, 8, { r: 255, g: 255, b: 255, alpha: 0 });
     const one = await toPixels(clear, { widthPx: 0, heightPx: 0 });
     expect([one.widthPx, one.heightPx, ...one.rgb]).toEqual([1, 1, 0, 0, 0]);
@@ -31,7 +31,7 @@ describe("an image for the terminal", () => {
     expect([...pixels.rgb]).toEqual(Array.from({ length: 12 }, () => 128));
   });
 
-  it("[VIEW-5] throws for what is no image", async () => {
+  it("throws for what is no image", async () => {
     await expect(toPixels(Buffer.from("no image"), { widthPx: 4, heightPx: 4 })).rejects.toThrow();
   });
 });

@@ -63,7 +63,7 @@ describe("the image inspector", () => {
     ["a TIFF", Buffer.from("II*\0\x08\0\0\0", "latin1")],
     ["a PDF", Buffer.from("%PDF-1.7")],
     ["a RIFF that is no WebP", Buffer.from("RIFF\x10\0\0\0WAVEfmt ", "latin1")],
-  ])("[IMG-2] refuses %s by its first bytes", async (_, bytes) => {
+  ])("refuses %s by its first bytes", async (_, bytes) => {
     await expect(inspect(bytes)).rejects.toThrow(InvalidImageError);
     await expect(inspect(bytes)).rejects.toThrow(/not a PNG, JPEG or WebP image|is empty/);
   });
@@ -115,7 +115,7 @@ describe("the image inspector", () => {
     });
   });
 
-  it("[IMG-5] counts all frames of an animation, decodes them, and answers the size of one", async () => {
+  it("counts all frames of an animation, decodes them, and answers the size of one", async () => {
     const frames = [
       await picture("image/png"),
       await sharp(await picture("image/png"))

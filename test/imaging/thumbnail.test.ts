@@ -9,7 +9,7 @@ const picture = (width: number, height: number) =>
   sharp({ create: { width, height, channels: 4, background: { r: 0, g: 0, b: 0, alpha: 0 } } });
 
 describe("thumbnails", () => {
-  it("[IMG-11] are WebP of the same shape, never larger than asked or than the picture", async () => {
+  it("are WebP of the same shape, never larger than asked or than the picture", async () => {
     const sizeOf = async (width: number, height: number) => {
       const small = await thumbnail(await picture(width, height).png().toBuffer(), 100);
       const facts = await sharp(small ?? Buffer.alloc(0)).metadata();
@@ -19,7 +19,7 @@ describe("thumbnails", () => {
     expect(await sizeOf(30, 60)).toEqual(["webp", 30, 60]);
   });
 
-  it("[IMG-11] put white under what is transparent and turn as the picture says", async () => {
+  it("put white under what is transparent and turn as the picture says", async () => {
     const turned = await picture(40, 20).withMetadata({ orientation: 6 }).webp().toBuffer();
     const { data, info } = await sharp((await thumbnail(turned, 100)) ?? Buffer.alloc(0))
       .raw()
@@ -27,7 +27,7 @@ describe("thumbnails", () => {
     expect([info.width, info.height, data[0]]).toEqual([20, 40, 255]);
   });
 
-  it("[IMG-11] are not there for bytes that do not decode", async () => {
+  it("are not there for bytes that do not decode", async () => {
     expect(await thumbnail(Buffer.from("no picture"), 100)).toBeNull();
   });
 });

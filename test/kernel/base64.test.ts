@@ -13,7 +13,7 @@ function decodeParts(parts: readonly string[], rules: Base64Rules): Buffer | nul
 }
 
 describe("Base64 in parts", () => {
-  it("[LOAD-7] is taken or refused, and decoded, as it would be as a whole", () => {
+  it("is taken or refused, and decoded, as it would be as a whole", () => {
     const good = fc.uint8Array({ minLength: 1, maxLength: 40 }).map((bytes) => Buffer.from(bytes));
     const texts = fc.oneof(
       good.map((bytes) => bytes.toString("base64")),
@@ -43,7 +43,7 @@ describe("Base64 in parts", () => {
     expect(Math.min(outcomes.taken, outcomes.refused)).toBeGreaterThan(200);
   });
 
-  it("[LOAD-7] that was found wrong stays so", () => {
+  it("that was found wrong stays so", () => {
     expect(decodeParts(["QUJD", "QQ==", "QUJD"], "strict")).toBeNull();
     expect(decodeParts(["QQ==", "QQ"], "lenient")).toBeNull();
     expect(decodeParts(["QR=="], "strict")).toBeNull();

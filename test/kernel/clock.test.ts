@@ -4,7 +4,7 @@ import { systemClock, wallClock } from "../../src/kernel/clock.ts";
 const DAY_MS = 86_400_000;
 
 describe("the clock", () => {
-  it("[WORK-5] sleeps for the whole time, also longer than a timer can run", async () => {
+  it("sleeps for the whole time, also longer than a timer can run", async () => {
     vi.useFakeTimers();
     try {
       const woken = vi.fn();
@@ -19,14 +19,14 @@ describe("the clock", () => {
     }
   });
 
-  it("[WORK-5] a sleep that is aborted ends with the reason", async () => {
+  it("a sleep that is aborted ends with the reason", async () => {
     const controller = new AbortController();
     const sleep = systemClock.sleep(60 * DAY_MS, controller.signal);
     controller.abort(new Error("enough"));
     await expect(sleep).rejects.toThrow("enough");
   });
 
-  it("[HTTP-23] a sleep by the wall clock is over at its time of day, also when the machine slept in between", async () => {
+  it("a sleep by the wall clock is over at its time of day, also when the machine slept in between", async () => {
     vi.useFakeTimers();
     try {
       const woken = vi.fn();
@@ -42,7 +42,7 @@ describe("the clock", () => {
     }
   });
 
-  it("[HTTP-23] a clock that is set back makes no sleep longer, and an abort ends it", async () => {
+  it("a clock that is set back makes no sleep longer, and an abort ends it", async () => {
     vi.useFakeTimers();
     try {
       const woken = vi.fn();

@@ -18,7 +18,7 @@ const FORMS: Record<string, (key: string) => string> = {
   "escaped as in HTML": (key) => key.replace("-", "&#45;").replace("~", "&#x7e;"),
 };
 
-it.each(Object.entries(FORMS))("[HTTP-9] a key is hidden %s, in a long text, too", (_, formOf) => {
+it.each(Object.entries(FORMS))("a key is hidden %s, in a long text, too", (_, formOf) => {
   for (const key of KEYS) {
     watchKey(key);
     const hidden = hideUsedKeys(`${"x".repeat(100_000)} ${formOf(key)} and more`);
@@ -27,7 +27,7 @@ it.each(Object.entries(FORMS))("[HTTP-9] a key is hidden %s, in a long text, too
   }
 });
 
-it("[HTTP-9] a key with a row of backslashes is hidden, and a text of backslashes is searched at once", () => {
+it("a key with a row of backslashes is hidden, and a text of backslashes is searched at once", () => {
   const key = `a${"\\".repeat(20)}bcdefgh`;
   watchKey(key);
   const asJson = JSON.stringify(key);

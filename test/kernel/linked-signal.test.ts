@@ -2,7 +2,7 @@ import { getEventListeners } from "node:events";
 import { expect, it } from "vitest";
 import { linkSignals } from "../../src/kernel/linked-signal.ts";
 
-it("[LOAD-13] a linked signal ends with its first source, for its reason, and leaves nothing with one that lives on", () => {
+it("a linked signal ends with its first source, for its reason, and leaves nothing with one that lives on", () => {
   const [long, short] = [new AbortController(), new AbortController()];
   const links = Array.from({ length: 100 }, () => linkSignals(long.signal, short.signal));
   short.abort("short");

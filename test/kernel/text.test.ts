@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { formatSize } from "../../src/kernel/text.ts";
 
-it("[CLI-40] a size for people has one unit, in powers of 1000, and never four digits", () => {
+it("a size for people has one unit, in powers of 1000, and never four digits", () => {
   const sizes = [0, 999, 1000, 1_449, 99_499, 999_499, 999_500, 1_400_000, 79e9, 5e12, 12_345e12];
   expect(sizes.map(formatSize)).toEqual([
     "0 B",

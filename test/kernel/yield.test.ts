@@ -3,7 +3,7 @@ import { aside } from "../../src/kernel/yield.ts";
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-it("[SLOT-12] what waits goes on in its order, one piece in each turn of the event loop", async () => {
+it("what waits goes on in its order, one piece in each turn of the event loop", async () => {
   const order: string[] = [];
   const waits = ["a", "b", "c"].map((name) => aside().then(() => order.push(name)));
   const seen: string[] = [];

@@ -22,14 +22,14 @@ async function desktop(script: string | null, display = ":0"): Promise<string> {
   return dir;
 }
 
-it("[OPEN-1] the opener of the desktop gets the path as one word", async () => {
+it("the opener of the desktop gets the path as one word", async () => {
   const dir = await desktop('printf "%s|" "$@" > "$0.got"');
   const path = "/a b/$(touch x); index.html";
   expect(await openPath(path, "linux")).toBe(true);
   expect(await readFile(join(dir, "xdg-open.got"), "utf8")).toBe(`${path}|`);
 });
 
-it("[OPEN-1] without a display, an opener or a program for the path, the path is told instead", async () => {
+it("without a display, an opener or a program for the path, the path is told instead", async () => {
   const dir = await desktop('touch "$0.got"', "");
   expect(await openFolder("/files")).toBe("The files are in /files.");
   await expect(readFile(join(dir, "xdg-open.got"))).rejects.toThrow("ENOENT");

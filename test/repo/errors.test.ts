@@ -42,12 +42,12 @@ describe("the table of operations in the API reference", () => {
   const rows = [...reference.matchAll(/^\| (GET|POST|DELETE) \| `([^`]+)` \| (.+) \| (.*)\|$/gm)];
   const described = OPERATIONS.filter(({ method }) => method !== "head");
 
-  it("[OPS-10] has every operation of the description, and no other", () => {
+  it("has every operation of the description, and no other", () => {
     const listed = rows.map(([, method, path]) => `${method} ${path}`);
     expect(listed.sort()).toEqual(described.map((o) => `${o.method.toUpperCase()} ${o.path}`).sort());
   });
 
-  it("[OPS-10] names the query parameters and headers of each", () => {
+  it("names the query parameters and headers of each", () => {
     const { components } = buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument;
     const { parameters } = components;
     for (const { method, path, parameters: ids = [] } of described) {
@@ -62,12 +62,12 @@ describe("the table of operations in the API reference", () => {
 });
 
 describe("the catalogue of errors", () => {
-  it("[OPS-11] has only codes that the service answers, or keeps for a reason", () => {
+  it("has only codes that the service answers, or keeps for a reason", () => {
     const unused = CODES.filter((code) => !isAnswered(code));
     expect(unused).toEqual(Object.keys(RESERVED));
   });
 
-  it("[OPS-11] is used up by the operations of the description", () => {
+  it("is used up by the operations of the description", () => {
     const documented = new Set(OPERATIONS.flatMap(errorsOf));
     const missing = CODES.filter((code) => !documented.has(code));
     expect(missing.sort()).toEqual(Object.keys(WITHOUT_OPERATION).sort());

@@ -82,20 +82,20 @@ const files = readdirSync(SRC, { recursive: true, encoding: "utf8" }).filter((f)
 const imports = new Map(files.map((file) => [file, importsOf(file)]));
 
 describe("the layers of src", () => {
-  it("[REPO-1] imports go down only", () => {
+  it("imports go down only", () => {
     const upward = [...imports].flatMap(([file, targets]) =>
       targets.filter((target) => !mayImport(file, target)).map((target) => `${file} -> ${target}`),
     );
     expect(upward).toEqual([]);
   });
 
-  it("[REPO-1] a rule that was broken on purpose would be seen", () => {
+  it("a rule that was broken on purpose would be seen", () => {
     expect(mayImport("domain/models.ts", "storage/stores.ts")).toBe(false);
     expect(mayImport("domain/models.ts", "contract/batch-api.ts")).toBe(false);
     expect(mayImport("cli/commands/submit.ts", "service/start-service.ts")).toBe(false);
     expect(mayImport("cli/commands/admin.ts", "service/start-service.ts")).toBe(false);
     expect(mayImport("dashboard/show.tsx", "domain/feed.ts")).toBe(false);
-    expect(mayImport("storage/stores.ts", "domain/batches/settle.ts")).toBe(false);
+    expect(mayImport("storage/stores.ts", "domain/batches/process-results.ts")).toBe(false);
     expect(mayImport("http/http.ts", "client/poll.ts")).toBe(false);
     expect(mayImport("providers/registry.ts", "providers/procedural/draw.ts")).toBe(false);
     expect(mayImport("providers/other/provider.ts", "providers/procedural/provider.ts")).toBe(false);
@@ -110,23 +110,23 @@ describe("the layers of src", () => {
     ).toEqual(["a.ts", "b.ts", "a.ts"]);
   });
 
-  it("[REPO-2] no file imports itself through others", () => {
+  it("no file imports itself through others", () => {
     expect(findCycle(imports)).toBeNull();
   });
 
-  it("[REPO-3] only one file reads the environment, only main sets the exit code", () => {
+  it("only one file reads the environment, only main sets the exit code", () => {
     const usersOf = (text: string) =>
       files.filter((file) => readFileSync(join(SRC, file), "utf8").includes(text)).sort();
     expect(usersOf("process.env")).toEqual(["environment.ts"]);
     expect(usersOf("process.exitCode")).toEqual(["cli/main.ts"]);
   });
 
-  it("[REPO-4] no file passes 400 lines", () => {
+  it("no file passes 400 lines", () => {
     const isLong = (file: string) => readFileSync(join(SRC, file), "utf8").split("\n").length > 400;
     expect(files.filter(isLong)).toEqual([]);
   });
 
-  it("[REPO-9] commands that only ask a service load no library that takes long to load", () => {
+  it("commands that only ask a service load no library that takes long to load", () => {
     const asking = ["status", "list", "items", "wait"].map((name) => `cli/commands/${name}.ts`);
     for (const start of ["cli/run-cli.ts", "cli/connect/connect.ts", ...asking]) {
       const loaded = new Set([start]);
@@ -146,7 +146,7 @@ describe("the layers of src", () => {
     }
   });
 
-  it("[REPO-8] nothing lies loose", () => {
+  it("nothing lies loose", () => {
     expect(files.filter((file) => dirname(file) === ".")).toEqual(["environment.ts"]);
   });
 });

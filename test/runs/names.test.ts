@@ -26,7 +26,7 @@ function renamed(files: ZippedFile[]): ZippedFile[] {
   });
 }
 
-it("[SAVE-8] images are named by their ids and real types, whatever a ZIP calls them, in every batch of a run", async () => {
+it("images are named by their ids and real types, whatever a ZIP calls them, in every batch of a run", async () => {
   const bench = await createBench({ tamper: renamed });
   const limits = { itemsPerBatch: 1 };
   await bench.submit(TWO, { limits, onlyStart: true });
@@ -39,7 +39,7 @@ it("[SAVE-8] images are named by their ids and real types, whatever a ZIP calls 
   expect(bench.fake.count(/content/)).toBe(0);
 });
 
-it("[SAVE-8] a directory whose files an earlier version named otherwise is whole, and repaired in place", async () => {
+it("a directory whose files an earlier version named otherwise is whole, and repaired in place", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   await rename(bench.path("images/cat.png"), bench.path("images/00001.PNG"));
@@ -51,7 +51,7 @@ it("[SAVE-8] a directory whose files an earlier version named otherwise is whole
   expect((await readdir(bench.path("images"))).sort()).toEqual(["00001.PNG", "dog_1.png"]);
 });
 
-it("[SAVE-8] one image has one path, and no two have the same, whatever their ids", () => {
+it("one image has one path, and no two have the same, whatever their ids", () => {
   const image = fc.tuple(fc.string({ unit: "grapheme", minLength: 1 }), fc.nat(3));
   fc.assert(
     fc.property(fc.uniqueArray(image, { selector: String, maxLength: 20 }), (images) => {
@@ -82,21 +82,21 @@ const checks: [string, FakeOptions, ResultLine["verified"]][] = [
   ["a ZIP without hashes", { foreign: true }, "crc32"],
   ["single images without hashes", { foreign: true, tamper: () => [] }, null],
 ];
-it.each(checks)("[SAVE-9] the results say which check was possible: %s", async (_, options, verified) => {
+it.each(checks)("the results say which check was possible: %s", async (_, options, verified) => {
   const bench = await createBench(options);
   const { lines } = await bench.submit(TWO);
   expect(lines.map((line) => line.verified)).toEqual([verified, verified]);
   for (const line of await bench.results()) expect(resultSchema.parse(line)).toEqual(line);
 });
 
-it("[SAVE-9] a file that is had again is not called better checked than before", async () => {
+it("a file that is had again is not called better checked than before", async () => {
   const bench = await createBench({ foreign: true });
   await bench.submit(TWO);
   await writeFile(bench.path("images/cat.png"), "damaged");
   expect((await bench.submit(TWO)).lines[0]?.verified).toBe("crc32");
 });
 
-it("[RUN-13] as many images as there are may have one name: each finds its own without trying all before", () => {
+it("as many images as there are may have one name: each finds its own without trying all before", () => {
   const names = createDiskNames();
   const count = 20_000;
   const paths = new Set(
@@ -109,7 +109,7 @@ it("[RUN-13] as many images as there are may have one name: each finds its own w
   expect(same.size).toBe(count);
 });
 
-it("[SAVE-8] a device of Windows is never the name of a file, with whatever extension", () => {
+it("a device of Windows is never the name of a file, with whatever extension", () => {
   const names = createDiskNames();
   const devices = ["CON", "conin$", "CONOUT$", "nul.v2", "lpt\u00b9"];
   for (const device of devices) {
@@ -144,7 +144,7 @@ it("[NAMES-1] words come by themselves only where the prompt has no id of its ow
   expect(imageStem("item_000001", "auto", undefined)).toBe("item_000001");
 });
 
-it("[NAMES-2] the files of a text file have words, a run keeps its names, and one of an older version too", async () => {
+it("the files of a text file have words, a run keeps its names, and one of an older version too", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "pets.txt"), "a red fox\nan owl\n");
   const files = async (dir = "pets-images") => (await readdir(join(cli.cwd, dir, "images"))).sort();
@@ -164,7 +164,7 @@ it("[NAMES-2] the files of a text file have words, a run keeps its names, and on
   expect(await files("plain")).toEqual(["item_000001.png", "item_000002.png"]);
 });
 
-it("[NAMES-3] a run without a name is called as its first file, one that had none keeps none", async () => {
+it("a run without a name is called as its first file, one that had none keeps none", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "spring pets.txt"), "a red fox\n");
   await cli.here(["submit", "spring pets.txt", "-o", "out"]);

@@ -45,7 +45,7 @@ async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: 
   return { fake, options };
 }
 
-it("[GEN-7] a request whose image has come is not counted as under way when the run is interrupted", async () => {
+it("a request whose image has come is not counted as under way when the run is interrupted", async () => {
   const { fake, options } = await prepare(["cat", "slow"]);
   fake.always(/slow/, { silent: true });
   const interruption = new AbortController();
@@ -59,7 +59,7 @@ it("[GEN-7] a request whose image has come is not counted as under way when the 
   expect(outcome.lines.map(({ status }) => status)).toEqual(["success", "pending"]);
 });
 
-it("[GEN-7] a request that waits for its turn has not left, and is not counted", async () => {
+it("a request that waits for its turn has not left, and is not counted", async () => {
   const { fake, options } = await prepare(["cat"]);
   const interruption = new AbortController();
   const awaitTurnToSend = async () => {
@@ -76,7 +76,7 @@ const keysOf = (fake: FakeNative, prompt: string) =>
     .filter((request) => request.prompt === prompt)
     .map(({ headers }) => headers["idempotency-key"]);
 
-it("[GEN-16] a run that goes on has the keys of images whose answers were lost, and new ones where it had an answer", async () => {
+it("a run that goes on has the keys of images whose answers were lost, and new ones where it had an answer", async () => {
   const { fake, options } = await prepare(["lost", "refused", "slow", "made"]);
   fake.answer(/lost/, ...Array.from({ length: 4 }, () => ({ reset: true }) as const));
   fake.answer(/refused/, { body: { promptFeedback: { blockReason: "SAFETY" } } });

@@ -37,16 +37,16 @@ async function watch(count: number, fails: (index: number) => boolean = () => fa
   return { seen, found: await done.catch((error: Error) => error.message) };
 }
 
-it("[RUN-26] the first batch goes alone, then four side by side", async () => {
+it("the first batch goes alone, then four side by side", async () => {
   const { seen } = await watch(10);
   expect(seen).toMatchObject({ most: 4, underFirst: 1 });
 });
 
-it("[RUN-26] batches with reference images go one after the other", async () => {
+it("batches with reference images go one after the other", async () => {
   expect((await watch(5, undefined, true)).seen.most).toBe(1);
 });
 
-it("[RUN-26] after a failure nothing new leaves, and what is under way is waited for", async () => {
+it("after a failure nothing new leaves, and what is under way is waited for", async () => {
   const first = await watch(10, (index) => index === 0);
   expect([first.found, first.seen.started]).toEqual(["no 0", [0]]);
   const later = await watch(10, (index) => index === 4);
@@ -55,7 +55,7 @@ it("[RUN-26] after a failure nothing new leaves, and what is under way is waited
   expect(later.seen.ended).toBe(5);
 });
 
-it("[RUN-26] the run state names every batch that was made, each in its place, also after a failure", async () => {
+it("the run state names every batch that was made, each in its place, also after a failure", async () => {
   const bench = await createBench();
   const lines = Array.from({ length: 12 }, (_, i) => ({ custom_id: `c${i}`, prompt: `cat ${i}` }));
   const limits = { itemsPerBatch: 1 };
@@ -78,7 +78,7 @@ it("[RUN-26] the run state names every batch that was made, each in its place, a
   }
 });
 
-it("[RUN-35] where images are drawn here, one batch goes at a time, and drawing has three times as long in between", async () => {
+it("where images are drawn here, one batch goes at a time, and drawing has three times as long in between", async () => {
   const clock = new InstantClock();
   const took = [300, 0, 2_000, 100];
   let [underWay, most] = [0, 0];
@@ -94,7 +94,7 @@ it("[RUN-35] where images are drawn here, one batch goes at a time, and drawing 
   expect(most).toBe(1);
 });
 
-it("[RUN-35] an interruption ends a pause, and nothing leaves after it", async () => {
+it("an interruption ends a pause, and nothing leaves after it", async () => {
   const clock = new InstantClock();
   const interruption = new AbortController();
   const started: number[] = [];
@@ -116,7 +116,7 @@ const refusal = (status: number, code: string, message: string, param?: string) 
 });
 const badItems = refusal(400, "BATCH_IMAGE_INVALID_ITEMS", "no");
 
-it("[RUN-30] a run whose first batch was refused outright leaves nothing, so that a mended input takes the directory", async () => {
+it("a run whose first batch was refused outright leaves nothing, so that a mended input takes the directory", async () => {
   const bench = await createBench();
   await writeFile(join(bench.root, "r.png"), png("r"));
   await mkdir(bench.dir);
@@ -133,7 +133,7 @@ it("[RUN-30] a run whose first batch was refused outright leaves nothing, so tha
 it.each([
   ["a conflict of the key", refusal(409, "BATCH_IMAGE_IDEMPOTENCY_CONFLICT", "used")],
   ["a fault of the service", refusal(500, "INTERNAL_ERROR", "oh")],
-])("[RUN-30] %s leaves the intent", async (_name, answer) => {
+])("%s leaves the intent", async (_name, answer) => {
   const bench = await createBench();
   bench.fake.fault(/^POST/, answer);
   await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: answer.status });
@@ -141,7 +141,7 @@ it.each([
   await expect(bench.submit(MENDED)).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
 });
 
-it("[RUN-30] an intent of an earlier call stays, and so does a run of which a batch was made", async () => {
+it("an intent of an earlier call stays, and so does a run of which a batch was made", async () => {
   const bench = await createBench();
   bench.fake.fault(/^POST/, refusal(500, "INTERNAL_ERROR", "oh"), badItems);
   await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: 500 });
@@ -157,7 +157,7 @@ it("[RUN-30] an intent of an earlier call stays, and so does a run of which a ba
   expect((await other.runState()).batches.map(({ state }) => state)).toEqual(["created", "intent"]);
 });
 
-it("[RUN-31] the error for an item that the service blames names the line of the prompt file, in its batch, with the image's path", async () => {
+it("the error for an item that the service blames names the line of the prompt file, in its batch, with the image's path", async () => {
   const bench = await createBench();
   await writeFile(join(bench.root, "r.png"), png("r"));
   const lines = [
@@ -180,7 +180,7 @@ it("[RUN-31] the error for an item that the service blames names the line of the
   });
 });
 
-it("[RUN-31] an unknown item in the service's error is reported as the service names it", async () => {
+it("an unknown item in the service's error is reported as the service names it", async () => {
   const bench = await createBench();
   bench.fake.fault(/^POST/, refusal(400, "BATCH_IMAGE_INVALID_ITEMS", "items[7].prompt: no"));
   await expect(bench.submit(ONE)).rejects.toMatchObject({
@@ -193,7 +193,7 @@ it("[RUN-31] an unknown item in the service's error is reported as the service n
 const SIZES = [0, 1, 2, 3, 49_152 - png("x").length, 49_153 - png("x").length, 150_000];
 const image = (tail: number) => Buffer.concat([png("x"), Buffer.alloc(tail, tail)]);
 
-it("[RUN-25] the body in pieces is the very JSON, with each image, and as long as it says", async () => {
+it("the body in pieces is the very JSON, with each image, and as long as it says", async () => {
   const dir = await tempDir();
   for (const size of SIZES) await writeFile(`${dir}/${size}.png`, image(size));
   const lines = [
@@ -253,7 +253,7 @@ it("[RUN-25] the body in pieces is the very JSON, with each image, and as long a
   });
 });
 
-it("[RUN-25] a stored image that changes, shrinks or goes while it is sent is exit 9 and makes nothing", async () => {
+it("a stored image that changes, shrinks or goes while it is sent is exit 9 and makes nothing", async () => {
   for (const change of [image(100_001).subarray(1), Buffer.alloc(0), null]) {
     const bench = await createBench();
     await writeFile(`${bench.root}/photo.png`, image(100_000));
@@ -309,7 +309,7 @@ it("[RUN-6] a directory whose batches do not say what they make is refused by na
   expect(bench.fake.batches).toHaveLength(1);
 });
 
-it("[UPDATE-5] after a refused update of several batches, another update pays only for its own prompts", async () => {
+it("after a refused update of several batches, another update pays only for its own prompts", async () => {
   const bench = await createBench();
   const limits = { itemsPerBatch: 1 };
   await bench.submit(PAIR, { limits });

@@ -12,7 +12,7 @@ const sentIds = (bench: Bench) =>
   sent(bench).map(({ items }) => items.map(({ custom_id }: { custom_id: string }) => custom_id));
 const imagesOf = async (bench: Bench, folder = "images") => (await readdir(bench.path(folder))).sort();
 
-it("[UPDATE-1] edited prompts in the directory of their run are refused with what differs", async () => {
+it("edited prompts in the directory of their run are refused with what differs", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
   const error = await bench.submit(EDITED).catch((thrown) => thrown);
@@ -73,7 +73,7 @@ it("[UPDATE-2] afterwards the same prompts are a finished run, and the first one
   expect(await imagesOf(bench, "removed")).toEqual(["cow.png", "dog.png", "dog~2.png", "hen.png"]);
 });
 
-it("[UPDATE-3] a line that is inserted among prompts without ids makes one image, and no file changes its name", async () => {
+it("a line that is inserted among prompts without ids makes one image, and no file changes its name", async () => {
   const bench = await createBench();
   const prompts = ["red fox", "blue owl", "grey owl"].map((prompt) => ({ prompt }));
   await bench.submit(prompts);
@@ -95,7 +95,7 @@ it("[UPDATE-3] a line that is inserted among prompts without ids makes one image
   expect(sent(bench)[2].items).toEqual([{ custom_id: "item_000002", prompt: "a barn owl" }]);
 });
 
-it("[UPDATE-3] other settings change every prompt, and a prompt that asks for more images is changed", async () => {
+it("other settings change every prompt, and a prompt that asks for more images is changed", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
   const other = { request: { mimeType: "image/webp" } } as const;
@@ -107,7 +107,7 @@ it("[UPDATE-3] other settings change every prompt, and a prompt that asks for mo
   expect(await imagesOf(bench)).toEqual(["cat_01.png", "cat_02.png", "cow.png", "dog.png"]);
 });
 
-it("[UPDATE-4] an update that only removes or reorders prompts makes and pays nothing", async () => {
+it("an update that only removes or reorders prompts makes and pays nothing", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
   await bench.submit([line("cow"), line("cat")], { isUpdate: true });
@@ -116,7 +116,7 @@ it("[UPDATE-4] an update that only removes or reorders prompts makes and pays no
   expect((await bench.results()).map((each) => each.custom_id)).toEqual(["cow", "cat"]);
 });
 
-it("[UPDATE-4] an image that was changed by hand is moved aside too, and is never overwritten", async () => {
+it("an image that was changed by hand is moved aside too, and is never overwritten", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
   await writeFile(bench.path("images/dog.png"), "my own");
@@ -124,7 +124,7 @@ it("[UPDATE-4] an image that was changed by hand is moved aside too, and is neve
   expect(await readFile(bench.path("removed/dog.png"), "utf8")).toBe("my own");
 });
 
-it("[UPDATE-5] an update that the service refuses is paid once when it is mended, with what was edited since", async () => {
+it("an update that the service refuses is paid once when it is mended, with what was edited since", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
   const refusal = {
@@ -141,7 +141,7 @@ it("[UPDATE-5] an update that the service refuses is paid once when it is mended
   expect(await imagesOf(bench)).toEqual(["cat.png", "dog.png", "duck.png"]);
 });
 
-it("[UPDATE-5] a lost answer is found by its key, also by an update to other prompts", async () => {
+it("a lost answer is found by its key, also by an update to other prompts", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
   for (let i = 0; i < 4; i++) bench.fake.fault(/^POST/, { reset: "after" });
@@ -158,7 +158,7 @@ it("[UPDATE-5] a lost answer is found by its key, also by an update to other pro
   expect(await imagesOf(bench)).toEqual(["cat.png", "hen.png", "yak.png"]);
 });
 
-it("[UPDATE-11] another number of images makes only those that are not there", async () => {
+it("another number of images makes only those that are not there", async () => {
   const bench = await createBench();
   const cats = (output_count: number) => ({ ...line("cat"), output_count });
   await bench.submit([cats(2), line("dog")]);
@@ -173,7 +173,7 @@ it("[UPDATE-11] another number of images makes only those that are not there", a
   });
 });
 
-it("[UPDATE-12] --new after an update that was not waited for moves the images of removed prompts aside", async () => {
+it("--new after an update that was not waited for moves the images of removed prompts aside", async () => {
   const bench = await createBench();
   await bench.submit([line("dog"), line("cat")]);
   const edited = [line("cat"), line("hen")];

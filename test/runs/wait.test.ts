@@ -120,7 +120,7 @@ function bench(
   return { clock, looks, progress, events, pass, gapsOf, mostAtOnce: () => mostAtOnce };
 }
 
-it("[RUN-29] a slow batch does not hold up the others: each is looked at in its own time, and one progress tells of all", async () => {
+it("a slow batch does not hold up the others: each is looked at in its own time, and one progress tells of all", async () => {
   const { looks, progress, pass } = bench({ slow: running(300), quick: running(5), middle: running(60) });
   const ended = await pass();
   expect(ended.map((batch) => batch.status)).toEqual(["completed", "completed", "completed"]);
@@ -135,7 +135,7 @@ it("[RUN-29] a slow batch does not hold up the others: each is looked at in its 
   expect([...new Set(counts)]).toEqual([0, 10, 20, 30]);
 });
 
-it("[RUN-36] the rate leaves out the images that were made before each batch was looked at", async () => {
+it("the rate leaves out the images that were made before each batch was looked at", async () => {
   /** The first state is that of the creation. */
   const life = (): Life => {
     let isCreated = false;
@@ -155,7 +155,7 @@ it("[RUN-36] the rate leaves out the images that were made before each batch was
   expect(Math.max(...rates)).toBeLessThan(20);
 });
 
-it("[RUN-34] the progress reports an outage, its reason, and until when it is waited out", async () => {
+it("the progress reports an outage, its reason, and until when it is waited out", async () => {
   const life: Life = (atS) => ({ ...running(300)(atS, 0), isDown: atS > 60 && atS < 200 });
   const { clock, progress, pass } = bench({ a: life });
   const startMs = clock.nowMs();
@@ -170,7 +170,7 @@ it("[RUN-34] the progress reports an outage, its reason, and until when it is wa
   expect(progress.at(-1)).toMatch(/^10\/10 images/);
 });
 
-it("[HTTP-33] every batch is asked at the rate of a single one, and few are asked at once", async () => {
+it("every batch is asked at the rate of a single one, and few are asked at once", async () => {
   const lives = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`b${i}`, running(2000)]));
   const { pass, gapsOf, looks, mostAtOnce } = bench(lives);
   await pass();
@@ -187,7 +187,7 @@ it("[HTTP-33] every batch is asked at the rate of a single one, and few are aske
   expect(perMinute).toBeLessThanOrEqual(300);
 });
 
-it("[HTTP-33] the schedule counts from the creation of the batch, not from the beginning of the wait", async () => {
+it("the schedule counts from the creation of the batch, not from the beginning of the wait", async () => {
   const { pass, gapsOf } = bench({ old: running(200), older: running(200) }, {}, 7200);
   await pass();
   expect(gapsOf("old").map(({ gapS }) => Math.round(gapS))).toEqual([60, 60, 60, 60]);
@@ -196,7 +196,7 @@ it("[HTTP-33] the schedule counts from the creation of the batch, not from the b
   expect(ahead.gapsOf("a").every(({ gapS }) => gapS < 16)).toBe(true);
 });
 
-it("[HTTP-33] when the service asks for a pause, no batch is polled", async () => {
+it("when the service asks for a pause, no batch is polled", async () => {
   const busy: Life = (atS, looks) =>
     looks === 1 ? { done: 0, retryAfter: 90 } : atS < 120 ? { done: 0 } : { done: 10, status: "completed" };
   const { pass, looks } = bench({ a: busy, b: running(120), c: running(120) });
@@ -207,7 +207,7 @@ it("[HTTP-33] when the service asks for a pause, no batch is polled", async () =
   expect(during).toEqual([]);
 });
 
-it("[RUN-29] one batch that cannot be read ends the wait, and polling stops", async () => {
+it("one batch that cannot be read ends the wait, and polling stops", async () => {
   const gone = () => {
     throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", "gone");
   };
@@ -218,7 +218,7 @@ it("[RUN-29] one batch that cannot be read ends the wait, and polling stops", as
   expect(clock.sleeperCount).toBe(0);
 });
 
-it("[RUN-29] an interruption ends every look with its reason", async () => {
+it("an interruption ends every look with its reason", async () => {
   const stop = new AbortController();
   const life: Life = (atS) => {
     if (atS > 30) stop.abort(new ImgbatchError("INTERRUPTED"));
@@ -229,7 +229,7 @@ it("[RUN-29] an interruption ends every look with its reason", async () => {
   expect(clock.sleeperCount).toBe(0);
 });
 
-it("[HTTP-17] a fixed interval holds for each of several batches", async () => {
+it("a fixed interval holds for each of several batches", async () => {
   const { pass, gapsOf } = bench({ a: running(3), b: running(3) }, { intervalMs: 500 });
   await pass();
   for (const { gapS } of [...gapsOf("a"), ...gapsOf("b")]) expect(gapS).toBeCloseTo(0.52, 2);
@@ -248,7 +248,7 @@ const parked =
     atS < endS ? { done: 0, waiting } : { done: 10, status: "completed" };
 
 describe("a batch whose provider cannot be asked now", () => {
-  it("[WAIT-1] progress and events say for which provider it waits, why and until when, once for each change", async () => {
+  it("progress and events say for which provider it waits, why and until when, once for each change", async () => {
     const waiting = waitingFor("PROVIDER_RATE_LIMITED", 90);
     const { pass, progress, events } = bench({ a: parked(waiting, 90), b: running(40) });
     await pass();
@@ -272,7 +272,7 @@ describe("a batch whose provider cannot be asked now", () => {
       code as keyof typeof WAITING_CODES,
       EXIT_CODES[exit].code,
     ]),
-  )("[WAIT-2] %s ends a command with the embedded service with %i when it lasts", async (code, exit) => {
+  )("%s ends a command with the embedded service with %i when it lasts", async (code, exit) => {
     const untilS = code === "PROVIDER_RATE_LIMITED" ? 700 : null;
     const { pass, looks } = bench({ a: parked(waitingFor(code, untilS)) }, { identity: EMBEDDED });
     const error = await pass().catch((thrown) => thrown);
@@ -286,7 +286,7 @@ describe("a batch whose provider cannot be asked now", () => {
     expect(looks.length).toBe(1);
   });
 
-  it("[WAIT-2] a batch in line behind it counts as parked; one that goes on is waited for first", async () => {
+  it("a batch in line behind it counts as parked; one that goes on is waited for first", async () => {
     const stuck = parked(waitingFor("PROVIDER_BILLING", null));
     const queued: Life = () => ({ done: 0, status: "queued" });
     const inLine = bench({ a1: stuck, a2: queued }, { identity: EMBEDDED });
@@ -299,7 +299,7 @@ describe("a batch whose provider cannot be asked now", () => {
     expect(other.progress.at(-1)).toMatch(/^10\/20 images/);
   });
 
-  it("[WAIT-3] a command waits for ten minutes, and for a service elsewhere as long as it takes", async () => {
+  it("a command waits for ten minutes, and for a service elsewhere as long as it takes", async () => {
     const soon = bench({ a: parked(waitingFor("PROVIDER_BILLING", 600), 600) }, { identity: EMBEDDED });
     expect((await soon.pass()).map(({ status }) => status)).toEqual(["completed"]);
     const elsewhere = bench({ a: parked(waitingFor("PROVIDER_CREDENTIAL", null)) });
@@ -307,7 +307,7 @@ describe("a batch whose provider cannot be asked now", () => {
   });
 });
 
-it("[WAIT-5] progress tells how many batches come before a queued one, where the service says it", async () => {
+it("progress tells how many batches come before a queued one, where the service says it", async () => {
   const life = (queued_behind: number | null): Life => {
     return (atS) =>
       atS < 60 ? { done: 0, status: "queued", queued_behind } : { done: 10, status: "completed" };

@@ -18,7 +18,7 @@ describe("the life of a batch", () => {
     expect(history).toEqual(["queued", "running", "processing_results", "settling", "completed"]);
   });
 
-  it("[MONEY-3] [MONEY-4] pays for successes only and gives the rest of the hold back", async () => {
+  it("[MONEY-4] pays for successes only and gives the rest of the hold back", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ prompt }) => {
       if (prompt === "picture 2") throw new ProviderError("SAFETY_BLOCKED", "refused");
@@ -48,7 +48,7 @@ describe("the life of a batch", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[LIFE-4] a batch whose items all failed is completed and costs nothing", async () => {
+  it("a batch whose items all failed is completed and costs nothing", async () => {
     const provider = new FakeProvider();
     provider.answer = () => Promise.reject(new ProviderError("PROVIDER_ITEM_FAILED", "no"));
     const service = await startTestService({ providers: [provider] });
@@ -56,7 +56,7 @@ describe("the life of a batch", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed", actual_cost: 0, fail_count: 2 });
   });
 
-  it("[MONEY-5] settles at the prices of the moment of creation, whatever the configuration says later", async () => {
+  it("settles at the prices of the moment of creation, whatever the configuration says later", async () => {
     const held = gate();
     const provider = new FakeProvider();
     provider.answer = madeAfter(held);
@@ -174,7 +174,7 @@ describe("items", () => {
     ]);
   });
 
-  it("[ITEM-4] keeps every image that a provider answers, and bills the item once", async () => {
+  it("keeps every image that a provider answers, and bills the item once", async () => {
     const provider = new FakeProvider();
     provider.answer = async () => made(await tinyPng(1), await tinyPng(2));
     const service = await startTestService({ providers: [provider] });

@@ -36,7 +36,7 @@ async function expectSound(service: TestService, id: string, count: number) {
 
 describe("a clock that is set", () => {
   it.each(JUMPS)(
-    "[CLOCK-1] [CLOCK-2] %s while a batch runs: every image once, no time before the start",
+    "[CLOCK-1] %s while a batch runs: every image once, no time before the start",
     async (_, jump) => {
       const clock = wrongClock(0);
       const third = gate();
@@ -59,7 +59,7 @@ describe("a clock that is set", () => {
     },
   );
 
-  it.each(JUMPS)("[CLOCK-1] [CLOCK-2] %s between two runs: the next one goes on", async (_, jump) => {
+  it.each(JUMPS)("[CLOCK-1] %s between two runs: the next one goes on", async (_, jump) => {
     const provider = new FakeProvider({ concurrency: 1 });
     const second = gate();
     provider.answer = async ({ prompt }, signal) => {
@@ -118,7 +118,7 @@ describe("a clock that is set", () => {
     await expectSound(second, id, 1);
   });
 
-  it("[CLOCK-3] forward while the service runs deletes nothing before it has held still", async () => {
+  it("forward while the service runs deletes nothing before it has held still", async () => {
     const clock = new SetbackClock();
     const service = await startTestService({ clock });
     const { id } = await service.submit({ model: MODEL, items: items(1) });
@@ -139,7 +139,7 @@ describe("a clock that is set", () => {
     await service.until(id, "output_deleted");
   });
 
-  it("[CLOCK-4] back and forth between batches: a page shows each once, in an order that stays", async () => {
+  it("back and forth between batches: a page shows each once, in an order that stays", async () => {
     const clock = wrongClock(0);
     const service = await startTestService({ clock });
     const ids: string[] = [];
@@ -172,7 +172,7 @@ describe("a clock that is set", () => {
     expect(times).toEqual([...times].sort((a, b) => b - a));
   });
 
-  it("[CLOCK-4] to a stop: batches of one moment are listed in the order in which they were made", async () => {
+  it("to a stop: batches of one moment are listed in the order in which they were made", async () => {
     const service = await startTestService({ clock: new SetbackClock() });
     const ids: string[] = [];
     for (let i = 0; i < 5; i++) ids.push((await service.submit({ model: MODEL, items: items(1) })).id);
@@ -180,7 +180,7 @@ describe("a clock that is set", () => {
     expect(data.map(({ id }) => id)).toEqual(ids.reverse());
   });
 
-  it("[CLOCK-5] at any moment: how long to wait after wrong keys is from a second to a minute", () => {
+  it("at any moment: how long to wait after wrong keys is from a second to a minute", () => {
     const clock = new SetbackClock();
     const limit = new FailedAuthLimit(1, clock, { countsLoopback: false });
     const waits: number[] = [];
@@ -199,7 +199,7 @@ describe("a clock that is set", () => {
     }
   });
 
-  it("[CLOCK-5] past the end of a key, or before it: the key is refused and accepted by the time that it is", async () => {
+  it("past the end of a key, or before it: the key is refused and accepted by the time that it is", async () => {
     const clock = new SetbackClock();
     const service = await startTestService({ workers: false, clock });
     const { stores } = await openBeside(service.data);
@@ -233,7 +233,7 @@ const onRealClock = library ? it : it.skip;
 
 describe("the clock of a real process", () => {
   onRealClock(
-    "[CLOCK-1] [CLOCK-2] that is set back, forward and back again: the batch is made and paid once",
+    "[CLOCK-1] that is set back, forward and back again: the batch is made and paid once",
     async () => {
       const data = await tempDir();
       const offset = join(data, "..", `offset-${process.pid}`);

@@ -27,7 +27,7 @@ const LONGEST_MS = (inject("kills") ? 120_000 : 240_000) + KILLS * 10_000;
 if (postgresBin() === null) process.stderr.write("SKIPPED: the kills of a cluster need PostgreSQL\n");
 
 it.skipIf(postgresBin() === null)(
-  "[SCALE-1] several APIs and workers keep every promise while processes, PostgreSQL and S3 fail",
+  "several APIs and workers keep every promise while processes, PostgreSQL and S3 fail",
   { timeout: LONGEST_MS },
   async () => {
     const cluster = await Cluster.start({ workers: WORKERS, config: { retention: { sweepMinutes: 0.05 } } });

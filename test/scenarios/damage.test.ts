@@ -101,7 +101,7 @@ async function finished(): Promise<{
 
 describe("a stored image with", () => {
   it.each(DAMAGE)(
-    "[DAMAGE-1] [RESULT-2] %s is never sent: not whole, not in part, not in a ZIP; and the check names it",
+    "[DAMAGE-1] %s is never sent: not whole, not in part, not in a ZIP; and the check names it",
     async (_, hasSameSize, damage) => {
       const { service, id, outputs, path } = await finished();
       await damage(path(1), path(2));
@@ -156,7 +156,7 @@ describe("a stored image with", () => {
     expect((await service.batch(id)).downloaded_at).toBeNull();
   });
 
-  it.each(KINDS)("[DAMAGE-2] [RESULT-1] %s is found before the batch is paid", async (_, __, damage) => {
+  it.each(KINDS)("[RESULT-1] %s is found before the batch is paid", async (_, __, damage) => {
     const last = gate();
     const provider = new FakeProvider({ concurrency: 1 });
     provider.answer = async ({ prompt }) => {
@@ -224,13 +224,13 @@ describe("an image that was damaged before its batch ended early", () => {
     expect((await zip.arrayBuffer()).byteLength).toBe(Number(zip.headers.get("content-length")));
   }
 
-  it.each(ALONE)("[CANCEL-8] [DAMAGE-2] with %s is not paid when it is cancelled", async (_, __, damage) => {
+  it.each(ALONE)("with %s is not paid when it is cancelled", async (_, __, damage) => {
     const { service, id } = await half(damage);
     expect((await service.ask(`/${id}/cancel`, { method: "POST" })).status).toBe(200);
     await expectOnePaid(service, id, "cancelled");
   });
 
-  it("[CANCEL-8] [DAMAGE-2] is not paid when it fails", async () => {
+  it("is not paid when it fails", async () => {
     const { service, id } = await half((path) => rm(path));
     await service.close(0);
     const upstream = new FakeJobProvider();
@@ -242,7 +242,7 @@ describe("an image that was damaged before its batch ended early", () => {
 
 describe("a stored reference image", () => {
   it.each(ALONE)(
-    "[DAMAGE-3] with %s never reaches a provider: its items fail, the others are made",
+    "with %s never reaches a provider: its items fail, the others are made",
     async (_, __, damage) => {
       const first = gate();
       const provider = new FakeProvider({ concurrency: 1 });
@@ -278,7 +278,7 @@ describe("a stored reference image", () => {
 });
 
 describe("bytes of a provider", () => {
-  it("[DAMAGE-5] [ITEM-3] that are no whole image fail their item alone, and what is one is named by its bytes", async () => {
+  it("[ITEM-3] that are no whole image fail their item alone, and what is one is named by its bytes", async () => {
     const png = await tinyPng();
     const answers: [prompt: string, bytes: Buffer | Promise<Buffer>][] = [
       ["good", png],
@@ -327,7 +327,7 @@ function hugePng(png: Buffer): Buffer {
 }
 
 describe("the database", () => {
-  it("[DAMAGE-4] with flipped bits is reported by the check or changes nothing that is served", async () => {
+  it("with flipped bits is reported by the check or changes nothing that is served", async () => {
     const { service, id, outputs } = await finished();
     const originals = await Promise.all(outputs.map((_, i) => tinyPng(i + 1)));
     await service.close(0);
@@ -351,7 +351,7 @@ describe("the database", () => {
     ["that has lost its head", (file) => flipHead(file)],
     ["that is cut in the middle", (file) => truncateSync(file, statSync(file).size >> 1)],
     ["that is empty while there are images", (file) => truncateSync(file, 0)],
-  ])("[DAMAGE-4] %s stops the start, and the check tells it", async (_, damage) => {
+  ])("%s stops the start, and the check tells it", async (_, damage) => {
     const { service } = await finished();
     await service.close(0);
     damage(join(service.data, "imgbatch.db"));
@@ -367,7 +367,7 @@ describe("the database", () => {
     expect(isTold).toBe(true);
   });
 
-  it("[DAMAGE-4] that is none is named by every command, without a stack", async () => {
+  it("that is none is named by every command, without a stack", async () => {
     const data = await tempDir();
     writeFileSync(join(data, "imgbatch.db"), "this is no database, ".repeat(500));
     for (const args of [
@@ -382,7 +382,7 @@ describe("the database", () => {
     }
   });
 
-  it("[DAMAGE-7] whose pages are damaged under a running service ends it: one line names the file, exit 9", async () => {
+  it("whose pages are damaged under a running service ends it: one line names the file, exit 9", async () => {
     const data = await tempDir();
     const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
     const { url } = JSON.parse(await serve.line());
@@ -410,7 +410,7 @@ describe("the database", () => {
     expect(stderr).toContain(`error: ${file} is damaged: database disk image is malformed.`);
   });
 
-  it("[DAMAGE-7] [OPS-7] whose pages are damaged makes the service not ready", async () => {
+  it("[OPS-7] whose pages are damaged makes the service not ready", async () => {
     const service = await startTestService();
     damagePages(join(service.data, "imgbatch.db"));
     const ready = await fetch(`${service.url}/readyz`);
@@ -437,7 +437,7 @@ describe("the database", () => {
     for (let at = 0; at < 100; at++) flip(file, at, 0x5a);
   }
 
-  it("[DAMAGE-4] that is gone while there are images is not replaced by a new one", async () => {
+  it("that is gone while there are images is not replaced by a new one", async () => {
     const { service } = await finished();
     await service.close(0);
     await rm(join(service.data, "imgbatch.db"));
@@ -491,7 +491,7 @@ describe("the files beside the database", () => {
       },
     ],
   ])(
-    "[DAMAGE-6] credentials.json that is %s stops the start, and is named; nothing is overwritten",
+    "credentials.json that is %s stops the start, and is named; nothing is overwritten",
     async (_, damage) => {
       const first = await startTestService({ workers: false });
       await first.close(0);
@@ -507,7 +507,7 @@ describe("the files beside the database", () => {
     },
   );
 
-  it("[DAMAGE-6] server.json that is broken says nothing, and hinders nothing", async () => {
+  it("server.json that is broken says nothing, and hinders nothing", async () => {
     const first = await startTestService({ workers: false });
     await first.close(0);
     writeFileSync(join(first.data, "server.json"), '{"url":"http://127');

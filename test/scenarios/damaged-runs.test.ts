@@ -69,7 +69,7 @@ function expectNamed({ code, stderr }: { code: number | null; stderr: string }, 
   if (code === 2) expect(stderr).toMatch(/retry\.jsonl:[\d ]|no batch|does not know|was made by/);
 }
 
-it("[RUN-32] whatever befell a file of a run, every command that reads it goes on, or names the file", async () => {
+it("whatever befell a file of a run, every command that reads it goes on, or names the file", async () => {
   const { cli, restore } = await ended();
   await fc.assert(
     fc.asyncProperty(damages, fc.constantFrom(...COMMANDS), async ([file, damage], command) => {
@@ -134,7 +134,7 @@ const named: [string, string, string[], Damage, RegExp][] = [
   ],
 ];
 
-it.each(named)("[RUN-32] %s is exit 6, and the file is named", async (_, file, command, damage, message) => {
+it.each(named)("%s is exit 6, and the file is named", async (_, file, command, damage, message) => {
   const { cli, restore } = await ended();
   restore();
   const path = join(cli.cwd, "run", file);
@@ -157,7 +157,7 @@ it.each([
       mkdirSync(path);
     },
   ],
-])("[RUN-32] %s in the place of a reference image is exit 6, and is not sent", async (_, damage) => {
+])("%s in the place of a reference image is exit 6, and is not sent", async (_, damage) => {
   const { cli, restore } = await ended();
   restore();
   const folder = join(cli.cwd, "run", "references");
@@ -168,7 +168,7 @@ it.each([
   expect(cli.fake.batches).toHaveLength(batches);
 });
 
-it("[RUN-32] the submit command writes a damaged input anew, and a retry goes on with it", async () => {
+it("the submit command writes a damaged input anew, and a retry goes on with it", async () => {
   const { cli, restore } = await ended();
   restore();
   const path = join(cli.cwd, "run", "input.jsonl");
@@ -179,7 +179,7 @@ it("[RUN-32] the submit command writes a damaged input anew, and a retry goes on
   expect((await cli.here(["retry", "run"])).code).toBe(4);
 });
 
-it("[RUN-32] a file that the results give to an image that is in no batch stays", async () => {
+it("a file that the results give to an image that is in no batch stays", async () => {
   const { cli, restore } = await ended();
   restore();
   const path = (name: string) => join(cli.cwd, "run", name);
@@ -189,7 +189,7 @@ it("[RUN-32] a file that the results give to an image that is in no batch stays"
   expect(readdirSync(path("images")).sort()).toEqual(["cat.png", "cow.png"]);
 });
 
-it("[RUN-32] damaged files of a run of single requests are rebuilt or named, and no whole image is made anew", async () => {
+it("damaged files of a run of single requests are rebuilt or named, and no whole image is made anew", async () => {
   const cli = await createInProcessCli();
   const path = (name: string) => join(cli.cwd, name);
   writeFileSync(

@@ -26,7 +26,7 @@ function post(url: string, key: string, count: number): Promise<Response> {
 }
 
 describe("a disk that fails", () => {
-  it("[DISK-3] under the database ends the service at once: one clear line, exit 9, and the next start goes on", async (context) => {
+  it("under the database ends the service at once: one clear line, exit 9, and the next start goes on", async (context) => {
     needStrace(context);
     const data = await tempDir();
     // The batch is still at work when the disk begins to fail: nothing is written for one that has ended.
@@ -55,7 +55,7 @@ describe("a disk that fails", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[DISK-4] under the service inside a command ends the command: exit 9, no hang, and the same command goes on", async (context) => {
+  it("under the service inside a command ends the command: exit 9, no hang, and the same command goes on", async (context) => {
     needStrace(context);
     const directory = await tempDir();
     const [data, output] = [join(directory, "data"), join(directory, "out")];
@@ -90,7 +90,7 @@ describe("a disk that fails", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[DISK-8] under the database because a quota is used up refuses what comes, ends nothing, and goes on when there is room", async (context) => {
+  it("under the database because a quota is used up refuses what comes, ends nothing, and goes on when there is room", async (context) => {
     needStrace(context);
     const data = await tempDir();
     const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
@@ -111,7 +111,7 @@ describe("a disk that fails", () => {
     expect(await readdir(data)).not.toContain("imgbatch.db.probe");
   });
 
-  it("[DISK-8] under an image because a quota is used up keeps the image, and stores it when there is room", async (context) => {
+  it("under an image because a quota is used up keeps the image, and stores it when there is room", async (context) => {
     needStrace(context);
     const directory = await tempDir();
     const service = await startQuickService(directory);

@@ -82,7 +82,7 @@ describe("a full disk", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[DISK-1] [DISK-7] takes the images of large bodies only while there is room left for everything else", async (context) => {
+  it("[DISK-1] takes the images of large bodies only while there is room left for everything else", async (context) => {
     const disk = await smallDisk(context, "44m");
     const service = await startTestService({ data: join(disk, "data") });
     const data = (await noise(1500)).toString("base64");
@@ -105,7 +105,7 @@ describe("a full disk", () => {
     await service.until((await service.submit(body)).id);
   });
 
-  it("[FILES-11] ends an upload, leaves nothing of it, and takes it when there is room again", async (context) => {
+  it("ends an upload, leaves nothing of it, and takes it when there is room again", async (context) => {
     const disk = await smallDisk(context, "44m");
     const service = await startTestService({ data: join(disk, "data") });
     const bytes = Buffer.alloc(20 << 20, "a");
@@ -163,7 +163,7 @@ describe("a full disk", () => {
     expect(await readdir(join(service.data, "blobs", "outputs", id))).toHaveLength(5);
   });
 
-  it("[DISK-6] is said at the start, with the directory, in one line", async (context) => {
+  it("is said at the start, with the directory, in one line", async (context) => {
     const disk = await smallDisk(context);
     fill(disk);
     const data = join(disk, "data");

@@ -67,7 +67,7 @@ describe("the order in which things reach the disk", () => {
     expect(told.began).toBeGreaterThan(committed.ended);
   });
 
-  it("[DISK-11] shows no batch to any reader before its commit is durable", async (context) => {
+  it("shows no batch to any reader before its commit is durable", async (context) => {
     needStrace(context);
     const service = await startQuickService(await tempDir());
     const slow = ["-e", "inject=fsync:delay_enter=200000"];
@@ -85,7 +85,7 @@ describe("the order in which things reach the disk", () => {
     expect(next(calls, -1, "HTTP/1.1 200", id).began).toBeGreaterThan(durable.ended);
   });
 
-  it("[FILES-6] [DISK-5] is bytes, record, answer for an uploaded file", async (context) => {
+  it("[DISK-5] is bytes, record, answer for an uploaded file", async (context) => {
     needStrace(context);
     const service = await startQuickService(await tempDir());
     const { stop } = await watchCalls(service.child.pid ?? 0, WATCHED);
@@ -111,7 +111,7 @@ describe("the order in which things reach the disk", () => {
     expect(next(calls, -1, "HTTP/1.1 200", "sha256Hash").began).toBeGreaterThan(committed.ended);
   });
 
-  it("[DISK-5] [DISK-7] is the same for an image that was on the disk before the batch was accepted", async (context) => {
+  it("[DISK-5] is the same for an image that was on the disk before the batch was accepted", async (context) => {
     needStrace(context);
     const create = { width: 700, height: 700, channels: 3 as const, background: "#000" };
     const noise = { type: "gaussian" as const, mean: 128, sigma: 50 };

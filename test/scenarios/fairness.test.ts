@@ -75,7 +75,7 @@ describe("the order of work", () => {
     await service.ask(`/${large.id}/cancel`, { method: "POST" });
   });
 
-  it("[WORK-6] a key with many batches does not hold up another key with one", async () => {
+  it("a key with many batches does not hold up another key with one", async () => {
     const { provider, mayGo } = gatedProvider();
     const service = await startTestService({ providers: [provider] });
     const headers = await anotherKey(service);
@@ -92,7 +92,7 @@ describe("the order of work", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[WORK-6] keys take turns with a provider that takes whole batches, too", async () => {
+  it("keys take turns with a provider that takes whole batches, too", async () => {
     const upstream = new FakeJobProvider({ concurrency: 1 });
     const mayGo = gate();
     upstream.afterCreate = () => mayGo.promise;
@@ -108,7 +108,7 @@ describe("the order of work", () => {
     expect(order.indexOf("few 1")).toBeLessThanOrEqual(2);
   });
 
-  it("[WORK-7] of many waiting batches few are in hand; the others start in their order, as places get free", async () => {
+  it("of many waiting batches few are in hand; the others start in their order, as places get free", async () => {
     const first = await startTestService({ providers: [new FakeProvider()] });
     const { id } = await first.submit({ model: MODEL, items: named("model", 1) });
     await first.until(id);
@@ -146,7 +146,7 @@ describe("the order of work", () => {
     await expect.poll(async () => (await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[WORK-7] everything that waits is started, although nothing new comes", async () => {
+  it("everything that waits is started, although nothing new comes", async () => {
     const first = await startTestService();
     const { id } = await first.submit({ model: MODEL, items: named("model", 1) });
     await first.until(id);
@@ -158,7 +158,7 @@ describe("the order of work", () => {
     await expect.poll(completed).toBe(BATCHES_IN_HAND + 9);
   });
 
-  it("[WORK-7] a cancelled batch makes room for the next that waits", async () => {
+  it("a cancelled batch makes room for the next that waits", async () => {
     const { provider, mayGo } = gatedProvider();
     const service = await startTestService({ providers: [provider] });
     const all = [];
@@ -174,7 +174,7 @@ describe("the order of work", () => {
     await service.until(last);
   });
 
-  it("[WORK-8] a provider that hangs does not hold up another one", async () => {
+  it("a provider that hangs does not hold up another one", async () => {
     const slow = gatedProvider({ name: "slow", model: OTHER_MODEL });
     const quick = new FakeProvider({ name: "quick" });
     const service = await startTestService({ providers: [slow.provider, quick] });
@@ -185,7 +185,7 @@ describe("the order of work", () => {
     slow.mayGo.open();
   });
 
-  it("[WORK-9] a batch whose provider is not configured any more goes to another one of the same kind, at the old price", async () => {
+  it("a batch whose provider is not configured any more goes to another one of the same kind, at the old price", async () => {
     const old = gatedProvider({ name: "old" });
     const first = await startTestService({ providers: [old.provider] });
     const { id } = await first.submit({ model: MODEL, items: items(2) });
@@ -201,7 +201,7 @@ describe("the order of work", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[WORK-9] a batch that no configured provider can make waits, keeps its hold, and goes on when one can", async () => {
+  it("a batch that no configured provider can make waits, keeps its hold, and goes on when one can", async () => {
     const old = gatedProvider({ name: "old", model: OTHER_MODEL });
     const first = await startTestService({ providers: [old.provider] });
     const { id } = await first.submit({ model: OTHER_MODEL, items: items(2) });

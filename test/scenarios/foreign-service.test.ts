@@ -6,7 +6,7 @@ import { startForeignService } from "../support/foreign-service.ts";
 import { cleanEnvironment, imgbatch } from "../support/processes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-it("[RUN-16] [SAVE-9] a whole run against a service of another maker: every image here, checked as far as it can be", async () => {
+it("a whole run against a service of another maker: every image here, checked as far as it can be", async () => {
   const foreign = await startForeignService();
   onTestFinished(() => foreign.close());
   const cwd = await tempDir();

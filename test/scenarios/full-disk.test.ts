@@ -110,7 +110,7 @@ run damaged submit p.jsonl -o disk/out
 `;
 
 it.skipIf(!canMount)(
-  "[SAVE-5] a whole run on a disk that is read-only is exit 0, and what must be written there is exit 9",
+  "a whole run on a disk that is read-only is exit 0, and what must be written there is exit 9",
   async () => {
     const cli = await createCli();
     const lines = ["a", "b"].map((custom_id) => JSON.stringify({ custom_id, prompt: custom_id }));

@@ -178,7 +178,7 @@ async function submitted(cli: Cli): Promise<string> {
 
 describe("a service that answers with", () => {
   it.each(Object.entries(cases))(
-    "[HTTP-37] %s: the command comes to its end, and never with an error of its own",
+    "%s: the command comes to its end, and never with an error of its own",
     async (_, { prepare, args, ends }) => {
       const cli = await place();
       const id = await submitted(cli);
@@ -203,7 +203,7 @@ const READERS = [
   [...SUBMIT, "--timeout", "300ms"],
 ];
 
-it("[HTTP-37] whatever stands in an answer of JSON, the command ends without an error of its own", async () => {
+it("whatever stands in an answer of JSON, the command ends without an error of its own", async () => {
   const cli = await place();
   const id = await submitted(cli);
   let damaged: { request: RegExp; damage: Damage } | null = null;
@@ -287,7 +287,7 @@ const stops: Record<string, { prepare: (fake: FakeService) => void; args: string
 
 describe("in the middle of", () => {
   it.each(Object.entries(stops))(
-    "[HTTP-38] %s a signal ends the command",
+    "%s a signal ends the command",
     async (_, { prepare, args, at: [request, count] }) => {
       const cli = await place();
       const id = await submitted(cli);
@@ -302,7 +302,7 @@ describe("in the middle of", () => {
     },
   );
 
-  it("[HTTP-38] images that are not there the time of --timeout ends the command", async () => {
+  it("images that are not there the time of --timeout ends the command", async () => {
     const cli = await place();
     await submitted(cli);
     cli.fake.always(ITEMS, cat(9));

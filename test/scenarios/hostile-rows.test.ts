@@ -112,7 +112,7 @@ describe("reference images that try something", () => {
     ["with something behind its end", (good) => `${good}!!##`],
     ["of one character", () => "a"],
     ["of a list", (good) => [good] as unknown as string],
-  ])("[HOSTILE-3] Base64 %s is refused", async (_, change) => {
+  ])("Base64 %s is refused", async (_, change) => {
     const service = await startTestService({ workers: false });
     const data = change(await png());
     const body = {
@@ -140,14 +140,14 @@ describe("reference images that try something", () => {
     ["the right first bytes and nothing else", "image/png", () => Buffer.from("89504e470d0a1a0a", "hex")],
     ["a GIF", "image/png", () => Buffer.from("GIF89a\x01\0\x01\0\0\0\0;")],
     ["a ZIP", "image/png", () => Buffer.from(`PK\x05\x06${"\0".repeat(18)}`)],
-  ])("[HOSTILE-3] %s is refused", async (_, mime_type, bytes) => {
+  ])("%s is refused", async (_, mime_type, bytes) => {
     const service = await startTestService({ workers: false });
     const data = (await bytes()).toString("base64");
     const body = { model: MODEL, items: [{ prompt: "a", reference_images: [{ mime_type, data }] }] };
     expect(await codeOf(await service.create(body))).toBe("BATCH_IMAGE_INVALID_REFERENCE_IMAGE");
   });
 
-  it("[HOSTILE-3] text and colour profiles that unpack to hundreds of megabytes take no such memory", async () => {
+  it("text and colour profiles that unpack to hundreds of megabytes take no such memory", async () => {
     const service = await startTestService({ workers: false });
     const bomb = deflateSync(Buffer.alloc(200 * 1024 * 1024), { level: 1 });
     const before = process.memoryUsage.rss();
@@ -193,7 +193,7 @@ describe("JSON that tries something", () => {
     ["metadata with a prototype", '"metadata":{"__proto__":{"a":"b"}}', "BATCH_IMAGE_INVALID_ITEMS"],
     ["64 levels", `"x":${"[".repeat(63)}${"]".repeat(63)}`, "BATCH_IMAGE_QUEUE_FAILED"],
     ["65 levels", `"x":${"[".repeat(64)}${"]".repeat(64)}`, "INVALID_JSON"],
-  ])("[HOSTILE-4] %s (%s)", async (_, rest, code) => {
+  ])("%s (%s)", async (_, rest, code) => {
     const service = await startTestService({ workers: false });
     expect(await codeOf(await postText(service, body(rest)))).toBe(code);
     expect(({} as { isAdmin?: unknown; image_size?: unknown }).isAdmin).toBeUndefined();
@@ -213,7 +213,7 @@ describe("JSON that tries something", () => {
     ["type", (text) => ({ items: items(1), response_mime_type: text })],
     ["parent", (text) => ({ items: items(1), parent_batch_id: text })],
     ["task name", (text) => ({ items: items(1), task_name: text })],
-  ])("[HOSTILE-4] a %s of more than a million characters is answered briefly", async (_, fields) => {
+  ])("a %s of more than a million characters is answered briefly", async (_, fields) => {
     const service = await startTestService({ workers: false });
     for (const letter of ["x", "狐"]) {
       const answer = await service.create({ model: MODEL, ...fields(letter.repeat(1.2e6)) });
@@ -224,7 +224,7 @@ describe("JSON that tries something", () => {
   });
 
   it.each(["gzip", "br", "deflate", "gzip, identity"])(
-    "[HOSTILE-4] a body in %s is refused as what it is",
+    "a body in %s is refused as what it is",
     async (encoding) => {
       const service = await startTestService({ workers: false });
       const answer = await postText(service, deflateSync("{}"), { "content-encoding": encoding });
@@ -237,7 +237,7 @@ describe("JSON that tries something", () => {
 });
 
 describe("keys and logs", () => {
-  it("[HOSTILE-5] a key is found by its hash: the database holds none, and a part of one opens nothing", async () => {
+  it("a key is found by its hash: the database holds none, and a part of one opens nothing", async () => {
     const service = await startTestService({ workers: false });
     const { api_key: key } = service.credentials;
     const { stores } = await openBeside(service.data);
@@ -255,7 +255,7 @@ describe("keys and logs", () => {
     }
   });
 
-  it("[HOSTILE-5] whatever is asked, a line of the log is one JSON object", async () => {
+  it("whatever is asked, a line of the log is one JSON object", async () => {
     const written: string[] = [];
     const log = createLog({ level: "debug", forPeople: false, write: (line) => written.push(line) });
     const app = express()
@@ -288,7 +288,7 @@ describe("keys and logs", () => {
     }
   });
 
-  it("[HOSTILE-5] a fault inside is answered without a word about the inside", async () => {
+  it("a fault inside is answered without a word about the inside", async () => {
     const service = await startTestService({ workers: false });
     const answer = await exchange(
       service.url,

@@ -195,7 +195,7 @@ function requireClean(cli: Cli): void {
 
 describe("a service that answers", () => {
   for (const [what, { prepare, options, args = [], ends, again }] of Object.entries(cases)) {
-    it(`[HTTP-24] ${what}: the right exit code, one document, nothing half-written, and no second batch`, async () => {
+    it(`${what}: the right exit code, one document, nothing half-written, and no second batch`, async () => {
       const cli = await place(options);
       prepare(cli.fake);
       const command = ["submit", "p.jsonl", "--json", "--interval", "30ms", ...args];
@@ -211,7 +211,7 @@ describe("a service that answers", () => {
     });
   }
 
-  it("[HTTP-24] with the way to another host: files may come from there, without the key; its word is not taken", async () => {
+  it("with the way to another host: files may come from there, without the key; its word is not taken", async () => {
     const seen: (string | undefined)[] = [];
     const zip = await packZip([
       { name: "cat.png", data: png("cat") },

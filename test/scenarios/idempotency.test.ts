@@ -73,7 +73,7 @@ describe("many requests at once", () => {
     expect(await stores.read.items.countByStatus(batches[0]?.id ?? "")).toMatchObject({ pending: 3 });
   });
 
-  it("[IDEM-5] with reference images leave the files of one batch, and they are the right ones", async () => {
+  it("with reference images leave the files of one batch, and they are the right ones", async () => {
     const { service, mayGo } = await idleService();
     const item = { prompt: "a", reference_images: [await reference(1), await reference(2)] };
     const answers = await all(service, Array(30).fill({ model: MODEL, items: [item] }), key("k"));
@@ -154,7 +154,7 @@ describe("many requests at once", () => {
 });
 
 describe("what belongs to a key", () => {
-  it("[IDEM-6] another key of the same account makes a batch of its own", async () => {
+  it("another key of the same account makes a batch of its own", async () => {
     const { service } = await idleService();
     const { stores } = await openBeside(service.data);
     const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
@@ -224,7 +224,7 @@ describe("what belongs to a key", () => {
 describe("a replay", () => {
   const body = { model: MODEL, items: items(2) };
 
-  it("[IDEM-7] shows the batch as it is now: cancelled, or without its outputs; a deleted record conflicts", async () => {
+  it("shows the batch as it is now: cancelled, or without its outputs; a deleted record conflicts", async () => {
     const { service } = await idleService();
     const { id } = await service.submit(body, key("k"));
     const replay = async () => {
@@ -241,7 +241,7 @@ describe("a replay", () => {
     expect((await books(service)).holds).toBe(1);
   });
 
-  it("[IDEM-3] is answered although the balance is spent since", async () => {
+  it("is answered although the balance is spent since", async () => {
     const models = [{ id: MODEL, prices: { "1K": 500 } }];
     const service = await startTestService({ config: { models } });
     const one = { model: MODEL, items: items(1) };
@@ -319,7 +319,7 @@ describe("the work of a request", () => {
     return { ask, blobs, stores, failing };
   }
 
-  it("[IDEM-8] a replay decodes no image, stores no file and writes nothing", async () => {
+  it("a replay decodes no image, stores no file and writes nothing", async () => {
     const { ask } = await counted();
     const item = { prompt: "a", reference_images: [await reference(1), await reference(2)] };
     const body = { model: MODEL, items: [item] };
@@ -332,7 +332,7 @@ describe("the work of a request", () => {
     expect(counts).toEqual({ put: 4, deleteAll: 0, inspect: 4, write: 2 });
   });
 
-  it("[IDEM-5] a request that fails in the middle leaves no file", async () => {
+  it("a request that fails in the middle leaves no file", async () => {
     const { ask, blobs, stores, failing } = await counted();
     const item = { prompt: "a", reference_images: [await reference(1), await reference(2)] };
     failing.put = true;

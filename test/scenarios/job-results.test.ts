@@ -7,7 +7,7 @@ const SOAK = resolve(import.meta.dirname, "../soak/job-results.mjs");
 const TYPES = process.env.IMGBATCH_SOAK ? ["native-batch", "openai-batch"] : ["native-batch"];
 
 it.each(TYPES)(
-  "[JOB-12] a file of results (%s) is fetched over many broken downloads, in the memory of a few of its lines",
+  "a file of results (%s) is fetched over many broken downloads, in the memory of a few of its lines",
   async (type) => {
     const soak = startNode([SOAK, "--images", "10", "--cuts", "5", "--only", type]);
     const { code, stdout, stderr } = await soak.exited;

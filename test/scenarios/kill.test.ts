@@ -41,7 +41,7 @@ async function inlineJob() {
 
 describe("a service that is killed", () => {
   it.each(process.env.IMGBATCH_SOAK ? [...OF_A_JOB, ...OF_ANY_BATCH] : OF_A_JOB)(
-    "[LINES-12] at %s goes on with a job: every line once, paid once",
+    "at %s goes on with a job: every line once, paid once",
     async (moment) => {
       const data = await tempDir();
       const victim = startNode([KILLED_SERVICE, data, moment]);

@@ -87,7 +87,7 @@ describe("bodies and lines", () => {
     ],
     ["/v1/batches", { input_file_id: long }, "REALTIME_INVALID_ARGUMENT", "input_file_id"],
   ])(
-    "[LIMIT-8] to %s with too much in one field are refused as other errors of it are (%#)",
+    "to %s with too much in one field are refused as other errors of it are (%#)",
     async (path, body, code, param) => {
       const service = await startTestService({ workers: false });
       const headers = {
@@ -107,7 +107,7 @@ describe("bodies and lines", () => {
     },
   );
 
-  it("[LIMIT-8] of the most that the other limits allow are taken, with unknown fields of any size", async () => {
+  it("of the most that the other limits allow are taken, with unknown fields of any size", async () => {
     const service = await startTestService();
     service.view.setPaused(true);
     const data = (await tinyPng()).toString("base64");
@@ -127,7 +127,7 @@ describe("bodies and lines", () => {
     expect([batch.item_count, batch.metadata]).toEqual([200, metadata]);
   });
 
-  it("[LIMIT-8] of a job: a line with too much in it fails alone", async () => {
+  it("of a job: a line with too much in it fails alone", async () => {
     const service = await startTestService({ providers: [new FakeProvider()] });
     const lines = [
       line("a", "x", { pad: "狐".repeat(500_000) }),
@@ -158,7 +158,7 @@ const referringTo = (storage_uri: string) => ({
 });
 
 describe("large images", () => {
-  it("[LOAD-7] of a job whose requests come with it are kept in their lines, and make the job large only on the disk", async () => {
+  it("of a job whose requests come with it are kept in their lines, and make the job large only on the disk", async () => {
     const provider = new FakeProvider();
     const inputs: string[][] = [];
     provider.answer = async ({ references }) => {
@@ -184,7 +184,7 @@ describe("large images", () => {
     expect(await drafts(service)).toEqual([]);
   });
 
-  it("[LOAD-7] [LOAD-8] of a batch come to the provider as they were sent, stored once when they are equal", async () => {
+  it("of a batch come to the provider as they were sent, stored once when they are equal", async () => {
     const provider = new FakeProvider({ concurrency: 1 });
     const service = await startTestService({ providers: [provider] });
     const [one, two, small] = [await noise(), await noise(), await tinyPng()];
@@ -208,7 +208,7 @@ describe("large images", () => {
     expect(await blobs.list("inputs/")).toHaveLength(3);
   });
 
-  it("[LOAD-7] [LOAD-8] that are refused are named as others are, and leave nothing", async () => {
+  it("that are refused are named as others are, and leave nothing", async () => {
     const service = await startTestService({ workers: false });
     const image = await noise();
     const cut = image.subarray(0, image.length - 100_000);
@@ -264,7 +264,7 @@ describe("large images", () => {
     }
   });
 
-  it("[LOAD-8] are removed when their sender goes away, and by a start after a kill", async () => {
+  it("are removed when their sender goes away, and by a start after a kill", async () => {
     const data = await tempDir();
     await mkdir(join(data, "blobs", "drafts"), { recursive: true });
     await writeFile(join(data, "blobs", "drafts", "left"), "by an earlier process");
@@ -299,7 +299,7 @@ describe("large images", () => {
     await expect.poll(() => drafts(service)).toEqual([]);
   });
 
-  it("[LOAD-7] [LOAD-8] of a real-time request are read when the provider works, and gone after it", async () => {
+  it("of a real-time request are read when the provider works, and gone after it", async () => {
     const provider = new FakeProvider();
     const service = await startTestService({ workers: false, providers: [provider] });
     const [one, two] = [await noise(), await noise()];

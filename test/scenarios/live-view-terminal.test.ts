@@ -65,7 +65,7 @@ describe("the live view on a real terminal", () => {
     expect(terminal.written()).not.toMatch(COLOR);
   });
 
-  it("[EMBED-7] after Ctrl-C waits for requests that are paid and says so; the next Ctrl-C ends it at once", async () => {
+  it("after Ctrl-C waits for requests that are paid and says so; the next Ctrl-C ends it at once", async () => {
     const cwd = await tempDir();
     const came = gate();
     const upstream = createServer((request) => void request.resume().on("end", came.open));
@@ -95,7 +95,7 @@ describe("the live view on a real terminal", () => {
     expect(all.indexOf("the crash of the test")).toBeGreaterThan(all.indexOf(LEAVE));
   });
 
-  it("[VIEW-1] [CONSOLE-5] is left out for --no-ui: lines of log instead", async () => {
+  it("[VIEW-1] is left out for --no-ui: lines of log instead", async () => {
     const terminal = await serve({}, "--no-ui");
     await terminal.until(/imgbatch is ready at http/);
     await terminal.until(/web console.*#code=[\w-]{43}/);
@@ -105,7 +105,7 @@ describe("the live view on a real terminal", () => {
     expect(terminal.written()).not.toContain("\x1b[?");
   });
 
-  it("[VIEW-9] watch shows several batches, leaves a line for each, and ends with the outcome's code", async () => {
+  it("watch shows several batches, leaves a line for each, and ends with the outcome's code", async () => {
     const service = await startTestService();
     service.view.setPaused(true);
     const ids: string[] = [];
@@ -123,7 +123,7 @@ describe("the live view on a real terminal", () => {
     expect(left).toContain("completed");
   });
 
-  it("[VIEW-9] quitting watch ends nothing and is a success", async () => {
+  it("quitting watch ends nothing and is a success", async () => {
     const service = await startTestService();
     service.view.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(1) });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, inject, it } from "vitest";
 import { isTerminal } from "../../src/contract/statuses.ts";
-import { settleBatch } from "../../src/domain/batches/settle.ts";
+import { settleBatch } from "../../src/domain/batches/process-results.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
@@ -120,7 +120,7 @@ let unexpected: unknown[] = [];
 
 describe("the books", () => {
   it(
-    "[MONEY-7] [LIFE-8] balance after every step of any story: creations, work, failures, cancellations, deletions, crashes",
+    "balance after every step of any story: creations, work, failures, cancellations, deletions, crashes",
     async () => {
       const property = fc.asyncProperty(
         fc.array(step, { minLength: 5, maxLength: 40, size: "max" }),
@@ -176,7 +176,7 @@ describe("a balance", () => {
     }
   });
 
-  it("[MONEY-5] is charged the price of the creation, although model, group and provider cost other money since", async () => {
+  it("is charged the price of the creation, although model, group and provider cost other money since", async () => {
     const provider = new FakeProvider();
     const held = gate();
     provider.answer = async (_, signal) => {

@@ -19,7 +19,7 @@ it("[RUN-23] a submit that is killed at any moment and run again makes each batc
   expect({ code, stderr, ...JSON.parse(stdout || "{}") }).toMatchObject({ code: 0, problems: [], traced });
 }, 300_000);
 
-it("[RUN-3] on a machine without the directory the same batch is found, and that is said", async () => {
+it("on a machine without the directory the same batch is found, and that is said", async () => {
   const cli = await createCli();
   writeFileSync(join(cli.cwd, "p.jsonl"), JSON.stringify({ prompt: "a cat" }));
   expect((await cli.here(["submit", "p.jsonl", "-q"])).code).toBe(0);

@@ -3,14 +3,13 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
-import { cancelBatch } from "../../src/domain/batches/cancel-batch.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
-import { dropOutputs } from "../../src/domain/batches/delete-outputs.ts";
+import { dropOutputs } from "../../src/domain/batches/delete.ts";
+import { cancelBatch } from "../../src/domain/batches/end-early.ts";
 import { failItem, finishItem, joinFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
-import { processResults, startProcessing } from "../../src/domain/batches/process-results.ts";
-import { settleBatch } from "../../src/domain/batches/settle.ts";
+import { processResults, settleBatch, startProcessing } from "../../src/domain/batches/process-results.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Offers } from "../../src/domain/offers.ts";
@@ -212,7 +211,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
 }
 
 describe.skipIf(!hasPostgres)("races of three processes on one PostgreSQL", () => {
-  it("[RACE-1] money, counts, history and images agree whatever the order of their statements", async () => {
+  it("money, counts, history and images agree whatever the order of their statements", async () => {
     const { all, blobs } = await processes();
     const turns = turnBeforeEveryStatement();
     for (let seed = 1; seed <= RACES; seed++) {
@@ -221,7 +220,7 @@ describe.skipIf(!hasPostgres)("races of three processes on one PostgreSQL", () =
     }
   });
 
-  it("[RACE-1] the same races find out when nothing is locked", async () => {
+  it("the same races find out when nothing is locked", async () => {
     const { all, blobs } = await processes();
     const turns = turnBeforeEveryStatement();
     const bare = all.map(withoutLocks);

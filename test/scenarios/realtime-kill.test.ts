@@ -87,7 +87,7 @@ it("[ONCE-6] a keyed request that was sent to a paid upstream before a kill is s
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });
 
-it("[RT-17] a service that is killed while it makes an image gives the money back at its next start", async () => {
+it("a service that is killed while it makes an image gives the money back at its next start", async () => {
   const data = await tempDir();
   const { line, exited } = startNode([KILLED_SERVICE, data, "making:1"]);
   const { url, key } = JSON.parse(await line());
@@ -108,7 +108,7 @@ it("[RT-17] a service that is killed while it makes an image gives the money bac
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });
 
-it("[GEN-16] the same command after a kill gets the image that the killed one had asked for, and pays once", async () => {
+it("the same command after a kill gets the image that the killed one had asked for, and pays once", async () => {
   const end = gate();
   const provider = new FakeProvider();
   provider.answer = madeAfter(end);

@@ -8,7 +8,7 @@ import { gate } from "../support/gate.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 
 describe("a restart", () => {
-  it("[LIFE-6] a graceful stop parks running items, and the next start makes only what was not made", async () => {
+  it("a graceful stop parks running items, and the next start makes only what was not made", async () => {
     const provider = new FakeProvider({ concurrency: 1 });
     const third = gate();
     // Beside others, another process may ask for the pictures after the third.
@@ -35,7 +35,7 @@ describe("a restart", () => {
     expect(next.requests.map(({ attempt }) => attempt)).toEqual([1, 1, 1]);
   });
 
-  it("[DATA-4] removes half-written files and images that no row names", async () => {
+  it("removes half-written files and images that no row names", async () => {
     const provider = new FakeProvider();
     provider.answer = (_request, signal) =>
       new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
@@ -59,7 +59,7 @@ describe("a restart", () => {
     expect(existsSync(halfKey)).toBe(false);
   });
 
-  it("[DATA-4] removes an image that came to be stored after the images of its batch were deleted", async () => {
+  it("removes an image that came to be stored after the images of its batch were deleted", async () => {
     const first = await startTestService();
     const { id } = await first.submit({ model: MODEL, items: items(1) });
     await first.until(id);

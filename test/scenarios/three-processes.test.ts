@@ -75,7 +75,7 @@ const running = (world: World) => world.processes.map(({ scheduler }) => schedul
 
 describe("three processes on one database", () => {
   it(
-    "[WORK-15] [MONEY-7] keep the books and end every batch, whoever is killed, stopped, taken for dead, or cancels",
+    "[WORK-15] keep the books and end every batch, whoever is killed, stopped, taken for dead, or cancels",
     async () => {
       const stories = fc.array(step, { minLength: 5, maxLength: 40, size: "max" });
       await fc.assert(fc.asyncProperty(stories, fc.nat(), tell), { seed: SEED, numRuns: STORIES });
@@ -83,7 +83,7 @@ describe("three processes on one database", () => {
     2 ** 31 - 1,
   );
 
-  it("[WORK-16] stop the work on a batch that another one cancels with their next beat, and report it once", async () => {
+  it("stop the work on a batch that another one cancels with their next beat, and report it once", async () => {
     for (let seed = SEED; seed < SEED + fuzzRuns(40); seed++) {
       const world = await World.begin(await tempDir(), seed, 10_000_000, PROCESSES);
       const { batch } = await world.turns.until(
@@ -125,7 +125,7 @@ describe("three processes on one database", () => {
     await world.end();
   });
 
-  it("[WORK-11] take over what a killed one was at, within two terms", async () => {
+  it("take over what a killed one was at, within two terms", async () => {
     const world = await World.begin(await tempDir(), SEED, 10_000_000, PROCESSES);
     for (const model of MODELS)
       await world.turns.until(world.create(model, [`${model} 1`, `${model} 2`, `${model} 3`], null));

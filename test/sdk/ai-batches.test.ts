@@ -67,7 +67,7 @@ describe.skipIf(!areInstalled)("image batches of Vercel's AI SDK", () => {
     return new Map(value.map((result) => [result.id, result]));
   };
 
-  it("[SDK-14] start inline, are polled and listed, and give images, refusals and failures by id", async () => {
+  it("start inline, are polled and listed, and give images, refusals and failures by id", async () => {
     const batch = await started([
       request("fox", "a red fox"),
       request("owl", "an owl", "1:1"),
@@ -89,7 +89,7 @@ describe.skipIf(!areInstalled)("image batches of Vercel's AI SDK", () => {
     expect(page.batches).toMatchObject([{ id: batch.id, status: "completed" }]);
   });
 
-  it("[SDK-14] upload large ones as a file, and read their results from a file", async () => {
+  it("upload large ones as a file, and read their results from a file", async () => {
     const picture = padded(await imageOf("a picture", { width: 64, height: 48 }), LARGE).toString("base64");
     const prompt = { text: "like this", images: [picture] };
     const batch = await started(["a", "b", "c"].map((id) => request(id, prompt)));
@@ -99,7 +99,7 @@ describe.skipIf(!areInstalled)("image batches of Vercel's AI SDK", () => {
     expect(["a", "b", "c"].map((id) => sizeOf(answers.get(id)))).toEqual(Array(3).fill([1376, 768]));
   });
 
-  it("[SDK-14] are cancelled, and reject with the library's own errors", async () => {
+  it("are cancelled, and reject with the library's own errors", async () => {
     const batch = await started([request("slow", "[[delay:10m]] a fox")]);
     const early = await sdk.call("batches.results", batch);
     expect(early.error?.message).toContain("not complete");

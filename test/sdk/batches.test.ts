@@ -61,7 +61,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       return job as unknown as Job;
     };
 
-    it("[SDK-8] makes a job from a file, and reads its results from a file", async () => {
+    it("makes a job from a file, and reads its results from a file", async () => {
       const lines = [
         { key: "fox", request: request("a red fox") },
         { key: "fox", request: request("an owl", "2K") },
@@ -104,7 +104,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       });
     });
 
-    it("[SDK-8] makes a job from requests that come inline, with their responses in it", async () => {
+    it("makes a job from requests that come inline, with their responses in it", async () => {
       const config = { responseModalities: ["IMAGE"], imageConfig: { aspectRatio: "16:9" } };
       const src = [
         { contents: "a red fox", config, metadata: { key: "1" } },
@@ -124,7 +124,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       expect(fox?.metadata).toEqual({ key: "1" });
     });
 
-    it("[SDK-8] cancels a job, and gets typed errors", async () => {
+    it("cancels a job, and gets typed errors", async () => {
       const src = [{ contents: "[[delay:10m]] a fox" }];
       const { value } = await sdk.call<Job>("batches.create", { model: MODEL, src });
       const early = await sdk.call("batches.delete", { name: value.name });

@@ -37,7 +37,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       return file;
     };
 
-    it("[SDK-7] uploads a file in several chunks, and gets, lists, downloads and deletes it", async () => {
+    it("uploads a file in several chunks, and gets, lists, downloads and deletes it", async () => {
       // The library sends 8 MiB at a time.
       const bytes = randomBytes(8_500_000);
       const file = await store("lines.jsonl", bytes);
@@ -61,7 +61,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       expect((await sdk.call("files.list", {})).value).toEqual([]);
     });
 
-    it("[SDK-7] edits by a file that was uploaded before", async () => {
+    it("edits by a file that was uploaded before", async () => {
       const file = await store("fox.png", png("fox", 64, 96));
       const { value } = await sdk.call<SdkFile>("files.upload", { file });
       const contents = [{ text: "bluer" }, { fileData: { fileUri: value.uri, mimeType: value.mimeType } }];
@@ -74,7 +74,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       });
     });
 
-    it("[SDK-7] gets typed errors for a file that is missing, and for a name that is taken", async () => {
+    it("gets typed errors for a file that is missing, and for a name that is taken", async () => {
       const missing = await sdk.call("files.get", { name: "files/none" });
       expect(missing.error).toMatchObject({ name: "ApiError", status: 404 });
       const file = await store("fox.png", png("fox", 8, 8));

@@ -42,7 +42,7 @@ async function startAddress() {
 }
 
 it.skipIf(!areInstalled)(
-  "[SDK-15] OpenAI's library sees a pause and nothing else when the service is killed at each step of a batch",
+  "OpenAI's library sees a pause and nothing else when the service is killed at each step of a batch",
   async () => {
     const data = await tempDir();
     const address = await startAddress();

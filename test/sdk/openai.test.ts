@@ -17,7 +17,7 @@ describe.skipIf(!areInstalled)("the OpenAI library", () => {
     await service?.close();
   });
 
-  it("[SDK-6] lists the models and gets one, with the fields of its own kind", async () => {
+  it("lists the models and gets one, with the fields of its own kind", async () => {
     const { value } = await sdk.call<{ id: string }[]>("models.list");
     const ids = GOOGLE_MODELS.map(({ id }) => id);
     expect(value.map((model) => model.id)).toEqual([...ids, "chatgpt-image-latest"]);
@@ -29,7 +29,7 @@ describe.skipIf(!areInstalled)("the OpenAI library", () => {
     });
   });
 
-  it("[SDK-6] gets typed errors with a code and the request id", async () => {
+  it("gets typed errors with a code and the request id", async () => {
     const missing = (await sdk.call("models.retrieve", "none")).error;
     expect(missing?.classes).toContain("NotFoundError");
     expect(missing).toMatchObject({ status: 404, requestID: expect.stringMatching(/^req_/) });

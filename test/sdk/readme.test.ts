@@ -24,34 +24,31 @@ beforeAll(async () => {
 afterAll(() => service?.close());
 
 describe("the section about programs in the README", () => {
-  it.skipIf(!areInstalled)(
-    "[SDK-12] has code for each library that makes an image as it stands",
-    async () => {
-      const code = /```js\n(.+?)```/s.exec(section)?.[1] ?? "";
-      const statements = code
-        .replace('"@google/genai"', '"genai-3"')
-        .split("\n")
-        .filter((line) => line !== "");
-      const told = statements.map((line) =>
-        line.replace(/^await (.+);$/, "console.log(JSON.stringify(await $1));"),
-      );
-      const options = { cwd: import.meta.dirname, env, maxBuffer: 2 ** 26 };
-      const { stdout } = await run(NODE_22, ["--input-type=module", "-e", told.join("\n")], options);
-      const [openai, genai, vercel] = stdout
-        .trim()
-        .split("\n")
-        .map((line) => JSON.parse(line));
-      expect(openai).toMatchObject({
-        size: "1264x848",
-        data: [{ b64_json: expect.stringMatching(/^iVBOR/) }],
-      });
-      expect(genai.candidates[0].content.parts[0].inlineData.mimeType).toBe("image/png");
-      expect(JSON.stringify(vercel)).toMatch(/iVBOR/);
-    },
-  );
+  it.skipIf(!areInstalled)("has code for each library that makes an image as it stands", async () => {
+    const code = /```js\n(.+?)```/s.exec(section)?.[1] ?? "";
+    const statements = code
+      .replace('"@google/genai"', '"genai-3"')
+      .split("\n")
+      .filter((line) => line !== "");
+    const told = statements.map((line) =>
+      line.replace(/^await (.+);$/, "console.log(JSON.stringify(await $1));"),
+    );
+    const options = { cwd: import.meta.dirname, env, maxBuffer: 2 ** 26 };
+    const { stdout } = await run(NODE_22, ["--input-type=module", "-e", told.join("\n")], options);
+    const [openai, genai, vercel] = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(openai).toMatchObject({
+      size: "1264x848",
+      data: [{ b64_json: expect.stringMatching(/^iVBOR/) }],
+    });
+    expect(genai.candidates[0].content.parts[0].inlineData.mimeType).toBe("image/png");
+    expect(JSON.stringify(vercel)).toMatch(/iVBOR/);
+  });
 
   it.skipIf(!areInstalled).each(["genai-2", "genai-3"])(
-    "[SDK-12] finds one key of Google's library %s, which warns of two",
+    "finds one key of Google's library %s, which warns of two",
     async (library) => {
       const code = `import { GoogleGenAI } from "${library}"; new GoogleGenAI({});`;
       const inherited = { GOOGLE_API_KEY: "a-key-of-the-user", GOOGLE_GENAI_USE_VERTEXAI: "true", ...env };
@@ -61,7 +58,7 @@ describe("the section about programs in the README", () => {
     },
   );
 
-  it("[SDK-12] has a command that edits an image", async () => {
+  it("has a command that edits an image", async () => {
     const [, command = ""] = /`(curl [^`]+)`/.exec(section) ?? [];
     const cwd = await tempDir();
     await writeFile(join(cwd, "fox.png"), await tinyPng());
@@ -69,7 +66,7 @@ describe("the section about programs in the README", () => {
     expect(JSON.parse(stdout)).toMatchObject({ size: "1024x1024", data: [{ b64_json: expect.any(String) }] });
   });
 
-  it("[SDK-12] has the address and the key of each program", async () => {
+  it("has the address and the key of each program", async () => {
     const credentials = { base_url: service.url, api_key: service.apiKey };
     const rows = [...section.matchAll(/^\| (\S.*?) \| (.*HOST.*) \|$/gm)];
     expect(rows.map(([, program]) => program)).toEqual(["Open WebUI", "LibreChat", "n8n"]);

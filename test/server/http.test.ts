@@ -111,7 +111,7 @@ describe("keys", () => {
     ["in an absolute target", "http://localhost/healthz?api_key=hidden"],
     ["in an absolute target without a path", "http://localhost?api_key=hidden"],
     ["with a host that is not known", "http://evil.example/healthz?api_key=hidden"],
-  ])("[AUTH-4] [SECRET-3] are refused in the URL, and not logged: %s", async (_, target) => {
+  ])("[AUTH-4] are refused in the URL, and not logged: %s", async (_, target) => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });
     const answer = await exchange(service.url, requestText("GET", target));
@@ -128,7 +128,7 @@ describe("keys", () => {
     }
   });
 
-  it("[SECRET-3] [OPS-5] in the query are neither logged nor shown, also those of other services and in any spelling", async () => {
+  it("in the query are neither logged nor shown, also those of other services and in any spelling", async () => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });
     const shown: string[] = [];
@@ -164,7 +164,7 @@ describe("keys", () => {
     expect(await (await fetch(`${service.url}/metrics`)).text()).not.toMatch(/hidden|key=/);
   });
 
-  it("[EDGE-4] [AUTH-1] in two headers are refused, whichever of them is right", async () => {
+  it("[AUTH-1] in two headers are refused, whichever of them is right", async () => {
     const service = await startTestService({ workers: false });
     const right = `Bearer ${service.credentials.api_key}`;
     for (const path of ["/v1/images/batches", "/v1beta/models", "/v1/models"]) {
@@ -183,7 +183,7 @@ describe("keys", () => {
     expect((await exchange(service.url, requestText("GET", "/v1/models", last)))?.status).toBe(200);
   });
 
-  it("[AUTH-2] are asked for before the body is read", async () => {
+  it("are asked for before the body is read", async () => {
     const service = await startTestService({ workers: false });
     const answer = await fetch(`${service.url}/v1/images/batches`, { method: "POST", body: "{broken" });
     expect((await errorOf(answer)).code).toBe("API_KEY_REQUIRED");
@@ -220,14 +220,14 @@ describe("bodies", () => {
     ["nothing", undefined, {}, 400, "INVALID_JSON"],
     ["a list", "[]", {}, 400, "BATCH_IMAGE_INVALID_MODEL"],
     ["null", "null", {}, 400, "BATCH_IMAGE_INVALID_MODEL"],
-  ])("[API-4] %s is refused", async (_, body, headers, status, code) => {
+  ])("%s is refused", async (_, body, headers, status, code) => {
     const service = await startTestService({ workers: false });
     const init = { method: "POST", body, headers: { "content-type": "application/json", ...headers } };
     const answer = await service.ask("", init as RequestInit);
     expect([answer.status, (await errorOf(answer)).code]).toEqual([status, code]);
   });
 
-  it("[API-4] a large body is parsed aside, with the same answers", async () => {
+  it("a large body is parsed aside, with the same answers", async () => {
     const service = await startTestService();
     const prompts = Array.from({ length: 200 }, (_, i) => ({ prompt: `${i} ${"é".repeat(7900)}` }));
     const pad = "x".repeat(3 * 1024 * 1024);
@@ -271,7 +271,7 @@ describe("bodies", () => {
     }
   });
 
-  it("[API-6] a client that waits for permission gets it only when the request may go on", async () => {
+  it("a client that waits for permission gets it only when the request may go on", async () => {
     const service = await startTestService({ workers: false });
     const refused = await rawExchange(service.url, ["Expect: 100-continue", "Content-Length: 100"]);
     expect(refused).toMatch(/^HTTP\/1\.1 401 /);
@@ -338,7 +338,7 @@ function sendThenRead(
 }
 
 describe("operations", () => {
-  it("[API-7] tells that it lives, and that it is ready when the workers run", async () => {
+  it("tells that it lives, and that it is ready when the workers run", async () => {
     const service = await startTestService();
     const alive = await fetch(`${service.url}/healthz`);
     expect(await alive.json()).toMatchObject({ status: "ok" });

@@ -20,7 +20,7 @@ const referring = async (count: number, outputs = 1) => ({
 });
 
 describe("limits", () => {
-  it("[LIMIT-1] have the documented defaults", () => {
+  it("have the documented defaults", () => {
     expect(DEFAULT_LIMITS).toMatchObject({
       itemsPerBatch: 200,
       outputImagesPerBatch: 200,
@@ -68,7 +68,7 @@ describe("limits", () => {
     ["vendorx-3-pro-image-preview", 14],
     ["plain", 0],
     ["generous", 5],
-  ])("[LIMIT-3] an item for %s takes %i reference images", async (model, count) => {
+  ])("an item for %s takes %i reference images", async (model, count) => {
     const prices = { "1K": 1 };
     const models = ["vendorx-3.1-flash-image", "vendorx-3.1-flash-lite-image", "vendorx-3-pro-image-preview"]
       .map((id) => ({ id, prices }) as object)
@@ -83,7 +83,7 @@ describe("limits", () => {
     expect(await codeOf(await service.create(exceeds))).toBe("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES");
   });
 
-  it("[LIMIT-4] reference images are limited one by one, together, and in number after expansion", async () => {
+  it("reference images are limited one by one, together, and in number after expansion", async () => {
     const size = (await tinyPng()).length;
     const codes = async (limits: object, ...bodies: object[][]) => {
       const service = await startTestService(withLimits(limits));
@@ -107,7 +107,7 @@ describe("limits", () => {
     ]);
   });
 
-  it("[LIMIT-5] a ZIP above the byte limit is refused", async () => {
+  it("a ZIP above the byte limit is refused", async () => {
     const service = await startTestService({ config: { limits: { zipBytes: 100 } } });
     const { id } = await service.submit({ model: MODEL, items: items(3) });
     await service.until(id);
@@ -116,7 +116,7 @@ describe("limits", () => {
     expect(await statusOf(await service.ask(`/${id}/download?status=failed`))).toBe(200);
   });
 
-  it("[LIMIT-6] a key has a limited number of downloads at once; headers and unchanged files do not count", async () => {
+  it("a key has a limited number of downloads at once; headers and unchanged files do not count", async () => {
     const provider = new FakeProvider();
     const large = await noisyPng();
     provider.answer = async () => made(large);

@@ -53,7 +53,7 @@ describe("what is no request", () => {
     ],
     ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "NOT_FOUND"],
     ["no Host", "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "MALFORMED_REQUEST"],
-  ])("[API-8] %s gets the error body and a request id", async (_, bytes, status, code) => {
+  ])("%s gets the error body and a request id", async (_, bytes, status, code) => {
     const service = await startTestService({ workers: false });
     const answer = await exchange(service.url, bytes);
     const facts = {
@@ -77,14 +77,11 @@ describe("what is no request", () => {
     ["GET /v1/images/batches?at=/v1beta/ HTTP/1.1\r\nHost: localhost\r\nA: \x01\r\n\r\n", undefined],
     ["GET /v1betamax HTTP/1.1\r\nHost: localhost\r\nA: \x01\r\n\r\n", undefined],
     ["hello /v1beta/models HTTP/1.1\r\n\r\n", undefined],
-  ])(
-    "[API-8] the style of the body is that of the path, where it can be read (%#)",
-    async (bytes, status) => {
-      const service = await startTestService({ workers: false });
-      const { error } = JSON.parse(String((await exchange(service.url, bytes))?.body));
-      expect([error.status, typeof error.code]).toEqual([status, status === undefined ? "string" : "number"]);
-    },
-  );
+  ])("the style of the body is that of the path, where it can be read (%#)", async (bytes, status) => {
+    const service = await startTestService({ workers: false });
+    const { error } = JSON.parse(String((await exchange(service.url, bytes))?.body));
+    expect([error.status, typeof error.code]).toEqual([status, status === undefined ? "string" : "number"]);
+  });
 
   it.each([
     ["HTTP/1.0 without a Host", "GET /healthz HTTP/1.0\r\n\r\n"],
@@ -95,7 +92,7 @@ describe("what is no request", () => {
     ["an expectation that nobody knows", `${HEAD}Expect: miracles\r\n\r\n`],
     ["an upgrade that is not offered", `${HEAD}Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n`],
     ["a body that nobody asked for", `${HEAD}Content-Length: 3\r\n\r\nabc`],
-  ])("[API-8] a request with %s is answered", async (_, bytes) => {
+  ])("a request with %s is answered", async (_, bytes) => {
     const service = await startTestService({ workers: false });
     const answer = await exchange(service.url, bytes);
     expect(answer?.status).toBe(200);
@@ -124,7 +121,7 @@ describe("what is no request", () => {
     ["/v1/images/batches/\0", 400],
     ["/v1/images/batches/\u00e9", 400],
     ["/v1/images/batches/a b", 400],
-  ])("[EDGE-4] a path is taken as it is written: %j is %i", async (target, status) => {
+  ])("a path is taken as it is written: %j is %i", async (target, status) => {
     const service = await startTestService({ workers: false });
     const authorization = ["Authorization", `Bearer ${service.credentials.api_key}`] as const;
     const answer = await exchange(service.url, requestText("GET", target, [authorization]));
@@ -175,7 +172,7 @@ describe("what is no request", () => {
     ["a line that goes on in the next", [["A", "b\r\n c"]], "", 400],
     ["a blank in a name", [["A B", "c"]], "", 400],
     ["no name", [["", "c"]], "", 400],
-  ])("[EDGE-4] a request with %s is refused", async (_, headers, body, status) => {
+  ])("a request with %s is refused", async (_, headers, body, status) => {
     const service = await startTestService({ workers: false });
     const authorization: [string, string] = ["Authorization", `Bearer ${service.credentials.api_key}`];
     const bytes = requestText("POST", BATCHES, [authorization, ...headers], body);
@@ -191,7 +188,7 @@ describe("what is no request", () => {
     await expectAlive(service.url);
   });
 
-  it("[API-8] many requests at once on one connection are answered in their order", async () => {
+  it("many requests at once on one connection are answered in their order", async () => {
     const service = await startTestService({ workers: false });
     const ids = Array.from({ length: 50 }, (_, i) => `r${i}`);
     const requests = ids.map((id, i) => {
@@ -203,7 +200,7 @@ describe("what is no request", () => {
     expect(answered).toEqual(ids);
   });
 
-  it("[API-8] a broken body behind good headers ends its connection, and nothing else", async () => {
+  it("a broken body behind good headers ends its connection, and nothing else", async () => {
     const service = await startTestService({ workers: false });
     const authorization = ["Authorization", `Bearer ${service.credentials.api_key}`] as const;
     const chunked = ["Transfer-Encoding", "chunked"] as const;
@@ -216,7 +213,7 @@ describe("what is no request", () => {
     await expectAlive(service.url);
   });
 
-  it("[API-8] headers that do not end in time get an error and a log line", async () => {
+  it("headers that do not end in time get an error and a log line", async () => {
     const { url, lines } = await listening({ headersTimeout: 100, connectionsCheckingInterval: 20 });
     const answer = await converse(url, (socket) => socket.write("GET / HTTP/1.1\r\nHost:"));
     const requestId = answer?.headers.get("x-request-id");
@@ -227,7 +224,7 @@ describe("what is no request", () => {
 });
 
 describe("a connection", () => {
-  it("[LOAD-4] that sends a body without end where none is read is closed after its answer", async () => {
+  it("that sends a body without end where none is read is closed after its answer", async () => {
     const service = await startTestService({ workers: false });
     const headers: [string, string][] = [
       ["Authorization", `Bearer ${service.credentials.api_key}`],
@@ -257,7 +254,7 @@ describe("a connection", () => {
     }
   });
 
-  it("[LOAD-4] that was kept open does not hold up the end of the service", async () => {
+  it("that was kept open does not hold up the end of the service", async () => {
     const service = await startTestService({ workers: false });
     const kept = connect(Number(new URL(service.url).port), "127.0.0.1");
     const closed = new Promise((resolve) => kept.once("close", resolve));

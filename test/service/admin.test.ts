@@ -47,7 +47,7 @@ describe("accounts", () => {
     expect(await admin.accounts()).toMatchObject([{ name: "test", balanceMicroUsd: 940, heldMicroUsd: 60 }]);
   });
 
-  it("[ADMIN-4] a name can be used once, and a wrong name tops up no account", async () => {
+  it("a name can be used once, and a wrong name tops up no account", async () => {
     const admin = await administer();
     const account = { name: "a", balanceMicroUsd: 7 };
     const made = await Promise.all([admin.createAccount(account), admin.createAccount(account)]);
@@ -56,7 +56,7 @@ describe("accounts", () => {
     expect(await admin.accounts()).toMatchObject([{ name: "a", balanceMicroUsd: 7 }]);
   });
 
-  it("[BUSY-2] a database that stays locked is the same error as from the service", async () => {
+  it("a database that stays locked is the same error as from the service", async () => {
     const directory = await tempDir();
     const admin = await administer({ directory, clock: new InstantClock() });
     const other = new Sqlite(join(directory, DATA_FILES.database));
@@ -68,7 +68,7 @@ describe("accounts", () => {
     });
   });
 
-  it("[ADMIN-4] no account gets more than can be counted exactly, with what is held for it", async () => {
+  it("no account gets more than can be counted exactly, with what is held for it", async () => {
     const directory = await tempDir();
     const { stores } = await openBeside(directory);
     await openBatchRecord(stores, 5);
@@ -108,7 +108,7 @@ describe("keys", () => {
 });
 
 describe("the ledger", () => {
-  it("[ADMIN-6] shows the balance after each entry, also where entries are left out", async () => {
+  it("shows the balance after each entry, also where entries are left out", async () => {
     const directory = await tempDir();
     const { stores } = await openBeside(directory);
     const admin = await administer({ directory });
@@ -145,7 +145,7 @@ describe("the ledger", () => {
 });
 
 describe("a directory that no service has used yet", () => {
-  it("[ADMIN-5] is made only when that was allowed", async () => {
+  it("is made only when that was allowed", async () => {
     const directory = join(await tempDir(), "new");
     await expect(openAdmin({ directory })).rejects.toMatchObject({ code: "USAGE" });
     expect(existsSync(directory)).toBe(false);
@@ -153,7 +153,7 @@ describe("a directory that no service has used yet", () => {
     expect((await administer({ directory, mayCreate: false })).isNew).toBe(false);
   });
 
-  it("[ADMIN-5] gets the account of the first start with its first key, and the start leaves it as it is", async () => {
+  it("gets the account of the first start with its first key, and the start leaves it as it is", async () => {
     const directory = await tempDir();
     const admin = await administer({ directory });
     const made = await admin.createKey(newKey());
@@ -168,7 +168,7 @@ describe("a directory that no service has used yet", () => {
     }
   });
 
-  it("[ADMIN-5] has no play money where an upstream is to be paid, or where the operator set the balance", async () => {
+  it("has no play money where an upstream is to be paid, or where the operator set the balance", async () => {
     const upstream = await administer();
     await upstream.createKey(newKey({ isPlayMoney: false }));
     expect(await upstream.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 0 }]);
@@ -181,7 +181,7 @@ describe("a directory that no service has used yet", () => {
     expect(await own.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 2 }]);
   });
 
-  it("[ADMIN-5] a key for an account that is not there makes no account", async () => {
+  it("a key for an account that is not there makes no account", async () => {
     const admin = await administer();
     expect(await admin.createKey(newKey({ accountName: "nobody" }))).toBeNull();
     expect([await admin.accounts(), await admin.keys()]).toEqual([[], []]);

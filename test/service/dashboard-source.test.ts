@@ -49,7 +49,7 @@ async function endedBatch(service: TestService, count = 3): Promise<string> {
 }
 
 describe("the live view of a service", () => {
-  it("[VIEW-8] begins with the facts of the service and the batches that it has", async () => {
+  it("begins with the facts of the service and the batches that it has", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const id = await endedBatch(service);
     const { of, rows } = await attach(service);
@@ -72,7 +72,7 @@ describe("the live view of a service", () => {
     ]);
   });
 
-  it("[VIEW-2] reads a batch once a frame, however often it changed, and not at all in a quiet frame", async () => {
+  it("reads a batch once a frame, however often it changed, and not at all in a quiet frame", async () => {
     const service = await startTestService();
     const id = await endedBatch(service, 1);
     const { flush, of } = await attach(service);
@@ -91,7 +91,7 @@ describe("the live view of a service", () => {
     expect(of("images")).toHaveLength(1);
   });
 
-  it("[VIEW-4] does not show a record again that was deleted while it was read", async () => {
+  it("does not show a record again that was deleted while it was read", async () => {
     const service = await startTestService();
     const batchId = await endedBatch(service, 1);
     const { flush, rows } = await attach(service);
@@ -103,7 +103,7 @@ describe("the live view of a service", () => {
     expect(rows()).toHaveLength(before);
   });
 
-  it("[VIEW-8] tells money, disk, and what waits and runs, while a batch is made", async () => {
+  it("tells money, disk, and what waits and runs, while a batch is made", async () => {
     const provider = new FakeProvider();
     const held = gate();
     provider.answer = madeAfter(held);
@@ -123,7 +123,7 @@ describe("the live view of a service", () => {
     expect(vitals()).toMatchObject({ waitingItems: 0, runningItems: 0, heldMicroUsd: 0 });
   });
 
-  it("[PROVIDERS-7] tells which provider cannot be used, until when and why, and that it is well again", async () => {
+  it("tells which provider cannot be used, until when and why, and that it is well again", async () => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor", { modelFor: () => "theirs" });
     upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 90_000 }));
@@ -150,7 +150,7 @@ describe("the live view of a service", () => {
     expect(vitals().troubles).toEqual([]);
   });
 
-  it("[VIEW-8] tells each image that could not be made among the errors", async () => {
+  it("tells each image that could not be made among the errors", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const { flush, of } = await attach(service);
     await endedBatch(service);
@@ -164,7 +164,7 @@ describe("the live view of a service", () => {
     expect(of("log")).toHaveLength(2);
   });
 
-  it("[VIEW-5] opens a batch with its history, sizes, costs and errors, and keeps it fresh until it is closed", async () => {
+  it("opens a batch with its history, sizes, costs and errors, and keeps it fresh until it is closed", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const id = await endedBatch(service);
     const { source, of, flush } = await attach(service);
@@ -193,7 +193,7 @@ describe("the live view of a service", () => {
     expect(of("detail")).toHaveLength(2);
   });
 
-  it("[VIEW-5] shows an image as pixels that fit the box, and says why it cannot", async () => {
+  it("shows an image as pixels that fit the box, and says why it cannot", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const batchId = await endedBatch(service);
     const { source, of } = await attach(service);
@@ -207,7 +207,7 @@ describe("the live view of a service", () => {
     await expect(failed).rejects.toThrow("i2 has no image any more.");
   });
 
-  it("[VIEW-4] cancels, and tells what that means", async () => {
+  it("cancels, and tells what that means", async () => {
     const provider = new FakeProvider();
     provider.answer = (_request, signal) =>
       new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
@@ -221,7 +221,7 @@ describe("the live view of a service", () => {
     expect(rows().at(-1)).toMatchObject({ id, status: "cancelled" });
   });
 
-  it("[VIEW-4] retries the failed items that may succeed, as a batch that is made at once", async () => {
+  it("retries the failed items that may succeed, as a batch that is made at once", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const batchId = await endedBatch(service);
     const { source, messages, flush, rows } = await attach(service);
@@ -233,7 +233,7 @@ describe("the live view of a service", () => {
     expect(await service.until(retried)).toMatchObject({ success_count: 1, fail_count: 0 });
   });
 
-  it("[VIEW-4] deletes image files or the record, and shows a deleted record no more", async () => {
+  it("deletes image files or the record, and shows a deleted record no more", async () => {
     const service = await startTestService();
     const batchId = await endedBatch(service, 1);
     const { source, flush, rows, of } = await attach(service);
@@ -252,7 +252,7 @@ describe("the live view of a service", () => {
     expect(of("batch-gone").at(-1)?.id).toBe(other);
   });
 
-  it("[VIEW-4] pauses and resumes the workers, and what cannot be done is thrown in words", async () => {
+  it("pauses and resumes the workers, and what cannot be done is thrown in words", async () => {
     const service = await startTestService();
     const { source, vitals } = await attach(service);
     await source.perform({ type: "pause", isPaused: true });
@@ -265,7 +265,7 @@ describe("the live view of a service", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed" });
   });
 
-  it("[VIEW-8] shows answered requests by the short name of their key, never the key or the query", async () => {
+  it("shows answered requests by the short name of their key, never the key or the query", async () => {
     const service = await startTestService();
     const { of, stop } = await attach(service);
     const key = service.credentials.api_key;
@@ -286,7 +286,7 @@ describe("the live view of a service", () => {
   });
 });
 
-it("[WAIT-4] shows that a batch waits, and that it no longer does, without news in the feed", async () => {
+it("shows that a batch waits, and that it no longer does, without news in the feed", async () => {
   const opened = gate();
   const provider = new FakeProvider();
   provider.answer = madeAfter(opened);

@@ -109,7 +109,7 @@ const wanted = { ...image, generationConfig: { responseModalities: ["IMAGE"], im
 const GENERATE = `/v1beta/models/${MODEL}:generateContent`;
 
 describe.skipIf(!hasPostgres)("processes that share a database and a bucket", () => {
-  it("[PG-8] go by the clock of the database, however wrong their own is", async () => {
+  it("go by the clock of the database, however wrong their own is", async () => {
     const { start } = await shared();
     const now = Date.now;
     const wrong = vi.spyOn(Date, "now").mockImplementation(() => now() + 3_600_000);
@@ -156,7 +156,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     },
   );
 
-  it("[ROLE-2] a batch that one cancels stops in the other", async () => {
+  it("a batch that one cancels stops in the other", async () => {
     const { provider, start, admin } = await shared();
     const [_worker, api] = [await start("worker"), await start("api")];
     let aborted = 0;
@@ -180,7 +180,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect((await admin.check()).problems).toEqual([]);
   });
 
-  it("[ROLE-3] a request with an idempotency key is made once, whichever of them gets it", async () => {
+  it("a request with an idempotency key is made once, whichever of them gets it", async () => {
     const { provider, start, admin } = await shared();
     const [one, two] = [await start("api"), await start("api")];
     const may = gate();
@@ -202,7 +202,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect(charged).toHaveLength(1);
   });
 
-  it("[ROLE-4] the limits of a key count over all of them", async () => {
+  it("the limits of a key count over all of them", async () => {
     const config = { limits: { concurrentRequests: 1, requestsPerMinute: 3 } };
     const { provider, start } = await shared({ config });
     const [one, two] = [await start("api"), await start("api")];
@@ -220,7 +220,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect([late.status, await late.text()]).toEqual([429, expect.stringContaining("3 requests a minute")]);
   });
 
-  it("[ROLE-5] a person who signs in with one is known to the others until the sign-out", async () => {
+  it("a person who signs in with one is known to the others until the sign-out", async () => {
     const { start } = await shared();
     const [one, two] = [await start("api"), await start("api")];
     const { code } = await one.json("/v1/console/codes", { method: "POST" });
@@ -236,7 +236,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect((await two.ask("/v1/account", {}, token)).status).toBe(401);
   });
 
-  it("[ROLE-6] the chunks of an upload may come to any of them", async () => {
+  it("the chunks of an upload may come to any of them", async () => {
     const { start, fake } = await shared();
     const [one, two] = [await start("api"), await start("api")];
     const begun = await one.ask("/upload/v1beta/files", {
@@ -268,7 +268,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect([...fake.objects.keys()].filter((each) => each.includes("/uploads/"))).toEqual([]);
   });
 
-  it("[ROLE-10] one tells why a batch waits whose provider has refused another", async () => {
+  it("one tells why a batch waits whose provider has refused another", async () => {
     const provider = new FakeUpstream("own");
     provider.answer = () => {
       throw troubled("limited", { retryAfterMs: 60_000 });
@@ -285,7 +285,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
   it.each([
     ["the first request", 0, 1],
     ["the repeat", 1, 0],
-  ])("[ROLE-12] %s for a batch is overtaken at another one", async (_, slow, quick) => {
+  ])("%s for a batch is overtaken at another one", async (_, slow, quick) => {
     const { start, fake, secret } = await shared();
     const [_worker, one, two] = [await start("worker"), await start("api"), await start("api")];
     await ready(one);
@@ -316,7 +316,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     expect(new Set([id, again, third]).size).toBe(3);
   });
 
-  it("[ROLE-13] one that stops says for half of its grace that it is not ready, and answers, before it closes its port", async () => {
+  it("one that stops says for half of its grace that it is not ready, and answers, before it closes its port", async () => {
     const { start } = await shared();
     const api = await start("api");
     const startMs = performance.now();
@@ -335,7 +335,7 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     await atOnce;
   });
 
-  it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {
+  it("a process that stops gives back its work, and another goes on with it at once", async () => {
     const { provider, start, admin } = await shared();
     const [first, api] = [await start("worker"), await start("api")];
     await ready(api);

@@ -33,7 +33,7 @@ async function twoFeeds() {
   return { sides, sent: () => sent };
 }
 
-it("[ROLE-11] the changes of one process are gathered, told to the others once, and never told back", async () => {
+it("the changes of one process are gathered, told to the others once, and never told back", async () => {
   const { sides, sent } = await twoFeeds();
   const [one, two] = sides;
   const item = { type: "item", batchId: "b", customId: "i" } as const;
@@ -52,7 +52,7 @@ it("[ROLE-11] the changes of one process are gathered, told to the others once, 
   expect([one?.events.length, two?.events.length, sent()]).toEqual([5, 3, 2]);
 });
 
-it("[ROLE-11] no change is too long for a notice: many batches with long ids take several", async () => {
+it("no change is too long for a notice: many batches with long ids take several", async () => {
   const [one, two] = (await twoFeeds()).sides;
   const batchIds = Array.from({ length: 40 }, (_, i) => `batch-${i}`);
   const failed = ["a", "b", "c"].map((letter) => letter + "\u{1F600}".repeat(63));
@@ -63,7 +63,7 @@ it("[ROLE-11] no change is too long for a notice: many batches with long ids tak
     .toEqual(batchIds.map((batchId) => ({ type: "elsewhere", batchId, images: 0, failed })));
 });
 
-it("[ROLE-11] a call reaches the others alone, and what is no notice is left alone", async () => {
+it("a call reaches the others alone, and what is no notice is left alone", async () => {
   const { sides } = await twoFeeds();
   const [one, two] = sides;
   const call = JSON.stringify({ from: "one", look: true });

@@ -1,7 +1,7 @@
 // Lets a real service fetch the results of a job, a file of 1 GB, from an upstream that breaks off each download, and
 // measures the peak of the service's memory. Run with `node test/soak/job-results.mjs`; needs a build and 1 GB of disk.
 // Options: --root DIR (another checkout), --only TYPE, --images N (122, of 6 MB each), --side PIXELS (1440), --cuts N (40),
-// --no-ranges (each download begins anew), --limit MiB (64, above the memory of an idle service), --seed S.
+// --no-ranges (each download begins anew), --limit MiB (96, above the memory of an idle service), --seed S.
 // Prints one JSON document; the exit code is 1 when an image was lost or changed, or when memory was above the limit.
 import { createHash, randomFillSync } from "node:crypto";
 import { once } from "node:events";
@@ -20,7 +20,7 @@ const { values: flags } = parseArgs({
     side: { type: "string", default: "1440" },
     cuts: { type: "string", default: "40" },
     "no-ranges": { type: "boolean", default: false },
-    limit: { type: "string", default: "64" },
+    limit: { type: "string", default: "96" },
     seed: { type: "string", default: "1" },
   },
 });

@@ -28,7 +28,7 @@ it("[MOVE-1] files have the same bytes in the bucket, without thumbnails and dra
   expect(await to.read("outputs/b/9")).toEqual(await from.read("outputs/b/9"));
 });
 
-it("[MOVE-3] what was copied is not copied again, unless it differs", async () => {
+it("what was copied is not copied again, unless it differs", async () => {
   const { from, fake, to } = await sides();
   fake.fail(
     { refuse: { status: 403, code: "AccessDenied" } },
@@ -45,7 +45,7 @@ it("[MOVE-3] what was copied is not copied again, unless it differs", async () =
   expect(await to.read("outputs/b/3")).toEqual(Buffer.alloc(3000, 3));
 });
 
-it("[MOVE-2] a copy that differs from its original is an error", async () => {
+it("a copy that differs from its original is an error", async () => {
   const { from, fake, to } = await sides();
   const put = fake.objects.set.bind(fake.objects);
   fake.objects.set = (key, object) =>

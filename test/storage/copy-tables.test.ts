@@ -62,7 +62,7 @@ describe.skipIf(!hasPostgres)("the tables of a database", () => {
     await copyTables(from, to, tables);
   });
 
-  it("[MOVE-2] a single other value changes the sum of its table", async () => {
+  it("a single other value changes the sum of its table", async () => {
     const from = await usedDatabase();
     const { database: to } = await openTestPostgres();
     const tables = await tablesOf(from);

@@ -7,7 +7,7 @@ import { BIN, startNode } from "../support/processes.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-it("[DATA-5] a second owner never starts, even when the lock file was removed", async () => {
+it("a second owner never starts, even when the lock file was removed", async () => {
   const data = await tempDir();
   const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
   const { url } = JSON.parse(await serve.line());
@@ -29,7 +29,7 @@ it("[DATA-5] a second owner never starts, even when the lock file was removed", 
   expect(existsSync(join(data, "lock.db"))).toBe(true);
 });
 
-it("[DATA-5] a directory without an owner and without a lock file can be taken", async () => {
+it("a directory without an owner and without a lock file can be taken", async () => {
   const first = await startTestService();
   await first.close(0);
   await rm(join(first.data, "lock.db"));
@@ -48,7 +48,7 @@ describe("a service whose files are replaced by copies of them", () => {
     ["the lock", ["lock.db"]],
     ["the database", database],
     ["both", ["lock.db", ...database]],
-  ])("[DATA-6] stops with an error that names the file: %s", async (_, names) => {
+  ])("stops with an error that names the file: %s", async (_, names) => {
     const data = await tempDir();
     const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
     await serve.line();
@@ -60,7 +60,7 @@ describe("a service whose files are replaced by copies of them", () => {
     await next.until((await next.submit({ model: MODEL, items: items(1) })).id);
   });
 
-  it("[DATA-6] the replaced service writes nothing more, and leaves the server file of the next service", async () => {
+  it("the replaced service writes nothing more, and leaves the server file of the next service", async () => {
     const first = await startTestService();
     replaceByCopies(first.data, ["lock.db", ...database]);
     const second = startNode([BIN, "serve", "--port", "0", "--data", first.data]);

@@ -39,7 +39,7 @@ function refusesTheNewer(open: () => Promise<SqlDatabase>) {
 describe("the schema on SQLite", () => {
   refusesTheNewer(async () => opened(openSqlite(join(await tempDir(), "x.db"), systemClock)));
 
-  it("[MIGRATE-3] a data directory from before 0.1.0 is refused by name, with what to do, and stays as it is", async () => {
+  it("a data directory from before 0.1.0 is refused by name, with what to do, and stays as it is", async () => {
     const directory = await tempDir();
     const file = join(directory, "imgbatch.db");
     new Sqlite(file).exec(BEFORE).close();
@@ -59,7 +59,7 @@ describe("the schema on SQLite", () => {
 describe.skipIf(!hasPostgres)("the schema on PostgreSQL", () => {
   refusesTheNewer(async () => opened(await openPostgres({ url: await emptyDatabase() }, systemClock)));
 
-  it("[MIGRATE-3] a database from before 0.1.0 is refused", async () => {
+  it("a database from before 0.1.0 is refused", async () => {
     const url = await emptyDatabase();
     const client = new pg.Client({ connectionString: url });
     await client.connect();
@@ -69,7 +69,7 @@ describe.skipIf(!hasPostgres)("the schema on PostgreSQL", () => {
     await expect(migrate(database)).rejects.toMatchObject({ code: "EARLIER_VERSION" });
   });
 
-  it("[MIGRATE-1] six processes at once on an empty database make one schema", async () => {
+  it("six processes at once on an empty database make one schema", async () => {
     const url = await emptyDatabase();
     const databases = await Promise.all(Array.from({ length: 6 }, () => openPostgres({ url }, systemClock)));
     for (const database of databases) opened(database);

@@ -56,7 +56,7 @@ const refusal = (url: string) =>
   );
 
 describe("a connection to PostgreSQL", () => {
-  it("[PG-6] that needs a password, and has none, says so and is closed by the client", async () => {
+  it("that needs a password, and has none, says so and is closed by the client", async () => {
     const { url, sockets } = await server();
     expect(await refusal(url)).toMatchObject({
       message: "The database cannot be used: the server asks for a password, and none is set.",
@@ -68,7 +68,7 @@ describe("a connection to PostgreSQL", () => {
       .toBe(true);
   });
 
-  it("[PG-6] by TLS names what is missing: a known authority, or TLS itself", async () => {
+  it("by TLS names what is missing: a known authority, or TLS itself", async () => {
     const { url } = await server({ hasTls: true });
     for (const mode of ["require", "verify-full"]) {
       expect(await refusal(`${url}?sslmode=${mode}`)).toMatchObject({
@@ -107,7 +107,7 @@ describe("a connection to PostgreSQL", () => {
     ["postgres://[::1]/d", false],
     ["postgres:///d?host=/run/postgresql", false],
     ["postgres:///d", false],
-  ])("[PG-12] to %s can be read by others on the network: %s", (url, isOpen) => {
+  ])("to %s can be read by others on the network: %s", (url, isOpen) => {
     expect(isOpenToOthers(connectionOf(url))).toBe(isOpen);
   });
 });

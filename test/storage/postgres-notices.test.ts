@@ -6,7 +6,7 @@ import { startPgProxy } from "../support/pg-proxy.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 
 it.skipIf(!hasPostgres)(
-  "[ROLE-9] notices reach all processes, and come again after their connections were cut",
+  "notices reach all processes, and come again after their connections were cut",
   async () => {
     const url = await newDatabase();
     const heard: string[] = [];
@@ -37,7 +37,7 @@ it.skipIf(!hasPostgres)(
 );
 
 it.skipIf(!hasPostgres)(
-  "[ROLE-9] a connection for notices that dies without a word is made again, and the end does not wait for it",
+  "a connection for notices that dies without a word is made again, and the end does not wait for it",
   async () => {
     const url = new URL(await newDatabase());
     const proxy = await startPgProxy({ port: Number(url.port) });

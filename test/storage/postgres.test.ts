@@ -41,7 +41,7 @@ const one = async (session: SqlSession, query: ReturnType<typeof sql<{ value: un
   (await session.first(written(session, query)))?.value;
 
 describe.skipIf(!hasPostgres)("PostgreSQL", () => {
-  it("[PG-1] integers come back exactly; one that JavaScript cannot hold is an error", async () => {
+  it("integers come back exactly; one that JavaScript cannot hold is an error", async () => {
     const { reader } = (await openTestPostgres()).database;
     expect(await one(reader, sql`select ${Number.MAX_SAFE_INTEGER}::bigint as value`)).toBe(2 ** 53 - 1);
     expect(await one(reader, sql`select sum(n::bigint) as value from (values (1), (2)) as t(n)`)).toBe(3);
@@ -51,14 +51,14 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     await expect(one(reader, sql`select 1.5::numeric as value`)).rejects.toThrow("no safe integer");
   });
 
-  it("[PG-2] a NUL is stored as U+FFFD, and looking for one finds nothing else", async () => {
+  it("a NUL is stored as U+FFFD, and looking for one finds nothing else", async () => {
     const { stores } = await openTestPostgres();
     await stores.write((tx) => tx.accounts.insert(account("a", "x\0y")));
     expect(await stores.read.accounts.byName("x\uFFFDy")).toMatchObject({ id: "a" });
     expect(await stores.read.accounts.byId("a\0")).toBeNull();
   });
 
-  it("[PG-3] a transaction whose connection is cut before the commit runs again, and once counts", async () => {
+  it("a transaction whose connection is cut before the commit runs again, and once counts", async () => {
     const { url, stores } = await openTestPostgres();
     const other = await beside(url);
     let runs = 0;
@@ -76,7 +76,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(await stores.read.accounts.list()).toHaveLength(1);
   });
 
-  it("[PG-3] idle connections that are cut harm nothing: the next reads and writes use others", async () => {
+  it("idle connections that are cut harm nothing: the next reads and writes use others", async () => {
     const { url, stores } = await openTestPostgres();
     const other = await beside(url);
     for (let i = 0; i < 3; i++) {
@@ -91,7 +91,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(await stores.read.accounts.list()).toHaveLength(3);
   });
 
-  it("[PG-10] connections that die without a word hold up nothing for long: reads and writes go on with others", async () => {
+  it("connections that die without a word hold up nothing for long: reads and writes go on with others", async () => {
     const { stores, proxy } = await behindProxy();
     const ids = Array.from({ length: 5 }, (_, i) => `a${i}`);
     const insert = (id: string) => stores.write((tx) => tx.accounts.insert(account(id)));
@@ -121,7 +121,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     },
   );
 
-  it("[PG-13] keeps no statement in a connection, where a pooler would not find it again", async () => {
+  it("keeps no statement in a connection, where a pooler would not find it again", async () => {
     const { database, stores } = await openTestPostgres();
     await stores.write((tx) => tx.accounts.insert(account("a")));
     await stores.write((tx) => tx.lock("account", "a"));
@@ -130,7 +130,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(await one(database.reader, kept)).toBe(0);
   });
 
-  it("[PG-4] of two transactions that wait for each other, both happen in the end", async () => {
+  it("of two transactions that wait for each other, both happen in the end", async () => {
     const { stores } = await openTestPostgres();
     await stores.write(async (tx) => {
       for (const id of ["a", "b"]) await tx.accounts.insert(account(id));
@@ -148,7 +148,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(balances).toEqual([6, 6]);
   });
 
-  it("[PG-4] of two transactions that insert the same row, the second sees the first", async () => {
+  it("of two transactions that insert the same row, the second sees the first", async () => {
     const { stores } = await openTestPostgres();
     const ensure = () =>
       stores.write(async (tx) => {
@@ -162,7 +162,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     await expect(again).rejects.toThrow("duplicate key");
   });
 
-  it("[PG-5] a query that fails undoes its transaction, even when the error is caught inside", async () => {
+  it("a query that fails undoes its transaction, even when the error is caught inside", async () => {
     const { stores } = await openTestPostgres();
     const work = stores.write(async (tx) => {
       await tx.accounts.insert(account("a"));
@@ -173,7 +173,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(await stores.read.accounts.list()).toEqual([]);
   });
 
-  it("[PG-6] a server that cannot be reached, or refuses, is named with its reason", async () => {
+  it("a server that cannot be reached, or refuses, is named with its reason", async () => {
     const { url } = await openTestPostgres();
     const nobody = openPostgres({ url: "postgres://localhost:1/x" }, new InstantClock());
     await expect(nobody).rejects.toMatchObject({ code: "STORAGE_FAILED" });
@@ -184,7 +184,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     await expect(refused).rejects.toThrow('database "nowhere" does not exist');
   });
 
-  it("[PG-7] while the database takes nobody, a write is refused, and works again afterwards", async () => {
+  it("while the database takes nobody, a write is refused, and works again afterwards", async () => {
     const { url, stores } = await openTestPostgres();
     const other = await beside(url.replace(/\/[^/]*$/, "/postgres"));
     const name = new URL(url).pathname.slice(1);
@@ -197,7 +197,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["b"]);
   });
 
-  it("[PG-11] at the end of a service, nothing waits long for a server that is gone without a word", async () => {
+  it("at the end of a service, nothing waits long for a server that is gone without a word", async () => {
     const url = new URL(await newDatabase());
     const proxy = await startPgProxy({ port: Number(url.port) });
     onTestFinished(() => proxy.close());
@@ -215,7 +215,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(performance.now() - startMs).toBeLessThan(9000);
   });
 
-  it("[PG-11] at the end of a service, nothing waits any more for a server that is away", async () => {
+  it("at the end of a service, nothing waits any more for a server that is away", async () => {
     const url = new URL(await newDatabase());
     const proxy = await startPgProxy({ port: Number(url.port) });
     onTestFinished(() => proxy.close());
@@ -237,7 +237,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(performance.now() - startMs).toBeLessThan(9000);
   });
 
-  it("[PG-8] the time is that of the database, whatever the own clock shows and however it jumps", async () => {
+  it("the time is that of the database, whatever the own clock shows and however it jumps", async () => {
     const { url } = await openTestPostgres();
     let astrayMs = 3_600_000;
     const own: Clock = { ...systemClock, nowMs: () => Date.now() + astrayMs };
@@ -256,7 +256,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     expect(right.warnings).toEqual([]);
   });
 
-  it("[PG-8] the clock of the database is the same for all who ask it", async () => {
+  it("the clock of the database is the same for all who ask it", async () => {
     const { url, database } = await openTestPostgres();
     const other = await openPostgres({ url }, { ...systemClock, nowMs: () => 0 });
     onTestFinished(() => other.close());

@@ -5,7 +5,7 @@ import { prepared, type Values } from "../../src/storage/dialects/sql-session.ts
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-it("[TX-6] a prepared query is built once for a dialect, and each run brings its own values", async () => {
+it("a prepared query is built once for a dialect, and each run brings its own values", async () => {
   const database = openSqlite(join(await tempDir(), "test.db"), systemClock);
   onTestFinished(() => database.close());
   const { build, all } = database.reader;

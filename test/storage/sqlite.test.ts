@@ -22,7 +22,7 @@ function lockOut(file: string): () => void {
 }
 
 describe("a database that another process has locked", () => {
-  it("[BUSY-1] the wait for a lock blocks no other request, and the work goes on afterwards", async () => {
+  it("the wait for a lock blocks no other request, and the work goes on afterwards", async () => {
     let retries = 0;
     const sleep: Clock["sleep"] = (ms, signal) => {
       if (ms === RETRY_MS) retries++;
@@ -50,7 +50,7 @@ describe("a database that another process has locked", () => {
     }
   });
 
-  it("[BUSY-1] [BUSY-2] the wait for a lock sleeps outside the database; a lock that lasts too long is a temporary error with its own message", async () => {
+  it("the wait for a lock sleeps outside the database; a lock that lasts too long is a temporary error with its own message", async () => {
     const file = join(await tempDir(), "x.db");
     const clock = new InstantClock();
     const database = openSqlite(file, clock);
@@ -67,7 +67,7 @@ describe("a database that another process has locked", () => {
 });
 
 describe("the write-ahead log", () => {
-  it("[WAL-1] a log that grew under a long reader shrinks with later writes", async () => {
+  it("a log that grew under a long reader shrinks with later writes", async () => {
     const file = join(await tempDir(), "x.db");
     const database = openSqlite(file, new InstantClock());
     onTestFinished(() => database.close());

@@ -10,7 +10,7 @@ const account = (id: string) => ({ id, name: id, createdAtMs: 1 });
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 onEachDialect("transactions", (openStores) => {
-  it("[TX-2] a write that waits for anything but the database is undone, and the next write runs", async () => {
+  it("a write that waits for anything but the database is undone, and the next write runs", async () => {
     const stores = await openStores();
     const waiting = stores.write(async (tx) => {
       await tx.accounts.insert(account("a"));
@@ -27,7 +27,7 @@ onEachDialect("transactions", (openStores) => {
     await expect.poll(ids).toEqual(["c", "d"]);
   });
 
-  it("[TX-3] a transaction takes no query after its end, since the query would join the next one", async () => {
+  it("a transaction takes no query after its end, since the query would join the next one", async () => {
     const stores = await openStores();
     let late: () => Promise<void> = async () => {};
     await stores.write(async (tx) => {
@@ -48,7 +48,7 @@ onEachDialect("transactions", (openStores) => {
 });
 
 describe("transactions of SQLite", () => {
-  it("[TX-1] writes run one after another: none sees another half done, and none is undone with another", async () => {
+  it("writes run one after another: none sees another half done, and none is undone with another", async () => {
     const stores = await openStores();
     const writes = ["a", "b", "c"].map((id) =>
       stores.write(async (tx) => {
@@ -66,7 +66,7 @@ describe("transactions of SQLite", () => {
     expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["a", "c"]);
   });
 
-  it("[TX-4] reads of one moment do not see later writes; every other read sees them at once", async () => {
+  it("reads of one moment do not see later writes; every other read sees them at once", async () => {
     const data = await tempDir();
     const { stores } = await openBeside(data);
     const other = new Sqlite(join(data, "imgbatch.db"));
@@ -82,7 +82,7 @@ describe("transactions of SQLite", () => {
     expect(await stores.snapshot((now) => now.accounts.list())).toHaveLength(1);
   });
 
-  it("[TX-5] transactions that wait at the same time share a commit, and one that throws is undone alone", async () => {
+  it("transactions that wait at the same time share a commit, and one that throws is undone alone", async () => {
     const stores = await openStores();
     const writes = Array.from({ length: 20 }, (_, i) =>
       stores.write(async (tx) => {

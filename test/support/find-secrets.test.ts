@@ -23,7 +23,7 @@ const FORMS: [form: string, write: (text: string) => Buffer][] = [
 ];
 
 describe("the search for secrets", () => {
-  it.each(FORMS)("[SECRET-1] finds any API key that stands somewhere as %s", (form, write) => {
+  it.each(FORMS)("finds any API key that stands somewhere as %s", (form, write) => {
     fc.assert(
       fc.property(fc.string(), fc.string(), (before, after) => {
         const key = randomIds.apiKey();
@@ -34,7 +34,7 @@ describe("the search for secrets", () => {
     );
   });
 
-  it("[SECRET-1] finds a key of which only the underscore is encoded, and one in JSON escapes", () => {
+  it("finds a key of which only the underscore is encoded, and one in JSON escapes", () => {
     const key = randomIds.apiKey();
     expect(findSecrets(Buffer.from(`GET /v1/${key.replace("_", "%5F")} `))).toMatchObject([{ offset: 8 }]);
     const escaped = [...key].map((c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
@@ -42,7 +42,7 @@ describe("the search for secrets", () => {
   });
 
   it.each(FORMS.filter(([form]) => form !== "utf-16"))(
-    "[SECRET-1] finds a secret of any other shape that stands somewhere as %s",
+    "finds a secret of any other shape that stands somewhere as %s",
     (form, write) => {
       const secret = "sk-upstream/canary+42";
       for (const before of ["", "a", "ab", "abc"]) {
@@ -52,7 +52,7 @@ describe("the search for secrets", () => {
     },
   );
 
-  it("[SECRET-1] finds a secret of any other shape of which some characters are escaped", () => {
+  it("finds a secret of any other shape of which some characters are escaped", () => {
     const secret = "sk-upstream/canary+42";
     const json = secret.replace("/", "\\/").replace("+", "\\u002b");
     const forms = [json, JSON.stringify(`"${json}"`), secret.replace("/", "&#47;").replace("-", "&#x2d;")];
@@ -61,7 +61,7 @@ describe("the search for secrets", () => {
     expect(findSecrets(Buffer.from(`a ${json.slice(1)} b`), [secret])).toEqual([]);
   });
 
-  it("[SECRET-1] does not take for a key what only begins like one", () => {
+  it("does not take for a key what only begins like one", () => {
     const key = randomIds.apiKey();
     const harmless = [
       key.slice(0, 12),
@@ -74,7 +74,7 @@ describe("the search for secrets", () => {
     expect(findSecrets(Buffer.concat([...text, randomBytes(100_000)]))).toEqual([]);
   });
 
-  it("[SECRET-1] looks into files, ZIPs and what is said, and tells where, never what", async () => {
+  it("looks into files, ZIPs and what is said, and tells where, never what", async () => {
     const directory = await tempDir();
     const key = randomIds.apiKey();
     const zip = new ZipFile();

@@ -112,7 +112,7 @@ async function filesBelow(directory: string): Promise<[string, Buffer][]> {
 }
 
 describe("an upstream that repeats the key", () => {
-  it("[CHAIN-12] in whatever it sends, brings it to no caller, log, file, database or command", async () => {
+  it("in whatever it sends, brings it to no caller, log, file, database or command", async () => {
     const told: [string, string][] = [];
     const batches = await Promise.all(ids.map((id) => chain.submit(id, [`a picture of ${id}`])));
     const live = ids.map(async (id): Promise<[string, string]> => {

@@ -152,7 +152,7 @@ async function imageOfAnswer(answer: Response): Promise<Buffer> {
 }
 
 describe("a real-time request through the provider", () => {
-  it.each(ALL)("[CHAIN-7] of %s gets an image in the shape that was asked for", async (name) => {
+  it.each(ALL)("of %s gets an image in the shape that was asked for", async (name) => {
     const { fake, wide, model: id } = serviceOf(name);
     const prompt = `a hill, "quoted" — ünïcode for ${name}`;
     const answer = await chain.realtime(name, [{ text: prompt }], { aspectRatio: "16:9", imageSize: "1K" });
@@ -167,7 +167,7 @@ describe("a real-time request through the provider", () => {
     expect(fake.billed()).toBe(1);
   });
 
-  it.each(EDITING)("[CHAIN-7] of %s takes the bytes of its reference images along", async (name) => {
+  it.each(EDITING)("of %s takes the bytes of its reference images along", async (name) => {
     const { fake, references } = serviceOf(name);
     const inlineData = { mimeType: "image/jpeg", data: reference.toString("base64") };
     const prompt = `change it for ${name}`;
@@ -181,7 +181,7 @@ describe("a real-time request through the provider", () => {
     expect(await showsPrompt(image, prompt)).toBe(true);
   });
 
-  it("[CHAIN-7] of a service that gives addresses fetches the image from there", async () => {
+  it("of a service that gives addresses fetches the image from there", async () => {
     const { fake } = serviceOf("local");
     const before = fake.requests.filter(({ kind }) => kind === "files").length;
     expect(

@@ -98,7 +98,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
     for (const { fake } of worlds.values()) await fake.close();
   });
 
-  it("[CHAIN-10] asks once more for what it had sent, with a mark, and for nothing else twice", async () => {
+  it("asks once more for what it had sent, with a mark, and for nothing else twice", async () => {
     const fake = fakeOf("once");
     const batch = await chain.until(idOf("once"));
     expect(batch).toMatchObject({ status: "completed", success_count: PROMPTS.length });
@@ -112,7 +112,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
     expect((await chain.run(["admin", "check"])).code).toBe(0);
   });
 
-  it("[CHAIN-10] killed again during the second request, it does not send a third", async () => {
+  it("killed again during the second request, it does not send a third", async () => {
     expect(await chain.until(idOf("twice"))).toMatchObject({
       status: "completed",
       fail_count: CONCURRENCY,
@@ -123,7 +123,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
       expect([item.status, isMarked(item)]).toEqual(["failed", true]);
   });
 
-  it("[CHAIN-14] does not ask an upstream again before its time, unless it has another key", async () => {
+  it("does not ask an upstream again before its time, unless it has another key", async () => {
     const [before, after] = billing;
     expect(before?.asked).toBeLessThanOrEqual(2);
     expect(after).toEqual(before);
@@ -132,7 +132,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
     expect(requests().at(-1)?.headers["x-goog-api-key"]).toBe(OTHER_KEY);
   });
 
-  it("[CHAIN-11] told to stop, it waits for what it has sent, longer than its grace", async () => {
+  it("told to stop, it waits for what it has sent, longer than its grace", async () => {
     const fake = fakeOf("stop");
     await submit("stop", PROMPTS.length);
     await arrived(fake, CONCURRENCY);
@@ -151,7 +151,7 @@ describe("a service that is killed twice while its upstreams work, and later tol
 });
 
 describe("a service whose upstream does not answer", () => {
-  it("[CHAIN-16] breaks off what is under way when the batch is cancelled, and asks for nothing more", async () => {
+  it("breaks off what is under way when the batch is cancelled, and asks for nothing more", async () => {
     const { fake, provider, model, key } = await paid("mine", hostile.hang);
     onTestFinished(() => fake.close());
     const chain = await Chain.startHere({ models: [model], providers: [provider] }, key);

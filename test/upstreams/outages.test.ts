@@ -28,7 +28,7 @@ async function submitted(count: number, behaviour: Behaviour | null) {
 const hasEnded = ({ status }: ChainBatch) => status === "completed";
 
 describe("an outage in a batch", () => {
-  it("[CHAIN-13] of a second, in which the upstream has too much to do, costs no item", async () => {
+  it("of a second, in which the upstream has too much to do, costs no item", async () => {
     const limited = hostile.answers(nativeErrors.limited({ retryDelay: "0.9s" }));
     const { fake, chain, id, prompts } = await submitted(40, hostile.outage(1200, limited));
     expect(await chain.until(id)).toMatchObject({ status: "completed", success_count: 40 });
@@ -42,7 +42,7 @@ describe("an outage in a batch", () => {
     ["answers 503", hostile.answers(nativeErrors.overloaded())],
     ["answers a page", hostile.html(503)],
   ])(
-    "[CHAIN-13] of a minute, in which the upstream %s, costs no item",
+    "of a minute, in which the upstream %s, costs no item",
     async (_, behaviour) => {
       const { fake, chain, id, prompts } = await submitted(200, hostile.outage(60_000, behaviour));
       const batch = await chain.until(id, hasEnded, 300_000);
@@ -54,7 +54,7 @@ describe("an outage in a batch", () => {
   );
 
   it.runIf(isSoak)(
-    "[CHAIN-13] of a minute, in which nobody listens, costs no item",
+    "of a minute, in which nobody listens, costs no item",
     async () => {
       const { fake, chain, id } = await submitted(200, hostile.late(200));
       await chain.until(id, ({ success_count }) => success_count > 20);
@@ -72,7 +72,7 @@ describe("an outage in a batch", () => {
   );
 
   it.runIf(isSoak)(
-    "[CHAIN-13] of a minute, in which the upstream breaks every connection, asks for no item a third time",
+    "of a minute, in which the upstream breaks every connection, asks for no item a third time",
     async () => {
       const { fake, chain, id, prompts } = await submitted(
         200,

@@ -37,7 +37,7 @@ async function handOver(provider: JobProvider) {
   return { near, id };
 }
 
-it("[JOB-1] a service hands its batches to another one as jobs, with references and refusals", async () => {
+it("a service hands its batches to another one as jobs, with references and refusals", async () => {
   const drawer = drawing();
   const keyHeaders = ["x-goog-api-key"];
   const far = await startTestService({ providers: [drawer], config: { vendor: { keyHeaders } } });
@@ -53,7 +53,7 @@ it("[JOB-1] a service hands its batches to another one as jobs, with references 
   expect(drawer.requests.map(({ references }) => references.length).sort()).toEqual([0, 0, 1]);
 });
 
-it("[OAIB-13] a service hands its batches to another one through OpenAI's API, and finds its jobs there", async () => {
+it("a service hands its batches to another one through OpenAI's API, and finds its jobs there", async () => {
   const drawer = drawing();
   const far = await startTestService({ providers: [drawer] });
   const written = { type: "openai-batch", name: "far", baseUrl: `${far.url}/v1`, apiKeyEnv: "FAR_KEY" };
@@ -77,7 +77,7 @@ it("[OAIB-13] a service hands its batches to another one through OpenAI's API, a
 });
 
 it.each(["native", "openai", "native-batch", "openai-batch"])(
-  "[CHAIN-24] what a service says of an image that it did not make is the same behind another one (%s)",
+  "what a service says of an image that it did not make is the same behind another one (%s)",
   async (type) => {
     const said: Partial<Record<string, ItemErrorCode>> = {
       "no image": "EMPTY_IMAGE_OUTPUT",

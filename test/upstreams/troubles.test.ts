@@ -87,7 +87,7 @@ const told = (...parts: unknown[]) => JSON.stringify(parts);
 
 describe("an upstream that", () => {
   it.each(named(["final"]))(
-    "[CHAIN-1] refuses for good (%s) is asked once, and its words reach the caller",
+    "refuses for good (%s) is asked once, and its words reach the caller",
     async (name) => {
       const one = caseOf(name);
       const { batch, item } = await outcome(one);
@@ -100,7 +100,7 @@ describe("an upstream that", () => {
   );
 
   it.each(named(["retried"]))(
-    "[CHAIN-2] says that it made nothing (%s) is asked again, without a mark",
+    "says that it made nothing (%s) is asked again, without a mark",
     async (name) => {
       const one = caseOf(name);
       const { batch, item } = await outcome(one);
@@ -113,18 +113,15 @@ describe("an upstream that", () => {
     },
   );
 
-  it.each(named(["exhausted"]))(
-    "[CHAIN-2] goes on saying so (%s) fails the item after three tries",
-    async (name) => {
-      const one = caseOf(name);
-      const { item } = await outcome(one);
-      expect([item.status, one.fake.asked(one.name), isMarked(item)]).toEqual(["failed", 3, false]);
-      if (one.words) expect(told(item)).not.toContain(one.words);
-    },
-  );
+  it.each(named(["exhausted"]))("goes on saying so (%s) fails the item after three tries", async (name) => {
+    const one = caseOf(name);
+    const { item } = await outcome(one);
+    expect([item.status, one.fake.asked(one.name), isMarked(item)]).toEqual(["failed", 3, false]);
+    if (one.words) expect(told(item)).not.toContain(one.words);
+  });
 
   it.each(named(["marked"]))(
-    "[CHAIN-3] leaves open whether it made an image (%s) is asked once more, with a mark",
+    "leaves open whether it made an image (%s) is asked once more, with a mark",
     async (name) => {
       const one = caseOf(name);
       const { batch, item } = await outcome(one);
@@ -134,18 +131,15 @@ describe("an upstream that", () => {
     },
   );
 
-  it.each(named(["given up"]))(
-    "[CHAIN-3] leaves it open again (%s) is not asked a third time",
-    async (name) => {
-      const one = caseOf(name);
-      const { item } = await outcome(one);
-      expect([item.status, one.fake.asked(one.name), isMarked(item)]).toEqual(["failed", 2, true]);
-      if (one.words) expect(told(item)).not.toContain(one.words);
-    },
-  );
+  it.each(named(["given up"]))("leaves it open again (%s) is not asked a third time", async (name) => {
+    const one = caseOf(name);
+    const { item } = await outcome(one);
+    expect([item.status, one.fake.asked(one.name), isMarked(item)]).toEqual(["failed", 2, true]);
+    if (one.words) expect(told(item)).not.toContain(one.words);
+  });
 
   it.each(named(["waits"]))(
-    "[CHAIN-4] cannot be used for now (%s) makes the item wait, and nobody asks it again",
+    "cannot be used for now (%s) makes the item wait, and nobody asks it again",
     async (name) => {
       const one = caseOf(name);
       const batch = await chain.until(one.batch, ({ waiting }) => waiting !== null && waiting !== undefined);
@@ -169,7 +163,7 @@ describe("an upstream that", () => {
     },
   );
 
-  it.each(named(["refused"]))("[CHAIN-4] does not listen (%s) costs no item", async (name) => {
+  it.each(named(["refused"]))("does not listen (%s) costs no item", async (name) => {
     const one = caseOf(name);
     const answer = await chain.realtime(one.id, [{ text: "now" }]);
     expect([502, 503]).toContain(answer.status);
@@ -177,19 +171,16 @@ describe("an upstream that", () => {
     expect(batch).toMatchObject({ status: "running", success_count: 0, fail_count: 0 });
   });
 
-  it.each(named(["elsewhere"]))(
-    "[CHAIN-5] sends its caller elsewhere (%s) gets no image from there",
-    async (name) => {
-      const one = caseOf(name);
-      const batch = await chain.until(one.batch, ({ waiting }) => waiting !== null && waiting !== undefined);
-      expect(batch.waiting?.code).toBe("PROVIDER_MODEL_MISSING");
-      expect(one.fake.asked(one.name)).toBe(1);
-      const requests = [...cases.values()].flatMap(({ fake }) => fake.requests);
-      expect(requests.filter(({ path }) => path.includes("elsewhere"))).toEqual([]);
-    },
-  );
+  it.each(named(["elsewhere"]))("sends its caller elsewhere (%s) gets no image from there", async (name) => {
+    const one = caseOf(name);
+    const batch = await chain.until(one.batch, ({ waiting }) => waiting !== null && waiting !== undefined);
+    expect(batch.waiting?.code).toBe("PROVIDER_MODEL_MISSING");
+    expect(one.fake.asked(one.name)).toBe(1);
+    const requests = [...cases.values()].flatMap(({ fake }) => fake.requests);
+    expect(requests.filter(({ path }) => path.includes("elsewhere"))).toEqual([]);
+  });
 
-  it("[CHAIN-6] has made nothing that is not on an item, and the books agree", async () => {
+  it("has made nothing that is not on an item, and the books agree", async () => {
     const ended = named(["final", "retried", "exhausted", "marked", "given up"]);
     for (const name of ended) {
       const one = caseOf(name);

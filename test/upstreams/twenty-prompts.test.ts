@@ -51,7 +51,7 @@ interface Line {
 }
 
 describe("a file of twenty prompts", () => {
-  it.each(Object.keys(UPSTREAMS))("[CHAIN-8] becomes twenty images of %s, each made once", async (name) => {
+  it.each(Object.keys(UPSTREAMS))("becomes twenty images of %s, each made once", async (name) => {
     const { fake, entry, model: upstreamId } = await (UPSTREAMS[name] as () => Promise<Upstream>)();
     onTestFinished(() => fake.close());
     // One of them makes what it is asked for, in the size of real images.

@@ -84,27 +84,24 @@ afterAll(async () => {
 });
 
 describe("with two upstreams, of which the first", () => {
-  it.each(NAMES)(
-    "[CHAIN-9] %s, all items arrive, and none is asked for twice without a mark",
-    async (name) => {
-      const { first, second } = pairOf(name, "batch");
-      const id = batches.get(name) ?? "";
-      const batch = await chain.until(id);
-      expect(batch).toMatchObject({ status: "completed", success_count: ITEMS, actual_cost: ITEMS * 0.05 });
-      const items = await chain.items(id);
-      for (const [at, prompt] of promptsOf(name).entries()) {
-        const [before, after] = [first.asked(prompt), second.asked(prompt)];
-        expect([prompt, after, items[at]?.provider]).toEqual([prompt, 1, `${idOf(name, "batch")}-second`]);
-        const isOpen = FIRST[name]?.isOpen ?? false;
-        if (isOpen) expect(before).toBeLessThanOrEqual(1);
-        expect([prompt, isMarked(items[at] ?? { error: null })]).toEqual([prompt, isOpen && before > 0]);
-      }
-      expect(first.requests.length).toBeLessThan(3 * ITEMS);
-    },
-  );
+  it.each(NAMES)("%s, all items arrive, and none is asked for twice without a mark", async (name) => {
+    const { first, second } = pairOf(name, "batch");
+    const id = batches.get(name) ?? "";
+    const batch = await chain.until(id);
+    expect(batch).toMatchObject({ status: "completed", success_count: ITEMS, actual_cost: ITEMS * 0.05 });
+    const items = await chain.items(id);
+    for (const [at, prompt] of promptsOf(name).entries()) {
+      const [before, after] = [first.asked(prompt), second.asked(prompt)];
+      expect([prompt, after, items[at]?.provider]).toEqual([prompt, 1, `${idOf(name, "batch")}-second`]);
+      const isOpen = FIRST[name]?.isOpen ?? false;
+      if (isOpen) expect(before).toBeLessThanOrEqual(1);
+      expect([prompt, isMarked(items[at] ?? { error: null })]).toEqual([prompt, isOpen && before > 0]);
+    }
+    expect(first.requests.length).toBeLessThan(3 * ITEMS);
+  });
 
   it.each(NAMES.filter((name) => !FIRST[name]?.isOpen))(
-    "[CHAIN-9] %s, real time gets its image from the other",
+    "%s, real time gets its image from the other",
     async (name) => {
       const { second } = pairOf(name, "now");
       const answer = await chain.realtime(idOf(name, "now"), [{ text: `${name} now` }]);
@@ -113,7 +110,7 @@ describe("with two upstreams, of which the first", () => {
   );
 
   it.each(NAMES.filter((name) => FIRST[name]?.isOpen))(
-    "[CHAIN-9] %s, real time pays for no second image",
+    "%s, real time pays for no second image",
     async (name) => {
       const { second } = pairOf(name, "now");
       const answer = await chain.realtime(idOf(name, "now"), [{ text: `${name} now` }]);

@@ -69,19 +69,16 @@ afterAll(async () => {
 });
 
 describe("an image that comes back", () => {
-  it.each(cases)(
-    "[CHAIN-15] from %s: %s, is kept as it came, and a difference is noted",
-    async (service, answer) => {
-      const { type = "png", size = [1024, 1024], count = 1, hasNote } = ANSWERS[answer] as Expected;
-      const prompt = promptOf(service, answer);
-      const id = batches.get(prompt) ?? "";
-      expect(await chain.until(id)).toMatchObject({ success_count: 1, actual_cost: 0.05 });
-      const [item] = (await chain.items(id)) as (ChainItem & { mime_type: string; image_count: number })[];
-      expect(item).toMatchObject({ status: "success", mime_type: `image/${type}`, image_count: count });
-      expect([item?.notes, (item?.notes?.length ?? 0) > 0]).toEqual([item?.notes, hasNote]);
-      const bytes = await chain.image(id, "i1");
-      expect(await lookAt(bytes)).toEqual({ type, width: size[0], height: size[1] });
-      expect(await showsPrompt(bytes, prompt)).toBe(true);
-    },
-  );
+  it.each(cases)("from %s: %s, is kept as it came, and a difference is noted", async (service, answer) => {
+    const { type = "png", size = [1024, 1024], count = 1, hasNote } = ANSWERS[answer] as Expected;
+    const prompt = promptOf(service, answer);
+    const id = batches.get(prompt) ?? "";
+    expect(await chain.until(id)).toMatchObject({ success_count: 1, actual_cost: 0.05 });
+    const [item] = (await chain.items(id)) as (ChainItem & { mime_type: string; image_count: number })[];
+    expect(item).toMatchObject({ status: "success", mime_type: `image/${type}`, image_count: count });
+    expect([item?.notes, (item?.notes?.length ?? 0) > 0]).toEqual([item?.notes, hasNote]);
+    const bytes = await chain.image(id, "i1");
+    expect(await lookAt(bytes)).toEqual({ type, width: size[0], height: size[1] });
+    expect(await showsPrompt(bytes, prompt)).toBe(true);
+  });
 });

@@ -55,7 +55,7 @@ async function expectBooks(service: TestService) {
 }
 
 describe("an upstream that cannot be used", () => {
-  it("[WAIT-7] what it says reaches the owner of the service, and no other key", async () => {
+  it("what it says reaches the owner of the service, and no other key", async () => {
     const upstream = new FakeUpstream("vendor");
     const said = "Quota exceeded for metric images.";
     upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 90 * SECOND_MS, said }));
@@ -100,7 +100,7 @@ describe("an upstream that cannot be used", () => {
     ["failing", 0],
     ["unreachable", 0],
     ["ambiguous", 8],
-  ] as const)("[HEALTH-5] an outage (%s) costs no item", async (trouble, mostMarked) => {
+  ] as const)("an outage (%s) costs no item", async (trouble, mostMarked) => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor", { concurrency: 4 });
     const wellAtMs = clock.nowMs() + 60 * SECOND_MS;
@@ -144,7 +144,7 @@ describe("an upstream that cannot be used", () => {
     expect([first.requests.length, second.requests.length]).toEqual([6, 0]);
   });
 
-  it("[HEALTH-7] after the longest wait the items fail with the reason", async () => {
+  it("after the longest wait the items fail with the reason", async () => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor");
     upstream.answer = () => Promise.reject(troubled("credential"));
@@ -160,7 +160,7 @@ describe("an upstream that cannot be used", () => {
     await expectBooks(service);
   });
 
-  it("[HEALTH-7] the wait begins anew after a success", async () => {
+  it("the wait begins anew after a success", async () => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor", { concurrency: 1 });
     const limited = () => Promise.reject(troubled("limited", { retryAfterMs: 10 * SECOND_MS }));
@@ -182,7 +182,7 @@ describe("an upstream that cannot be used", () => {
     expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 6, fail_count: 0 });
   });
 
-  it("[HEALTH-8] the state outlives a restart, and is forgotten with another key", async () => {
+  it("the state outlives a restart, and is forgotten with another key", async () => {
     const upstream = new FakeUpstream("vendor");
     upstream.answer = () => Promise.reject(troubled("credential"));
     const first = await start([upstream]);
@@ -201,7 +201,7 @@ describe("an upstream that cannot be used", () => {
     expect(await third.until(id)).toMatchObject({ status: "completed", success_count: 2 });
   });
 
-  it("[HEALTH-9] a killed process leaves an item that may be paid: it is asked for once more, marked, then fails", async () => {
+  it("a killed process leaves an item that may be paid: it is asked for once more, marked, then fails", async () => {
     const upstream = new FakeUpstream("vendor");
     upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: HOUR_MS }));
     const first = await start([upstream], { clock: new FakeClock() });
@@ -288,7 +288,7 @@ describe("several upstreams", () => {
     expect(first.requests.length + second.requests.length).toBe(4);
   });
 
-  it("[FAILOVER-2] drawings never take over from an upstream, nor a paid upstream from a free one", async () => {
+  it("drawings never take over from an upstream, nor a paid upstream from a free one", async () => {
     const free = new FakeUpstream("free", { isFree: true });
     const paid = new FakeUpstream("paid");
     const drawings = new FakeProvider({ name: "drawings" });
@@ -299,7 +299,7 @@ describe("several upstreams", () => {
     expect([paid.requests.length, drawings.requests.length]).toEqual([0, 0]);
   });
 
-  it("[FAILOVER-3] only a provider that takes the references is asked", async () => {
+  it("only a provider that takes the references is asked", async () => {
     const none = { maxReferences: 0, ratios: "any", tiers: "any" } as const;
     const blind = new FakeUpstream("blind", { takes: none });
     const able = new FakeUpstream("able");
@@ -313,7 +313,7 @@ describe("several upstreams", () => {
     expect(blind.requests).toEqual([]);
   });
 
-  it("[FAILOVER-3] one that uses the first of several references makes what no other one takes", async () => {
+  it("one that uses the first of several references makes what no other one takes", async () => {
     const first = { maxReferences: 1, usesFirstReferences: true, ratios: "any", tiers: "any" } as const;
     const one = new FakeUpstream("one", { takes: first });
     const able = new FakeUpstream("able");
@@ -328,7 +328,7 @@ describe("several upstreams", () => {
     expect([one.requests.length, able.requests.length]).toEqual([1, 1]);
   });
 
-  it("[FAILOVER-3] a request that no configured provider can ever make is refused, with the limit", async () => {
+  it("a request that no configured provider can ever make is refused, with the limit", async () => {
     const takes = { maxReferences: 1, ratios: "any", tiers: "any" } as const;
     const upstream = new FakeUpstream("vendor", { takes });
     const service = await start([upstream]);
@@ -350,7 +350,7 @@ describe("several upstreams", () => {
     expect(upstream.requests).toEqual([]);
   });
 
-  it("[FAILOVER-4] after a pause one item goes first", async () => {
+  it("after a pause one item goes first", async () => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor", { concurrency: 4 });
     upstream.answer = () => Promise.reject(troubled("limited"));

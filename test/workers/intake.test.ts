@@ -3,7 +3,7 @@ import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import type { Line } from "../../src/domain/lines/line.ts";
 import { Offers } from "../../src/domain/offers.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
@@ -73,7 +73,7 @@ async function jobsOfKeys() {
   };
 }
 
-it("[LINES-14] a full disk keeps the input of a job and nothing that its reading stored, and is asked again more and more seldom", async () => {
+it("a full disk keeps the input of a job and nothing that its reading stored, and is asked again more and more seldom", async () => {
   const { job, take, stores, blobs, clock, failWith } = await jobsOfKeys();
   const batch = await job();
   const full = new StorageUnavailable("full", "The service's disk is full.", null);
@@ -106,7 +106,7 @@ it("[LINES-14] a full disk keeps the input of a job and nothing that its reading
   await again;
 });
 
-it("[LINES-15] inputs of one key are read one at a time, also after the pause of one that found the disk full", async () => {
+it("inputs of one key are read one at a time, also after the pause of one that found the disk full", async () => {
   const { job, take, begun, clock, failWith, end } = await jobsOfKeys();
   const first = await job();
   const [second, third, fourth] = [
@@ -136,7 +136,7 @@ it("[LINES-15] inputs of one key are read one at a time, also after the pause of
   expect(await Promise.all([running, waiting])).toEqual(["queued", "queued"]);
 });
 
-it("[LINES-15] large inputs of one key do not hold up those of another; keys take turns", async () => {
+it("large inputs of one key do not hold up those of another; keys take turns", async () => {
   const { job, take, begun, end } = await jobsOfKeys();
   const large = await job();
   const first = large.apiKeyId;

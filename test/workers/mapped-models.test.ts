@@ -15,7 +15,7 @@ const itemsOf = async (service: TestService, id: string) =>
   ((await (await service.ask(`/${id}/items`)).json()) as { data: object[] }).data;
 
 describe("a batch of a mapped model", () => {
-  it("[MAP-1] a batch of a mapped model goes to the provider of the other model, and keeps its own price", async () => {
+  it("a batch of a mapped model goes to the provider of the other model, and keeps its own price", async () => {
     const [other, right] = [
       new FakeProvider({ name: "other", model: "a" }),
       new FakeProvider({ model: "b" }),
@@ -29,7 +29,7 @@ describe("a batch of a mapped model", () => {
     expect([other.requests, right.requests]).toMatchObject([[], [{ model: "b" }]]);
   });
 
-  it("[MAP-1] a batch of a mapped model moves to a provider of the other model when its own provider is gone", async () => {
+  it("a batch of a mapped model moves to a provider of the other model when its own provider is gone", async () => {
     const before = await startTestService({
       providers: [new FakeProvider({ name: "gone" })],
       workers: true,
@@ -47,7 +47,7 @@ describe("a batch of a mapped model", () => {
     expect([other.requests, right.requests]).toMatchObject([[], [{ model: "b" }]]);
   });
 
-  it("[MAP-1] a job of an upstream is made by the other model too", async () => {
+  it("a job of an upstream is made by the other model too", async () => {
     const provider = new FakeJobProvider();
     const service = await startTestService({ providers: [provider], config });
     const { id } = await service.submit({ model: "a", items: items(1) });
@@ -58,7 +58,7 @@ describe("a batch of a mapped model", () => {
     expect(await itemsOf(service, id)).toMatchObject([{ status: "success", model_version: "fake/1" }]);
   });
 
-  it("[MAP-2] each item shows the model version that its provider returned, or null", async () => {
+  it("each item shows the model version that its provider returned, or null", async () => {
     const provider = new FakeProvider();
     const draw = provider.answer;
     provider.answer = async (request, signal) => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { openHold } from "../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -49,7 +49,7 @@ async function beatFor(ms: number, clock: FakeClock, presences: readonly Presenc
 }
 
 describe("a process among others", () => {
-  it("[WORK-11] is removed when it is silent, and begins anew under another id", async () => {
+  it("is removed when it is silent, and begins anew under another id", async () => {
     const timed = await openTimed();
     const [alive, silent] = [presenceOf(timed), presenceOf(timed, { providers: ["q"] })];
     await silent.presence.join();
@@ -70,7 +70,7 @@ describe("a process among others", () => {
     expect(ids.sort()).toEqual([alive.presence.id, silent.presence.id].sort());
   });
 
-  it("[WORK-11] gives back the holds of one that died, and keeps those of the living", async () => {
+  it("gives back the holds of one that died, and keeps those of the living", async () => {
     const timed = await openTimed();
     const { stores, clock } = timed;
     const [alive, dead] = [presenceOf(timed).presence, presenceOf(timed, { role: "api" }).presence];
@@ -93,7 +93,7 @@ describe("a process among others", () => {
     expect(await stores.read.accounts.byId(accountId)).toMatchObject({ balanceMicroUsd: 6, heldMicroUsd: 4 });
   });
 
-  it("[WORK-23] starts when others hold up the database for a while, and not when they do so for ever", async () => {
+  it("starts when others hold up the database for a while, and not when they do so for ever", async () => {
     const { stores, clock } = await openTimed();
     let left = 2;
     const write: Stores["write"] = async (work) => {
@@ -109,7 +109,7 @@ describe("a process among others", () => {
     await expect(presenceOf(held).presence.join()).rejects.toThrow("busy");
   });
 
-  it("[WORK-12] is not removed by one that could not reach the database either", async () => {
+  it("is not removed by one that could not reach the database either", async () => {
     const timed = await openTimed();
     const presences = [presenceOf(timed), presenceOf(timed)];
     for (const { presence } of presences) await presence.join();
@@ -129,7 +129,7 @@ describe("a process among others", () => {
     expect(await timed.stores.read.workers.list()).toHaveLength(2);
   });
 
-  it("[WORK-17] is looked for by one whose earlier look goes on, or fails", async () => {
+  it("is looked for by one whose earlier look goes on, or fails", async () => {
     const timed = await openTimed();
     const { clock } = timed;
     const [alive, dead] = [presenceOf(timed).presence, presenceOf(timed).presence];
@@ -167,7 +167,7 @@ describe("a process among others", () => {
     await running;
   });
 
-  it("[WORK-12] is not removed by the first one that reaches the database again, in the middle of a beat", async () => {
+  it("is not removed by the first one that reaches the database again, in the middle of a beat", async () => {
     const timed = await openTimed();
     const { stores, clock } = timed;
     let outageMs = 0;
@@ -188,7 +188,7 @@ describe("a process among others", () => {
     expect(await stores.read.workers.list()).toHaveLength(2);
   });
 
-  it("[WORK-12] is removed two beats after an outage in which it died, and another one is not that needs so long to come back", async () => {
+  it("is removed two beats after an outage in which it died, and another one is not that needs so long to come back", async () => {
     const timed = await openTimed();
     const [alive, late, dead] = [presenceOf(timed), presenceOf(timed), presenceOf(timed)];
     const living = [late.presence, alive.presence];
@@ -219,7 +219,7 @@ describe("a process among others", () => {
     expect(one.events).toEqual(["paused"]);
   });
 
-  it("[WORK-13] that is alone removes all others at its start, and is always fresh", async () => {
+  it("that is alone removes all others at its start, and is always fresh", async () => {
     const timed = await openTimed();
     const dead = presenceOf(timed).presence;
     await dead.join();

@@ -31,7 +31,7 @@ function twoSides(concurrency: number) {
   return { provider, ask, started, end, turn };
 }
 
-it("[RT-19] batches and real time together never use more slots than the provider has", async () => {
+it("batches and real time together never use more slots than the provider has", async () => {
   const { provider, ask, started, end, turn } = twoSides(2);
   const all = [
     ask("forBatches", "b1"),
@@ -46,7 +46,7 @@ it("[RT-19] batches and real time together never use more slots than the provide
   expect(provider.maxRunning).toBe(2);
 });
 
-it("[RT-19] real-time requests go first, but after three in a row a waiting item comes", async () => {
+it("real-time requests go first, but after three in a row a waiting item comes", async () => {
   const { ask, started, end } = twoSides(1);
   const all = [ask("forBatches", "b0"), ask("forBatches", "b1"), ask("forBatches", "b2")];
   for (let i = 1; i <= 5; i++) all.push(ask("forRealtime", `r${i}`));
@@ -56,7 +56,7 @@ it("[RT-19] real-time requests go first, but after three in a row a waiting item
   expect(started()).toEqual(order);
 });
 
-it("[RT-19] a request that gives up waiting leaves the queue, and the next one gets its slot", async () => {
+it("a request that gives up waiting leaves the queue, and the next one gets its slot", async () => {
   const { ask, started, end } = twoSides(1);
   const first = ask("forRealtime", "r1");
   const gone = new AbortController();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { BATCHES_IN_HAND } from "../../src/domain/batches/lifecycle.ts";
 import { Feed } from "../../src/domain/feed.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
@@ -38,7 +38,7 @@ const join = (stores: Stores, id: string) =>
   );
 
 onEachDialect("an admission whose answer was lost", (open) => {
-  it("[WORK-21] is found by the same process, which takes the batch once", async () => {
+  it("is found by the same process, which takes the batch once", async () => {
     const stores = await open();
     const input = { fileName: null, blobKey: "inputs/x", consentMicroUsd: null };
     const batch = await openBatchRecord(stores, 0, { holdMicroUsd: 0, input });
@@ -62,7 +62,7 @@ onEachDialect("an admission whose answer was lost", (open) => {
 });
 
 describe("admission", () => {
-  it("[WORK-7] takes no more of a queue than may be in hand, in their order, however many processes look at once", async () => {
+  it("takes no more of a queue than may be in hand, in their order, however many processes look at once", async () => {
     const stores = await openStores();
     const batches = await queued(stores, BATCHES_IN_HAND + 8);
     const processes = ["a", "b", "c"].map((worker) => admissionOf(stores, worker));
@@ -74,7 +74,7 @@ describe("admission", () => {
     expect(taken).toEqual(batches.slice(0, BATCHES_IN_HAND).map(({ id }) => id));
   });
 
-  it("[WORK-29] a queue that was full counts as full until a look finds room, unless other processes may have made some", async () => {
+  it("a queue that was full counts as full until a look finds room, unless other processes may have made some", async () => {
     const stores = await openStores();
     const [first] = (await queued(stores, BATCHES_IN_HAND + 1)) as [BatchRecord];
     const alone = admissionOf(stores, "alone", true).admission;
@@ -94,7 +94,7 @@ describe("admission", () => {
     expect(await looking).toEqual([false, false]);
   });
 
-  it("[WORK-7] takes a batch whose reader has died again, and first", async () => {
+  it("takes a batch whose reader has died again, and first", async () => {
     const stores = await openStores();
     const input = { fileName: null, blobKey: "inputs/x", consentMicroUsd: null };
     const batch = await openBatchRecord(stores, 0, { holdMicroUsd: 0, input });

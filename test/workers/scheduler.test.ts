@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { identityOf } from "../../src/domain/offers.ts";
+import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
-import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
 import { FakeClock } from "../support/fake-clock.ts";
@@ -33,7 +33,7 @@ async function schedulerBesideOthers(
   return { scheduler: new Scheduler(deps), batch, clock, statusOf };
 }
 
-it("[WORK-23] a process beside others starts while these hold up the database, and finds its work later", async () => {
+it("a process beside others starts while these hold up the database, and finds its work later", async () => {
   let isBusy = true;
   const { scheduler, clock, statusOf } = await schedulerBesideOthers(new FakeProvider(), (stores) => {
     const { batches } = stores.read;
@@ -51,7 +51,7 @@ it("[WORK-23] a process beside others starts while these hold up the database, a
   await scheduler.stop(0);
 });
 
-it("[WORK-31] a look for work that is under way when the process stops begins nothing", async () => {
+it("a look for work that is under way when the process stops begins nothing", async () => {
   const [asked, answer] = [gate(), gate()];
   const { scheduler, statusOf } = await schedulerBesideOthers(new FakeJobProvider(), (stores) => {
     const { batches } = stores.read;
@@ -75,7 +75,7 @@ it("[WORK-31] a look for work that is under way when the process stops begins no
   expect(await statusOf()).toBe("queued");
 });
 
-it("[WORK-32] what the dead were doing is taken over while images are looked for that they have left", async () => {
+it("what the dead were doing is taken over while images are looked for that they have left", async () => {
   const [asked, answer] = [gate(), gate()];
   const { scheduler, statusOf } = await schedulerBesideOthers(new FakeProvider(), (stores) => {
     const { batches } = stores.read;
@@ -95,7 +95,7 @@ it("[WORK-32] what the dead were doing is taken over while images are looked for
   await scheduler.stop(0);
 });
 
-it("[CANCEL-12] all processes are told of a cancellation before its upstream has answered", async () => {
+it("all processes are told of a cancellation before its upstream has answered", async () => {
   const upstream = new FakeJobProvider();
   upstream.status = () => ({ state: "running" });
   const answer = gate();

@@ -1,7 +1,7 @@
 import type { DashboardState } from "./state.ts";
 
 /** The heights of the parts of the main screen, in lines. Together they fit into the window. */
-export interface Layout {
+interface Layout {
   header: number;
   /** Lines for batches, without the column titles. */
   batchLines: number;

@@ -7,10 +7,9 @@ import { cannotPay, type Payer, type PayingCaller, payerOf } from "../billing/pa
 import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry, ModelEntry } from "../models.ts";
 import { identityOf, misfit, type Needs, type Offers } from "../offers.ts";
-import type { BlobStore } from "../ports/blob-store.ts";
+import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { NewItem } from "../ports/item-repository.ts";
 import { BATCH_TERMS } from "../ports/item-terms.ts";
-import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
 import type { BatchRecord, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./checked-request.ts";

@@ -2,7 +2,7 @@ import type { BatchStatus, ItemError } from "../../contract/statuses.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 import { type BatchEnd, moveBatch } from "./lifecycle.ts";
-import { ReadBack, type ReadBackDeps } from "./read-back.ts";
+import { ReadBack, type ReadBackDeps } from "./process-results.ts";
 
 interface EarlyEnd {
   /** The batch ends only while it has one of these. */
@@ -20,7 +20,7 @@ interface EarlyEnd {
  * When an image was stored meanwhile, that image is read back too, before another try. Returns the custom ids of the
  * items that were pending, or null, without any change, when the batch had moved on.
  */
-export async function endEarly(
+async function endEarly(
   { stores, blobs }: ReadBackDeps,
   batchId: string,
   { from, to, error, itemError }: EarlyEnd,
@@ -63,4 +63,40 @@ async function failPending(
   const fail = await tx.items.failPending(batch.id, error, nowMs);
   await tx.batches.addCounts({ id: batch.id, success: 0, fail });
   return customIds;
+}
+
+const CANCELLED: ItemError = {
+  code: "CANCELLED",
+  message: "The batch was cancelled before this item was made.",
+  source: "service",
+};
+
+/**
+ * Cancels a batch: unfinished items fail, intact images are paid for and stay, and the rest of the hold is released.
+ * Running work loses its lease, so a late result is dropped. Returns the custom ids of the unfinished items, or null,
+ * without any change, when the batch had ended.
+ */
+export function cancelBatch(
+  deps: ReadBackDeps,
+  batchId: string,
+  endNow: () => BatchEnd,
+): Promise<string[] | null> {
+  const from = ["queued", "running", "processing_results", "settling"] as const;
+  return endEarly(deps, batchId, { from, to: "cancelled", itemError: CANCELLED }, endNow);
+}
+
+/**
+ * Ends a batch that cannot be processed as a whole. Pending items fail, intact images are paid for, and the rest of the
+ * hold is released. Returns the custom ids of the items that failed with it, or null when the batch had moved on.
+ */
+export function failBatch(
+  deps: ReadBackDeps,
+  batchId: string,
+  error: BatchError,
+  endNow: () => BatchEnd,
+): Promise<string[] | null> {
+  const { message, source } = error;
+  const from = ["queued", "running", "processing_results"] as const;
+  const itemError = { code: "PROVIDER_ITEM_FAILED", message, source } as const;
+  return endEarly(deps, batchId, { from, to: "failed", error, itemError }, endNow);
 }

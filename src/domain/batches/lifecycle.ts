@@ -115,7 +115,7 @@ export function startBatch(stores: Stores, batchId: string, nowMs: number): Prom
 export const BATCHES_IN_HAND = 32;
 
 /** A worker that takes batches from their queues. */
-export interface Admitter {
+interface Admitter {
   id: string;
   isActive(batchId: string): boolean;
 }

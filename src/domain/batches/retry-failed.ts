@@ -9,7 +9,7 @@ import { type CheckedReference, type CheckedRequest, requestHash } from "./check
 import { type CreateBatchDeps, type CreatedBatch, createBatch } from "./create-batch.ts";
 import { refuseToRetryJob } from "./new-batch.ts";
 
-export interface RetryOptions {
+interface RetryOptions {
   /** As for `createBatch`; default: null. */
   idempotencyKey?: string | null;
   /** See `PayingCaller`. */

@@ -5,12 +5,12 @@ import type { BlobStore } from "../ports/blob-store.ts";
 import type { ZipEntries, ZipImage } from "./entry-names.ts";
 import { pieceBytes, pieceStream } from "./piece-stream.ts";
 
-export interface ZipContent extends ZipEntries {
+interface ZipContent extends ZipEntries {
   /** Keeps the ETags of ZIPs apart that hold the same in answer to different requests. */
   variant: string;
 }
 
-export interface BatchZip {
+interface BatchZip {
   /** Known before the first byte. */
   sizeBytes: number;
   /** Changes when the bytes would; without quotes. */

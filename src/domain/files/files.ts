@@ -34,7 +34,7 @@ export async function findFile(
 export type FindFileImage = (fileUri: string) => Promise<SentImage | null>;
 
 /** Files of a key as the input images of one request. */
-export interface FileImages {
+interface FileImages {
   find: FindFileImage;
   /** Must be called when the request has ended. */
   release(): Promise<void>;
@@ -78,7 +78,7 @@ export async function deleteFile(
 }
 
 /** Removes the bytes, then the record that names them. */
-export async function purgeFile(
+async function purgeFile(
   { stores, blobs }: { stores: Stores; blobs: BlobStore },
   blobKey: string,
 ): Promise<void> {

@@ -9,7 +9,7 @@ export const MAX_ATTEMPTS = 3;
  * - `counted`: nothing was made. The item has `MAX_ATTEMPTS` tries.
  * - `once-more`: an image may have been made and paid. One more request is sent, and the item is marked.
  */
-export type ItemRule = "again" | "counted" | "once-more";
+type ItemRule = "again" | "counted" | "once-more";
 
 const ITEM_RULES: Readonly<Record<Trouble, ItemRule>> = {
   credential: "again",

@@ -1,6 +1,30 @@
 import { named, type Waiting, type WaitingCode } from "../../contract/waiting.ts";
 import type { Trouble } from "../ports/image-provider.ts";
+import type { Transaction } from "../ports/stores.ts";
 import type { Block } from "./scope.ts";
+
+/**
+ * Notes in the record of a running batch that a worker could not use its provider, and why. `sinceMs`: since when no image of the
+ * batch could be made, by any worker. `isOver`: for longer than `outageMs`, and no other worker that is alive is making one.
+ */
+export async function noteOutage(
+  tx: Pick<Transaction, "batches" | "items">,
+  {
+    batchId,
+    workerId,
+    nowMs,
+    outageMs,
+    waiting,
+  }: { batchId: string; workerId: string; nowMs: number; outageMs: number; waiting: Waiting },
+): Promise<{ sinceMs: number; isOver: boolean }> {
+  // Others note the beginning and the end, too: only the locked record is true.
+  const batch = await tx.batches.locked(batchId);
+  if (batch?.status !== "running") return { sinceMs: nowMs, isOver: false };
+  const sinceMs = batch.waitingSinceMs ?? nowMs;
+  await tx.batches.update(batchId, { waitingSinceMs: sinceMs, waiting });
+  const isOver = nowMs - sinceMs >= outageMs && !(await tx.items.areLeasedBesides(batchId, workerId));
+  return { sinceMs, isOver };
+}
 
 export const WAITING_CODE_OF: Readonly<Record<Trouble, WaitingCode>> = {
   credential: "PROVIDER_CREDENTIAL",

@@ -1,13 +1,13 @@
 import PQueue from "p-queue";
-import { readIntact } from "../downloads/read-intact.ts";
+import { readIntact } from "../downloads/piece-stream.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { OutputRecord } from "../records.ts";
 
 /** The longer side of a thumbnail, in pixels. */
-export type ThumbnailEdge = 256 | 1024;
+type ThumbnailEdge = 256 | 1024;
 
-export interface ThumbnailDeps {
+interface ThumbnailDeps {
   stores: Stores;
   blobs: BlobStore;
   /** Makes a WebP whose longer side has at most this many pixels; null for bytes that do not decode. */

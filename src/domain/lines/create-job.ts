@@ -5,13 +5,12 @@ import { type Caller, type CreateBatchDeps, inputsPrefix, newBatch } from "../ba
 import { openBatch } from "../batches/lifecycle.ts";
 import type { SentImage } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
-import type { BlobDraft } from "../ports/blob-store.ts";
-import { StorageUnavailable } from "../ports/storage-unavailable.ts";
+import { type BlobDraft, StorageUnavailable } from "../ports/blob-store.ts";
 import type { Transaction } from "../ports/stores.ts";
 import { pricedSizes } from "../realtime/models.ts";
 import type { BatchRecord, OpenaiJob } from "../records.ts";
 
-export interface JobRequest {
+interface JobRequest {
   source: BatchSource;
   model: ModelEntry;
   /** Null when the caller gave none. */

@@ -12,8 +12,7 @@ import type { NewItem } from "../ports/item-repository.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { CheckedContent } from "../realtime/checked-content.ts";
 import type { BatchError, BatchRecord, NewReference } from "../records.ts";
-import type { Line, LineReaders } from "./line.ts";
-import { SIMULATED_END, simulatedIn } from "./simulated-end.ts";
+import { type Line, type LineReaders, SIMULATED_END, simulatedIn } from "./line.ts";
 
 export interface TakeInDeps {
   stores: Stores;
@@ -26,7 +25,7 @@ export interface TakeInDeps {
 }
 
 /** The outcome of reading the input of a batch. */
-export type TakenIn = { items: readonly NewItem[] } | { error: BatchError };
+type TakenIn = { items: readonly NewItem[] } | { error: BatchError };
 
 /** The items of a job, as far as its lines were read. */
 interface Draft {

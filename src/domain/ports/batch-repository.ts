@@ -20,7 +20,7 @@ export interface BatchPage {
 }
 
 /** A request for a batch of OpenAI's API. */
-export interface OpenaiRequest {
+interface OpenaiRequest {
   apiKeyId: string;
   /** See `OpenaiJob`. */
   requestHash: string;

@@ -18,7 +18,7 @@ export interface FileRecord {
 }
 
 /** The files of a key that expire after `nowMs`, in the order in which they were stored or the other way round. */
-export interface FilePage {
+interface FilePage {
   apiKeyId: string;
   nowMs: number;
   order: "oldest-first" | "newest-first";

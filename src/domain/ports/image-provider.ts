@@ -34,7 +34,7 @@ export interface ImageRequest {
 }
 
 /** Where an image is asked for: in a batch, in one that links a parent batch (as a retry does), or in real time. */
-export type RequestOrigin = "batch" | "child-batch" | "realtime";
+type RequestOrigin = "batch" | "child-batch" | "realtime";
 
 export interface ReferenceImage {
   /** Reads the bytes when they are needed, so that waiting requests take no memory. */

@@ -14,7 +14,7 @@ export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex
 };
 
 /** The cost of all items of a batch, in micro-dollars. */
-export interface ItemSums {
+interface ItemSums {
   /** The holds of all items. */
   holdMicroUsd: number;
   /** The prices of all items. */
@@ -73,7 +73,7 @@ export interface ItemClaim {
 }
 
 /** A lease that a worker holds on an item. */
-export interface ItemLease {
+interface ItemLease {
   batchId: string;
   itemId: number;
   leaseToken: string;

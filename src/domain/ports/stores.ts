@@ -94,7 +94,7 @@ export interface KeyRepository {
   setEnabled(id: string, atMs: number): Promise<void>;
 }
 
-export interface LedgerPage {
+interface LedgerPage {
   accountIds: readonly string[];
   /** Default: from the newest on. */
   beforeSeq?: number | undefined;
@@ -127,7 +127,7 @@ export interface Transaction extends Omit<Repositories, "batches"> {
 }
 
 /** Rows that can be locked, in the order in which to do it. A batch comes before its items. */
-export type LockedRow = "key" | "batch" | "account";
+type LockedRow = "key" | "batch" | "account";
 
 export interface OutputRepository {
   insertMany(outputs: readonly OutputRecord[]): Promise<void>;

@@ -1,5 +1,5 @@
 /** `api`: takes requests. `worker`: makes images. `all`: both. */
-export type WorkerRole = "all" | "api" | "worker";
+type WorkerRole = "all" | "api" | "worker";
 
 /**
  * A process that takes part in the work on a database. It counts as alive as long as its record exists: whatever names a

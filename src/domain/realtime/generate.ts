@@ -6,20 +6,44 @@ import { payerOf } from "../billing/payer.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
 import { type Call, recordCalls } from "../health/record-call.ts";
 import { isPaid, misfit, type Offer, type Offers } from "../offers.ts";
+import { StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
-import type { RealtimeHoldRecord } from "../ports/realtime-records.ts";
-import { StorageUnavailable } from "../ports/storage-unavailable.ts";
+import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { CheckedContent } from "./checked-content.ts";
-import { endHold, type NewHold, openHold, takenForDead } from "./holds.ts";
+import { countRequest, endHold, type NewHold, openHold, type RequestRate, takenForDead } from "./holds.ts";
+import { NOT_RECORDED, type RequestRecord } from "./keyed-run.ts";
 import { type Made, type MakeImageDeps, makeImage, type Trail, type WantedImage } from "./make-image.ts";
-import { countRequest, type RequestRate } from "./request-rate.ts";
-import { NOT_RECORDED, type RequestRecord } from "./request-record.ts";
-import { usageOf } from "./usage-records.ts";
+
+/** Returns one record for each image. The first of each wanted image is paid for; further ones are free. */
+function usageOf(
+  hold: RealtimeHoldRecord,
+  { request, made, priceMicroUsd }: { request: CheckedContent; made: readonly Made[]; priceMicroUsd: number },
+  nowMs: number,
+): UsageRecord[] {
+  const images = made.flatMap(({ images, executed, provider }) =>
+    images.map((each, i) => ({ ...each, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
+  );
+  return images.map(({ image, facts, executed, provider, amountMicroUsd }, imageIndex) => ({
+    realtimeId: hold.id,
+    imageIndex,
+    apiKeyId: hold.apiKeyId,
+    accountId: hold.accountId,
+    model: request.model.id,
+    executedModel: executed,
+    provider,
+    size: request.size,
+    ratio: request.ratio,
+    ...facts,
+    sizeBytes: image.length,
+    amountMicroUsd,
+    createdAtMs: nowMs,
+  }));
+}
 
 const TROUBLE_DELAY_MS = 1000;
 
-export interface RealtimeDeps extends MakeImageDeps {
+interface RealtimeDeps extends MakeImageDeps {
   stores: Stores;
   ids: Ids;
   /** Those of the providers that are used for real time. */
@@ -42,7 +66,7 @@ export interface GeneratedContent extends Omit<Made, "provider"> {
 }
 
 /** Brings what was made into the form that was asked for. */
-export type Finish = (made: Made) => Promise<Made>;
+type Finish = (made: Made) => Promise<Made>;
 
 /**
  * Makes images while the caller waits. Money is held before the work. The price of the made images is captured

@@ -6,11 +6,17 @@ import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { KeyedRequestRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
-import { answerKey, KeyedRun, Overtaken, type Render, type RunOutcome } from "./keyed-run.ts";
-import type { RequestRecord } from "./request-record.ts";
+import {
+  answerKey,
+  KeyedRun,
+  Overtaken,
+  type Render,
+  type RequestRecord,
+  type RunOutcome,
+} from "./keyed-run.ts";
 
 /** A request that its caller may send again, to get the same answer. */
-export interface KeyedRequest {
+interface KeyedRequest {
   apiKeyId: string;
   /** The idempotency key, as it is stored. */
   key: string;
@@ -22,7 +28,7 @@ export interface KeyedRequest {
 }
 
 /** How a request is answered for the first time. */
-export interface KeyedWork<T> {
+interface KeyedWork<T> {
   /** Makes what is asked for. It is not told when a caller leaves. */
   make(record: RequestRecord<T>): Promise<T>;
   render: Render<T>;
@@ -32,7 +38,7 @@ export interface KeyedWork<T> {
  * `isReplay`: it is the answer to another request with the same key. `paidRuns`: how many runs an upstream may have been
  * paid for.
  */
-export type KeyedAnswer = { isReplay: boolean; paidRuns: number } & RunOutcome;
+type KeyedAnswer = { isReplay: boolean; paidRuns: number } & RunOutcome;
 
 interface Deps {
   stores: Stores;

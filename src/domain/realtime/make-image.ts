@@ -1,17 +1,94 @@
-import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
+import { ERRORS, type ErrorDetails, ImgbatchError } from "../../contract/errors.ts";
+import { imageSizePx } from "../../contract/image-formats.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import type { Call } from "../health/record-call.ts";
-import { waitingFor } from "../health/waiting.ts";
+import { WAITING_CODE_OF, waitingFor } from "../health/waiting.ts";
 import { inMemory, type MadeImage, readOutput } from "../images/output-images.ts";
 import { isPaid, type Offer } from "../offers.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { type ItemProvider, ProviderError } from "../ports/image-provider.ts";
+import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
 import type { CheckedContent } from "./checked-content.ts";
-import { imageRequest } from "./image-request.ts";
-import { realtimeError } from "./provider-errors.ts";
+
+/** Returns the request to a provider for an image of the real-time request `id`. `index` counts its images from 0. */
+function imageRequest(
+  request: CheckedContent,
+  executed: string,
+  { id, index }: { id: string; index: number },
+): ImageRequest {
+  const { prompt, earlier, size, ratio, keepsRatio, mimeType, images } = request;
+  return {
+    model: executed,
+    prompt,
+    earlier,
+    outputIndex: index,
+    tier: size,
+    ratio,
+    keepsRatio,
+    size: imageSizePx(size, ratio),
+    mimeType,
+    references: images,
+    storedReferences: [],
+    attempt: 1,
+    seed: seedOf(index === 0 ? id : `${id}/${index}`),
+    origin: "realtime",
+  };
+}
+
+/** How long to wait when an upstream takes no more and does not say for how long. */
+const LIMITED_RETRY_MS = 5000;
+
+/**
+ * Returns the error of the real-time API for a failure of a provider. A refused prompt and a result without an image
+ * are no errors and do not come here.
+ */
+function realtimeError(error: ProviderError): ImgbatchError {
+  const { message, retryAfterMs, trouble } = error;
+  const because = trouble === null || trouble === "ambiguous" ? undefined : WAITING_CODE_OF[trouble];
+  const details: ErrorDetails = { cause: error, retryAfterMs: retryAfterMs ?? undefined, because };
+  switch (error.code) {
+    case "INVALID_ARGUMENT":
+      return refusal(error, details);
+    case "PROVIDER_RATE_LIMITED":
+      return new ImgbatchError("REALTIME_PROVIDER_LIMITED", message, {
+        ...details,
+        retryAfterMs: retryAfterMs ?? LIMITED_RETRY_MS,
+      });
+    case "PROVIDER_TIMEOUT":
+      return new ImgbatchError("REALTIME_TIMEOUT", message, details);
+    case "INVALID_IMAGE_OUTPUT":
+      return new ImgbatchError("REALTIME_PROVIDER_FAILED", message, details);
+    case "CANCELLED":
+      return new ImgbatchError("REALTIME_CANCELLED", message, details);
+    default:
+      return failure(error, details);
+  }
+}
+
+/** When an upstream refuses our own key or model, the caller is not at fault. */
+function refusal({ upstreamStatus, message }: ProviderError, details: ErrorDetails): ImgbatchError {
+  if (upstreamStatus !== null && ![400, 413, 415, 422].includes(upstreamStatus)) {
+    return new ImgbatchError("REALTIME_PROVIDER_UNREACHABLE", message, details);
+  }
+  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `contents: ${message}`, {
+    ...details,
+    param: "contents",
+  });
+}
+
+function failure(
+  { upstreamStatus, message, retryable }: ProviderError,
+  details: ErrorDetails,
+): ImgbatchError {
+  if (upstreamStatus === 503) return new ImgbatchError("REALTIME_PROVIDER_OVERLOADED", message, details);
+  if (upstreamStatus !== 500 && (upstreamStatus !== null || retryable)) {
+    return new ImgbatchError("REALTIME_PROVIDER_UNREACHABLE", message, details);
+  }
+  return new ImgbatchError("REALTIME_PROVIDER_FAILED", message, details);
+}
 
 const SHORTEST_PAUSE_MS = 1000;
 /** A request goes to at most this many other providers. */

@@ -1,6 +1,34 @@
-import { COMMON_RATIOS, EXTENDED_RATIOS, type SizeTier } from "../../contract/image-formats.ts";
+import {
+  type AspectRatio,
+  COMMON_RATIOS,
+  EXTENDED_RATIOS,
+  imageSizePx,
+  type RatioSet,
+  type SizePx,
+  type SizeTier,
+} from "../../contract/image-formats.ts";
 import { type GroupEntry, groupHasModel, type ModelEntry } from "../models.ts";
 import { mostReferences, type Offer } from "../offers.ts";
+
+/** The tier whose pictures of this ratio are nearest in area: twice as large counts as far as half as large. */
+export function nearestTier(asked: SizePx, ratio: AspectRatio, tiers: readonly SizeTier[]): SizeTier {
+  const distance = (tier: SizeTier) => Math.abs(areaOf(asked) - areaOf(imageSizePx(tier, ratio)));
+  return tiers.reduce((best, tier) => (distance(tier) < distance(best) ? tier : best));
+}
+
+const areaOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx * heightPx);
+
+/**
+ * The ratio whose pictures are nearest to the shape of an image: twice as wide counts as far as twice as high.
+ */
+export function nearestRatio(image: SizePx, set: RatioSet): AspectRatio {
+  const ratios: readonly AspectRatio[] = set === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
+  const shape = shapeOf(image);
+  const distance = (ratio: AspectRatio) => Math.abs(shape - shapeOf(imageSizePx("1K", ratio)));
+  return ratios.reduce((best, ratio) => (distance(ratio) < distance(best) ? ratio : best));
+}
+
+const shapeOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx / heightPx);
 
 /** How many input images a real-time request may have, whatever the model. */
 export const MAX_INPUT_IMAGES = 14;

@@ -1,6 +1,6 @@
 import { lookup as systemLookup } from "node:dns";
+import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
-import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import { type Answer, beginningOf, ConnectionError, type Engine, send } from "../../http/transport.ts";
 import { aside } from "../../kernel/yield.ts";
 import type { AdapterDeps } from "./adapter.ts";

@@ -3,8 +3,7 @@ import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { BATCH_STATUSES } from "../../contract/statuses.ts";
-import { dropOutputs } from "../../domain/batches/delete-outputs.ts";
-import { deleteRecord as deleteRecordOf } from "../../domain/batches/delete-record.ts";
+import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
 import type { BatchPage } from "../../domain/ports/batch-repository.ts";
 import type { ApiDeps } from "../deps.ts";
 import {

@@ -8,7 +8,7 @@ import { type CheckedRequest, requestHash } from "../../domain/batches/checked-r
 import { NO_SENT_TEXTS, type SentTexts } from "../../domain/images/sent-image.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
-import { nearestRatio } from "../../domain/realtime/nearest-ratio.ts";
+import { nearestRatio } from "../../domain/realtime/models.ts";
 import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { checkImages, type ReadItem, readReferences } from "./check-references.ts";

@@ -1,8 +1,13 @@
 import type { Response } from "express";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../../contract/routes.ts";
-import { outcomeOf, type Render, type RunOutcome } from "../../domain/realtime/keyed-run.ts";
-import { NOT_RECORDED, type RequestRecord } from "../../domain/realtime/request-record.ts";
+import {
+  NOT_RECORDED,
+  outcomeOf,
+  type Render,
+  type RequestRecord,
+  type RunOutcome,
+} from "../../domain/realtime/keyed-run.ts";
 import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "./errors.ts";
 

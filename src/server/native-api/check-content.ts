@@ -16,8 +16,7 @@ import { NO_SENT_TEXTS, type SentTexts } from "../../domain/images/sent-image.ts
 import type { ModelEntry } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
-import { pricedSizes, ratiosOf } from "../../domain/realtime/models.ts";
-import { nearestRatio } from "../../domain/realtime/nearest-ratio.ts";
+import { nearestRatio, pricedSizes, ratiosOf } from "../../domain/realtime/models.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { isFromUser, readImages, readTurns } from "./read-contents.ts";

@@ -1,6 +1,6 @@
 import { nativeStatus, RPC_CODES } from "../../contract/errors.ts";
 import type { ItemErrorCode } from "../../contract/statuses.ts";
-import { askedOf } from "../../domain/batches/item-terms.ts";
+import { askedOf } from "../../domain/batches/new-batch.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../domain/files/generated.ts";
 import type { LineReader } from "../../domain/lines/line.ts";

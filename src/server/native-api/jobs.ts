@@ -20,7 +20,7 @@ import {
 import { PATHS } from "../../contract/routes.ts";
 import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
 import { inWords } from "../../contract/text-rules.ts";
-import { deleteRecord } from "../../domain/batches/delete-record.ts";
+import { deleteRecord } from "../../domain/batches/delete.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import { createJob, type LineText } from "../../domain/lines/create-job.ts";

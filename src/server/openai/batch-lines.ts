@@ -2,7 +2,7 @@ import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { type Images, openaiErrorBody } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { type ItemError, type ItemErrorCode, isTerminal } from "../../contract/statuses.ts";
-import { askedOf } from "../../domain/batches/item-terms.ts";
+import { askedOf } from "../../domain/batches/new-batch.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../domain/files/generated.ts";
 import type { JobOfLines, LineReader } from "../../domain/lines/line.ts";

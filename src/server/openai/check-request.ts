@@ -8,9 +8,13 @@ import type { ImagesFields } from "../../contract/openai-api.ts";
 import type { ModelEntry } from "../../domain/models.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import { servedModelNamed } from "../../domain/realtime/model-names.ts";
-import { inputImageLimit, pricedSizes, realtimeModelsOf } from "../../domain/realtime/models.ts";
-import { nearestRatio } from "../../domain/realtime/nearest-ratio.ts";
-import { nearestTier } from "../../domain/realtime/nearest-tier.ts";
+import {
+  inputImageLimit,
+  nearestRatio,
+  nearestTier,
+  pricedSizes,
+  realtimeModelsOf,
+} from "../../domain/realtime/models.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { fieldError } from "../http/errors.ts";

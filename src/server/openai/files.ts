@@ -8,7 +8,7 @@ import {
   uploadFieldsSchema,
 } from "../../contract/openai-api.ts";
 import { inWords } from "../../contract/text-rules.ts";
-import { dropOutputs } from "../../domain/batches/delete-outputs.ts";
+import { dropOutputs } from "../../domain/batches/delete.ts";
 import { deleteFile, findFile } from "../../domain/files/files.ts";
 import type { Chunk } from "../../domain/files/upload.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";

@@ -8,7 +8,7 @@ import {
 } from "../../contract/openai-api.ts";
 import { routes } from "../../contract/routes.ts";
 import { linkImage } from "../../domain/links/linked-images.ts";
-import type { ImageConverter } from "../../domain/ports/image-converter.ts";
+import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
 import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
 import type { ApiDeps } from "../deps.ts";

@@ -11,10 +11,10 @@ import {
 } from "../../contract/openai-api.ts";
 import { inWords } from "../../contract/text-rules.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
-import { receiveImage } from "../../domain/images/base64-image.ts";
 import {
   imageInDraft,
   NO_SENT_TEXTS,
+  receiveImage,
   type SentImage,
   type SentTexts,
 } from "../../domain/images/sent-image.ts";

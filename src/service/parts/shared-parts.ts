@@ -37,7 +37,7 @@ export interface SharedParts {
 }
 
 /** The origin of the parts. Without `providers` those of the configuration are made. */
-export interface PartsOptions {
+interface PartsOptions {
   config: Config;
   stores: Stores;
   blobs: BlobStore;

@@ -1,7 +1,6 @@
 import type { BlobsPlace, StoragePlaces } from "../../config/storage-places.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { BlobStore } from "../../domain/ports/blob-store.ts";
-import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
+import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 
 /** The object that names the database of a bucket. Another database would remove everything here that it does not know. */

@@ -18,7 +18,7 @@ import { beginMove, isFree, ownerName, writeOwner } from "./bucket-owner.ts";
 import { type Moved, placeOf, readMoved, writeMoved } from "./moved.ts";
 import { openBlobs, openDatabase } from "./open-storage.ts";
 
-export interface MoveReport extends MovedBlobs {
+interface MoveReport extends MovedBlobs {
   /** Null: the database has stayed. */
   database: string | null;
   blobs: string;
@@ -28,7 +28,7 @@ export interface MoveReport extends MovedBlobs {
   problems: string[];
 }
 
-export interface MoveOptions {
+interface MoveOptions {
   directory: string;
   /** Where the data goes: its images to a bucket, and its database to PostgreSQL unless that is to stay. */
   to: StoragePlaces;

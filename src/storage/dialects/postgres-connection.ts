@@ -18,7 +18,7 @@ const TLS: Readonly<Record<string, ConnectionOptions | false>> = {
 };
 
 /** The server asks for a password, and there is none. */
-export class NoPassword extends Error {
+class NoPassword extends Error {
   constructor() {
     super("the server asks for a password, and none is set");
   }

@@ -26,7 +26,7 @@ const build = new Kysely<Database>({
 });
 
 /** Returns the error to throw for an error of the database. It is most often the same one. */
-export type Watch = (error: unknown) => unknown;
+type Watch = (error: unknown) => unknown;
 
 /** Runs queries of a connection outside of any transaction. `watch` sees each error. */
 export function sqliteSession(connection: Sqlite.Database, watch: Watch): SqlSession {

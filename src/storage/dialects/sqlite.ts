@@ -1,7 +1,7 @@
 import { closeSync, openSync } from "node:fs";
 import Sqlite from "better-sqlite3";
 import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
-import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isDiskFull } from "../../kernel/files/disk-full.ts";
 import { fileIdentity } from "../../kernel/files/file-identity.ts";

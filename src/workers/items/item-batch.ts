@@ -1,9 +1,8 @@
 import type { Waiting } from "../../contract/waiting.ts";
 import type { LeasedItem } from "../../domain/batches/finish-item.ts";
-import { needsOf } from "../../domain/batches/item-terms.ts";
-import { noteOutage } from "../../domain/health/batch-outage.ts";
+import { needsOf } from "../../domain/batches/new-batch.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
-import { waitingFor } from "../../domain/health/waiting.ts";
+import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
 import { isPaid, type Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { ItemClaim } from "../../domain/ports/item-repository.ts";

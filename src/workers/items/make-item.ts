@@ -7,15 +7,14 @@ import {
   type MadeItem,
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
-import { askedOf } from "../../domain/batches/item-terms.ts";
-import { noteOutage } from "../../domain/health/batch-outage.ts";
+import { askedOf } from "../../domain/batches/new-batch.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
-import { waitingOn } from "../../domain/health/waiting.ts";
+import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { isPaid } from "../../domain/offers.ts";
+import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
-import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
 import { aside } from "../../kernel/yield.ts";

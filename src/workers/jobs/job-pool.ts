@@ -1,11 +1,10 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { ShownJob, Waiting } from "../../contract/waiting.ts";
-import { failBatch } from "../../domain/batches/fail-batch.ts";
+import { failBatch } from "../../domain/batches/end-early.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { waitingOn } from "../../domain/health/waiting.ts";
-import { failureOf } from "../../domain/jobs/end-job.ts";
-import { FORGOTTEN_MS, isAtWork, showJob } from "../../domain/jobs/job-rules.ts";
+import { FORGOTTEN_MS, failureOf, isAtWork, showJob } from "../../domain/jobs/job-rules.ts";
 import { identityOf, providerModel } from "../../domain/offers.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";

@@ -1,9 +1,8 @@
 import type PQueue from "p-queue";
 import type { Waiting } from "../../contract/waiting.ts";
-import { noteOutage } from "../../domain/health/batch-outage.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import type { Block } from "../../domain/health/scope.ts";
-import { waitingOn } from "../../domain/health/waiting.ts";
+import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { CLOCK_SLACK_MS, FORGOTTEN_MS } from "../../domain/jobs/job-rules.ts";
 import { type JobProvider, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";

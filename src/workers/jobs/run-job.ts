@@ -1,10 +1,16 @@
 import type { ItemError } from "../../contract/statuses.ts";
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
-import { askedOf } from "../../domain/batches/item-terms.ts";
+import { askedOf } from "../../domain/batches/new-batch.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
-import { endJob } from "../../domain/jobs/end-job.ts";
-import { FORGOTTEN_MS, GIVE_UP_MS, isAtWork, pollPauseMs, unnamedJobs } from "../../domain/jobs/job-rules.ts";
+import {
+  endJob,
+  FORGOTTEN_MS,
+  GIVE_UP_MS,
+  isAtWork,
+  pollPauseMs,
+  unnamedJobs,
+} from "../../domain/jobs/job-rules.ts";
 import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import { findJobInTime, type JobWork, waitAfter } from "./job-work.ts";

@@ -1,8 +1,8 @@
 import { failLeased } from "../../domain/batches/finish-item.ts";
 import { FORGOTTEN_MS, isOverloaded, MOST_CREATES, mayBeCreated } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/offers.ts";
+import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
-import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";

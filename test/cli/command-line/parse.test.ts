@@ -9,7 +9,7 @@ import { createCli } from "../../support/cli.ts";
 
 const COMMANDS = await loadCommands();
 
-it("[CLI-15] --version prints the package's version, also as JSON", async () => {
+it("--version prints the package's version, also as JSON", async () => {
   const cli = await createCli();
   const { version } = JSON.parse(await readFile(new URL("../../../package.json", import.meta.url), "utf8"));
   for (const flag of ["--version", "-V"]) expect((await cli.run([flag])).stdout).toBe(`${version}\n`);
@@ -19,14 +19,14 @@ it("[CLI-15] --version prints the package's version, also as JSON", async () => 
   });
 });
 
-it("[CLI-16] without a command the help goes to stderr and the exit code is 2", async () => {
+it("without a command the help goes to stderr and the exit code is 2", async () => {
   const cli = await createCli();
   const { code, stdout, stderr } = await cli.here([], { env: {} });
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/^Usage: imgbatch <command>/);
 });
 
-it("[CLI-16] the help that was asked for is on stdout, and lists every command and every exit code", async () => {
+it("the help that was asked for is on stdout, and lists every command and every exit code", async () => {
   const cli = await createCli();
   const { code, stdout, stderr } = await cli.run(["--help"]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -36,7 +36,7 @@ it("[CLI-16] the help that was asked for is on stdout, and lists every command a
   for (const { name } of COMMANDS) expect((await cli.here([name, "--help"])).code).toBe(0);
 });
 
-it("[CLI-27] the help of each command and group has an example and its exit codes, and fits 80 columns", () => {
+it("the help of each command and group has an example and its exit codes, and fits 80 columns", () => {
   const paths = (specs: readonly CommandSpec[], above: string[]): string[][] =>
     specs.flatMap(({ name, commands = [] }) => [[...above, name], ...paths(commands, [...above, name])]);
   const helpOf = (words: string[]) => {
@@ -59,7 +59,7 @@ it("[CLI-27] the help of each command and group has an example and its exit code
   expect(() => helpOf(["help", "admin", "kyes"])).toThrow("Did you mean keys?");
 });
 
-it("[CLI-16] what every command takes can also stand before the name of a group's command", () => {
+it("what every command takes can also stand before the name of a group's command", () => {
   const read = readCommandLine(
     ["--json", "admin", "--data", "d", "keys", "--no-color", "list", "-q"],
     COMMANDS,
@@ -70,7 +70,7 @@ it("[CLI-16] what every command takes can also stand before the name of a group'
   });
 });
 
-it("[CLI-17] a misspelt command or option is exit 2 with what may be meant, and sends nothing", async () => {
+it("a misspelt command or option is exit 2 with what may be meant, and sends nothing", async () => {
   const cli = await createCli();
   const wrong: [string[], RegExp][] = [
     [["sumbit", "x"], /Did you mean submit\?/],
@@ -146,7 +146,7 @@ it("[CLI-2] with --json stdout is exactly one document in every outcome, with th
   });
 });
 
-it("[CLI-18] a reader that stops reading is no failure", async () => {
+it("a reader that stops reading is no failure", async () => {
   const cli = await createCli();
   const { child, ended } = cli.start(["models", "--json"]);
   child.stdout.destroy();
@@ -154,7 +154,7 @@ it("[CLI-18] a reader that stops reading is no failure", async () => {
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
 });
 
-it("[CLI-19] models lists each id with its price, one a line", async () => {
+it("models lists each id with its price, one a line", async () => {
   const cli = await createCli();
   expect((await cli.here(["models"])).stdout).toBe(
     "vendorx-3.1-flash-image  $0.0335\nvendorx-3-pro-image  $0.0335\n",

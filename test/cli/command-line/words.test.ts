@@ -5,7 +5,7 @@ import { pollInterval } from "../../../src/cli/interruption.ts";
 import { createCli } from "../../support/cli.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
 
-it("[CLI-36] an error of the service is shown with its code and request id in one line", async () => {
+it("an error of the service is shown with its code and request id in one line", async () => {
   const cli = await createCli();
   const answers: [object, number, string][] = [
     [{ status: 418, body: "short and stout" }, 2, "code: HTTP_418, request id: req_fake"],
@@ -25,7 +25,7 @@ it("[CLI-36] an error of the service is shown with its code and request id in on
   }
 });
 
-it("[HTTP-35] -v tells each request, and neither the key nor a prompt", async () => {
+it("-v tells each request, and neither the key nor a prompt", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a secret wish"}');
   const { code, stderr } = await cli.here(["submit", "p.jsonl", "-v"]);
@@ -37,7 +37,7 @@ it("[HTTP-35] -v tells each request, and neither the key nor a prompt", async ()
   expect((await cli.here(["submit", "p.jsonl"])).stderr).not.toContain("HTTP 200");
 });
 
-it("[CLI-36] -v says what lies behind an error, without a stack", async () => {
+it("-v says what lies behind an error, without a stack", async () => {
   const cli = await createCli();
   const usage = await cli.here(["submit", "p.jsonl", "-v", "--count", "no"]);
   expect([usage.code, usage.stderr]).toEqual([2, expect.not.stringMatching(/^\s+at /m)]);
@@ -46,7 +46,7 @@ it("[CLI-36] -v says what lies behind an error, without a stack", async () => {
   expect(down.stderr).not.toMatch(/^\s+at /m);
 });
 
-it("[CLI-36] what is wrong with a configuration is said once", async () => {
+it("what is wrong with a configuration is said once", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "imgbatch.config.json"), '{"sever":{},"limits":{"itemsPerBatch":-1}}');
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
@@ -58,7 +58,7 @@ it("[CLI-36] what is wrong with a configuration is said once", async () => {
   }
 });
 
-it("[CLI-37] no time at all is a usage error that says what is right, and sends nothing", async () => {
+it("no time at all is a usage error that says what is right, and sends nothing", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
   const commands = [
@@ -80,7 +80,7 @@ it("[CLI-37] no time at all is a usage error that says what is right, and sends 
   expect(cli.fake.requests).toHaveLength(0);
 });
 
-it("[CLI-37] a short interval is lengthened for a service elsewhere, with a warning, and free on this machine", () => {
+it("a short interval is lengthened for a service elsewhere, with a warning, and free on this machine", () => {
   const said: string[] = [];
   const interval = (askedMs: number | undefined, isLocal: boolean) =>
     pollInterval(askedMs, { isLocal }, { warn: (line) => said.push(line) });

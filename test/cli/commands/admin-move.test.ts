@@ -45,7 +45,7 @@ describe("imgbatch admin move", () => {
     },
   );
 
-  it("[MOVE-1] [MOVE-5] moves the files alone, and other commands name the new place", async () => {
+  it("[MOVE-1] moves the files alone, and other commands name the new place", async () => {
     const { admin, data } = await prepared();
     const moved = await admin("move", "--blobs", "s3://images");
     expect(moved).toMatchObject({ code: 0 });
@@ -60,7 +60,7 @@ describe("imgbatch admin move", () => {
     expect(refused.stderr).toContain("--blobs s3://images");
   });
 
-  it("[MOVE-4] needs a new place, and a directory that has data", async () => {
+  it("needs a new place, and a directory that has data", async () => {
     const { admin } = await prepared();
     const nowhere = await admin("move", "--json");
     expect(nowhere.code).toBe(2);

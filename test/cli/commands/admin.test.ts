@@ -45,7 +45,7 @@ async function serve() {
 const REQUEST = { model: "vendorx-3.1-flash-image", items: [{ custom_id: "fox", prompt: "a red fox" }] };
 
 describe("imgbatch admin accounts", () => {
-  it("[CONSENT-12] with an upstream, tops up the real account of an account with play money", async () => {
+  it("with an upstream, tops up the real account of an account with play money", async () => {
     await ask("keys", "create");
     const config = join(data, "mine.json");
     const provider = { name: "mine", type: "command", argv: ["true"] };
@@ -153,7 +153,7 @@ describe("imgbatch admin keys", () => {
     );
   });
 
-  it("[ADMIN-7] a day ends at its end in UTC, a time needs its offset, and both must be dates", () => {
+  it("a day ends at its end in UTC, a time needs its offset, and both must be dates", () => {
     expect(parseExpiry("2030-01-31")).toBe(Date.UTC(2030, 1, 1));
     expect(parseExpiry("2028-02-29")).toBe(Date.UTC(2028, 2, 1));
     expect(parseExpiry("2030-01-31T18:00:00Z")).toBe(Date.UTC(2030, 0, 31, 18));
@@ -174,7 +174,7 @@ describe("imgbatch admin keys", () => {
 });
 
 describe("a running service", () => {
-  it("[ADMIN-3] takes a new key at once, refuses it when disabled, takes it again when enabled", async () => {
+  it("takes a new key at once, refuses it when disabled, takes it again when enabled", async () => {
     const { call } = await serve();
     const { id, key } = await ask("keys", "create", "--name", "visitor");
     expect((await call("/models", key)).status).toBe(200);
@@ -186,7 +186,7 @@ describe("a running service", () => {
     expect((await call("/models", key)).status).toBe(200);
   });
 
-  it("[ADMIN-3] refuses a key that has expired, which enabling does not change", async () => {
+  it("refuses a key that has expired, which enabling does not change", async () => {
     const { call } = await serve();
     const { stores } = await openBeside(data);
     const { id, key } = await stores.write(async (tx) => {
@@ -201,7 +201,7 @@ describe("a running service", () => {
     expect((await call("/models", key)).status).toBe(401);
   });
 
-  it("[ADMIN-3] takes a batch after a top-up that it refused before, and the ledger tells the story", async () => {
+  it("takes a batch after a top-up that it refused before, and the ledger tells the story", async () => {
     const { call } = await serve();
     await ask("accounts", "create", "team");
     const { key } = await ask("keys", "create", "--account", "team");
@@ -248,7 +248,7 @@ describe("a running service", () => {
 });
 
 describe("imgbatch admin ledger", () => {
-  it("[ADMIN-6] is a table with the balance after each entry", async () => {
+  it("is a table with the balance after each entry", async () => {
     await ask("accounts", "create", "team", "--balance", "5");
     await ask("accounts", "top-up", "team", "10.25");
     const { stdout } = await admin("ledger");
@@ -264,7 +264,7 @@ describe("imgbatch admin ledger", () => {
 });
 
 describe("what cannot be done", () => {
-  it("[ADMIN-4] is exit 2, names the argument and what would be right, and changes nothing", async () => {
+  it("is exit 2, names the argument and what would be right, and changes nothing", async () => {
     await ask("accounts", "create", "team", "--balance", "1");
     const before = [await ledgerOf(), await ask("keys", "list")];
     const secret = `imgb_${"x".repeat(43)}`;
@@ -299,7 +299,7 @@ describe("what cannot be done", () => {
     expect([await ledgerOf(), await ask("keys", "list")]).toEqual(before);
   });
 
-  it("[ADMIN-4] is one JSON document with --json", async () => {
+  it("is one JSON document with --json", async () => {
     const { code, stdout } = await admin("accounts", "create", "x", "--balance", "x", "--json");
     expect(code).toBe(2);
     expect(JSON.parse(stdout)).toMatchObject({
@@ -311,7 +311,7 @@ describe("what cannot be done", () => {
 });
 
 describe("a directory that no service has used yet", () => {
-  it("[ADMIN-5] is prepared by making an account or a key, which says so, and then served", async () => {
+  it("is prepared by making an account or a key, which says so, and then served", async () => {
     data = join(data, "new");
     const { stdout, stderr } = await admin("keys", "create");
     expect(stderr).toContain(`created the data directory: ${data}`);
@@ -320,7 +320,7 @@ describe("a directory that no service has used yet", () => {
     expect(await ask("accounts", "list")).toMatchObject([{ name: "default", balance: 1000 }]);
   });
 
-  it("[ADMIN-5] is neither made nor taken for a data directory by any other command", async () => {
+  it("is neither made nor taken for a data directory by any other command", async () => {
     data = join(data, "new");
     const others = [
       ["accounts", "list"],

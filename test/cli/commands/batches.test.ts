@@ -19,7 +19,7 @@ async function bench(options: FakeOptions = {}, flags: string[] = []): Promise<C
 
 const lines = (text: string) => text.split("\n").slice(0, -1);
 
-it("[CLI-30] list prints a record a line, newest first, with as many fields each", async () => {
+it("list prints a record a line, newest first, with as many fields each", async () => {
   const cli = await bench({ statuses: ["running"] }, ["--max-batch", "1"]);
   const { code, stdout } = await cli.here(["list"]);
   expect(code).toBe(0);
@@ -29,7 +29,7 @@ it("[CLI-30] list prints a record a line, newest first, with as many fields each
     expect(record.slice(1, 6).concat(record.slice(7))).toEqual(["queued", "0", "0", "1", "0.0335", "pets"]);
 });
 
-it("[CLI-30] list gives its filters to the service, and says when there is more", async () => {
+it("list gives its filters to the service, and says when there is more", async () => {
   const cli = await bench({ statuses: ["running"] }, ["--max-batch", "1"]);
   const two = await cli.here(["list", "--limit", "2", "--json"]);
   expect(two.json()).toMatchObject({ ok: true, batches: [{}, {}], has_more: true });
@@ -55,7 +55,7 @@ it("[CLI-30] list gives its filters to the service, and says when there is more"
   });
 });
 
-it("[CLI-31] items tells what became of each image, over all batches of a run", async () => {
+it("items tells what became of each image, over all batches of a run", async () => {
   const cli = await bench({ failing: /dog/ }, ["--max-batch", "2"]);
   const { stdout } = await cli.here(["items", "pets-images"]);
   expect(lines(stdout).map((line) => line.split("\t").slice(0, 4))).toEqual([
@@ -72,7 +72,7 @@ it("[CLI-31] items tells what became of each image, over all batches of a run", 
   expect((await cli.here(["items", "imgbatch_none"])).code).toBe(10);
 });
 
-it("[CLI-23] status shows the batches that are there, and ends with 10 when one is not", async () => {
+it("status shows the batches that are there, and ends with 10 when one is not", async () => {
   const cli = await bench({ statuses: ["running"] });
   const { code, stdout, stderr, json } = await cli.here(["status", "imgbatch_none", "pets-images", "--json"]);
   expect(code).toBe(10);
@@ -81,7 +81,7 @@ it("[CLI-23] status shows the batches that are there, and ends with 10 when one 
   expect(stderr).toContain("There is no batch imgbatch_none");
 });
 
-it("[CLI-29] watch follows several batches to their end with a line for each change, and has their exit code", async () => {
+it("watch follows several batches to their end with a line for each change, and has their exit code", async () => {
   const cli = await bench({ statuses: ["running", "running", "completed"], failing: /dog/ }, [
     "--max-batch",
     "2",
@@ -96,7 +96,7 @@ it("[CLI-29] watch follows several batches to their end with a line for each cha
   expect(stderr).toMatch(/\nnext: imgbatch download pets-images --base-url [^\n]*\n$/);
 });
 
-it("[CLI-29] watch without an id follows what runs; when nothing does, it says so", async () => {
+it("watch without an id follows what runs; when nothing does, it says so", async () => {
   const cli = await bench({ statuses: ["running", "completed"] });
   const first = await cli.here(["watch", "--json", "--interval", "20ms"]);
   expect(first.code).toBe(0);
@@ -109,7 +109,7 @@ it("[CLI-29] watch without an id follows what runs; when nothing does, it says s
   });
 });
 
-it("[CLI-18] watch ends when its reader has gone", async () => {
+it("watch ends when its reader has gone", async () => {
   const cli = await bench({ statuses: ["running"] });
   const { child, ended } = cli.start(["watch", "pets-images", "--interval", "20ms"]);
   child.stdout.destroy();
@@ -117,7 +117,7 @@ it("[CLI-18] watch ends when its reader has gone", async () => {
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
 });
 
-it.skipIf(!existsSync("/dev/full"))("[CLI-18] results that cannot be written are exit 9", () => {
+it.skipIf(!existsSync("/dev/full"))("results that cannot be written are exit 9", () => {
   const bin = fileURLToPath(new URL("../../../bin/imgbatch.cjs", import.meta.url));
   for (const command of ["--help", "list --help --json"]) {
     const script = `"${process.execPath}" "${bin}" ${command} 2>&1 >/dev/full`;
@@ -129,7 +129,7 @@ it.skipIf(!existsSync("/dev/full"))("[CLI-18] results that cannot be written are
   }
 });
 
-it("[CLI-32] cancel says what was released and what stays billed; the second time there is nothing to do", async () => {
+it("cancel says what was released and what stays billed; the second time there is nothing to do", async () => {
   const cli = await bench({ statuses: ["running"] });
   const { code, stdout, stderr } = await cli.here(["cancel", "pets-images"]);
   expect(code).toBe(0);
@@ -142,7 +142,7 @@ it("[CLI-32] cancel says what was released and what stays billed; the second tim
   expect(cli.fake.count(/^POST .*cancel/)).toBe(1);
 });
 
-it("[CLI-32] cancel of a run that was split stops every batch of it, also when the service says little", async () => {
+it("cancel of a run that was split stops every batch of it, also when the service says little", async () => {
   const cli = await bench({ statuses: ["running"], foreign: true }, ["--max-batch", "1"]);
   const { code, json } = await cli.here(["cancel", "pets-images", "--json"]);
   expect(code).toBe(0);
@@ -150,7 +150,7 @@ it("[CLI-32] cancel of a run that was split stops every batch of it, also when t
   expect(json().released).toBeNull();
 });
 
-it("[CLI-33] delete needs to know what; outputs, then the record, and the files here stay", async () => {
+it("delete needs to know what; outputs, then the record, and the files here stay", async () => {
   const cli = await bench();
   await cli.here(["wait", "pets-images"]);
   await cli.here(["download", "pets-images"]);
@@ -165,12 +165,12 @@ it("[CLI-33] delete needs to know what; outputs, then the record, and the files 
   expect((await cli.here(["delete", "pets-images", "--record"])).code).toBe(10);
 });
 
-it("[CLI-33] what runs cannot be deleted: exit 6", async () => {
+it("what runs cannot be deleted: exit 6", async () => {
   const cli = await bench({ statuses: ["running"] });
   expect((await cli.here(["delete", "pets-images", "--record"])).code).toBe(6);
 });
 
-it("[SAVE-4] with a submission that is not known, cancel, items and delete do what they can and end with 7", async () => {
+it("with a submission that is not known, cancel, items and delete do what they can and end with 7", async () => {
   const cli = await createCli({ statuses: ["running"] });
   const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
   await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
@@ -199,7 +199,7 @@ it("[SAVE-4] with a submission that is not known, cancel, items and delete do wh
   expect(cli.fake.batches[0]?.wire.status).toBe("output_deleted");
 });
 
-it("[SAVE-4] a run of which nothing is known is exit 7 too", async () => {
+it("a run of which nothing is known is exit 7 too", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
   cli.fake.always(/^POST/, { reset: "after" });
@@ -212,7 +212,7 @@ it("[SAVE-4] a run of which nothing is known is exit 7 too", async () => {
   }
 });
 
-it("[WAIT-1] status, watch and download say that a batch waits, and a waiting that is no object is none", async () => {
+it("status, watch and download say that a batch waits, and a waiting that is no object is none", async () => {
   const cli = await bench({ statuses: ["running"] });
   const [batch] = cli.fake.batches;
   const waiting = { code: "PROVIDER_BILLING", message: "google: No credit.", until: null };

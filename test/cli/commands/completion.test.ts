@@ -45,7 +45,7 @@ function ask(shell: string, program: string, cwd: string): string[] {
 }
 
 describe("imgbatch completion", () => {
-  it("[COMPLETE-1] the values of an option are the ones that its command names", () => {
+  it("the values of an option are the ones that its command names", () => {
     const paint: CommandSpec = {
       name: "paint",
       summary: "",
@@ -56,7 +56,7 @@ describe("imgbatch completion", () => {
     expect(command?.options[0]).toMatchObject({ names: ["--color"], value: { words: ["red", "blue"] } });
   });
 
-  it("[COMPLETE-1] bash offers commands, options, their values and files", async () => {
+  it("bash offers commands, options, their values and files", async () => {
     const { dir, script } = await directory("bash");
     const offered = (line: string) => {
       const words = line.split(" ").map((word) => `'${word}'`);
@@ -67,7 +67,7 @@ describe("imgbatch completion", () => {
     expect(offered("imgbatch ")).toEqual([...NAMES].sort());
   });
 
-  it.skipIf(!hasShell("fish"))("[COMPLETE-1] fish offers the same", async () => {
+  it.skipIf(!hasShell("fish"))("fish offers the same", async () => {
     const { dir, script } = await directory("fish");
     const offered = (line: string) =>
       ask("fish", `source ${script}; complete -C '${line}'`, dir)
@@ -76,7 +76,7 @@ describe("imgbatch completion", () => {
     for (const [line, words] of CASES) expect([line, offered(line)]).toEqual([line, words]);
   });
 
-  it.skipIf(!hasShell("zsh"))("[COMPLETE-1] zsh takes the script and knows every command", async () => {
+  it.skipIf(!hasShell("zsh"))("zsh takes the script and knows every command", async () => {
     const { dir, script } = await directory("zsh");
     const program = `autoload -Uz compinit; compinit -u -D; source ${script}; print -l \${(k)functions} | grep '^_imgbatch_'`;
     const functions = ask("zsh", program, dir);
@@ -84,7 +84,7 @@ describe("imgbatch completion", () => {
     expect(functions).toContain("_imgbatch_admin_keys_create");
   });
 
-  it("[COMPLETE-1] another shell is exit 2, and says which there are", async () => {
+  it("another shell is exit 2, and says which there are", async () => {
     const { code, stderr } = await imgbatch(["completion", "tcsh"]);
     expect(code).toBe(2);
     expect(stderr).toContain("use bash, zsh, fish");

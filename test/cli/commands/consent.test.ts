@@ -141,7 +141,7 @@ describe("consent to real money", () => {
     expect((await run("retry", "out")).code).toBe(0);
   });
 
-  it("[WHOLE-2] after the data of the service are gone, only a lost image is made again, with consent", async () => {
+  it("after the data of the service are gone, only a lost image is made again, with consent", async () => {
     expect((await run(...SUBMIT, "--max-cost", "0.24")).code).toBe(0);
     rmSync(data, { recursive: true });
     expect((await run(...SUBMIT)).code).toBe(0);
@@ -172,7 +172,7 @@ describe("consent to real money", () => {
     expect(moved.filter(([kind]) => kind === "grant")).toEqual(Array(3).fill(["grant", 200_000]));
   });
 
-  it("[CONSENT-9] on a terminal a yes agrees, and anything else sends nothing", async () => {
+  it("on a terminal a yes agrees, and anything else sends nothing", async () => {
     for (const answer of ["n\n", "\n", ""]) {
       const { code, stderr } = await runOnTerminal(answer, ...SUBMIT);
       expect([answer, code]).toEqual([answer, 8]);
@@ -186,7 +186,7 @@ describe("consent to real money", () => {
     expect((await runOnTerminal("", ...SUBMIT)).stderr).not.toContain("Pay that?");
   });
 
-  it("[CONSENT-10] is needed for a shared service, and not for drawings or free images", async () => {
+  it("is needed for a shared service, and not for drawings or free images", async () => {
     useProgram(true);
     expect((await run(...SUBMIT)).code).toBe(0);
     expect((await books()).moved.every(([, amount]) => amount === 0)).toBe(true);
@@ -203,7 +203,7 @@ describe("consent to real money", () => {
 describe("consent, in processes of its own", () => {
   const env = cleanEnvironment();
 
-  it("[CONSENT-8] [CONSENT-10] drawings, a refused run, a paid one, and drawings again", async () => {
+  it("[CONSENT-8] drawings, a refused run, a paid one, and drawings again", async () => {
     writeFileSync(join(cwd, "drawn.json"), "{}");
     const draw = (dir: string) => run("submit", "p.jsonl", "-o", dir, "--config", "drawn.json", "--new");
     expect((await draw("drawn")).code).toBe(0);
@@ -228,7 +228,7 @@ describe("consent, in processes of its own", () => {
     expect(balances).toEqual({ default: PLAY - 2 * drawn, "default (real)": 0 });
   });
 
-  it("[CONSENT-11] exec --max-cost is the budget of all that the command makes", async () => {
+  it("exec --max-cost is the budget of all that the command makes", async () => {
     const script = `
       import { spawnSync } from "node:child_process";
       const run = (...args) => spawnSync(process.execPath, [${JSON.stringify(BIN)}, ...args], { encoding: "utf8" });
@@ -247,7 +247,7 @@ describe("consent, in processes of its own", () => {
   });
 });
 
-it("[CONSENT-13] drawings are free of charge in all words of the commands, and have their amounts in --json", async () => {
+it("drawings are free of charge in all words of the commands, and have their amounts in --json", async () => {
   writeFileSync(join(cwd, "imgbatch.config.json"), "{}");
   writeFileSync(join(cwd, "one.txt"), "a fox\n");
   const commands = [

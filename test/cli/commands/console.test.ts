@@ -4,7 +4,7 @@ import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 describe("imgbatch console", () => {
-  it("[CONSOLE-5] prints a link that signs in once to the running service of the data directory", async () => {
+  it("prints a link that signs in once to the running service of the data directory", async () => {
     const service = await startTestService({ workers: false });
     const args = ["console", "--data", service.data];
     const { code, stdout } = await runInProcess(args, { cwd: service.data });
@@ -23,7 +23,7 @@ describe("imgbatch console", () => {
     expect(asJson.url).not.toBe(link.href);
   });
 
-  it("[CONSOLE-5] says what to do where no service runs, and where it has no console", async () => {
+  it("says what to do where no service runs, and where it has no console", async () => {
     const data = await tempDir();
     const none = await runInProcess(["console", "--data", data], { cwd: data });
     expect([none.code, none.stdout]).toEqual([7, ""]);

@@ -53,7 +53,7 @@ describe("imgbatch doctor", () => {
     expect(worstExitCode(findings.slice(0, 1))).toBe(7);
   });
 
-  it("[DOCTOR-2] tells a wrong key, a missing key and an unreachable service apart, and bills nothing", async () => {
+  it("tells a wrong key, a missing key and an unreachable service apart, and bills nothing", async () => {
     const cli = await createCli();
     expect((await cli.here(["doctor"], { env: {} })).code).toBe(0);
     cli.fake.fault(/models/, { status: 401, body: { error: { code: "INVALID_API_KEY", message: "who?" } } });
@@ -68,7 +68,7 @@ describe("imgbatch doctor", () => {
     expect(away.stdout + wrong.stdout).not.toContain(FAKE_KEY);
   });
 
-  it("[DOCTOR-2] sees a clock that is wrong by the service's", async () => {
+  it("sees a clock that is wrong by the service's", async () => {
     const fake = await startFakeService();
     try {
       const service = { baseUrl: fake.url, apiKey: FAKE_KEY, isLocal: true };
@@ -84,7 +84,7 @@ describe("imgbatch doctor", () => {
     }
   });
 
-  it("[DOCTOR-2] names what a service that is not ready says", async () => {
+  it("names what a service that is not ready says", async () => {
     const { url, credentials } = await startTestService({ workers: true });
     const found = await checkService({ baseUrl: url, apiKey: credentials.api_key, isLocal: true }, never);
     expect(found.map(({ check, state }) => `${check} ${state}`)).toEqual([
@@ -99,7 +99,7 @@ describe("imgbatch doctor", () => {
     expect(stdout).toContain("is not ready: no disk");
   });
 
-  it("[DOCTOR-3] sees a full or nearly full disk, and a directory that is none", async () => {
+  it("sees a full or nearly full disk, and a directory that is none", async () => {
     const dir = await tempDir();
     const stateOf = async (free: number) =>
       (await checkDirectory("data", join(dir, "a/b"), async () => free))[0];
@@ -112,7 +112,7 @@ describe("imgbatch doctor", () => {
     expect(stdout).toContain("it is a file");
   });
 
-  it("[DOCTOR-3] sees a data directory whose owner does not answer, a key that others can read, and files that they can replace", async () => {
+  it("sees a data directory whose owner does not answer, a key that others can read, and files that they can replace", async () => {
     const data = await tempDir();
     expect(await checkOwner(data, false)).toEqual([]);
     const release = await acquireDataLockPatiently(data, systemClock);
@@ -134,7 +134,7 @@ describe("imgbatch doctor", () => {
     expect(await checkSecrecy(data)).toMatchObject([{ check: "data", state: "warn" }]);
   });
 
-  it("[DOCTOR-4] sees an old Node, parts that do not load, and a wrong configuration", async () => {
+  it("sees an old Node, parts that do not load, and a wrong configuration", async () => {
     expect(checkNode("20.18.3", "20.19")).toMatchObject({ state: "fail", exit: "internal" });
     for (const version of ["20.19.0", "22.1.0"]) expect(checkNode(version, "20.19").state).toBe("ok");
     expect(checkNode(process.versions.node).state).toBe("ok");
@@ -151,7 +151,7 @@ describe("imgbatch doctor", () => {
     expect(stdout).toContain("sever");
   });
 
-  it("[DOCTOR-5] asks each upstream for free, and names the cheapest step: the key first", async () => {
+  it("asks each upstream for free, and names the cheapest step: the key first", async () => {
     const dir = await tempDir();
     const upstream = await startFakeUpstream();
     const own = { name: "own", type: "openai", baseUrl: upstream.url, apiKeyEnv: "OWN_KEY" };
@@ -199,7 +199,7 @@ describe("imgbatch doctor", () => {
     expect(both.text).toMatch(/^warn upstream own: [\s\S]*^ok upstream other answers/m);
   });
 
-  it("[DOCTOR-5] checks the upstream of --upstream, without a file, and only for the service inside", async () => {
+  it("checks the upstream of --upstream, without a file, and only for the service inside", async () => {
     const dir = await tempDir();
     const named = ["doctor", "--data", join(dir, "data"), "--upstream", "xai"];
     vi.stubEnv("XAI_API_KEY", "");
@@ -218,7 +218,7 @@ describe("imgbatch doctor", () => {
     ]);
   });
 
-  it("[DOCTOR-5] reports a damaged database instead of the upstreams", async () => {
+  it("reports a damaged database instead of the upstreams", async () => {
     const dir = await tempDir();
     const upstream = await startFakeUpstream();
     const providers = [{ name: "own", type: "openai", baseUrl: upstream.url }];
@@ -232,7 +232,7 @@ describe("imgbatch doctor", () => {
     expect(stdout).toMatch(/^fail +data +.*damaged/m);
   });
 
-  it("[DOCTOR-5] reports an upstream that answers but pauses, and changes nothing", async () => {
+  it("reports an upstream that answers but pauses, and changes nothing", async () => {
     const dir = await tempDir();
     const upstream = await startFakeUpstream();
     const own = { name: "own", type: "openai", baseUrl: upstream.url };

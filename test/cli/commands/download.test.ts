@@ -22,7 +22,7 @@ async function bench(options: FakeOptions = {}): Promise<{ cli: Cli; id: string 
   return { cli, id: ((await answer.json()) as { id: string }).id };
 }
 
-it("[CLI-20] download by id makes a directory with run state, results and images, and the second time repairs it", async () => {
+it("download by id makes a directory with run state, results and images, and the second time repairs it", async () => {
   const { cli, id } = await bench();
   const { code, stdout } = await cli.here(["download", id, "-o", "out"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: "out\n" });
@@ -40,14 +40,14 @@ it("[CLI-20] download by id makes a directory with run state, results and images
   expect(await readFile(join(cli.cwd, "out", "images", "cat.png"))).toEqual(png("cat"));
 });
 
-it("[CLI-20] a directory of another batch is not mixed with this one", async () => {
+it("a directory of another batch is not mixed with this one", async () => {
   const { cli, id } = await bench();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"other"}');
   await cli.here(["submit", "p.jsonl", "-o", "out"]);
   expect((await cli.here(["download", id, "-o", "out"])).code).toBe(6);
 });
 
-it("[CLI-21] download --item saves one image under the item's name, a given file, or in a given directory", async () => {
+it("download --item saves one image under the item's name, a given file, or in a given directory", async () => {
   const { cli, id } = await bench();
   expect((await cli.here(["download", id, "--item", "cat"])).stdout).toBe("cat.png\n");
   await mkdir(join(cli.cwd, "pictures"));
@@ -61,7 +61,7 @@ it("[CLI-21] download --item saves one image under the item's name, a given file
   expect((await cli.here(["download", id, "--item", "cow"])).code).toBe(10);
 });
 
-it("[CLI-22] download --zip saves the checked ZIP", async () => {
+it("download --zip saves the checked ZIP", async () => {
   const { cli, id } = await bench();
   expect((await cli.here(["download", id, "--zip"])).stdout).toBe(`${id}.zip\n`);
   expect((await cli.here(["download", id, "--zip", "-o", "all.zip"])).code).toBe(0);
@@ -71,7 +71,7 @@ it("[CLI-22] download --zip saves the checked ZIP", async () => {
   expect(await readdir(bad.cli.cwd)).toEqual([]);
 });
 
-it("[CLI-23] status looks once and never waits; wait answers with the exit code of the outcome", async () => {
+it("status looks once and never waits; wait answers with the exit code of the outcome", async () => {
   const { cli, id } = await bench({ statuses: ["running"] });
   const { code, stdout } = await cli.here(["status", id]);
   expect(code).toBe(0);
@@ -124,7 +124,7 @@ it("[SAVE-3] what is no ordinary file is never replaced, and --force alone means
   expect((await cli.here(["download", id, "--force"])).code).toBe(2);
 });
 
-it("[CLI-22] a service without ZIPs has the images all the same, and the advice gets them", async () => {
+it("a service without ZIPs has the images all the same, and the advice gets them", async () => {
   const { cli, id } = await bench();
   cli.fake.always(/\/download/, { status: 404 });
   const { code, stderr } = await cli.here(["download", id, "--zip", "-o", "z.zip"]);
@@ -134,7 +134,7 @@ it("[CLI-22] a service without ZIPs has the images all the same, and the advice 
   expect((await cli.here(["download", id])).code).toBe(0);
 });
 
-it("[CLI-20] with another key than the run's, no other directory is advised", async () => {
+it("with another key than the run's, no other directory is advised", async () => {
   const { cli } = await bench();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt": "a cat"}');
   await cli.here(["submit", "p.jsonl"]);

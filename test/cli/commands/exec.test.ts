@@ -40,7 +40,7 @@ async function gone(pid: number): Promise<void> {
 }
 
 describe("imgbatch exec", () => {
-  it("[EXEC-1] gives the command a service that works, in the variables of this program and of the vendors' SDKs", async () => {
+  it("gives the command a service that works, in the variables of this program and of the vendors' SDKs", async () => {
     const told = join(await tempDir(), "told.json");
     const script = `
       import { writeFileSync } from "node:fs";
@@ -71,7 +71,7 @@ describe("imgbatch exec", () => {
     expect({ code, left }).toEqual({ code: 0, left: [] });
   });
 
-  it("[EXEC-2] [EXEC-3] adds nothing to the command's streams, ends with its code, and its arguments stay its own", async () => {
+  it("[EXEC-3] adds nothing to the command's streams, ends with its code, and its arguments stay its own", async () => {
     const script = `process.stdout.write(process.argv.slice(1).join()); process.stderr.write("err"); process.exitCode = 42`;
     const { stdout, stderr, code } = await exec(...node(script), "--", "--json", "-v");
     expect({ stdout, stderr, code }).toEqual({ stdout: "--json,-v", stderr: "err", code: 42 });
@@ -117,7 +117,7 @@ describe("imgbatch exec", () => {
     expect((await runInProcess(["exec"], { cwd })).code).toBe(2);
   });
 
-  it("[EXEC-4] leaves no process behind, not even one that left the group", async () => {
+  it("leaves no process behind, not even one that left the group", async () => {
     const script = `
       const { spawn } = require("node:child_process");
       const forever = ["-e", "process.on('SIGTERM', () => {}); setInterval(() => {}, 1000); console.log(process.pid)"];
@@ -138,7 +138,7 @@ describe("imgbatch exec", () => {
       inDir(temp),
     );
 
-  it("[EXEC-4] passes a signal on, and ends as the command does with it", async () => {
+  it("passes a signal on, and ends as the command does with it", async () => {
     const temp = await tempDir();
     const running = waiting("process.on('SIGTERM', () => process.exit(9))", temp);
     await running.line();
@@ -147,14 +147,14 @@ describe("imgbatch exec", () => {
     expect(readdirSync(temp)).toEqual([]);
   });
 
-  it("[EXEC-4] passes a signal on that comes as soon as the command has started", async () => {
+  it("passes a signal on that comes as soon as the command has started", async () => {
     const script = "trap 'exit 9' TERM; kill -TERM $PPID; while :; do sleep 0.05; done";
     const { code, left } = await exec("--", "sh", "-c", script);
     expect({ code, left }).toEqual({ code: 9, left: [] });
   });
 
   it.each(["SIGTERM", "SIGINT"] as const)(
-    "[EXEC-4] passes on every %s and waits: as long as the command lives, it decides",
+    "passes on every %s and waits: as long as the command lives, it decides",
     async (signal) => {
       const temp = await tempDir();
       const script = `
@@ -172,7 +172,7 @@ describe("imgbatch exec", () => {
     },
   );
 
-  it("[EXEC-6] even when it is killed, the command ends and the directory goes", async () => {
+  it("even when it is killed, the command ends and the directory goes", async () => {
     const temp = await tempDir();
     const running = waiting("", temp);
     const pid = Number(await running.line());
@@ -183,7 +183,7 @@ describe("imgbatch exec", () => {
     await expect.poll(() => readdirSync(temp)).toEqual([]);
   });
 
-  it("[EXEC-6] a start removes the directories of commands that were killed, and nothing else", async () => {
+  it("a start removes the directories of commands that were killed, and nothing else", async () => {
     const temp = await tempDir();
     const hourAgo = new Date(Date.now() - 3_600_000);
     const make = async (name: string, when: Date) => {
@@ -214,7 +214,7 @@ describe("imgbatch exec", () => {
     expect(readdirSync(temp).sort()).toEqual(kept.sort());
   });
 
-  it("[PRESET-9] --vendor serves a client of the vendor, which knows the address and the key alone", async () => {
+  it("--vendor serves a client of the vendor, which knows the address and the key alone", async () => {
     const script = `
       const { GOOGLE_GEMINI_BASE_URL: base, GEMINI_API_KEY: key } = process.env;
       const url = base + "/v1beta/models/gemini-2.5-flash-image:generateContent";
@@ -229,7 +229,7 @@ describe("imgbatch exec", () => {
     expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("Did you mean google?")]);
   });
 
-  it("[EXEC-5] takes the options of serve, and keeps a data directory that was named", async () => {
+  it("takes the options of serve, and keeps a data directory that was named", async () => {
     const data = join(await tempDir(), "kept");
     const { code, left } = await execHere("--data", data, "--simulate", "latency=1ms,seed=3", "--", "true");
     expect({ code, left }).toEqual({ code: 0, left: [] });
@@ -243,7 +243,7 @@ describe("imgbatch exec", () => {
 describe("imgbatch exec on a real terminal", () => {
   beforeEach(needTerminal);
 
-  it("[EXEC-4] leaves the keys to the command, which gets each signal of the terminal once", async () => {
+  it("leaves the keys to the command, which gets each signal of the terminal once", async () => {
     const script = `
       const seen = [];
       for (const s of ["SIGINT", "SIGQUIT"]) process.on(s, () => { seen.push(s); console.log("seen " + seen.length); });

@@ -84,7 +84,7 @@ it("[GEN-8] without a file name the prompt names the file, and never takes a nam
   );
 });
 
-it("[GEN-9] the ending follows the bytes, and that is said", async () => {
+it("the ending follows the bytes, and that is said", async () => {
   const cli = await createInProcessCli();
   cli.fake.always(/./, { images: [JPEG], type: "image/png" });
   const { code, stdout, stderr } = await cli.run(FOX);
@@ -95,7 +95,7 @@ it("[GEN-9] the ending follows the bytes, and that is said", async () => {
   expect((await cli.run(["generate", "x", "-o", "v1.2"])).stdout).toBe("v1.2.jpg\n");
 });
 
-it("[GEN-15] the ending of the file or --mime-type decides which type is asked for, and PNG needs no field", async () => {
+it("the ending of the file or --mime-type decides which type is asked for, and PNG needs no field", async () => {
   const cli = await createInProcessCli();
   const asked = async (...flags: string[]) => {
     expect((await cli.run(["generate", "x", ...flags])).code).toBe(0);
@@ -108,7 +108,7 @@ it("[GEN-15] the ending of the file or --mime-type decides which type is asked f
   expect(await asked("-o", "e.jpg", "--mime-type", "image/webp")).toEqual({ outputMimeType: "image/webp" });
 });
 
-it("[GEN-9] a file that is there is refused before anything is sent; --force replaces it, and only by an image", async () => {
+it("a file that is there is refused before anything is sent; --force replaces it, and only by an image", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("fox.png"), "mine");
   const refused = await cli.run(FOX);
@@ -123,7 +123,7 @@ it("[GEN-9] a file that is there is refused before anything is sent; --force rep
   expect(readFileSync(cli.path("fox.png")).equals(png("a red fox"))).toBe(true);
 });
 
-it("[GEN-9] a file that appears meanwhile, or has the name by its true ending, is not replaced", async () => {
+it("a file that appears meanwhile, or has the name by its true ending, is not replaced", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("fox.jpg"), "mine");
   cli.fake.answer(/./, { images: [JPEG] });
@@ -142,7 +142,7 @@ it("[GEN-9] a file that appears meanwhile, or has the name by its true ending, i
   expect(cli.list()).toEqual(["fox-2.jpg", "fox-2.png", "fox.jpg", "fox.png"]);
 });
 
-it("[GEN-9] a place that cannot be written is exit 9 before anything is sent", async () => {
+it("a place that cannot be written is exit 9 before anything is sent", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("file"), "");
   const { code, stderr } = await cli.run(["generate", "x", "-o", "file/fox.png"]);
@@ -175,7 +175,7 @@ const WRONG: [string[], RegExp][] = [
   [["--file", "none.jsonl"], /no such file/],
   [["x", "y"], /too many arguments/],
 ];
-it("[GEN-6] whatever is wrong with the command line is exit 2, and no image is asked for", async () => {
+it("whatever is wrong with the command line is exit 2, and no image is asked for", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("text.png"), "no image");
   for (const [args, message] of WRONG) {
@@ -187,7 +187,7 @@ it("[GEN-6] whatever is wrong with the command line is exit 2, and no image is a
   expect(cli.list()).toEqual(["text.png"]);
 });
 
-it("[GEN-6] what the model list says is checked before an image is asked for", async () => {
+it("what the model list says is checked before an image is asked for", async () => {
   const cli = await createInProcessCli();
   const facts = { aspectRatios: ["1:1"], imageSizes: ["1K"], maxInputImages: 1 };
   cli.fake.models = [{ name: "models/small-image", ...facts }];
@@ -205,7 +205,7 @@ it("[GEN-6] what the model list says is checked before an image is asked for", a
   expect(cli.fake.requests).toHaveLength(0);
 });
 
-it("[GEN-6] the default is the first model of the list, whatever its name", async () => {
+it("the default is the first model of the list, whatever its name", async () => {
   const cli = await createInProcessCli();
   cli.fake.models = ["gemini-nano-banana-2.1", "small-image"].map((id) => ({ name: `models/${id}` }));
   expect((await cli.run(["generate", "x"])).code).toBe(0);
@@ -255,7 +255,7 @@ const OUTCOMES: [string, NativeAnswer[], number, number, RegExp, RegExp][] = [
   ],
 ];
 for (const [what, answers, code, requests, said, advised] of OUTCOMES) {
-  it(`[GEN-3] [GEN-4] ${what}: exit ${code} after ${requests} requests, and no half file`, async () => {
+  it(`${what}: exit ${code} after ${requests} requests, and no half file`, async () => {
     const cli = await createInProcessCli();
     cli.fake.answer(/./, ...answers);
     const result = await cli.run([...FOX, "--json"]);
@@ -269,7 +269,7 @@ for (const [what, answers, code, requests, said, advised] of OUTCOMES) {
   });
 }
 
-it("[GEN-4] --timeout ends everything with 124, and says that the request may be billed", async () => {
+it("--timeout ends everything with 124, and says that the request may be billed", async () => {
   const cli = await createInProcessCli();
   cli.fake.always(/./, { silent: true });
   endLimitWhen(() => cli.fake.requests.length > 0);
@@ -281,7 +281,7 @@ it("[GEN-4] --timeout ends everything with 124, and says that the request may be
   expect(cli.list()).toEqual([]);
 });
 
-it("[GEN-4] a signal ends the request with 130 or 143, and says the same", async () => {
+it("a signal ends the request with 130 or 143, and says the same", async () => {
   for (const [name, code, word] of [
     ["SIGINT", 130, "Interrupted"],
     ["SIGTERM", 143, "Terminated"],
@@ -315,7 +315,7 @@ it("[GEN-8] text of others cannot move the cursor", async () => {
   expect(stderr).toContain("\\x1b[2J");
 });
 
-it("[CLI-19] models --realtime lists each id with its prices by size", async () => {
+it("models --realtime lists each id with its prices by size", async () => {
   const cli = await createInProcessCli();
   cli.fake.models.push({ name: "models/priced", pricing: { images: { "1K": 0.067, "2K": 0.101 } } });
   const { stdout } = await cli.run(["models", "--realtime"]);
@@ -400,7 +400,7 @@ it("[GEN-10] counts make images of their own, references are sent, and --image s
   expect(sent).toEqual([a, a, b]);
 });
 
-it("[GEN-7] no more requests are under way than asked for", async () => {
+it("no more requests are under way than asked for", async () => {
   const cli = await many(["1", "2", "3", "4", "5", "6", "7"]);
   const held = gate();
   cli.fake.hold = held.promise;
@@ -411,7 +411,7 @@ it("[GEN-7] no more requests are under way than asked for", async () => {
   expect(cli.fake.mostUnderWay).toBe(2);
 });
 
-it("[GEN-12] some failures are exit 4 with the prompts to try again, none made is exit 5", async () => {
+it("some failures are exit 4 with the prompts to try again, none made is exit 5", async () => {
   const cli = await many(["cat", "bad dog", "owl"]);
   cli.fake.always(/bad/, { body: { promptFeedback: { blockReason: "SAFETY" } } });
   const { code, stderr } = await cli.run(RUN);
@@ -427,7 +427,7 @@ it("[GEN-12] some failures are exit 4 with the prompts to try again, none made i
   expect([retry.code, retry.json().error?.code]).toEqual([5, "NO_IMAGES"]);
 });
 
-it("[GEN-12] failures that may pass are exit 7: the same command makes the rest", async () => {
+it("failures that may pass are exit 7: the same command makes the rest", async () => {
   const cli = await many(["cat", "dog", "owl"]);
   cli.fake.answer(/dog/, error(429));
   const { code, json } = await cli.run([...RUN, "--retries", "0", "--json"]);
@@ -444,7 +444,7 @@ const STOPS: [string, NativeAnswer, number, number, RegExp][] = [
   ["failures in a row", error(503), 7, 3, /run the same command again/],
 ];
 for (const [what, answer, code, failed, next] of STOPS) {
-  it(`[GEN-7] ${what} stops the run with exit ${code}; what was made stays, and nothing more is asked for`, async () => {
+  it(`${what} stops the run with exit ${code}; what was made stays, and nothing more is asked for`, async () => {
     const cli = await many(["first", "2", "3", "4", "5", "6"]);
     cli.fake.always(/[2-6]/, answer);
     const stopped = await cli.run([...RUN, "-j", "1", "--retries", "0", "--json"]);
@@ -461,7 +461,7 @@ for (const [what, answer, code, failed, next] of STOPS) {
   });
 }
 
-it("[GEN-7] a signal ends the requests under way, keeps what was made, and tells how many may be billed", async () => {
+it("a signal ends the requests under way, keeps what was made, and tells how many may be billed", async () => {
   const cli = await many(["cat", "slow 1", "slow 2", "owl", "slow 3"]);
   cli.fake.always(/slow/, { silent: true });
   const running = cli.run([...RUN, "-j", "3", "--json"]);
@@ -478,7 +478,7 @@ it("[GEN-7] a signal ends the requests under way, keeps what was made, and tells
   expect(cli.list("out/images")).toEqual(["cat.png", "owl.png"]);
 });
 
-it("[GEN-11] a directory of other prompts, of another kind of run or of other files is refused", async () => {
+it("a directory of other prompts, of another kind of run or of other files is refused", async () => {
   const cli = await many(["cat"]);
   await cli.run(RUN);
   expect((await cli.run([...RUN, "--size", "2K"])).code).toBe(6);
@@ -494,7 +494,7 @@ it("[GEN-11] a directory of other prompts, of another kind of run or of other fi
   expect(cli.fake.requests).toHaveLength(1);
 });
 
-it("[GEN-11] the commands for batches say of such a directory that it has none", async () => {
+it("the commands for batches say of such a directory that it has none", async () => {
   const cli = await many(["cat"]);
   await cli.run(RUN);
   const commands = ["status", "wait", "watch", "items", "download", "cancel", "retry", "delete --outputs"];
@@ -555,7 +555,7 @@ it("[CLI-28] --events follows a run and a single image, each image without a bat
   ]);
 });
 
-it("[GEN-13] without a service the embedded one draws: a verified PNG in a fresh directory", async () => {
+it("without a service the embedded one draws: a verified PNG in a fresh directory", async () => {
   const cwd = await tempDir();
   const args = ["generate", "a red fox", "-o", "fox.png", "--data", `${cwd}/data`];
   const { code, stdout, stderr } = await runInProcess(args, { cwd });
@@ -567,7 +567,7 @@ it("[GEN-13] without a service the embedded one draws: a verified PNG in a fresh
   expect(bytes.includes("a red fox")).toBe(true);
 });
 
-it("[GEN-13] a run that was killed in the embedded service is finished by the same command, with whole files only", async () => {
+it("a run that was killed in the embedded service is finished by the same command, with whole files only", async () => {
   const cwd = await tempDir();
   const env = cleanEnvironment({ IMGBATCH_DATA: `${cwd}/data` });
   const prompts = Array.from({ length: 4 }, (_, i) => JSON.stringify({ prompt: `kite number ${i + 1}` }));
@@ -591,7 +591,7 @@ it("[GEN-13] a run that was killed in the embedded service is finished by the sa
   expect(made_count).toBeLessThan(4);
 });
 
-it("[GEN-9] a place that refuses this file, though permissions allow it, is found before anything is sent", async () => {
+it("a place that refuses this file, though permissions allow it, is found before anything is sent", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("pipe.txt"), "");
   const places: [string[], number, RegExp][] = [
@@ -612,7 +612,7 @@ it("[GEN-9] a place that refuses this file, though permissions allow it, is foun
   expect(cli.list().filter((name) => name.startsWith("."))).toEqual([]);
 });
 
-it("[GEN-9] the file that --force replaces stays until the new image is whole", async () => {
+it("the file that --force replaces stays until the new image is whole", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("fox.png"), "the old one");
   cli.fake.answer(/./, { images: [png("x").subarray(0, 60)] }, { images: [png("x").subarray(0, 60)] });

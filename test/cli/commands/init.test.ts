@@ -110,7 +110,7 @@ describe("imgbatch init", () => {
     expect(loadConfig({ cwd: dir })).toEqual(parseConfig({}, "defaults"));
   });
 
-  it.each(UPSTREAM_NAMES)("[PRESET-3] --upstream %s writes its configuration, commented", async (name) => {
+  it.each(UPSTREAM_NAMES)("--upstream %s writes its configuration, commented", async (name) => {
     const dir = await tempDir();
     const { code, stdout, stderr } = await init(dir, "--upstream", name);
     expect([code, stdout]).toEqual([0, "prompts.jsonl\nimgbatch.config.json\n"]);
@@ -124,7 +124,7 @@ describe("imgbatch init", () => {
     );
   });
 
-  it("[PRESET-3] --upstream keeps a configuration that is there, and refuses an unknown name", async () => {
+  it("--upstream keeps a configuration that is there, and refuses an unknown name", async () => {
     const dir = await tempDir();
     await writeFile(join(dir, "imgbatch.config.json"), "{}");
     expect((await init(dir, "--upstream", "google")).stderr).toContain("imgbatch.config.json exists already");
@@ -134,7 +134,7 @@ describe("imgbatch init", () => {
     expect(typo.stderr).toContain("Did you mean google?");
   });
 
-  it("[INIT-2] keeps files that are there, links too, unless --force", async () => {
+  it("keeps files that are there, links too, unless --force", async () => {
     const dir = await tempDir();
     await writeFile(join(dir, "prompts.jsonl"), "mine");
     await symlink("nowhere", join(dir, "imgbatch.config.json"));
@@ -149,7 +149,7 @@ describe("imgbatch init", () => {
     expect(await read(dir, "prompts.jsonl")).toContain("custom_id");
   });
 
-  it("[INIT-2] says what is wrong with a template's name or a directory", async () => {
+  it("says what is wrong with a template's name or a directory", async () => {
     const dir = await tempDir();
     const typo = await init(dir, "--template", "gitub");
     expect(typo.code).toBe(2);
@@ -163,7 +163,7 @@ describe("imgbatch init", () => {
     }
   });
 
-  it("[INIT-3] names the way into another directory, for a shell", async () => {
+  it("names the way into another directory, for a shell", async () => {
     const dir = await tempDir();
     const { stderr } = await runInProcess(["init", "my images"], { cwd: dir });
     expect(stderr).toContain("  cd 'my images'\n");
@@ -190,7 +190,7 @@ function runSteps(yaml: string): string[] {
 }
 
 describe("the templates", () => {
-  it("[INIT-4] the pipelines are YAML, and name only outputs and files that there are", async () => {
+  it("the pipelines are YAML, and name only outputs and files that there are", async () => {
     const dir = await tempDir();
     await init(dir, "--template", "all");
     const github = parse(await read(dir, ".github/workflows/images.yml"));
@@ -211,7 +211,7 @@ describe("the templates", () => {
     expect(script[0]).toContain(`--junit ${artifacts.reports.junit}`);
   });
 
-  it("[INIT-4] the GitHub workflow's steps run, and its last step gets the outputs of the run", async () => {
+  it("the GitHub workflow's steps run, and its last step gets the outputs of the run", async () => {
     const { dir, type } = await workshop({ isInstalled: true });
     await init(dir, "--template", "github");
     const [make = "", say = "", ...more] = runSteps(await read(dir, ".github/workflows/images.yml"));
@@ -245,7 +245,7 @@ describe("the templates", () => {
     expect(said.text).toMatch(/^2 images in images-out, 0 failed \(imgbatch_\w+\)\n$/);
   });
 
-  it("[INIT-4] the GitLab job's script runs, and makes the report that the job names", async () => {
+  it("the GitLab job's script runs, and makes the report that the job names", async () => {
     const { dir, type } = await workshop({ isInstalled: true });
     await init(dir, "--template", "gitlab");
     await keepFoxes(dir);
@@ -259,7 +259,7 @@ describe("the templates", () => {
     expect(await read(dir, report)).toContain("[[ATTACHMENT|images-out/images/fox_01.png]]");
   });
 
-  it("[INIT-5] the compose file is YAML whose processes, configuration and secrets are those of the program", async () => {
+  it("the compose file is YAML whose processes, configuration and secrets are those of the program", async () => {
     const dir = await tempDir();
     const { stderr } = await init(dir, "--template", "compose");
     const readme = (await read(dirname(BIN), "../README.md")).replaceAll(/^npx /gm, "").split("\n");
@@ -292,7 +292,7 @@ describe("the templates", () => {
     }
   });
 
-  it("[INIT-4] every template runs the package that a variable names, and without one nothing", async () => {
+  it("every template runs the package that a variable names, and without one nothing", async () => {
     const { dir, type } = await workshop({ isInstalled: false });
     await init(dir, "--template", "all");
     await keepFoxes(dir);
@@ -313,7 +313,7 @@ describe("the templates", () => {
     expect(own).toMatchObject({ code: 0, text: expect.stringContaining("done: images-out/index.html") });
   });
 
-  it("[INIT-4] the script goes on after what passes, and says what to do about failed images", async () => {
+  it("the script goes on after what passes, and says what to do about failed images", async () => {
     const { dir, type } = await workshop({ isInstalled: true });
     await init(dir, "--template", "script");
     const line = (prompt: string) => `${JSON.stringify({ custom_id: "a", prompt })}\n`;

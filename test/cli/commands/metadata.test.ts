@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { createCli } from "../../support/cli.ts";
 
-it("[FILE-19] the other columns of a table come back with the results and in retry.jsonl, and never reach the service", async () => {
+it("the other columns of a table come back with the results and in retry.jsonl, and never reach the service", async () => {
   const cli = await createCli({ failing: /owl/ });
   await writeFile(join(cli.cwd, "p.csv"), "prompt,custom_id,shop\na red fox,fox,north\nan owl,,south\n");
   const { code, stderr } = await cli.here(["submit", "p.csv"]);
@@ -38,7 +38,7 @@ it("[FILE-19] the other columns of a table come back with the results and in ret
   expect((await cli.here(["submit", "p.csv", "--strict"])).code).toBe(2);
 });
 
-it("[FILE-19] a column called metadata is kept as text", async () => {
+it("a column called metadata is kept as text", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "p.csv"), "prompt,metadata\na red fox,north\nan owl,\n");
   expect((await cli.here(["submit", "p.csv"])).code).toBe(0);

@@ -16,7 +16,7 @@ async function withRun(...flags: string[]) {
   return { cli, submitted, sheet: join(cli.cwd, "pets-images", "index.html") };
 }
 
-it("[OPEN-2] open names the contact sheet of a run; without a directory, of the newest run in this one", async () => {
+it("open names the contact sheet of a run; without a directory, of the newest run in this one", async () => {
   const { cli, sheet } = await withRun();
   for (const args of [["pets-images"], ["pets-images/"], []]) {
     const { code, stdout, stderr } = await cli.here(["open", ...args]);
@@ -35,7 +35,7 @@ it("[OPEN-2] open names the contact sheet of a run; without a directory, of the 
   expect(without.stderr).toContain("has no contact sheet");
 });
 
-it("[OPEN-2] a directory that is no run is exit 2, and so is one without any run", async () => {
+it("a directory that is no run is exit 2, and so is one without any run", async () => {
   const { cli } = await withRun();
   await mkdir(join(cli.cwd, "other"));
   for (const dir of ["other", "missing"]) {
@@ -50,7 +50,7 @@ it("[OPEN-2] a directory that is no run is exit 2, and so is one without any run
   });
 });
 
-it("[OPEN-2] submit --open names the contact sheet at the end, and is refused where there will be none", async () => {
+it("submit --open names the contact sheet at the end, and is refused where there will be none", async () => {
   const { submitted, sheet } = await withRun("--open");
   expect(submitted.code).toBe(0);
   expect(submitted.stdout).toBe("pets-images\n");

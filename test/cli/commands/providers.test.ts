@@ -51,7 +51,7 @@ describe("imgbatch providers", () => {
     expect(upstream.requests).toEqual([]);
   });
 
-  it("[PROVIDERS-9] shows how many jobs are at work at an upstream", async () => {
+  it("shows how many jobs are at work at an upstream", async () => {
     const providers = [{ name: "own", type: "native-batch", baseUrl: upstream.url, apiKeyEnv: "OWN_KEY" }];
     await writeFile(join(data, "imgbatch.config.json"), JSON.stringify({ providers }));
     const { stdout } = await runHere(KEY, "--json");
@@ -98,7 +98,7 @@ describe("imgbatch providers", () => {
     expect(table[2]).toMatch(/^drawings +procedural +ok +0\/0 +0\/0 +0\/0 +drawn, free of charge +-\/-$/);
   });
 
-  it("[PROVIDERS-2] names the variable of a missing key, and does not ask the upstream", async () => {
+  it("names the variable of a missing key, and does not ask the upstream", async () => {
     const reason = "the environment variable OWN_KEY is not set";
     const shown = await runHere("", "--json");
     expect(JSON.parse(shown.stdout).providers[0]).toMatchObject({ state: "disabled", until: null, reason });
@@ -109,7 +109,7 @@ describe("imgbatch providers", () => {
     expect(upstream.requests).toEqual([]);
   });
 
-  it("[PROVIDERS-3] a probe asks for the models only, and exits by the worst trouble", async () => {
+  it("a probe asks for the models only, and exits by the worst trouble", async () => {
     const good = await runHere(KEY, "--probe", "--json");
     expect(JSON.parse(good.stdout).providers).toMatchObject([
       { name: "own", probe: { ok: true, error: null } },
@@ -126,7 +126,7 @@ describe("imgbatch providers", () => {
     expect(new Set(upstream.requests)).toEqual(new Set(["GET /v1/models"]));
   });
 
-  it("[PROVIDERS-4] shows what a running service has learned, and a probe that passes makes its batches go on", async () => {
+  it("shows what a running service has learned, and a probe that passes makes its batches go on", async () => {
     const options = { cwd: data, env: env() };
     const admin = (...args: string[]) =>
       runInProcess(["admin", ...args, "--data", data, ...CONFIG], { cwd: data });
@@ -163,7 +163,7 @@ describe("imgbatch providers", () => {
     await expect.poll(() => ask(`/${id}`)).toMatchObject({ status: "completed" });
   });
 
-  it("[PROVIDERS-5] believes the running service about keys, and warns when it has other providers", async () => {
+  it("believes the running service about keys, and warns when it has other providers", async () => {
     const options = { cwd: data, env: env() };
     await startNode(
       [BIN, "serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui", ...CONFIG],

@@ -6,7 +6,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 import { endLimitWhen, LIMIT } from "../time-limit.ts";
 
 describe("imgbatch ready", () => {
-  it("[READY-1] prints the address of a service that works and takes the key", async () => {
+  it("prints the address of a service that works and takes the key", async () => {
     const cli = await createCli();
     const { code, stdout } = await cli.here(["ready"], { env: {} });
     expect({ code, stdout }).toEqual({ code: 0, stdout: `${cli.fake.url}\n` });
@@ -19,7 +19,7 @@ describe("imgbatch ready", () => {
     expect(cli.fake.count(/^POST/)).toBe(0);
   });
 
-  it("[READY-1] is 7 while the service is not ready, and says why", async () => {
+  it("is 7 while the service is not ready, and says why", async () => {
     const cli = await createCli();
     cli.fake.fault(/readyz/, { status: 503, body: { status: "not_ready", problems: ["the disk is full"] } });
     const { code, stderr } = await cli.here(["ready"], { env: {} });
@@ -31,7 +31,7 @@ describe("imgbatch ready", () => {
     expect(down.stderr).not.toContain("paid");
   });
 
-  it("[READY-1] asks the running service of the data directory, and starts none", async () => {
+  it("asks the running service of the data directory, and starts none", async () => {
     const data = await tempDir();
     const env = cleanEnvironment({ IMGBATCH_DATA: data });
     const none = await runInProcess(["ready", "--data", data], { cwd: data });
@@ -44,14 +44,14 @@ describe("imgbatch ready", () => {
     expect({ code, stdout }).toEqual({ code: 0, stdout: `${url}\n` });
   });
 
-  it("[READY-2] a refused or missing key is 3 at once, also with --wait", async () => {
+  it("a refused or missing key is 3 at once, also with --wait", async () => {
     const cli = await createCli();
     cli.fake.fault(/models/, { status: 401, body: { error: { code: "INVALID_API_KEY", message: "no" } } });
     expect((await cli.here(["ready", "--wait"])).code).toBe(3);
     expect((await cli.here(["ready"], { env: { IMGBATCH_API_KEY: "" } })).code).toBe(3);
   });
 
-  it("[READY-3] --wait looks until it is ready, or until the time is up: then 124", async () => {
+  it("--wait looks until it is ready, or until the time is up: then 124", async () => {
     const cli = await createCli();
     const down = { status: 503, body: "" };
     cli.fake.fault(/readyz/, down, down);

@@ -131,7 +131,7 @@ it("[RETRY-2] what was refused for its prompt is sent again only when asked, wha
   expect(cli.fake.batches[1]?.items.map(({ custom_id }) => custom_id)).toEqual(dogs);
 });
 
-it("[RETRY-3] a retry whose answer was lost, or that was interrupted, goes on with the same batch", async () => {
+it("a retry whose answer was lost, or that was interrupted, goes on with the same batch", async () => {
   const cli = await bench();
   cli.fake.options.statuses = ["running"];
   cli.fake.options.failing = /none/;
@@ -148,7 +148,7 @@ it("[RETRY-3] a retry whose answer was lost, or that was interrupted, goes on wi
   expect(cli.fake.batches).toHaveLength(2);
 });
 
-it("[RETRY-3] a retry that the service refuses leaves the run as it was", async () => {
+it("a retry that the service refuses leaves the run as it was", async () => {
   const cli = await bench();
   const body = { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", message: "No money." } };
   cli.fake.fault(/^POST/, { status: 402, body });
@@ -159,7 +159,7 @@ it("[RETRY-3] a retry that the service refuses leaves the run as it was", async 
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[RETRY-4] an id alone, a directory without prompts and a run that goes on cannot be retried", async () => {
+it("an id alone, a directory without prompts and a run that goes on cannot be retried", async () => {
   const cli = await bench();
   const id = cli.fake.batches[0]?.id ?? "";
   const byId = await cli.here(["retry", id]);
@@ -173,7 +173,7 @@ it("[RETRY-4] an id alone, a directory without prompts and a run that goes on ca
   expect((await running.here(["retry", "p-images"])).code).toBe(7);
 });
 
-it("[RETRY-5] --dry-run counts and estimates, and submits nothing", async () => {
+it("--dry-run counts and estimates, and submits nothing", async () => {
   const cli = await bench();
   const { code, stdout } = await cli.here(["retry", "pets-images", "--dry-run"]);
   expect({ code, stdout }).toEqual({
@@ -192,7 +192,7 @@ async function deleted(): Promise<Cli> {
   return cli;
 }
 
-it("[RETRY-7] deleted outputs and a missing file keep no failed image from being retried", async () => {
+it("deleted outputs and a missing file keep no failed image from being retried", async () => {
   const cli = await deleted();
   const plain = await cli.here(["retry", "pets-images", "--json"]);
   expect([plain.code, plain.json().counts]).toEqual([10, { total: 3, success: 2, failed: 0, missing: 1 }]);
@@ -207,13 +207,13 @@ it("[RETRY-7] deleted outputs and a missing file keep no failed image from being
   expect(cli.fake.batches).toHaveLength(3);
 });
 
-it("[RETRY-7] --include-lost makes what is gone and what has failed in one go", async () => {
+it("--include-lost makes what is gone and what has failed in one go", async () => {
   const cli = await deleted();
   expect((await cli.here(["retry", "--include-lost", "pets-images"])).code).toBe(0);
   expect(sent(cli)[1].items.map((item: { custom_id: string }) => item.custom_id)).toEqual(["cat", "dog"]);
 });
 
-it("[RETRY-9] an image that was lost and made again counts once, so that a failed one is not hidden", async () => {
+it("an image that was lost and made again counts once, so that a failed one is not hidden", async () => {
   const cli = await bench();
   expect((await cli.here(["retry", "pets-images"])).code).toBe(4);
   await cli.here(["delete", "pets-images", "--outputs"]);
@@ -227,7 +227,7 @@ it("[RETRY-9] an image that was lost and made again counts once, so that a faile
   }
 });
 
-it("[RETRY-7] an image that a service cannot send now blocks no retry, and is never paid for again", async () => {
+it("an image that a service cannot send now blocks no retry, and is never paid for again", async () => {
   const cli = await createCli({ failing: /dog/ });
   const busy = { status: 503, headers: { "retry-after": "0" } };
   const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
@@ -246,7 +246,7 @@ it("[RETRY-7] an image that a service cannot send now blocks no retry, and is ne
   }
 });
 
-it("[RETRY-7] a retry whose image cannot be had does not keep the failed ones from the next retry", async () => {
+it("a retry whose image cannot be had does not keep the failed ones from the next retry", async () => {
   const cli = await bench({}, ["dog1", "cat", "dog2"]);
   cli.fake.options.failing = /dog2/;
   const gone = { status: 500, body: { error: { code: "BATCH_IMAGE_RESULT_MISSING", message: "Gone." } } };
@@ -258,7 +258,7 @@ it("[RETRY-7] a retry whose image cannot be had does not keep the failed ones fr
   expect(sent(cli)[2].items).toMatchObject([{ custom_id: "dog2" }]);
 });
 
-it("[CLI-10] [RUN-29] while only a retry runs, an image counts once, and no ended batch is said to go on", async () => {
+it("[CLI-10] while only a retry runs, an image counts once, and no ended batch is said to go on", async () => {
   const cli = await bench();
   cli.fake.options.statuses = ["running"];
   const [made] = cli.fake.batches;
@@ -281,7 +281,7 @@ it("[CLI-10] [RUN-29] while only a retry runs, an image counts once, and no ende
   }
 });
 
-it("[RETRY-7] what was deleted before it had an outcome is made again only when asked, and that is advised", async () => {
+it("what was deleted before it had an outcome is made again only when asked, and that is advised", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "pets.jsonl"), '{"custom_id":"cat","prompt":"a cat"}');
   let isDeleted = true;
@@ -308,7 +308,7 @@ it("[RETRY-7] what was deleted before it had an outcome is made again only when 
   expect((await cli.here(["retry", "pets-images"])).code).toBe(0);
 });
 
-it("[CLI-34] a retry that was interrupted and cancelled is taken up again by the same command", async () => {
+it("a retry that was interrupted and cancelled is taken up again by the same command", async () => {
   const cli = await bench();
   cli.fake.options.statuses = ["running"];
   const { child, ended } = cli.start(["retry", "pets-images", "--cancel-on-interrupt"]);

@@ -117,7 +117,7 @@ describe("imgbatch schema", () => {
     expect(validate({ ...lines[0], schema_version: 2 })).toBe(false);
   });
 
-  it("[SCHEMA-2] openapi prints the description of the API; no name prints the names; a wrong one is exit 2", async () => {
+  it("openapi prints the description of the API; no name prints the names; a wrong one is exit 2", async () => {
     const cli = await createCli();
     expect((await cli.here(["schema", "openapi"])).json()).toMatchObject({ openapi: "3.1.0" });
     expect((await cli.here(["schema"])).stdout.trim().split("\n")).toEqual([

@@ -9,7 +9,7 @@ import { watchSecret } from "../../support/secrets.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 it.skipIf(!hasPostgres)(
-  "[ROLE-8] a service of several processes is run, looked at, used and stopped by commands alone",
+  "a service of several processes is run, looked at, used and stopped by commands alone",
   async () => {
     const [cwd, url, { settings }] = [await tempDir(), await newDatabase(), await fakeBucket()];
     const { bucket, prefix, endpoint, accessKeyId, secretAccessKey } = settings;

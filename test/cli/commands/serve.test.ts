@@ -11,7 +11,7 @@ const serveArgs = (data: string, ...more: string[]) => [BIN, "serve", "--port", 
 const readJson = (path: string) => JSON.parse(readFileSync(path, "utf8"));
 
 describe("imgbatch serve", () => {
-  it("[SERVE-1] says when it is ready, in a line and in a file, and stops gracefully on SIGTERM", async () => {
+  it("says when it is ready, in a line and in a file, and stops gracefully on SIGTERM", async () => {
     const data = await tempDir();
     const readyFile = join(data, "ready.json");
     const serve = startNode(serveArgs(data, "--ready-file", readyFile));
@@ -41,7 +41,7 @@ describe("imgbatch serve", () => {
     expect(stderr).not.toContain(readJson(credentials).api_key);
   });
 
-  it("[SERVE-5] warns of a provider without its key, which is disabled, and starts with the others", async () => {
+  it("warns of a provider without its key, which is disabled, and starts with the others", async () => {
     const data = await tempDir();
     const google = { name: "real", type: "native", baseUrl: "https://generativelanguage.googleapis.com" };
     const providers = [
@@ -78,7 +78,7 @@ describe("imgbatch serve", () => {
     expect(second.stderr).toContain(`pid ${first.child.pid}, ${url}`);
   });
 
-  it("[SERVE-2] a port that is taken is an error that names it", async () => {
+  it("a port that is taken is an error that names it", async () => {
     const data = await tempDir();
     // It takes connections and says nothing.
     const other = createServer((socket) => void socket.resume());
@@ -94,7 +94,7 @@ describe("imgbatch serve", () => {
     }
   });
 
-  it("[SERVE-2] the error for a port of another imgbatch service names its process and data directory", async () => {
+  it("the error for a port of another imgbatch service names its process and data directory", async () => {
     const [usual, other] = [await tempDir(), await tempDir()];
     vi.stubEnv("IMGBATCH_DATA", usual);
     onTestFinished(() => void vi.unstubAllEnvs());
@@ -113,7 +113,7 @@ describe("imgbatch serve", () => {
     expect((await first.exited).code).toBe(0);
   });
 
-  it("[SERVE-3] --ephemeral leaves nothing behind", async () => {
+  it("--ephemeral leaves nothing behind", async () => {
     const temporary = await tempDir();
     const env = cleanEnvironment({ TMPDIR: temporary });
     const readyFile = join(temporary, "ready.json");
@@ -132,7 +132,7 @@ describe("imgbatch serve", () => {
     [["--simulate", "speed=2"], "--simulate"],
     [["--simulate", "fail=3"], "--simulate"],
     [["--log-level", "loud"], "--log-level"],
-  ])("[SERVE-4] %j is a usage error that names the flag", async (flags, name) => {
+  ])("%j is a usage error that names the flag", async (flags, name) => {
     const cwd = await tempDir();
     const { code, stderr, stdout } = await runInProcess(["serve", "--data", cwd, ...flags], { cwd });
     expect([code, stdout]).toEqual([2, ""]);
@@ -157,7 +157,7 @@ describe("imgbatch admin check", () => {
     ]);
   });
 
-  it("[CHECK-2] does not take any directory for a data directory", async () => {
+  it("does not take any directory for a data directory", async () => {
     const cwd = await tempDir();
     const { code, stderr } = await runInProcess(["admin", "check", "--data", cwd], { cwd });
     expect(code).toBe(2);

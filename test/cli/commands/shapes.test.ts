@@ -18,7 +18,7 @@ async function bench(lines: readonly string[] = MIXED): Promise<InProcessCli> {
 const asked = ({ fake }: InProcessCli) =>
   Object.fromEntries(fake.requests.map(({ prompt, json }) => [prompt, json.generationConfig.imageConfig]));
 
-it("[SHAPE-1] submit refuses a ratio and a size that no batch has, with the command that makes such images", async () => {
+it("submit refuses a ratio and a size that no batch has, with the command that makes such images", async () => {
   const cli = await bench(['{"prompt":"a"}']);
   const flags = ["--aspect-ratio", "16:9", "--count", "2", "-o", "out"];
   const { code, stdout, stderr } = await cli.run(["submit", "my p.jsonl", ...flags]);
@@ -43,7 +43,7 @@ it("[SHAPE-1] submit refuses a ratio and a size that no batch has, with the comm
     expect((await cli.run(["submit", "my p.jsonl", ...wrong])).stderr).toContain(wrong[1]);
 });
 
-it("[SHAPE-1] submit names the first line of each file that asks for a ratio or size, and counts the others", async () => {
+it("submit names the first line of each file that asks for a ratio or size, and counts the others", async () => {
   const cli = await bench();
   const { code, stderr } = await cli.run(["submit", "my p.jsonl", "--dry-run"]);
   expect(code).toBe(2);
@@ -52,7 +52,7 @@ it("[SHAPE-1] submit names the first line of each file that asks for a ratio or 
   expect(stderr).not.toContain("my p.jsonl:3");
 });
 
-it("[SHAPE-2] generate makes each image in the ratio and size of its line, else in those of the command", async () => {
+it("generate makes each image in the ratio and size of its line, else in those of the command", async () => {
   const cli = await bench();
   const command = ["generate", "--file", "my p.jsonl", "-o", "out", "--aspect-ratio", "1:1"];
   expect((await cli.run(command)).code).toBe(0);
@@ -67,7 +67,7 @@ it("[SHAPE-2] generate makes each image in the ratio and size of its line, else 
   expect(other.stderr).toContain("out");
 });
 
-it("[SHAPE-2] failed images keep their ratio and size in retry.jsonl, and the command for it keeps the model", async () => {
+it("failed images keep their ratio and size in retry.jsonl, and the command for it keeps the model", async () => {
   const cli = await bench();
   cli.fake.always(/wide|plain/, { status: 400, message: "No." });
   const command = ["generate", "--file", "my p.jsonl", "-o", "out", "--size", "512"];
@@ -81,7 +81,7 @@ it("[SHAPE-2] failed images keep their ratio and size in retry.jsonl, and the co
   ]);
 });
 
-it("[SHAPE-2] a ratio or size that the model does not make is named by its line, and nothing is sent", async () => {
+it("a ratio or size that the model does not make is named by its line, and nothing is sent", async () => {
   const cli = await bench();
   cli.fake.models = [
     {
@@ -98,7 +98,7 @@ it("[SHAPE-2] a ratio or size that the model does not make is named by its line,
   expect(cli.fake.requests).toHaveLength(0);
 });
 
-it("[SHAPE-2] the limit of the cost counts each image with the price of its size", async () => {
+it("the limit of the cost counts each image with the price of its size", async () => {
   const cli = await bench();
   const images = { "1K": 0.1, "2K": 0.3 };
   cli.fake.models = [

@@ -45,7 +45,7 @@ it("[CLI-2] the result of submit as JSON has the counts, the batches, the files 
   expect(again.stderr).toMatch(/re-using imgbatch_\w+ submitted 2 h ago \(--new to generate again\)/);
 });
 
-it("[CLI-3] bad lines are all reported, nothing is sent, and the exit code is 2", async () => {
+it("bad lines are all reported, nothing is sent, and the exit code is 2", async () => {
   const cli = await bench({}, '{"prompt":"ok"}\n{"promt":"x"}\n{"prompt":1}\n');
   const { code, stdout, stderr } = await cli.here(["submit", "pets.jsonl"]);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
@@ -59,7 +59,7 @@ it("[CLI-3] bad lines are all reported, nothing is sent, and the exit code is 2"
   });
 });
 
-it("[FILE-16] too many reference images are said together with what else is wrong, by the model that was named", async () => {
+it("too many reference images are said together with what else is wrong, by the model that was named", async () => {
   const crowded = { prompt: "x", reference_images: ["a.png", "a.png", "a.png", "a.png"] };
   const cli = await bench({}, `${JSON.stringify(crowded)}\n{"promt":"x"}\n`);
   await writeFile(join(cli.cwd, "a.png"), png("a"));
@@ -73,7 +73,7 @@ it("[FILE-16] too many reference images are said together with what else is wron
   expect(cli.fake.requests).toHaveLength(0);
 });
 
-it("[RUN-33] what the service reports of each image stands in the results, in items, and in the summary when it may be paid twice", async () => {
+it("what the service reports of each image stands in the results, in items, and in the summary when it may be paid twice", async () => {
   const cli = await bench();
   const facts = { provider: "google", model_version: "image-002", seed: 7, upstream_cost: 0.039 };
   const notes = ["may be paid twice: the outcome of a request is unknown", 5];
@@ -114,7 +114,7 @@ it("[RUN-33] what the service reports of each image stands in the results, in it
   expect(page).toContain("google · image-002 · seed 7");
 });
 
-it("[RUN-30] after a refusal by the service the mended file is submitted by the same command", async () => {
+it("after a refusal by the service the mended file is submitted by the same command", async () => {
   const cli = await bench();
   const error = { code: "BATCH_IMAGE_INVALID_ITEMS", message: "items[1].prompt: say something else" };
   cli.fake.fault(/^POST/, { status: 400, body: { error } });
@@ -126,7 +126,7 @@ it("[RUN-30] after a refusal by the service the mended file is submitted by the 
   expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
 });
 
-it("[CLI-4] some failed images are exit 4, with the command that retries them; allowed ones are exit 0", async () => {
+it("some failed images are exit 4, with the command that retries them; allowed ones are exit 0", async () => {
   const cli = await bench({ failing: /dog/ });
   const { code, stderr, json } = await cli.here(["submit", "pets.jsonl", "--json"]);
   expect(code).toBe(4);
@@ -142,12 +142,12 @@ it("[CLI-4] some failed images are exit 4, with the command that retries them; a
   expect((await cli.here(["submit", "pets.jsonl", "--allow-failures", "1"])).code).toBe(0);
 });
 
-it("[CLI-4] no image at all is exit 5, also when it would be allowed", async () => {
+it("no image at all is exit 5, also when it would be allowed", async () => {
   const cli = await bench({ failing: /./ });
   expect((await cli.here(["submit", "pets.jsonl", "--allow-failures", "100%"])).code).toBe(5);
 });
 
-it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5, and that is said", async () => {
+it("a batch that was cancelled or failed is exit 4 or 5, and that is said", async () => {
   const cli = await bench({ statuses: ["cancelled"] });
   const some = await cli.here(["submit", "pets.jsonl"]);
   expect(some.code).toBe(4);
@@ -156,14 +156,14 @@ it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5, and that is sai
   expect((await none.here(["submit", "pets.jsonl"])).code).toBe(5);
 });
 
-it("[CLI-4] images that the service has deleted are exit 10", async () => {
+it("images that the service has deleted are exit 10", async () => {
   const cli = await bench({ statuses: ["output_deleted"] });
   const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
   expect(code).toBe(10);
   expect(stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
 });
 
-it("[CLI-5] --detach prints the ids and leaves the rest to wait and download", async () => {
+it("--detach prints the ids and leaves the rest to wait and download", async () => {
   const cli = await bench({ statuses: ["running", "completed"] });
   const { code, stdout, stderr } = await cli.here(["submit", "pets.jsonl", "-d"]);
   expect(code).toBe(0);
@@ -179,7 +179,7 @@ it("[CLI-5] --detach prints the ids and leaves the rest to wait and download", a
   expect(await readdir(join(cli.cwd, "pets-images", "images"))).toHaveLength(2);
 });
 
-it("[CLI-6] --dry-run counts, estimates and prints the keys, and submits nothing", async () => {
+it("--dry-run counts, estimates and prints the keys, and submits nothing", async () => {
   const cli = await bench();
   const { code, stdout } = await cli.here(["submit", "pets.jsonl", "--dry-run", "--count", "2"]);
   expect(code).toBe(0);
@@ -190,7 +190,7 @@ it("[CLI-6] --dry-run counts, estimates and prints the keys, and submits nothing
   expect(await readdir(cli.cwd)).toEqual(["pets.jsonl"]);
 });
 
-it("[CLI-6] --dry-run of a run that was submitted before costs nothing, unless it is made anew", async () => {
+it("--dry-run of a run that was submitted before costs nothing, unless it is made anew", async () => {
   const cli = await bench();
   expect((await cli.here(["submit", "pets.jsonl", "--max-batch", "1", "--detach"])).code).toBe(0);
   const dry = ["submit", "pets.jsonl", "--max-batch", "1", "--dry-run", "--max-cost", "0"];
@@ -207,7 +207,7 @@ it("[CLI-6] --dry-run of a run that was submitted before costs nothing, unless i
   expect((await cli.here([...dry, "--new"])).code).toBe(8);
 });
 
-it("[CLI-7] [SAVE-6] --max-cost refuses a dearer run before anything is sent or left, and needs a price", async () => {
+it("--max-cost refuses a dearer run before anything is sent or left, and needs a price", async () => {
   const cli = await bench();
   const refused = await cli.here(["submit", "pets.jsonl", "--max-cost", "0.05"]);
   expect(refused.code).toBe(8);
@@ -221,7 +221,7 @@ it("[CLI-7] [SAVE-6] --max-cost refuses a dearer run before anything is sent or 
   expect(foreign.fake.count(/^POST/)).toBe(0);
 });
 
-it("[CLI-8] the options of submit reach the request", async () => {
+it("the options of submit reach the request", async () => {
   const cli = await bench();
   const options = [
     "-m",
@@ -255,7 +255,7 @@ it("[CLI-8] the options of submit reach the request", async () => {
   });
 });
 
-it("[CLI-8] an option that is not right is exit 2 and says what would be", async () => {
+it("an option that is not right is exit 2 and says what would be", async () => {
   const cli = await bench();
   const wrong = [
     ["--count", "9"],
@@ -275,7 +275,7 @@ it("[CLI-8] an option that is not right is exit 2 and says what would be", async
   expect(cli.fake.count(/^POST/)).toBe(0);
 });
 
-it("[CLI-9] the same command after a lost answer makes no second batch", async () => {
+it("the same command after a lost answer makes no second batch", async () => {
   const cli = await bench();
   cli.fake.fault(/^POST/, { reset: "after" });
   expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
@@ -311,7 +311,7 @@ it("[CLI-11] the first signal ends with what to do next and 130 or 143, and the 
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[CLI-12] a disk that refuses is exit 9 and the message names the path", async () => {
+it("a disk that refuses is exit 9 and the message names the path", async () => {
   const cli = await bench();
   await writeFile(join(cli.cwd, "file"), "");
   const { code, stderr } = await cli.here(["submit", "pets.jsonl", "-o", "file/out"]);
@@ -319,7 +319,7 @@ it("[CLI-12] a disk that refuses is exit 9 and the message names the path", asyn
   expect(stderr).toMatch(/Could not save .*file\/out: a part of the path is not a directory/);
 });
 
-it("[CLI-12] a downloaded file that is not what it should be is exit 9", async () => {
+it("a downloaded file that is not what it should be is exit 9", async () => {
   const cli = await bench();
   cli.fake.always(/\/download/, { status: 404 });
   cli.fake.always(/cat\/content/, { lie: (answer) => ({ ...answer, body: Buffer.from("x") }) });
@@ -360,7 +360,7 @@ it("[CLI-13] nothing that others wrote turns around what is shown, in lines or i
     expect(stdout + stderr).not.toMatch(unsafe);
 });
 
-it("[CLI-14] -q says nothing when all is well, and --progress none only what stays", async () => {
+it("-q says nothing when all is well, and --progress none only what stays", async () => {
   const cli = await bench();
   expect((await cli.here(["submit", "pets.jsonl", "-q"])).stderr).toBe("");
   await rm(join(cli.cwd, "pets-images"), { recursive: true });

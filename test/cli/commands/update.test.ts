@@ -19,7 +19,7 @@ async function edited(): Promise<Cli> {
   return cli;
 }
 
-it("[UPDATE-1] submit of edited prompts is exit 6, says what differs, and prints the command that updates the run", async () => {
+it("submit of edited prompts is exit 6, says what differs, and prints the command that updates the run", async () => {
   const cli = await edited();
   const { code, stderr, json } = await cli.here(["submit", "pets.jsonl", "--json"]);
   expect([code, json().error?.details]).toEqual([
@@ -33,7 +33,7 @@ it("[UPDATE-1] submit of edited prompts is exit 6, says what differs, and prints
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[UPDATE-7] --dry-run --update counts the changes and the price, and changes nothing", async () => {
+it("--dry-run --update counts the changes and the price, and changes nothing", async () => {
   const cli = await edited();
   const before = await readdir(join(cli.cwd, "pets-images"));
   const { code, stdout } = await cli.here(["submit", "pets.jsonl", "--update", "--dry-run"]);
@@ -52,7 +52,7 @@ it("[UPDATE-7] --dry-run --update counts the changes and the price, and changes 
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[UPDATE-7] --update excludes --new and --idempotency-key, and is the usual submit in a new directory", async () => {
+it("--update excludes --new and --idempotency-key, and is the usual submit in a new directory", async () => {
   const cli = await edited();
   for (const flags of [["--new"], ["--idempotency-key", "k"]])
     expect((await cli.here(["submit", "pets.jsonl", "--update", ...flags])).code).toBe(2);
@@ -60,7 +60,7 @@ it("[UPDATE-7] --update excludes --new and --idempotency-key, and is the usual s
   expect(cli.fake.batches.at(-1)?.items).toHaveLength(3);
 });
 
-it("[UPDATE-8] after an update every command takes the run as its prompts are now", async () => {
+it("after an update every command takes the run as its prompts are now", async () => {
   const cli = await edited();
   const first = await cli.here(["submit", "pets.jsonl", "--update"]);
   expect(first.code).toBe(0);
@@ -93,7 +93,7 @@ it("[UPDATE-8] after an update every command takes the run as its prompts are no
   expect(cli.fake.batches).toHaveLength(2);
 });
 
-it("[UPDATE-8] images of an update that fail are retried alone, and an open update is finished by retry too", async () => {
+it("images of an update that fail are retried alone, and an open update is finished by retry too", async () => {
   const cli = await edited();
   cli.fake.options.failing = /hen/;
   expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(4);
@@ -110,7 +110,7 @@ it("[UPDATE-8] images of an update that fail are retried alone, and an open upda
   expect(sent).toEqual([["cat", "dog", "cow"], ["dog", "hen"], ["hen"], ["yak"]]);
 });
 
-it("[UPDATE-5] a first submission with a lost answer is finished by the update, with its own options", async () => {
+it("a first submission with a lost answer is finished by the update, with its own options", async () => {
   const cli = await createCli();
   await write(cli, PETS);
   const options = [
@@ -136,7 +136,7 @@ it("[UPDATE-5] a first submission with a lost answer is finished by the update, 
   expect(sent).toEqual([["cat", "dog"], ["cow"], ["dog", "hen"]]);
 });
 
-it("[UPDATE-9] --dry-run ends as the submission itself would, and counts what it would send", async () => {
+it("--dry-run ends as the submission itself would, and counts what it would send", async () => {
   const cli = await edited();
   const really = await cli.here(["submit", "pets.jsonl", "--json"]);
   const dry = await cli.here(["submit", "pets.jsonl", "--dry-run", "--json"]);
@@ -154,7 +154,7 @@ it("[UPDATE-9] --dry-run ends as the submission itself would, and counts what it
   expect(await readdir(cli.cwd)).not.toContain("new");
 });
 
-it("[UPDATE-10] the input of a run can be submitted as a prompt file, and stays what it is", async () => {
+it("the input of a run can be submitted as a prompt file, and stays what it is", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "pets.jsonl"), '{"prompt": "a cat"}\n');
   expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
@@ -166,7 +166,7 @@ it("[UPDATE-10] the input of a run can be submitted as a prompt file, and stays 
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[UPDATE-13] items of an updated run come in the order of its prompts, and other options change no image", async () => {
+it("items of an updated run come in the order of its prompts, and other options change no image", async () => {
   const cli = await createCli();
   await write(cli, PETS);
   expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
@@ -178,7 +178,7 @@ it("[UPDATE-13] items of an updated run come in the order of its prompts, and ot
   expect(stdout.split("\n").map((each) => each.split("\t")[0])).toEqual(["hen", "cat", "dog", "cow", ""]);
 });
 
-it("[UPDATE-14] after refused prompts, submit and retry say where they stand and how to make them", async () => {
+it("after refused prompts, submit and retry say where they stand and how to make them", async () => {
   const cli = await createCli({ failing: /dog/ });
   cli.fake.always(/^GET .*\/items\?/, {
     lie: (answer) => ({

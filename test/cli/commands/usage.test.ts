@@ -39,7 +39,7 @@ const requestsOf = async (...args: string[]) => {
 };
 
 describe("imgbatch admin usage", () => {
-  it("[USAGE-1] sums up by day, by model and by provider, as JSON and for people", async () => {
+  it("sums up by day, by model and by provider, as JSON and for people", async () => {
     const sums = { may_be_paid_twice: 0, billed: 0.04, upstream_cost: 0, input_tokens: 3, output_tokens: 5 };
     const one = { requests: 1, images: 1, errors: 0, ...sums };
     expect(JSON.parse((await usage("--json")).stdout).usage).toEqual([
@@ -71,7 +71,7 @@ describe("imgbatch admin usage", () => {
     );
   });
 
-  it("[USAGE-2] takes days of UTC from their beginning to their end, times, and how long ago", async () => {
+  it("takes days of UTC from their beginning to their end, times, and how long ago", async () => {
     expect(await requestsOf("--from", "2020-01-31", "--to", "2020-01-31")).toEqual([["2020-01-31", 3]]);
     expect(await requestsOf("--to", "2020-01-30")).toEqual([["2020-01-30", 1]]);
     const noon = ["--from", "2020-01-31T12:04:00Z", "--to", "2020-02-01T00:00:00+00:00"];
@@ -79,7 +79,7 @@ describe("imgbatch admin usage", () => {
     expect(await requestsOf("--from", "1h")).toEqual([]);
   });
 
-  it("[USAGE-2] names a wrong option and what would be right", async () => {
+  it("names a wrong option and what would be right", async () => {
     const wrong = async (...args: string[]) => {
       const { code, stderr } = await usage(...args);
       return [code, stderr.split("\n")[0]];

@@ -139,7 +139,7 @@ it.each([
   ["base_url", "https://first.example", /another service \(https:\/\/first\.example, not http:/],
   ["key_fingerprint", "0123456789ab", /another API key, which alone can see it/],
 ] as const)(
-  "[WHOLE-2] a run with a missing image and another %s ends with 10 and the reason",
+  "a run with a missing image and another %s ends with 10 and the reason",
   async (field, value, why) => {
     const cli = await madeElsewhere(field, value);
     expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(4);
@@ -166,7 +166,7 @@ it.each([
   },
 );
 
-it("[WHOLE-2] retry --here makes each missing image once, also after a lost answer, and the run is whole again", async () => {
+it("retry --here makes each missing image once, also after a lost answer, and the run is whole again", async () => {
   const cli = await madeElsewhere("key_fingerprint", "0123456789ab");
   cli.fake.options.failing = /none/;
   await rm(image(cli, "cat"));
@@ -188,7 +188,7 @@ it("[WHOLE-2] retry --here makes each missing image once, also after a lost answ
     expect([command, (await cli.here([command, "pets-images"])).code]).toEqual([command, 0]);
 });
 
-it("[WHOLE-2] what another service may have made without an answer is not sent to this one unasked", async () => {
+it("what another service may have made without an answer is not sent to this one unasked", async () => {
   const cli = await createCli();
   await writeFile(
     join(cli.cwd, "p.jsonl"),
@@ -211,7 +211,7 @@ it("[WHOLE-2] what another service may have made without an answer is not sent t
   expect(cli.fake.batches.map(({ items }) => items.length)).toEqual([3]);
 });
 
-it("[WHOLE-2] a service that cannot be reached, or a 404 of something before it, is not taken for one that does not know", async () => {
+it("a service that cannot be reached, or a 404 of something before it, is not taken for one that does not know", async () => {
   const cli = await madeElsewhere("key_fingerprint", "0123456789ab");
   await rm(image(cli, "cat"));
   const results = await readFile(join(cli.cwd, "pets-images", "results.jsonl"), "utf8");
@@ -226,7 +226,7 @@ it("[WHOLE-2] a service that cannot be reached, or a 404 of something before it,
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[WHOLE-2] --update of a whole run that this service does not know makes only what is new", async () => {
+it("--update of a whole run that this service does not know makes only what is new", async () => {
   const cli = await madeElsewhere("base_url", "https://first.example");
   const lines = [...PETS, "hen"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
   await writeFile(join(cli.cwd, "pets.jsonl"), lines.join("\n"));
@@ -237,7 +237,7 @@ it("[WHOLE-2] --update of a whole run that this service does not know makes only
   expect(cli.fake.batches[2]?.items.map((item) => item.custom_id)).toEqual(["dog"]);
 });
 
-it("[REPAIR-2] deleted outputs and one lost file: every command advises the repair that makes one image", async () => {
+it("deleted outputs and one lost file: every command advises the repair that makes one image", async () => {
   const cli = await createCli();
   const lines = PETS.map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
   await writeFile(join(cli.cwd, "pets.jsonl"), lines.join("\n"));
@@ -264,7 +264,7 @@ it("[REPAIR-2] deleted outputs and one lost file: every command advises the repa
   expect(cli.fake.batches[1]?.items).toHaveLength(1);
 });
 
-it("[REPAIR-2] the download of a cancelled run advises what its last line says, and nothing else", async () => {
+it("the download of a cancelled run advises what its last line says, and nothing else", async () => {
   const cli = await createCli({ statuses: ["running"] });
   const lines = PETS.map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
   await writeFile(join(cli.cwd, "pets.jsonl"), lines.join("\n"));

@@ -74,7 +74,7 @@ it("[CLI-1] a command to type next goes to the same service with the same key, a
   expect(nextCommand({ baseUrl: "https://me:secret@host" }, "list")).toBe("imgbatch list");
 });
 
-it("[ADVICE-1] every command in an advice names the same data directory, quoted for a shell", () => {
+it("every command in an advice names the same data directory, quoted for a shell", () => {
   const codes = Object.keys(ERRORS) as ErrorCode[];
   let count = 0;
   for (const path of paths(COMMANDS))
@@ -91,7 +91,7 @@ it("[ADVICE-1] every command in an advice names the same data directory, quoted 
   expect(count).toBeGreaterThan(codes.length);
 });
 
-it("[ADVICE-1] --detach without a service names the directory, the command that starts one, and one elsewhere", async () => {
+it("--detach without a service names the directory, the command that starts one, and one elsewhere", async () => {
   const cwd = await tempDir();
   await writeFile(join(cwd, "p.txt"), "a fox\n");
   const serving = await startTestService({});
@@ -144,7 +144,7 @@ it("[CLI-1] what the help gives as examples can be typed", () => {
 
 const nextOf = ({ stderr }: { stderr: string }) => stderr.trim().split("\n").at(-1);
 
-it("[ADVICE-2] after a refused connection the advice is about the service and its address, whatever was asked for", async () => {
+it("after a refused connection the advice is about the service and its address, whatever was asked for", async () => {
   const cwd = await tempDir();
   await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a cat"}\n');
   vi.stubEnv("IMGBATCH_API_KEY", "k");
@@ -166,7 +166,7 @@ it("[ADVICE-2] after a refused connection the advice is about the service and it
   }
 });
 
-it("[ADVICE-2] when the service cannot reach its upstream, the advice is to check that; fewer requests help only against a limit", async () => {
+it("when the service cannot reach its upstream, the advice is to check that; fewer requests help only against a limit", async () => {
   const upstream = new FakeUpstream("vendor", { isFree: true });
   const service = await startTestService({ workers: false, providers: [upstream] });
   const cwd = await tempDir();

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { batchLine } from "../../../src/cli/output/batch-text.ts";
 import { readBatch } from "../../../src/client/batch.ts";
 
-it("[LINES-2] the line of a batch says that it is a job of a vendor's API", () => {
+it("the line of a batch says that it is a job of a vendor's API", () => {
   const wire = { id: "imgbatch_1", status: "running", item_count: 3, success_count: 1, fail_count: 0 };
   const line = (source?: string) => {
     const batch = readBatch({ ...wire, task_name: "foxes", source });

@@ -105,7 +105,7 @@ async function crashing(cli: Cli, statement: string, json: string[]): Promise<Cl
 }
 
 it.each(['throw new Error("boom")', 'Promise.reject(new Error("boom"))'])(
-  "[CLI-35] a crash (%s) is one error document and exit 1",
+  "a crash (%s) is one error document and exit 1",
   async (statement) => {
     const cli = await bench();
     const { code, json, stderr } = await crashing(cli, statement, ["--json"]);

@@ -65,7 +65,7 @@ it("[SAVE-1] wrong bytes are exit 9, also beside an image that is lost", async (
   ]);
 });
 
-it("[SAVE-2] retry pays for what has failed, and never for what has no outcome in a completed batch", async () => {
+it("retry pays for what has failed, and never for what has no outcome in a completed batch", async () => {
   const cli = await bench({ failing: /cow/ });
   let isLate = true;
   cli.fake.always(/\/items\?/, {
@@ -96,7 +96,7 @@ it("[SAVE-2] retry pays for what has failed, and never for what has no outcome i
   expect(cli.fake.batches).toHaveLength(2);
 });
 
-it("[SAVE-10] a lost image is made and paid again only with --include-lost, and then the run is whole for good", async () => {
+it("a lost image is made and paid again only with --include-lost, and then the run is whole for good", async () => {
   const cli = await bench();
   const { always } = cli.fake;
   const lost = cli.fake.batches;
@@ -119,7 +119,7 @@ it("[SAVE-10] a lost image is made and paid again only with --include-lost, and 
   });
 });
 
-it("[SAVE-10] in a directory of `download` the advice for a lost image is not a command that cannot work there", async () => {
+it("in a directory of `download` the advice for a lost image is not a command that cannot work there", async () => {
   const cli = await bench();
   cli.fake.always(/\/download/, LOST);
   cli.fake.always(/cat\/content/, LOST);

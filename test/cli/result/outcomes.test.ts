@@ -33,7 +33,7 @@ for (const [what, prompts, code] of [
   ["some failed", ["a", "bad"], 4],
   ["none made", ["bad"], 5],
 ] as const) {
-  it(`[HTTP-34] ${what}: wait and watch judge by the items where counts are missing, or written as text`, async () => {
+  it(`${what}: wait and watch judge by the items where counts are missing, or written as text`, async () => {
     for (const write of [() => undefined, String]) {
       const { cli, id } = await detached(prompts);
       cli.fake.always(LOOK, { lie: telling(COUNTS, write) });
@@ -51,7 +51,7 @@ for (const [what, prompts, code] of [
   });
 }
 
-it("[HTTP-34] status tells what it knows when the items cannot be listed either", async () => {
+it("status tells what it knows when the items cannot be listed either", async () => {
   const { cli, id } = await detached(["a"]);
   cli.fake.always(LOOK, { lie: telling(COUNTS, () => undefined) });
   cli.fake.always(/items/, { status: 404, body: "" });

@@ -8,7 +8,7 @@ const PROMPTS = `${["a cat", "a bad dog", "a hen"].map((prompt) => JSON.stringif
 const submit = ["submit", "-", "--output", "out"];
 
 describe("the reports of submit", () => {
-  it("[REPORT-13] writes the contact sheet always, and what --junit and --markdown name", async () => {
+  it("writes the contact sheet always, and what --junit and --markdown name", async () => {
     const cli = await createCli({ failing: /bad/ });
     const { code, stdout } = await cli.here([...submit, "--junit", "j.xml", "--markdown", "m.md"], {
       stdin: PROMPTS,
@@ -20,13 +20,13 @@ describe("the reports of submit", () => {
     expect(await read("m.md")).toContain("**1 failed**");
   });
 
-  it("[REPORT-13] --no-gallery leaves the contact sheet out", async () => {
+  it("--no-gallery leaves the contact sheet out", async () => {
     const cli = await createCli();
     await cli.here([...submit, "--no-gallery"], { stdin: PROMPTS });
     await expect(readFile(join(cli.cwd, "out/index.html"))).rejects.toThrow("ENOENT");
   });
 
-  it("[REPORT-13] a report that was asked for and cannot be written is exit 9; a contact sheet is only missed", async () => {
+  it("a report that was asked for and cannot be written is exit 9; a contact sheet is only missed", async () => {
     const cli = await createCli();
     // The run itself takes the place: that is found only when the report is written.
     const args = [...submit, "--junit", "out/imgbatch.json/j.xml"];
@@ -38,7 +38,7 @@ describe("the reports of submit", () => {
     expect(missed.stderr).toContain("could not write the contact sheet");
   });
 
-  it("[REPORT-19] a report that cannot be written is reported before anything is sent; missing directories are created", async () => {
+  it("a report that cannot be written is reported before anything is sent; missing directories are created", async () => {
     const cli = await createCli();
     await writeFile(join(cli.cwd, "file"), "");
     for (const [flag, place] of [
@@ -57,7 +57,7 @@ describe("the reports of submit", () => {
     expect(await readFile(join(cli.cwd, "none/m.md"), "utf8")).toContain("out: 3 images");
   });
 
-  it("[REPORT-13] in GitHub Actions there are annotations on stderr, a summary and outputs; elsewhere none", async () => {
+  it("in GitHub Actions there are annotations on stderr, a summary and outputs; elsewhere none", async () => {
     const cli = await createCli({ failing: /bad/ });
     const [summary, output] = [join(cli.cwd, "summary"), join(cli.cwd, "output")];
     const files = { GITHUB_STEP_SUMMARY: summary, GITHUB_OUTPUT: output };
@@ -81,7 +81,7 @@ describe("a run below the root of a repository", () => {
     return { cli, root: dirname(cli.cwd), below: basename(cli.cwd) };
   };
 
-  it("[REPORT-22] has annotations from the root of GitHub's checkout on, and an output that each step can use", async () => {
+  it("has annotations from the root of GitHub's checkout on, and an output that each step can use", async () => {
     const { cli, root, below } = await place();
     const [summary, output] = [join(cli.cwd, "summary"), join(cli.cwd, "output")];
     const files = { GITHUB_STEP_SUMMARY: summary, GITHUB_OUTPUT: output, GITHUB_WORKSPACE: root };
@@ -93,7 +93,7 @@ describe("a run below the root of a repository", () => {
     expect(await readFile(summary, "utf8")).not.toContain("](");
   });
 
-  it("[REPORT-22] attaches images from the root of GitLab's project on, and links them from where the Markdown is", async () => {
+  it("attaches images from the root of GitLab's project on, and links them from where the Markdown is", async () => {
     const { cli, root, below } = await place();
     const env = { GITLAB_CI: "true", CI_PROJECT_DIR: root };
     const reports = ["--junit", "j.xml", "--markdown", "doc/m.md"];
@@ -104,7 +104,7 @@ describe("a run below the root of a repository", () => {
 });
 
 describe("the reports of other commands", () => {
-  it("[REPORT-15] download writes them too, but not for a ZIP or a single image", async () => {
+  it("download writes them too, but not for a ZIP or a single image", async () => {
     const cli = await createCli({ failing: /bad/ });
     await cli.here([...submit, "--no-gallery"], { stdin: PROMPTS });
     expect((await cli.here(["download", "out", "--junit", "j.xml"])).code).toBe(4);
@@ -117,7 +117,7 @@ describe("the reports of other commands", () => {
       expect((await cli.here(["download", "out", ...flags])).code).toBe(2);
   });
 
-  it("[REPORT-15] generate --file writes them too, and names the command that makes its failed images", async () => {
+  it("generate --file writes them too, and names the command that makes its failed images", async () => {
     const cli = await createInProcessCli();
     cli.fake.always(/bad/, { body: { promptFeedback: { blockReason: "SAFETY" } } });
     await writeFile(cli.path("p.jsonl"), PROMPTS);
@@ -132,7 +132,7 @@ describe("the reports of other commands", () => {
     expect((await cli.run(["generate", "a cat", "--junit", "j.xml"])).code).toBe(2);
   });
 
-  it("[REPORT-15] retry writes them anew", async () => {
+  it("retry writes them anew", async () => {
     const cli = await createCli({ failing: /bad/ });
     await cli.here(submit, { stdin: PROMPTS });
     expect((await cli.here(["retry", "out", "--include-refused", "--junit", "j.xml"])).code).toBe(4);

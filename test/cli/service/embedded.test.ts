@@ -67,7 +67,7 @@ describe("the embedded service", () => {
     expect((await type(...generate)).stderr).not.toMatch(NOTE);
   });
 
-  it("[EMBED-2] is the running one when there is one on the data directory", async () => {
+  it("is the running one when there is one on the data directory", async () => {
     const { cwd } = await workplace();
     const logLines: string[] = [];
     const { url, data } = await startTestService({ logLines });
@@ -80,7 +80,7 @@ describe("the embedded service", () => {
     expect(logLines.join("")).toContain('"method":"POST","path":"/v1/images/batches","status":200');
   });
 
-  it("[EMBED-3] is shared by commands that start at the same moment", async () => {
+  it("is shared by commands that start at the same moment", async () => {
     const { cwd, env, data } = await workplace();
     writeFileSync(join(cwd, "q.jsonl"), JSON.stringify({ prompt: "another file" }));
     const exits = await Promise.all(
@@ -98,7 +98,7 @@ describe("the embedded service", () => {
     expect((await runInProcess(["admin", "check", "--data", data], { cwd })).code).toBe(0);
   });
 
-  it("[EMBED-6] waits some seconds for an owner that does not answer, however long each attempt takes", async () => {
+  it("waits some seconds for an owner that does not answer, however long each attempt takes", async () => {
     const dataDirectory = await tempDir();
     onTestFinished(await acquireDataLockPatiently(dataDirectory, systemClock));
     const facts = { url: "http://127.0.0.1:1", pid: 1, workers: true, secret: "s".repeat(43), started_at: 0 };
@@ -118,7 +118,7 @@ describe("the embedded service", () => {
     expect(clock.sleepsMs).toHaveLength(1);
   });
 
-  it("[EMBED-5] a command that was killed is finished by the same command, and nothing is paid twice", async () => {
+  it("a command that was killed is finished by the same command, and nothing is paid twice", async () => {
     const prompts = Array.from({ length: 4 }, (_, i) => ({ prompt: `kite number ${i + 1}` }));
     const { cwd, env, data } = await workplace(prompts);
     const first = startNode([BIN, "submit", "p.jsonl", "--progress", "plain"], { cwd, env });
@@ -182,7 +182,7 @@ describe("stopping while requests run that are paid", () => {
     return { cwd, upstream, running, again };
   }
 
-  it("[EMBED-7] the first Ctrl-C waits for them and says so; the image is there for the next command", async () => {
+  it("the first Ctrl-C waits for them and says so; the image is there for the next command", async () => {
     const { cwd, upstream, running, again } = await interrupted();
     upstream.open();
     expect((await running.exited).code).toBe(130);
@@ -191,7 +191,7 @@ describe("stopping while requests run that are paid", () => {
     expect(readFileSync(join(cwd, "out/results.jsonl"), "utf8")).not.toContain("paid twice");
   });
 
-  it("[EMBED-7] the second one abandons them; the next command asks once more, and marks the image", async () => {
+  it("the second one abandons them; the next command asks once more, and marks the image", async () => {
     const { cwd, upstream, running, again } = await interrupted();
     running.child.kill("SIGINT");
     const ended = await running.exited;

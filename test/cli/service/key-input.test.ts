@@ -9,7 +9,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 
 const NO_KEY = { env: { IMGBATCH_API_KEY: "" } };
 
-it("[CLI-38] a key that is piped in is used; an empty pipe or file is no key", async () => {
+it("a key that is piped in is used; an empty pipe or file is no key", async () => {
   const cli = await createCli();
   expect((await cli.run(["models", "--api-key-stdin"], { ...NO_KEY, stdin: `${FAKE_KEY}\n` })).code).toBe(0);
   await writeFile(join(cli.cwd, "none.key"), "\n");
@@ -24,7 +24,7 @@ it("[CLI-38] a key that is piped in is used; an empty pipe or file is no key", a
   expect(cli.fake.requests).toHaveLength(asked);
 });
 
-it("[CLI-38] while the key does not come, Ctrl-C and the time limit are obeyed", async () => {
+it("while the key does not come, Ctrl-C and the time limit are obeyed", async () => {
   const cli = await createCli();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
   const open = { ...NO_KEY, stdin: null };
@@ -44,7 +44,7 @@ it("[CLI-38] while the key does not come, Ctrl-C and the time limit are obeyed",
   expect(cli.fake.requests).toHaveLength(0);
 });
 
-it("[CLI-38] the time limit ends the reading of prompts too", async () => {
+it("the time limit ends the reading of prompts too", async () => {
   const cli = await createCli();
   for (const command of ["submit", "generate"]) {
     const { code, stderr } = await cli.run([command, "-", "--timeout", "300ms"], { stdin: null });
@@ -52,7 +52,7 @@ it("[CLI-38] the time limit ends the reading of prompts too", async () => {
   }
 });
 
-it("[CLI-38] a key is not read from a terminal, where all could see it", async () => {
+it("a key is not read from a terminal, where all could see it", async () => {
   const { signal } = new AbortController();
   const stdin = Object.assign(new PassThrough(), { isTTY: true });
   const output = { warn: () => {} } as never;

@@ -43,7 +43,7 @@ function startServiceOf(data: string, name: UpstreamName) {
 const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
 
 describe("--upstream", () => {
-  it("[PRESET-4] is remembered by the directory of the run, for all commands about it", async () => {
+  it("is remembered by the directory of the run, for all commands about it", async () => {
     const { cwd, data, run, runState } = await workplace();
     const service = await startServiceOf(data, "google");
     expect(await run(...SUBMIT, ...UPSTREAM)).toMatchObject({ code: 0 });
@@ -74,7 +74,7 @@ describe("--upstream", () => {
     expect((await run("status", "out")).code).toBe(6);
   });
 
-  it("[PRESET-4] is remembered by a run of single requests, too", async () => {
+  it("is remembered by a run of single requests, too", async () => {
     const { data, run, runState } = await workplace();
     const service = await startServiceOf(data, "google");
     const generate = ["generate", "--file", "p.jsonl", "-o", "out"];
@@ -84,7 +84,7 @@ describe("--upstream", () => {
     expect((await run(...generate)).code).toBe(3);
   });
 
-  it("[PRESET-5] is a conflict with a running service that has other providers, and nothing is sent", async () => {
+  it("is a conflict with a running service that has other providers, and nothing is sent", async () => {
     const { cwd, data, run } = await workplace();
     await startTestService({ data });
     for (const args of [SUBMIT, [...SUBMIT, "--dry-run"], ["generate", "a fox"]]) {
@@ -98,7 +98,7 @@ describe("--upstream", () => {
     expect(existsSync(join(cwd, "out"))).toBe(false);
   });
 
-  it("[PRESET-5] an upstream in the configuration file is a conflict with such a service, too", async () => {
+  it("an upstream in the configuration file is a conflict with such a service, too", async () => {
     const { cwd, data, run } = await workplace();
     await startServiceOf(data, "openai");
     expect((await run("list")).code).toBe(0);
@@ -108,7 +108,7 @@ describe("--upstream", () => {
     expect((await run("list")).code).toBe(0);
   });
 
-  it("[PRESET-6] is wrong usage together with the address of a service", async () => {
+  it("is wrong usage together with the address of a service", async () => {
     const { run } = await workplace();
     const { code, stderr } = await run(...SUBMIT, ...UPSTREAM, "--base-url", "https://images.example.com");
     expect(code).toBe(2);
@@ -116,7 +116,7 @@ describe("--upstream", () => {
     expect((await run(...SUBMIT, "--upstream", "gogle")).stderr).toContain("Did you mean google?");
   });
 
-  it("[PRESET-7] needs the key in its variable before anything is created", async () => {
+  it("needs the key in its variable before anything is created", async () => {
     const { cwd, data, run } = await workplace();
     for (const args of [SUBMIT, ["generate", "a fox"], ["serve"]]) {
       const { code, stderr } = await run(...args, ...UPSTREAM);
@@ -127,7 +127,7 @@ describe("--upstream", () => {
     expect([existsSync(data), existsSync(join(cwd, "out"))]).toEqual([false, false]);
   });
 
-  it("[PRESET-7] holds for the providers of a file when none of them has its key", async () => {
+  it("holds for the providers of a file when none of them has its key", async () => {
     const { cwd, data, run } = await workplace();
     const config = upstreamConfig("google");
     const [google] = config.providers;
@@ -142,7 +142,7 @@ describe("--upstream", () => {
     expect(existsSync(data)).toBe(false);
   });
 
-  it("[PRESET-8] a key in the environment changes nothing, and one line says how to use it", async () => {
+  it("a key in the environment changes nothing, and one line says how to use it", async () => {
     const { run } = await workplace();
     vi.stubEnv("OPENAI_API_KEY", "sk-not-used");
     const { code, stderr } = await run(...SUBMIT);
@@ -170,7 +170,7 @@ async function startKeyedUpstream() {
   return `${await listening(server)}/v1`;
 }
 
-it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 3; with a right key the same command goes on", async () => {
+it("a refused key parks the batch and ends submit, wait and retry with 3; with a right key the same command goes on", async () => {
   const { cwd, run } = await workplace();
   const baseUrl = await startKeyedUpstream();
   const card = { name: "card", type: "openai", baseUrl, models: ["*"], apiKeyEnv: "CARD_KEY", free: true };
@@ -189,7 +189,7 @@ it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 
   expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
 });
 
-it("[WAIT-6] a server on this machine that does not run ends each command at once; once it runs, the same command goes on", async () => {
+it("a server on this machine that does not run ends each command at once; once it runs, the same command goes on", async () => {
   const { cwd, run } = await workplace();
   const server = createServer();
   const { port } = new URL(await listening(server));
@@ -222,7 +222,7 @@ it("[WAIT-6] a server on this machine that does not run ends each command at onc
   expect((await run("providers")).stdout).not.toContain("failed:");
 });
 
-it("[WAIT-7] the owner reads what the upstream says, in at most two lines and without keys", async () => {
+it("the owner reads what the upstream says, in at most two lines and without keys", async () => {
   const { cwd, run } = await workplace();
   const message = "The model is overloaded (sk-abcdef0123456789).\nTry again later.\nA third line.";
   const baseUrl = `${await listening(
@@ -251,7 +251,7 @@ describe("a provider that cannot be used", () => {
     ["generate", "--file", "p.jsonl", "-o", "many"],
   ];
 
-  it("[PRESET-11] ends every command that wants its images with 3, names the reason, and creates nothing", async () => {
+  it("ends every command that wants its images with 3, names the reason, and creates nothing", async () => {
     const { cwd, run } = await workplace();
     const baseUrl = await startKeyedUpstream();
     const card = { name: "card", type: "openai", baseUrl, apiKeyEnv: "CARD_KEY" };
@@ -267,7 +267,7 @@ describe("a provider that cannot be used", () => {
     expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
   });
 
-  it("[PRESET-11] also beside one that can, and when a service of another process lacks the key", async () => {
+  it("also beside one that can, and when a service of another process lacks the key", async () => {
     const { cwd, data, run } = await workplace();
     const [model = ""] = upstreamConfig("google").models.map(({ id }) => id);
     const google = { ...upstreamConfig("google").providers[0], models: [model] };

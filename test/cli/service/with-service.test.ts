@@ -37,7 +37,7 @@ async function deadUrl(): Promise<string> {
   return fake.url;
 }
 
-it("[CLI-25] when the service of another command ends, the work is done again with the next one", async () => {
+it("when the service of another command ends, the work is done again with the next one", async () => {
   const connections = [
     { baseUrl: await deadUrl(), kind: "shared" as const },
     { baseUrl: await liveUrl(), kind: "own" as const },
@@ -51,7 +51,7 @@ it("[CLI-25] when the service of another command ends, the work is done again wi
   expect(notes).toHaveLength(1);
 });
 
-it("[CLI-25] a service that was named by the caller is not replaced, and refusals are final", async () => {
+it("a service that was named by the caller is not replaced, and refusals are final", async () => {
   const dead = contextOf([{ baseUrl: await deadUrl(), kind: "remote" }]);
   const look = withService(dead.context, { workers: false }, ({ http }) =>
     getBatch(http, "x", { maxRetries: 0 }),
@@ -63,7 +63,7 @@ it("[CLI-25] a service that was named by the caller is not replaced, and refusal
   expect([...dead.closed, ...shared.closed]).toEqual(["remote", "shared"]);
 });
 
-it("[CLI-25] a submission that an earlier command left open does not mean that the service has ended", async () => {
+it("a submission that an earlier command left open does not mean that the service has ended", async () => {
   const unknown = (cause?: unknown) => new ImgbatchError("SUBMISSION_UNKNOWN", "left open", { cause });
   const work = async (error: Error) => {
     const { context, notes } = contextOf([

@@ -77,7 +77,7 @@ it("[CLI-28] --events - with --json, and a file that cannot be written, are exit
   expect(cli.fake.requests).toHaveLength(0);
 });
 
-it("[CLI-34] --cancel-on-interrupt cancels what was submitted, and says so in the one document", async () => {
+it("--cancel-on-interrupt cancels what was submitted, and says so in the one document", async () => {
   const cli = await bench({ statuses: ["running"] });
   const signals = new EventEmitter();
   const ended = cli.here(["submit", "p.jsonl", "--cancel-on-interrupt", "--json"], { signals });
@@ -104,7 +104,7 @@ async function holdAnswer(flags: readonly string[]) {
   return { cli, child, ended, open, onWaiting };
 }
 
-it("[CLI-34] what was sent is waited for, so that a batch whose answer is under way is cancelled too", async () => {
+it("what was sent is waited for, so that a batch whose answer is under way is cancelled too", async () => {
   const { cli, child, ended, open, onWaiting } = await holdAnswer(["--cancel-on-interrupt"]);
   onWaiting(open);
   child.kill("SIGINT");
@@ -114,7 +114,7 @@ it("[CLI-34] what was sent is waited for, so that a batch whose answer is under 
   expect(stderr).toContain(`error: Interrupted; cancelled ${first?.id}, ${second?.id}.`);
 });
 
-it("[CLI-34] a second signal does not wait for the answer, and leaves no advice that pays twice", async () => {
+it("a second signal does not wait for the answer, and leaves no advice that pays twice", async () => {
   const { cli, child, ended, onWaiting } = await holdAnswer(["--cancel-on-interrupt"]);
   onWaiting(() => child.kill("SIGINT"));
   child.kill("SIGINT");
@@ -123,7 +123,7 @@ it("[CLI-34] a second signal does not wait for the answer, and leaves no advice 
   expect(stderr).not.toContain("--new");
 });
 
-it("[CLI-34] a batch whose answer never came is not cancelled, and that it may exist is said", async () => {
+it("a batch whose answer never came is not cancelled, and that it may exist is said", async () => {
   const { cli, child, ended, onWaiting } = await holdAnswer(["--cancel-on-interrupt"]);
   onWaiting(() => cli.fake.breakOff());
   child.kill("SIGTERM");

@@ -13,7 +13,7 @@ function plain(options: { verbose?: boolean; hasProgress?: boolean } = {}) {
   };
 }
 
-it("[CLI-24] without a terminal a change is said at most every 10 s, and no change every 60 s", async () => {
+it("without a terminal a change is said at most every 10 s, and no change every 60 s", async () => {
   const { lines, clock, output } = plain();
   const said = async (text: string, afterMs: number) => {
     await clock.sleep(afterMs);
@@ -28,7 +28,7 @@ it("[CLI-24] without a terminal a change is said at most every 10 s, and no chan
   expect(lines).toEqual(["1/9\n", "3/9\n", "3/9\n"]);
 });
 
-it("[CLI-24] a sign of life tells how long the work has taken, which is no change", async () => {
+it("a sign of life tells how long the work has taken, which is no change", async () => {
   const { lines, clock, output } = plain();
   const startMs = clock.nowMs();
   for (const afterMs of [0, 30_000, 30_000, 120_000]) {
@@ -38,7 +38,7 @@ it("[CLI-24] a sign of life tells how long the work has taken, which is no chang
   expect(lines).toEqual(["1/9, running\n", "1/9, running, 60 s elapsed\n", "1/9, running, 3 min elapsed\n"]);
 });
 
-it("[CLI-24] details are for -v, and control characters are shown instead of obeyed", () => {
+it("details are for -v, and control characters are shown instead of obeyed", () => {
   const quietly = plain();
   quietly.output.detail("hidden");
   quietly.output.note("a\u001b[1mb\r");
@@ -48,7 +48,7 @@ it("[CLI-24] details are for -v, and control characters are shown instead of obe
   expect(verbosely.lines).toEqual(["shown\n"]);
 });
 
-it("[CLI-24] a terminal without columns gets plain lines: a live line would redraw without end", async () => {
+it("a terminal without columns gets plain lines: a live line would redraw without end", async () => {
   const lines: string[] = [];
   const stderr = {
     isTTY: true,

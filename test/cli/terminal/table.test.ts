@@ -11,7 +11,7 @@ const columns = (maxWidth?: number): Column<Row>[] => [
   { title: "N", align: "right", of: ({ count }) => String(count) },
 ];
 
-it("[CLI-39] columns align by terminal cells, in which wide characters take two", () => {
+it("columns align by terminal cells, in which wide characters take two", () => {
   const rows = [
     { id: "猫と犬", count: 1 },
     { id: "cafe\u0301", count: 20 },
@@ -26,7 +26,7 @@ it("[CLI-39] columns align by terminal cells, in which wide characters take two"
   expect(widest(tableLines(columns(), rows))).toBe(11);
 });
 
-it("[CLI-39] a value that is too wide ends in an ellipsis and keeps the width, escapes included", () => {
+it("a value that is too wide ends in an ellipsis and keeps the width, escapes included", () => {
   const rows = [
     { id: "猫と犬", count: 1 },
     { id: "a\x1b[31mb", count: 2 },

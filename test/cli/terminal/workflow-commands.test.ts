@@ -7,7 +7,7 @@ import { createCli } from "../../support/cli.ts";
 /** As the runner looks for commands in a line. */
 const isCommand = (line: string) => line.trimStart().startsWith("::") || line.includes("##[");
 
-it("[REPORT-18] commands are escaped wherever the runner looks for them, and JSON stays the same", () => {
+it("commands are escaped wherever the runner looks for them, and JSON stays the same", () => {
   const hostile = [
     "::error::x",
     " \t\u00a0::add-mask::x",
@@ -24,7 +24,7 @@ it("[REPORT-18] commands are escaped wherever the runner looks for them, and JSO
   expect(withoutWorkflowCommands("a::b # ## x\n::")).toBe("a::b # ## x\n\\u003a:");
 });
 
-it("[REPORT-18] bytes pass as they are, and so does what is meant for the runner", () => {
+it("bytes pass as they are, and so does what is meant for the runner", () => {
   const written: unknown[] = [];
   const stream = { write: (chunk: unknown) => written.push(chunk) > 0 };
   const command = guardWorkflowCommands(stream as never);
@@ -34,7 +34,7 @@ it("[REPORT-18] bytes pass as they are, and so does what is meant for the runner
   expect(written).toEqual(["\\u003a:x", bytes, "::x"]);
 });
 
-it("[REPORT-18] in GitHub Actions only annotations begin like commands; elsewhere texts are shown as they are", async () => {
+it("in GitHub Actions only annotations begin like commands; elsewhere texts are shown as they are", async () => {
   const cli = await createCli({ failing: /bad/ });
   const id = "::error title=INJECT::hello";
   const line = { custom_id: id, prompt: "a bad ##[error]x" };

@@ -120,7 +120,7 @@ describe("the screens", () => {
     }
   });
 
-  it("[VIEW-8] the first screen says what it is about: service, money, batches, queue, requests, errors, keys", () => {
+  it("the first screen says what it is about: service, money, batches, queue, requests, errors, keys", () => {
     const text = linesOf(busy({ columns: 80, rows: 24 })).join("\n");
     for (const words of [
       "http://127.0.0.1:8787",
@@ -141,7 +141,7 @@ describe("the screens", () => {
     }
   });
 
-  it("[PROVIDERS-7] one line names the providers that cannot be used, and costs the batches one line", () => {
+  it("one line names the providers that cannot be used, and costs the batches one line", () => {
     const well = busy({ columns: 80, rows: 24 });
     const lines = linesOf(troubled(well));
     expect(lines[2]).toBe("! google (gemini-3-pro-image) cooling until 14:32: has no more quota. · own dis…");
@@ -155,7 +155,7 @@ describe("the screens", () => {
     expect(wide).toContain("has no more quota. · own disabled: OWN_KEY\\x0ais not set");
   });
 
-  it("[VIEW-7] columns stay under their titles beside wide names", () => {
+  it("columns stay under their titles beside wide names", () => {
     const lines = linesOf(busy({ columns: 80, rows: 24 }));
     const title = lines.find((line) => line.includes("STATUS")) ?? "";
     const at = stringWidth(title.slice(0, title.indexOf("STATUS")));
@@ -166,7 +166,7 @@ describe("the screens", () => {
     }
   });
 
-  it("[VIEW-8] a batch with failures never looks like a plain success", () => {
+  it("a batch with failures never looks like a plain success", () => {
     const row = batchRow(3, { status: "completed", successCount: 9, failCount: 1 });
     const text = linesOf(viewOf([row])).join("\n");
     expect(text).toContain("! completed");
@@ -174,7 +174,7 @@ describe("the screens", () => {
     expect(linesOf(viewOf([{ ...row, successCount: 0, failCount: 10 }])).join("\n")).toContain("× no images");
   });
 
-  it("[VIEW-7] text of others cannot move the cursor, wherever it is shown", () => {
+  it("text of others cannot move the cursor, wherever it is shown", () => {
     const evil = "\x1b[2Jevil\x07\r\nname";
     const row = batchRow(1, { name: evil, model: evil, status: "failed", error: evil });
     const log = { type: "log" as const, line: { atMs: NOW, level: "error" as const, text: evil } };
@@ -201,7 +201,7 @@ describe("the screens", () => {
     }
   });
 
-  it("[VIEW-8] a narrow window keeps the way out, a view without requests has more room for batches", () => {
+  it("a narrow window keeps the way out, a view without requests has more room for batches", () => {
     const narrow = linesOf(busy({ columns: 40, rows: 12 })).at(-1);
     expect(narrow).toMatch(/\? help q quit$/);
     const state = busy({ columns: 80, rows: 24 });
@@ -210,7 +210,7 @@ describe("the screens", () => {
     expect(quiet.filter((line) => line.includes("batch ")).length).toBeGreaterThan(14);
   });
 
-  it("[VIEW-8] what a service elsewhere does not tell or cannot do is left out", () => {
+  it("what a service elsewhere does not tell or cannot do is left out", () => {
     const remote = {
       pause: false,
       retry: false,
@@ -237,7 +237,7 @@ describe("the screens", () => {
     expect(all).toMatch(/retry.*folder.*web console.*pause.*log.*next start.*✓ done.*· waiting$/ms);
   });
 
-  it("[VIEW-8] an empty service tells how to begin", () => {
+  it("an empty service tells how to begin", () => {
     expect(linesOf(viewOf([])).join("\n")).toContain("imgbatch submit prompts.jsonl");
     const submitCommand = "imgbatch submit prompts.jsonl --data 'my data'";
     const facts = { url: "u", dataDirectory: "d", providers: null, startedAtMs: NOW, submitCommand };
@@ -248,7 +248,7 @@ describe("the screens", () => {
   });
 });
 
-it("[WAIT-4] a waiting batch is marked in the list, and its details say for which provider, why and until when", () => {
+it("a waiting batch is marked in the list, and its details say for which provider, why and until when", () => {
   const why = "waiting for google: could not be reached (ECONNREFUSED), until 14:32:10";
   const view = viewOf([batchRow(1, { waiting: why }), batchRow(2)]);
   const { state } = press(view, "down", "enter");

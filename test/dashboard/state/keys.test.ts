@@ -11,7 +11,7 @@ const CLEAN = batchRow(3, { status: "completed", successCount: 10, failCount: 0,
 describe("moving", () => {
   const many = Array.from({ length: 40 }, (_, n) => batchRow(n));
 
-  it("[VIEW-3] the cursor stays on its batch when others come and go", () => {
+  it("the cursor stays on its batch when others come and go", () => {
     const { state } = press(viewOf(many), "down", "down");
     const chosen = selectedBatch(state)?.id;
     const later = applied(state, { type: "batches", rows: [batchRow(99), batchRow(98)] });
@@ -19,14 +19,14 @@ describe("moving", () => {
     expect(visibleBatches(later).findIndex((row) => row.id === chosen)).toBe(4);
   });
 
-  it("[VIEW-3] until a key is pressed, and after Home, the cursor is on the newest batch", () => {
+  it("until a key is pressed, and after Home, the cursor is on the newest batch", () => {
     const view = applied(viewOf(many), { type: "batches", rows: [batchRow(99)] });
     expect(selectedBatch(view)?.id).toBe(batchRow(99).id);
     const home = applied(press(view, "down", "home").state, { type: "batches", rows: [batchRow(100)] });
     expect(selectedBatch(home)?.id).toBe(batchRow(100).id);
   });
 
-  it("[VIEW-3] the cursor stays on its batch when the order moves it, and keys act on that one", () => {
+  it("the cursor stays on its batch when the order moves it, and keys act on that one", () => {
     const [slow, quick] = [batchRow(1, { successCount: 1 }), batchRow(2, { successCount: 5 })];
     for (const keys of [
       ["s", "s"],
@@ -49,7 +49,7 @@ describe("moving", () => {
     }
   });
 
-  it("[VIEW-3] another order keeps the cursor on its batch, and so does any key before a new batch comes", () => {
+  it("another order keeps the cursor on its batch, and so does any key before a new batch comes", () => {
     const last = many[0]?.id;
     expect(selectedBatch(press(viewOf(many), "end", "s", "s", "s", "s").state)?.id).toBe(last);
     const top = selectedBatch(viewOf(many))?.id;
@@ -57,7 +57,7 @@ describe("moving", () => {
     expect(selectedBatch(later)?.id).toBe(top);
   });
 
-  it("[VIEW-3] an open batch stays the one that keys act on when the filter no longer shows it", () => {
+  it("an open batch stays the one that keys act on when the filter no longer shows it", () => {
     const open = press(viewOf([RUNNING, batchRow(9)]), "/", ..."running", "enter", "end", "enter").state;
     const ended = applied(open, { type: "batches", rows: [{ ...RUNNING, status: "completed" }] });
     expect(visibleBatches(ended).map(({ id }) => id)).not.toContain(RUNNING.id);
@@ -65,7 +65,7 @@ describe("moving", () => {
     expect(press(ended, "d", "r").intents).toEqual([{ type: "delete-record", batchId: RUNNING.id }]);
   });
 
-  it("[VIEW-3] what is chosen can always be seen, and the list never scrolls past its end", () => {
+  it("what is chosen can always be seen, and the list never scrolls past its end", () => {
     const keys = ["end", "up", "pageUp", "pageUp", "down", "home", "pageDown", "end", "pageDown", "down"];
     let state = viewOf(many);
     for (const key of keys) {
@@ -79,7 +79,7 @@ describe("moving", () => {
     expect(selectedBatch(state)?.id).toBe(many[0]?.id);
   });
 
-  it("[VIEW-3] a window that shrinks keeps the chosen batch in view", () => {
+  it("a window that shrinks keeps the chosen batch in view", () => {
     const { state } = press(viewOf(many), "pageDown");
     const small = applied(state, { type: "resize", columns: 60, rows: 10 });
     const index = visibleBatches(small).findIndex((row) => row.id === selectedBatch(small)?.id);
@@ -88,7 +88,7 @@ describe("moving", () => {
 });
 
 describe("acting", () => {
-  it("[VIEW-4] cancels only after a yes, and only what has not ended", () => {
+  it("cancels only after a yes, and only what has not ended", () => {
     expect(press(viewOf([RUNNING]), "c").intents).toEqual([]);
     expect(press(viewOf([RUNNING]), "c", "n").intents).toEqual([]);
     expect(press(viewOf([RUNNING]), "c", "enter").intents).toEqual([]);
@@ -98,13 +98,13 @@ describe("acting", () => {
     expect(state.view.message?.text).toContain("ended");
   });
 
-  it("[VIEW-4] asks about the batch that was chosen, also when another moves to its line", () => {
+  it("asks about the batch that was chosen, also when another moves to its line", () => {
     const asked = press(viewOf([RUNNING]), "c").state;
     const moved = applied(asked, { type: "batches", rows: [batchRow(50)] });
     expect(press(moved, "y").intents).toEqual([{ type: "cancel", batchId: RUNNING.id }]);
   });
 
-  it("[VIEW-4] deletes files or the record of an ended batch, by the letter that is pressed", () => {
+  it("deletes files or the record of an ended batch, by the letter that is pressed", () => {
     const view = viewOf([ENDED]);
     expect(press(view, "d", "o").intents).toEqual([{ type: "delete-outputs", batchId: ENDED.id }]);
     expect(press(view, "d", "r").intents).toEqual([{ type: "delete-record", batchId: ENDED.id }]);
@@ -112,13 +112,13 @@ describe("acting", () => {
     expect(press(viewOf([RUNNING]), "d").state.view.question).toBeNull();
   });
 
-  it("[VIEW-4] retries only what has failed and ended, and says why it does not", () => {
+  it("retries only what has failed and ended, and says why it does not", () => {
     expect(press(viewOf([ENDED]), "r").intents).toEqual([{ type: "retry", batchId: ENDED.id }]);
     expect(press(viewOf([CLEAN]), "r").state.view.message?.text).toContain("No item");
     expect(press(viewOf([RUNNING]), "r").intents).toEqual([]);
   });
 
-  it("[VIEW-4] pauses and goes on, opens the folder and the web console", () => {
+  it("pauses and goes on, opens the folder and the web console", () => {
     const view = viewOf([RUNNING]);
     expect(press(view, "p").intents).toEqual([{ type: "pause", isPaused: true }]);
     const paused = applied(view, { type: "vitals", vitals: { isPaused: true } });
@@ -127,7 +127,7 @@ describe("acting", () => {
     expect(press(view, "w").intents).toEqual([{ type: "open-console" }]);
   });
 
-  it("[VIEW-4] quits at once when nothing works, else after a yes; Ctrl-C quits always", () => {
+  it("quits at once when nothing works, else after a yes; Ctrl-C quits always", () => {
     expect(press(viewOf([ENDED]), "q").intents).toEqual([{ type: "quit" }]);
     expect(press(viewOf([RUNNING]), "q").intents).toEqual([]);
     expect(press(viewOf([RUNNING]), "q", "y").intents).toEqual([{ type: "quit" }]);
@@ -136,7 +136,7 @@ describe("acting", () => {
     expect(press(onlooker, "q").intents).toEqual([{ type: "quit" }]);
   });
 
-  it("[VIEW-4] what a source cannot do is answered with words", () => {
+  it("what a source cannot do is answered with words", () => {
     const view = {
       ...viewOf([ENDED]),
       abilities: {
@@ -157,7 +157,7 @@ describe("acting", () => {
 });
 
 describe("looking", () => {
-  it("[VIEW-5] the filter takes letters as text, also those that are keys, and finds names, ids, statuses", () => {
+  it("the filter takes letters as text, also those that are keys, and finds names, ids, statuses", () => {
     const rows = [batchRow(1, { name: "quick fox" }), batchRow(2, { name: "Dog", status: "failed" })];
     const typed = press(viewOf(rows), "/", "q", "u");
     expect(typed.intents).toEqual([]);
@@ -168,7 +168,7 @@ describe("looking", () => {
     expect(visibleBatches(press(backed.state, "escape").state)).toHaveLength(2);
   });
 
-  it("[VIEW-5] sorting goes round all orders and keeps every batch", () => {
+  it("sorting goes round all orders and keeps every batch", () => {
     let state = viewOf([RUNNING, ENDED, CLEAN]);
     const seen = new Set<string>();
     for (const _ of SORTS) {
@@ -179,7 +179,7 @@ describe("looking", () => {
     expect([...seen].sort()).toEqual([...SORTS].sort());
   });
 
-  it("[VIEW-5] details open for the batch under the cursor, and close", () => {
+  it("details open for the batch under the cursor, and close", () => {
     const { state, intents } = press(viewOf([RUNNING, ENDED]), "down", "enter");
     expect(intents).toEqual([{ type: "open-detail", batchId: RUNNING.id }]);
     expect(state.view.screen).toBe("detail");
@@ -188,7 +188,7 @@ describe("looking", () => {
     expect(back.intents).toEqual([{ type: "close-detail" }]);
   });
 
-  it("[VIEW-5] images of successful items are shown, and the arrows skip the others", () => {
+  it("images of successful items are shown, and the arrows skip the others", () => {
     const items = [itemRow(1), itemRow(2, { status: "failed", error: "no" }), itemRow(3)];
     const open = applied(press(viewOf([ENDED]), "enter").state, {
       type: "detail",
@@ -202,7 +202,7 @@ describe("looking", () => {
     expect(press(first.state, "escape").state.view.screen).toBe("detail");
   });
 
-  it("[VIEW-5] a deleted record leaves the list, and its details close", () => {
+  it("a deleted record leaves the list, and its details close", () => {
     const open = press(viewOf([RUNNING, ENDED]), "enter").state;
     const gone = applied(open, { type: "batch-gone", id: ENDED.id });
     expect(gone.view.screen).toBe("batches");

@@ -3,7 +3,7 @@ import { imagesPerSecond, RATE_SECONDS, timeLeftMs } from "../../../src/dashboar
 import { applied, NOW, viewOf } from "../facts.ts";
 
 describe("the rate", () => {
-  it("[VIEW-6] is the mean of the last full seconds, quiet ones too", () => {
+  it("is the mean of the last full seconds, quiet ones too", () => {
     let state = viewOf([]);
     for (let second = 1; second <= 4; second++) {
       state = applied(
@@ -18,7 +18,7 @@ describe("the rate", () => {
     expect(imagesPerSecond(state)).toBe(12 / 8);
   });
 
-  it("[VIEW-6] keeps a minute, survives a clock that goes back, and a long sleep", () => {
+  it("keeps a minute, survives a clock that goes back, and a long sleep", () => {
     let state = applied(
       viewOf([]),
       { type: "tick", nowMs: NOW + 1000 },
@@ -30,7 +30,7 @@ describe("the rate", () => {
     expect(imagesPerSecond(state)).toBe(0);
   });
 
-  it("[VIEW-6] gives the time that is left, or that it is unknown", () => {
+  it("gives the time that is left, or that it is unknown", () => {
     const start = applied(viewOf([]), { type: "vitals", vitals: { waitingItems: 10, runningItems: 2 } });
     expect(timeLeftMs(start)).toBeNull();
     let state = start;

@@ -5,7 +5,7 @@ import { bar, dollars, inCells, sparkline } from "../../../src/dashboard/text/fo
 import { CHARACTER } from "../../support/characters.ts";
 
 describe("text in cells", () => {
-  it("[VIEW-7] takes exactly its width, whatever the script, and passes no control character on", () => {
+  it("takes exactly its width, whatever the script, and passes no control character on", () => {
     const text = fc.oneof(
       fc.string({ unit: "grapheme", maxLength: 80 }),
       fc.string({ unit: CHARACTER, maxLength: 40 }),
@@ -33,7 +33,7 @@ describe("text in cells", () => {
     );
   });
 
-  it("[VIEW-7] shows what has room whole, and marks what was cut", () => {
+  it("shows what has room whole, and marks what was cut", () => {
     expect(inCells("fox", 5)).toBe("fox  ");
     expect(inCells("fox", 5, "right")).toBe("  fox");
     expect(inCells("a long name", 6)).toBe("a lon…");
@@ -42,7 +42,7 @@ describe("text in cells", () => {
 });
 
 describe("small pictures in text", () => {
-  it("[VIEW-7] a bar is never full before the end, and shows any failure", () => {
+  it("a bar is never full before the end, and shows any failure", () => {
     const width = ({ good, bad, rest }: ReturnType<typeof bar>) => good.length + bad.length + rest.length;
     fc.assert(
       fc.property(
@@ -59,7 +59,7 @@ describe("small pictures in text", () => {
     expect(bar(10, 1, 0.001).bad).toBe("▒");
   });
 
-  it("[VIEW-6] the sparkline is as wide as asked, and silence is empty", () => {
+  it("the sparkline is as wide as asked, and silence is empty", () => {
     expect(sparkline([0, 1, 2, 4, 8], 8)).toBe("    ▁▂▄█");
     expect(sparkline([0, 0, 0], 5)).toBe("     ");
     expect(sparkline([1, 1, 1, 1], 2)).toBe("██");
@@ -67,7 +67,7 @@ describe("small pictures in text", () => {
 });
 
 describe("numbers", () => {
-  it("[VIEW-7] are short and exact enough", () => {
+  it("are short and exact enough", () => {
     const amounts = [null, 0, 33_500, 1_240_000, 100_000];
     const sums = ["–", "$0.00", "$0.03", "$1.24", "$0.10"];
     expect(amounts.map((amount) => dollars(amount, "sum"))).toEqual(sums);

@@ -11,7 +11,7 @@ const reference = {
   storageUri: null,
 };
 
-it("[IDEM-9] the hash of a request is that of its canonical JSON, without the bytes of its images", () => {
+it("the hash of a request is that of its canonical JSON, without the bytes of its images", () => {
   const items = [
     { customId: "a", prompt: 'a "fox"\n\u2028 \u{1f98a}', outputCount: 1, references: [] },
     { customId: "b", prompt: "b", outputCount: 4, references: [reference, { ...reference, id: null }] },

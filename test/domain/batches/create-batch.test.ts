@@ -3,7 +3,7 @@ import type { CheckedRequest } from "../../../src/domain/batches/checked-request
 import { createBatch } from "../../../src/domain/batches/create-batch.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import { Offers } from "../../../src/domain/offers.ts";
-import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
@@ -34,7 +34,7 @@ const REQUEST: CheckedRequest = {
 };
 
 describe("a batch whose write fails", () => {
-  it("[DISK-9] keeps its reference images when the commit may have happened, and else leaves nothing", async () => {
+  it("keeps its reference images when the commit may have happened, and else leaves nothing", async () => {
     const { stores, blobs } = await openBeside(await tempDir());
     const { apiKeyId } = await openBatchRecord(stores);
     const key = await stores.read.keys.byId(apiKeyId);

@@ -1,12 +1,12 @@
 import { expect, it } from "vitest";
-import { deleteImages } from "../../../src/domain/batches/delete-images.ts";
+import { deleteImages } from "../../../src/domain/batches/delete.ts";
 import { Feed } from "../../../src/domain/feed.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-it("[DELETE-4] of one item of a vendor's batch job is refused: its results are one file", async () => {
+it("of one item of a vendor's batch job is refused: its results are one file", async () => {
   const deps = { ...(await openBeside(await tempDir())), feed: new Feed(), log: silentLog };
   const job = await openBatchRecord(deps.stores, 1, { source: "native" });
   await expect(deleteImages(deps, job.id, { id: 1, customId: "fox" })).rejects.toMatchObject({

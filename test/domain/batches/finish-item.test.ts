@@ -10,7 +10,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 
 const facts = { mimeType: "image/png", widthPx: 1, heightPx: 1, decodedPixels: 1 } as const;
 
-it("[WORK-30] images that are made at the same time are recorded in one transaction, without those whose lease was lost", async () => {
+it("images that are made at the same time are recorded in one transaction, without those whose lease was lost", async () => {
   const { stores, blobs } = await openBeside(await tempDir());
   const batches = [await openBatchRecord(stores, 3), await openBatchRecord(stores, 2)];
   const claim = { token: "t", worker: "w", nowMs: 2, provider: "p", isPaid: false, limit: 3 } as const;

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { costOf, needsOf } from "../../../src/domain/batches/item-terms.ts";
 import { moveBatch, startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import { refuseToRetryJob } from "../../../src/domain/batches/new-batch.ts";
+import { costOf, needsOf, refuseToRetryJob } from "../../../src/domain/batches/new-batch.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { NewItem } from "../../../src/domain/ports/item-repository.ts";
 import { BATCH_TERMS, type ItemTerms } from "../../../src/domain/ports/item-terms.ts";
@@ -82,7 +81,7 @@ describe("items that differ from the rest of their batch", () => {
     expect([...needs.tiers].sort()).toEqual(["1K", "2K"]);
   });
 
-  it("[LINES-2] a batch job of a vendor's API is not retried by the batch API", () => {
+  it("a batch job of a vendor's API is not retried by the batch API", () => {
     expect(() => refuseToRetryJob({ source: "batch" })).not.toThrow();
     expect(() => refuseToRetryJob({ source: "native" }, "parent_batch_id")).toThrow(
       "parent_batch_id: the batch is a batch job of a vendor's API",

@@ -4,7 +4,7 @@ import { moveBatch, TRANSITIONS } from "../../../src/domain/batches/lifecycle.ts
 import { openBatchRecord, openStores } from "../../support/stores.ts";
 
 describe("moving a batch", () => {
-  it("[LIFE-2] only allowed moves are possible", async () => {
+  it("only allowed moves are possible", async () => {
     const allowed = TRANSITIONS.flatMap(({ from, to }) => from.map((status) => `${status} ${to}`));
     expect(allowed.sort()).toEqual(
       [
@@ -31,7 +31,7 @@ describe("moving a batch", () => {
     expect((await stores.read.batches.byId(batch.id))?.status).toBe("queued");
   });
 
-  it("[LIFE-3] does nothing when the batch has moved on meanwhile", async () => {
+  it("does nothing when the batch has moved on meanwhile", async () => {
     const stores = await openStores();
     const batch = await openBatchRecord(stores);
     const move = (to: BatchStatus) => stores.write(async (tx) => (await moveBatch(tx, batch, to, 1)).isMoved);
@@ -45,7 +45,7 @@ describe("moving a batch", () => {
     ]);
   });
 
-  it("[LIFE-3] is undone as a whole when anything in its transaction fails", async () => {
+  it("is undone as a whole when anything in its transaction fails", async () => {
     const stores = await openStores();
     const batch = await openBatchRecord(stores);
     const failing = stores.write(async (tx) => {

@@ -31,7 +31,7 @@ async function failedBatch(prompts: readonly string[]) {
 }
 
 describe("a retry of the failed items inside the service", () => {
-  it("[RETRY-6] makes a linked batch of the failed items alone, with their references, and pays them once", async () => {
+  it("makes a linked batch of the failed items alone, with their references, and pays them once", async () => {
     const { service, provider, id } = await failedBatch(["good", "broken", "refused"]);
     provider.requests.length = 0;
     expect(await service.view.retry(id)).toEqual({ name: "foxes", itemCount: 1 });
@@ -55,7 +55,7 @@ describe("a retry of the failed items inside the service", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[RETRY-6] refuses when nothing is left to try, and says why", async () => {
+  it("refuses when nothing is left to try, and says why", async () => {
     const refused = await failedBatch(["good", "refused"]);
     await expect(refused.service.view.retry(refused.id)).rejects.toMatchObject({
       code: "BATCH_IMAGE_INVALID_ITEMS",
@@ -68,7 +68,7 @@ describe("a retry of the failed items inside the service", () => {
     );
   });
 
-  it("[RETRY-6] refuses when the references are gone already, before anything is paid", async () => {
+  it("refuses when the references are gone already, before anything is paid", async () => {
     const { service, id } = await failedBatch(["broken"]);
     const { stores, blobs } = await openBeside(service.data);
     for (const { blobKey } of await stores.read.references.ofSource(id, 0))
@@ -77,7 +77,7 @@ describe("a retry of the failed items inside the service", () => {
     expect(await stores.read.batches.all()).toHaveLength(1);
   });
 
-  it("[RETRY-6] refuses when a reference is damaged, and keeps and holds nothing", async () => {
+  it("refuses when a reference is damaged, and keeps and holds nothing", async () => {
     const { service, id } = await failedBatch(["broken"]);
     const { stores, blobs } = await openBeside(service.data);
     const [reference] = await stores.read.references.ofSource(id, 0);
@@ -89,7 +89,7 @@ describe("a retry of the failed items inside the service", () => {
     expect(await stores.read.batches.all()).toHaveLength(1);
   });
 
-  it("[RETRY-6] refuses a model that the key may not use any more", async () => {
+  it("refuses a model that the key may not use any more", async () => {
     const { service, id } = await failedBatch(["broken"]);
     await service.close(0);
     const models = [{ id: "another", prices: { "1K": 1 } }];
@@ -97,7 +97,7 @@ describe("a retry of the failed items inside the service", () => {
     await expect(next.view.retry(id)).rejects.toMatchObject({ code: "BATCH_IMAGE_INVALID_MODEL" });
   });
 
-  it("[RETRY-6] waits for the end of the batch", async () => {
+  it("waits for the end of the batch", async () => {
     const provider = new FakeProvider();
     const held = gate();
     provider.answer = madeAfter(held);

@@ -46,7 +46,7 @@ async function paidService(answer?: FakeProvider["answer"]) {
 }
 
 describe("play money", () => {
-  it("[CONSENT-1] does not pay for images of an upstream: their account begins with nothing", async () => {
+  it("does not pay for images of an upstream: their account begins with nothing", async () => {
     const { service, provider, money } = await paidService();
     const answer = await service.create({ model: MODEL, items: items(2) });
     expect(answer.status).toBe(402);
@@ -67,7 +67,7 @@ describe("play money", () => {
     expect((await service.create({ model: MODEL, items: items(2) })).status).toBe(200);
   });
 
-  it("[CONSENT-1] pays for drawings beside an upstream; real money never does", async () => {
+  it("pays for drawings beside an upstream; real money never does", async () => {
     const models = ["drawn", "bought"].map((id) => ({ id, prices: { "1K": 1 } }));
     const providers = [
       new FakeProvider({ model: "drawn" }),
@@ -100,7 +100,7 @@ describe("play money", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[CONSENT-2] images of a free upstream cost nothing", async () => {
+  it("images of a free upstream cost nothing", async () => {
     const service = await startTestService({ providers: [new FakeUpstream("free", { isFree: true })] });
     const money = await moneyOf(service);
     const batch = await service.submit({ model: MODEL, items: items(2) });
@@ -114,7 +114,7 @@ describe("play money", () => {
 });
 
 describe("consent", () => {
-  it("[CONSENT-3] grants exactly the hold, takes back the rest, and grants nothing to a replay", async () => {
+  it("grants exactly the hold, takes back the rest, and grants nothing to a replay", async () => {
     const fails = new Set(["picture 2"]);
     const fake = new FakeProvider();
     const { service, money } = await paidService((request, signal) =>
@@ -140,7 +140,7 @@ describe("consent", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[CONSENT-3] a cancelled batch gives everything back", async () => {
+  it("a cancelled batch gives everything back", async () => {
     const { service, money } = await paidService();
     service.view.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(2) }, consent("1"));
@@ -151,7 +151,7 @@ describe("consent", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[CONSENT-4] that is lower than the hold makes nothing", async () => {
+  it("that is lower than the hold makes nothing", async () => {
     const { service, provider, money } = await paidService();
     const answer = await service.create({ model: MODEL, items: items(3) }, consent("0.120599"));
     expect(answer.status).toBe(402);
@@ -166,7 +166,7 @@ describe("consent", () => {
     expect((await service.create({ model: MODEL, items: items(3) }, consent("0.1206"))).status).toBe(200);
   });
 
-  it("[CONSENT-5] counts for the local key alone; another key pays from its balance", async () => {
+  it("counts for the local key alone; another key pays from its balance", async () => {
     const { service, money } = await paidService();
     const key = await money.stores.write(async (tx) => {
       const team = await openAccount(tx, DEPS, { name: "team", balanceMicroUsd: HOLD });
@@ -184,7 +184,7 @@ describe("consent", () => {
     expect(await kinds()).not.toContain("grant");
   });
 
-  it("[CONSENT-5] counts for paid upstreams alone: drawings cost the play money that they always did", async () => {
+  it("counts for paid upstreams alone: drawings cost the play money that they always did", async () => {
     const service = await startTestService({ providers: [new FakeProvider()] });
     const money = await moneyOf(service);
     const { id } = await service.submit({ model: MODEL, items: items(1) }, consent("0.000001"));
@@ -194,7 +194,7 @@ describe("consent", () => {
     expect((await money.moved()).map(([kind]) => kind)).not.toContain("grant");
   });
 
-  it("[CONSENT-6] grants a single image its price, and takes it back when none was made", async () => {
+  it("grants a single image its price, and takes it back when none was made", async () => {
     const { service, provider, money } = await paidService();
     const answer = await generate(service, content("x"), { headers: consent("0.067") });
     expect((await answerOf(answer)).candidates).toHaveLength(1);
@@ -208,7 +208,7 @@ describe("consent", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[CONSENT-6] takes the price back after a crash", async () => {
+  it("takes the price back after a crash", async () => {
     const { service, money } = await paidService();
     const { stores } = money;
     const [key] = await stores.read.keys.list();
@@ -230,7 +230,7 @@ describe("consent", () => {
     expect(service.url).toContain("http");
   });
 
-  it("[CONSENT-7] the check finds a grant that differs from its hold, and money that was not taken back", async () => {
+  it("the check finds a grant that differs from its hold, and money that was not taken back", async () => {
     const { service, money } = await paidService(refused);
     const { id } = await service.submit({ model: MODEL, items: items(1) }, consent("1"));
     await service.until(id);

@@ -26,7 +26,7 @@ async function largeImage() {
 }
 
 describe("a document with stored images in it", () => {
-  it("[LINES-10] is the same from every byte to every byte, and its size is known before", async () => {
+  it("is the same from every byte to every byte, and its size is known before", async () => {
     const blobs = fileBlobs(await tempDir());
     const pieces: Piece[] = ['{"ö":"'];
     const parts = [Buffer.from('{"ö":"')];
@@ -49,7 +49,7 @@ describe("a document with stored images in it", () => {
     }
   });
 
-  it("[LINES-10] is read in small parts", async () => {
+  it("is read in small parts", async () => {
     const { blobs, bytes, image } = await largeImage();
     for (const isBase64 of [true, false]) {
       const piece = { ...image, isBase64 };
@@ -69,7 +69,7 @@ describe("a document with stored images in it", () => {
   });
 
   it.each([true, false])(
-    "[RESULT-2] has no byte of a part of a damaged image, and not the end of a whole one (Base64: %s)",
+    "has no byte of a part of a damaged image, and not the end of a whole one (Base64: %s)",
     async (isBase64) => {
       const { blobs, bytes, image, path } = await largeImage();
       const piece = { ...image, isBase64 };

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { readAhead } from "../../../src/domain/downloads/read-ahead.ts";
+import { readAhead } from "../../../src/domain/downloads/piece-stream.ts";
 
 const MIB = 1024 * 1024;
 
@@ -18,7 +18,7 @@ function reading(sizes: readonly number[], read = async (i: number) => i) {
   return { begun, dropped, results };
 }
 
-it("[LOAD-14] four images are begun beside the one in use, and all come in their order", async () => {
+it("four images are begun beside the one in use, and all come in their order", async () => {
   const late = (i: number) => new Promise<number>((resolve) => setTimeout(() => resolve(i), 10 - i));
   const { begun, results } = reading(Array(9).fill(MIB), late);
   const order: number[] = [];
@@ -29,7 +29,7 @@ it("[LOAD-14] four images are begun beside the one in use, and all come in their
   expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
 });
 
-it("[LOAD-14] images ahead have at most 16 MiB together, and a larger one comes alone", async () => {
+it("images ahead have at most 16 MiB together, and a larger one comes alone", async () => {
   const { begun, results } = reading([9, 9, 7, 1, 30, 1, 1].map((mib) => mib * MIB));
   const seen: [number, number][] = [];
   for await (const i of results) seen.push([i, begun.length]);
@@ -44,7 +44,7 @@ it("[LOAD-14] images ahead have at most 16 MiB together, and a larger one comes 
   ]);
 });
 
-it("[LOAD-14] what was read ahead is dropped when nobody wants it, and a failure comes at its turn", async () => {
+it("what was read ahead is dropped when nobody wants it, and a failure comes at its turn", async () => {
   const failing = async (i: number) => {
     if (i === 2) throw new Error("unreadable");
     return i;

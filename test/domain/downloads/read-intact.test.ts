@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { intactBytes, isIntact } from "../../../src/domain/downloads/read-intact.ts";
+import { intactBytes, isIntact } from "../../../src/domain/downloads/piece-stream.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -14,7 +14,7 @@ const IMAGES = [
 ] as const;
 
 it.each(IMAGES)(
-  "[RESULT-3] a stored image (%s) that was changed, has become too large to be read, or is no file, is damaged",
+  "a stored image (%s) that was changed, has become too large to be read, or is no file, is damaged",
   async (_, image) => {
     const root = await tempDir();
     const blobs = fileBlobs(root);

@@ -42,7 +42,7 @@ function aroundImages({ images, texts }: ZipEntries): Buffer {
 }
 
 describe("a ZIP", () => {
-  it("[ZIP-6] has the bytes that yazl writes, in every range", async () => {
+  it("has the bytes that yazl writes, in every range", async () => {
     const blobs = fileBlobs(await tempDir());
     const sizes = [0, 1, 70, 4096, 256 * 1024, 256 * 1024 + 1, 700_000];
     const stored: { blobKey: string; facts: BlobFacts }[] = [];
@@ -85,7 +85,7 @@ describe("a ZIP", () => {
     );
   });
 
-  it("[ZIP-6] has a directory of more than 64 KiB where it needs one", async () => {
+  it("has a directory of more than 64 KiB where it needs one", async () => {
     const blobs = fileBlobs(await tempDir());
     const facts = await blobs.put("outputs/b/1", Buffer.from("image"));
     const images = Array.from({ length: 600 }, (_, i) =>
@@ -97,7 +97,7 @@ describe("a ZIP", () => {
     expect(zip.sizeBytes).toBe(expected.length);
   });
 
-  it("[ZIP-7] has what yazl writes around images of any size", async () => {
+  it("has what yazl writes around images of any size", async () => {
     const size = oneof(nat(1000), integer({ min: 4 * GIB - 3000, max: 4 * GIB + 10 }), nat(6 * GIB));
     await assert(
       asyncProperty(
@@ -127,7 +127,7 @@ describe("a ZIP", () => {
     );
   });
 
-  it("[ZIP-7] of more entries than the plain format counts can be read", async () => {
+  it("of more entries than the plain format counts can be read", async () => {
     const count = 65_535;
     const facts = { sizeBytes: 0, sha256: "", crc32: 0 };
     const images = Array.from({ length: count }, (_, i) => zipImage("x", facts, `${i}.png`));
@@ -135,7 +135,7 @@ describe("a ZIP", () => {
     expect(zip.entryCount).toBe(count);
   });
 
-  it("[ZIP-7] above 4 GiB is read only where a range of it lies", async () => {
+  it("above 4 GiB is read only where a range of it lies", async () => {
     const root = await tempDir();
     const blobs = fileBlobs(root);
     await blobs.put("outputs/b/1", Buffer.alloc(1));

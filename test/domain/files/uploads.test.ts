@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { fileIdOf } from "../../../src/domain/files/files.ts";
 import { Uploads } from "../../../src/domain/files/uploads.ts";
-import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
-import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import { type BlobStore, StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { gate } from "../../support/gate.ts";
@@ -35,7 +34,7 @@ async function open(
 const bytes = (count: number) => Buffer.alloc(count, "a");
 
 describe("uploads", () => {
-  it("[FILES-4] end a file above its limit, and refuse a key above its quota until it has space again", async () => {
+  it("end a file above its limit, and refuse a key above its quota until it has space again", async () => {
     const { begin, left, stores, apiKeyId } = await open();
     const large = await begin();
     const chunk = await large.open(0, 0);
@@ -69,7 +68,7 @@ describe("uploads", () => {
     expect(await stores.read.files.bytesOf(apiKeyId, 0)).toBe(0);
   });
 
-  it("[FILES-4] count what other uploads of the key store meanwhile when they end", async () => {
+  it("count what other uploads of the key store meanwhile when they end", async () => {
     const { begin, stores, apiKeyId, left } = await open();
     const upload = await begin();
     const chunk = await upload.open(0, 0);
@@ -85,7 +84,7 @@ describe("uploads", () => {
     expect(await left()).toHaveLength(1);
   });
 
-  it("[FILES-3] pass from a request in the middle of a write to the next one without a byte lost or doubled", async () => {
+  it("pass from a request in the middle of a write to the next one without a byte lost or doubled", async () => {
     const written = gate();
     const { begin, blobs, uploads } = await open({
       blobs: (blobs) => ({
@@ -112,7 +111,7 @@ describe("uploads", () => {
     expect(String(await blobs.read(blobKey))).toBe("red fox");
   });
 
-  it("[FILES-6] that nobody goes on with end after an hour; one that is busy does not", async () => {
+  it("that nobody goes on with end after an hour; one that is busy does not", async () => {
     const { begin, clock, uploads, left } = await open();
     const [idle, busy] = [await begin(), await begin()];
     const chunk = await idle.open(0, 0);
@@ -135,7 +134,7 @@ describe("uploads", () => {
     await expect(uploads.find(busy.id)).rejects.toThrow("No such upload");
   });
 
-  it("[FILES-11] end when the disk is full, and leave nothing there", async () => {
+  it("end when the disk is full, and leave nothing there", async () => {
     const full = new StorageUnavailable("full", "The service's disk is full.", null);
     const { begin, left } = await open({
       blobs: (blobs) => ({
@@ -158,7 +157,7 @@ describe("uploads", () => {
     await expect(upload.open(0, 0)).rejects.toMatchObject({ code: "FILE_UPLOAD_NOT_FOUND" });
   });
 
-  it("[FILES-6] store the bytes first; when the record fails, the end can be tried again", async () => {
+  it("store the bytes first; when the record fails, the end can be tried again", async () => {
     const busy = new StorageUnavailable("busy", "The database is locked.", null);
     let isBusy = false;
     const { begin, left, uploads } = await open({
@@ -181,7 +180,7 @@ describe("uploads", () => {
     expect(await left()).toHaveLength(1);
   });
 
-  it("[FILES-6] keep the bytes when nobody knows whether their record was written", async () => {
+  it("keep the bytes when nobody knows whether their record was written", async () => {
     const unknown = new StorageUnavailable("unknown-commit", "The service's disk has failed.", null);
     let isBroken = false;
     const { begin, left, stores } = await open({
@@ -217,13 +216,13 @@ describe("uploads", () => {
     ["files/Abc", null],
     ["files/", null],
     ["", null],
-  ])("[FILES-8] are named by the id at the end: %s", (name, id) => {
+  ])("are named by the id at the end: %s", (name, id) => {
     expect(fileIdOf(name)).toBe(id);
   });
 });
 
 describe("uploads that several processes take", () => {
-  it("[FILES-2] [FILES-3] go on wherever the next chunk comes, and are known with their size when they are finished", async () => {
+  it("go on wherever the next chunk comes, and are known with their size when they are finished", async () => {
     const { stores, blobs, clock, apiKeyId } = await open();
     const [one, other] = [1, 2].map(() => new Uploads({ stores, blobs, clock }, limits));
     if (!one || !other) throw new Error("there are two");

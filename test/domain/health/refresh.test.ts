@@ -9,7 +9,7 @@ import { openStores } from "../../support/stores.ts";
 const limited = (retryAfterMs: number) => troubled("limited", { retryAfterMs });
 
 describe("the health of a provider in two processes", () => {
-  it("[PROVIDERS-4] one process takes over that the other has forgiven a trouble, and says so once", async () => {
+  it("one process takes over that the other has forgiven a trouble, and says so once", async () => {
     const { service, other, provider } = await twoProcesses(await openStores());
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
     const changes: string[] = [];
@@ -24,7 +24,7 @@ describe("the health of a provider in two processes", () => {
     expect(changes).toEqual(["change"]);
   });
 
-  it("[PROVIDERS-4] a result that is being stored counts more than the other process's forgiveness", async () => {
+  it("a result that is being stored counts more than the other process's forgiveness", async () => {
     const { service, other, provider } = await twoProcesses(await openStores());
     const early = service.begin(provider, "m");
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
@@ -47,7 +47,7 @@ describe("the health of a provider in two processes", () => {
 });
 
 describe("the health of a provider in processes that both ask it", () => {
-  it("[HEALTH-10] a trouble that one has met is known to the other, for a model that it has never asked, too", async () => {
+  it("a trouble that one has met is known to the other, for a model that it has never asked, too", async () => {
     const stores = await openStores();
     const { service, other, provider } = await twoProcesses(stores);
     const second = await other();
@@ -67,7 +67,7 @@ describe("the health of a provider in processes that both ask it", () => {
     expect(third.blockOf(stranger, "m")).toBeNull();
   });
 
-  it("[HEALTH-10] a trouble is known to one that has asked with success before", async () => {
+  it("a trouble is known to one that has asked with success before", async () => {
     const { service, other, provider } = await twoProcesses(await openStores());
     const second = await other();
     await second.begin(provider, "m")?.succeeded();
@@ -76,7 +76,7 @@ describe("the health of a provider in processes that both ask it", () => {
     expect(second.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
   });
 
-  it("[HEALTH-10] a longer pause is not forgotten for a result of one that did not know it yet", async () => {
+  it("a longer pause is not forgotten for a result of one that did not know it yet", async () => {
     const { service, other, provider } = await twoProcesses(await openStores());
     const second = await other();
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
@@ -87,7 +87,7 @@ describe("the health of a provider in processes that both ask it", () => {
       expect(each.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
   });
 
-  it("[HEALTH-11] one that cannot reach the upstream is told of, and keeps no other from asking", async () => {
+  it("one that cannot reach the upstream is told of, and keeps no other from asking", async () => {
     const { service, other, provider } = await twoProcesses(await openStores());
     const second = await other();
     for (const item of ["1", "2", "3", "4", "5"])

@@ -74,7 +74,7 @@ describe("the health of a provider", () => {
   });
 
   it.each(["unreachable", "failing", "ambiguous"] as const)(
-    "[HEALTH-2] five items in a row that end with %s pause it for 30 seconds, doubling to 5 minutes",
+    "five items in a row that end with %s pause it for 30 seconds, doubling to 5 minutes",
     (trouble) => {
       let record = WELL;
       for (const item of ["1", "2", "2", "3", "3", "4"])
@@ -92,7 +92,7 @@ describe("the health of a provider", () => {
     },
   );
 
-  it("[HEALTH-2] a success ends the row, and the next pause is short again", () => {
+  it("a success ends the row, and the next pause is short again", () => {
     let record = WELL;
     for (const item of ["1", "2", "3", "4"]) record = afterResult(record, event("failing", item), NOW);
     record = afterResult(record, { type: "success" }, NOW);
@@ -100,7 +100,7 @@ describe("the health of a provider", () => {
     expect(record.state).toBe("ok");
   });
 
-  it("[HEALTH-3] a result of a request from before the pause neither ends nor lengthens it, unless it announces more", () => {
+  it("a result of a request from before the pause neither ends nor lengthens it, unless it announces more", () => {
     const paused = afterResult(WELL, event("limited"), NOW);
     expect(lateResult(paused, { type: "success" }, NOW + 1)).toBe(paused);
     expect(lateResult(paused, event("limited"), NOW + 1)).toBe(paused);
@@ -108,17 +108,17 @@ describe("the health of a provider", () => {
     expect(lateResult(paused, event("credential"), NOW + 1).state).toBe("disabled");
   });
 
-  it("[HEALTH-3] failures of requests from before a recovery count like others", () => {
+  it("failures of requests from before a recovery count like others", () => {
     let record: HealthRecord = WELL;
     for (const item of ["1", "2", "3", "4", "5"]) record = lateResult(record, event("failing", item), NOW);
     expect(record).toMatchObject({ state: "cooling", untilMs: NOW + 30 * SECOND });
   });
 
-  it("[HEALTH-3] an announced pause of nothing is none", () => {
+  it("an announced pause of nothing is none", () => {
     expect(afterResult(WELL, event("limited", "1", 0), NOW).untilMs).toBe(NOW + 5 * SECOND);
   });
 
-  it("[HEALTH-3] a new time never shortens an old one", () => {
+  it("a new time never shortens an old one", () => {
     const long = afterResult(WELL, event("limited", "1", HOUR), NOW);
     expect(afterResult(long, event("limited", "1", SECOND), NOW + MINUTE).untilMs).toBe(NOW + HOUR);
     expect(lateResult(long, event("limited", "1", SECOND), NOW + MINUTE)).toBe(long);

@@ -46,7 +46,7 @@ async function opened(options: { maxBytes?: number; wait?: Promise<void> } = {})
 }
 
 describe("the store of thumbnails", () => {
-  it("[THUMB-3] removes those that were used longest ago beyond its bytes", async () => {
+  it("removes those that were used longest ago beyond its bytes", async () => {
     const { thumbnails, output, calls, blobs } = await opened({ maxBytes: 20 });
     const [a, b, c] = [await output(1), await output(2), await output(3)];
     for (const each of [a, b, a, c]) await thumbnails.get(each, 256, NEVER);
@@ -56,7 +56,7 @@ describe("the store of thumbnails", () => {
     expect(calls).toEqual([1, 2, 3, 2]);
   });
 
-  it("[THUMB-1] is read again after the disk could not be listed", async () => {
+  it("is read again after the disk could not be listed", async () => {
     const { thumbnails, output, blobs } = await opened();
     const image = await output(1);
     const list = vi.spyOn(blobs, "list").mockRejectedValueOnce(new Error("EMFILE"));
@@ -65,7 +65,7 @@ describe("the store of thumbnails", () => {
     list.mockRestore();
   });
 
-  it("[THUMB-2] is not kept when its image was deleted while it was made", async () => {
+  it("is not kept when its image was deleted while it was made", async () => {
     const open = gate();
     const { thumbnails, output, calls, blobs, stores } = await opened({ wait: open.promise });
     const image = await output(1);
@@ -77,7 +77,7 @@ describe("the store of thumbnails", () => {
     expect(await blobs.list("thumbnails/")).toEqual([]);
   });
 
-  it("[THUMB-3] makes at most two at a time, each once, and none for a reader who has gone", async () => {
+  it("makes at most two at a time, each once, and none for a reader who has gone", async () => {
     const open = gate();
     const { thumbnails, output, calls, most } = await opened({ wait: open.promise });
     const outputs = await Promise.all([1, 2, 3, 4].map(output));

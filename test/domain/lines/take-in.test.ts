@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { cancelBatch } from "../../../src/domain/batches/cancel-batch.ts";
 import { inputsPrefix } from "../../../src/domain/batches/create-batch.ts";
+import { cancelBatch } from "../../../src/domain/batches/end-early.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import type { Line } from "../../../src/domain/lines/line.ts";
@@ -54,7 +54,7 @@ async function queuedJob(prompts: readonly string[], change: { consentMicroUsd?:
 }
 
 describe("the reading of a job's input", () => {
-  it("[LINES-12] writes items, references and the hold together, and a repetition changes nothing", async () => {
+  it("writes items, references and the hold together, and a repetition changes nothing", async () => {
     const { deps, batch, stores, blobs } = await queuedJob(["a", "bad", "b 2K"]);
     let looks = 0;
     const untilThird = () => ++looks === 3;
@@ -84,7 +84,7 @@ describe("the reading of a job's input", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[LINES-12] drops everything for a job that is cancelled meanwhile", async () => {
+  it("drops everything for a job that is cancelled meanwhile", async () => {
     const { deps, batch, stores, blobs } = await queuedJob(["a", "b"]);
     const end = { nowMs: 5, outputsExpireAtMs: null };
     let cancelled: Promise<unknown> | null = null;
@@ -102,7 +102,7 @@ describe("the reading of a job's input", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[LINES-12] reads no further once nobody wants it, also between two lines", async () => {
+  it("reads no further once nobody wants it, also between two lines", async () => {
     const { deps, batch, blobs } = await queuedJob([]);
     await blobs.put("files/abc", Buffer.alloc(1_000_000, "\n"));
     let chunks = 0;
@@ -116,7 +116,7 @@ describe("the reading of a job's input", () => {
     expect(chunks).toBe(2);
   });
 
-  it("[LINES-5] reports what cannot be paid, and writes nothing", async () => {
+  it("reports what cannot be paid, and writes nothing", async () => {
     const { deps, batch, stores, linesRead } = await queuedJob(Array(200).fill("a"));
     expect(await takeIn(deps, batch, NEVER)).toMatchObject({
       error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", source: "service" },
@@ -127,7 +127,7 @@ describe("the reading of a job's input", () => {
     expect(await stores.read.ledger.list({ batchIds: [batch.id] })).toEqual([]);
   });
 
-  it("[LINES-5] grants what the person agreed to, and refuses more", async () => {
+  it("grants what the person agreed to, and refuses more", async () => {
     const enough = await queuedJob(["a", "b"], { consentMicroUsd: 24 });
     expect(await takeIn(enough.deps, enough.batch, NEVER)).toMatchObject({ items: [{}, {}] });
     expect(await enough.stores.read.accounts.byName("test")).toMatchObject({
@@ -141,7 +141,7 @@ describe("the reading of a job's input", () => {
     expect(await less.stores.read.ledger.list({ batchIds: [less.batch.id] })).toEqual([]);
   });
 
-  it("[LINES-5] stops at the first line too many, and says when the file is gone", async () => {
+  it("stops at the first line too many, and says when the file is gone", async () => {
     const { deps, batch, blobs, linesRead } = await queuedJob(Array(90).fill("a"));
     expect(await takeIn({ ...deps, limits: { linesPerJob: 5 } }, batch, NEVER)).toMatchObject({
       error: { code: "BATCH_IMAGE_INVALID_ITEMS", message: "The input has more than 5 lines." },

@@ -8,7 +8,7 @@ const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
 
 describe("a real-time request", () => {
   it.each(["limited", "failing", "unreachable", "credential"] as const)(
-    "[FAILOVER-5] goes to the next provider when the first has made nothing (%s)",
+    "goes to the next provider when the first has made nothing (%s)",
     async (trouble) => {
       const first = new FakeUpstream("first");
       const second = new FakeUpstream("second");
@@ -25,7 +25,7 @@ describe("a real-time request", () => {
     },
   );
 
-  it("[FAILOVER-5] ends when the first may have made an image", async () => {
+  it("ends when the first may have made an image", async () => {
     const first = new FakeUpstream("first");
     const second = new FakeUpstream("second");
     first.answer = () => Promise.reject(troubled("ambiguous"));
@@ -34,7 +34,7 @@ describe("a real-time request", () => {
     expect(second.requests).toEqual([]);
   });
 
-  it("[FAILOVER-5] is refused with the time to wait while every provider pauses, and nothing is held", async () => {
+  it("is refused with the time to wait while every provider pauses, and nothing is held", async () => {
     const clock = new FakeClock();
     const upstream = new FakeUpstream("vendor");
     upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 40_000 }));

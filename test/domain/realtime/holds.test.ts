@@ -1,8 +1,8 @@
 import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
 import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
+import { realtimeMoneyProblems } from "../../../src/domain/check-invariants.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import { realtimeMoneyProblems } from "../../../src/domain/realtime/check-money.ts";
 import { endHold, openHold, releaseDeadHolds } from "../../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { onEachDialect } from "../../support/dialects.ts";
@@ -49,7 +49,7 @@ async function holdOn(stores: Stores, balanceMicroUsd = 10) {
 }
 
 onEachDialect("the hold of a real-time request", (open) => {
-  it("[RT-26] is placed by a process that is alive alone", async () => {
+  it("is placed by a process that is alive alone", async () => {
     const stores = await open();
     const { hold, die, books } = await holdOn(stores);
     await die();
@@ -57,7 +57,7 @@ onEachDialect("the hold of a real-time request", (open) => {
     expect(await books()).toEqual([10, 0, 0, ""]);
   });
 
-  it("[RT-27] is charged once when others have released it and its images are there", async () => {
+  it("is charged once when others have released it and its images are there", async () => {
     const stores = await open();
     const { hold, image, die, books } = await holdOn(stores);
     await openHold(stores, hold);
@@ -70,7 +70,7 @@ onEachDialect("the hold of a real-time request", (open) => {
     expect(await stores.read.providerCalls.list({})).toMatchObject([{ requests: 1, billedMicroUsd: PRICE }]);
   });
 
-  it("[RT-27] is an error when it was released and the balance does not pay the images any more", async () => {
+  it("is an error when it was released and the balance does not pay the images any more", async () => {
     const stores = await open();
     const { hold, image, die, books } = await holdOn(stores, 5);
     await openHold(stores, hold);
@@ -85,30 +85,27 @@ onEachDialect("the hold of a real-time request", (open) => {
   });
 });
 
-it.skipIf(!hasPostgres)(
-  "[RT-28] a hold is released also when its transaction is still about to end",
-  async () => {
-    const { url, stores } = await openTestPostgres();
-    const { hold, books } = await holdOn(stores);
-    const connect = async () => {
-      const client = new pg.Client({ connectionString: url });
-      await client.connect();
-      onTestFinished(() => client.end());
-      return client;
-    };
-    const [other, watcher] = [await connect(), await connect()];
-    const waiting = async () => {
-      const asked =
-        "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-      return (await watcher.query(asked)).rowCount;
-    };
-    await other.query("begin; lock table ledger_entries in share row exclusive mode");
-    const placed = openHold(stores, hold);
-    await expect.poll(waiting).toBe(1);
-    const released = endHold(stores, hold, [], [], 2);
-    await expect.poll(waiting).toBe(2);
-    await other.query("commit");
-    await Promise.all([placed, released]);
-    expect(await books()).toEqual([10, 0, 0, "hold release"]);
-  },
-);
+it.skipIf(!hasPostgres)("a hold is released also when its transaction is still about to end", async () => {
+  const { url, stores } = await openTestPostgres();
+  const { hold, books } = await holdOn(stores);
+  const connect = async () => {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    onTestFinished(() => client.end());
+    return client;
+  };
+  const [other, watcher] = [await connect(), await connect()];
+  const waiting = async () => {
+    const asked =
+      "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    return (await watcher.query(asked)).rowCount;
+  };
+  await other.query("begin; lock table ledger_entries in share row exclusive mode");
+  const placed = openHold(stores, hold);
+  await expect.poll(waiting).toBe(1);
+  const released = endHold(stores, hold, [], [], 2);
+  await expect.poll(waiting).toBe(2);
+  await other.query("commit");
+  await Promise.all([placed, released]);
+  expect(await books()).toEqual([10, 0, 0, "hold release"]);
+});

@@ -10,7 +10,7 @@ const idOf = (name: string | null, names: Record<string, string> = {}) =>
   modelNamed(name, models, names)?.id ?? null;
 
 describe("the model of a request to OpenAI's API", () => {
-  it("[OAI-11] is the first one without a name, and for the names that clients have built in", () => {
+  it("is the first one without a name, and for the names that clients have built in", () => {
     for (const name of [null, "dall-e-2", "dall-e-3", "gpt-image-1", "chatgpt-image-latest"]) {
       expect([name, idOf(name)]).toEqual([name, "first"]);
     }
@@ -18,11 +18,11 @@ describe("the model of a request to OpenAI's API", () => {
     expect(modelNamed(null, [], {})).toBeNull();
   });
 
-  it("[OAI-11] is the one of this id before any other meaning of the name", () => {
+  it("is the one of this id before any other meaning of the name", () => {
     expect(idOf("gpt-image-2", { "gpt-image-*": "second", "gpt-image-2": "second" })).toBe("gpt-image-2");
   });
 
-  it("[OAI-11] is the one that the configuration names, the longest name first", () => {
+  it("is the one that the configuration names, the longest name first", () => {
     const names = {
       "gpt-image-*": "second",
       "gpt-image-1*": "first",
@@ -37,11 +37,11 @@ describe("the model of a request to OpenAI's API", () => {
     expect(idOf("dall-e-3", names)).toBe("first");
   });
 
-  it("[OAI-11] is none when the caller may not use the one that is meant", () => {
+  it("is none when the caller may not use the one that is meant", () => {
     expect(modelNamed("flux", models.slice(0, 1), { flux: "second" })).toBeNull();
   });
 
-  it("[OAI-11] is listed by the names without a star", () => {
+  it("is listed by the names without a star", () => {
     const listed = (names: Record<string, string>) =>
       wholeNames(models, names).map(({ name, model }) => `${name} ${model.id}`);
     expect(listed({})).toEqual(["chatgpt-image-latest first"]);
@@ -51,7 +51,7 @@ describe("the model of a request to OpenAI's API", () => {
     ]);
   });
 
-  it("[OAI-11] must exist in the configuration", () => {
+  it("must exist in the configuration", () => {
     const wrong = (names: object) => () => parseConfig({ openai: { models: names } }, "test");
     expect(wrong({ flux: "nope" })).toThrow("openai.models.flux: there is no model nope");
     expect(wrong({ "*x": "vendorx-3-pro-image" })).toThrow("a * at its end");

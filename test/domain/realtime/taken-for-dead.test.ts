@@ -3,7 +3,7 @@ import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { Offers } from "../../../src/domain/offers.ts";
-import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { type GeneratedContent, Realtime } from "../../../src/domain/realtime/generate.ts";
 import { KeyedRequests } from "../../../src/domain/realtime/keyed-requests.ts";
@@ -124,7 +124,7 @@ async function answerOfOneTakenForDead(stores: Stores, own = stores) {
 }
 
 onEachDialect("a process that was taken for dead", (open) => {
-  it("[RT-27] is paid for what an upstream made, of several images of one request, too", async () => {
+  it("is paid for what an upstream made, of several images of one request, too", async () => {
     const stores = await open();
     const { gates, start, takeForDead, books } = await processesOn(stores);
     const [one, other] = [await start(), await start()];
@@ -141,7 +141,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect(calls).toMatchObject([{ images: 2, billedMicroUsd: 2 * PRICE }]);
   });
 
-  it("[RT-27] does not give an image out that the balance does not pay any more, and counts the call", async () => {
+  it("does not give an image out that the balance does not pay any more, and counts the call", async () => {
     const stores = await open();
     const { gates, start, takeForDead, books } = await processesOn(stores, undefined, PRICE);
     const [one, other] = [await start(), await start()];
@@ -158,7 +158,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     await expect.poll(calls).toMatchObject([{ images: 2, billedMicroUsd: PRICE }]);
   });
 
-  it("[RT-27] stops what no upstream was paid for, and takes the next request as another worker", async () => {
+  it("stops what no upstream was paid for, and takes the next request as another worker", async () => {
     const stores = await open();
     const { gates, start, takeForDead, books } = await processesOn(stores, new FakeProvider());
     const [one, other] = [await start(), await start()];
@@ -175,7 +175,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect(await next).toHaveLength(1);
   });
 
-  it("[RT-29] or may have been, sends nothing until it has reached the database again", async () => {
+  it("or may have been, sends nothing until it has reached the database again", async () => {
     const { upstream, turns } = upstreamInTurns("vendor");
     const { gates, start, books } = await processesOn(await open(), upstream);
     let silentMs = 0;
@@ -196,7 +196,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect(await next).toHaveLength(1);
   });
 
-  it("[ONCE-9] answers with an idempotency key as the other process does that has begun meanwhile", async () => {
+  it("answers with an idempotency key as the other process does that has begun meanwhile", async () => {
     const stores = await open();
     const { gates, other, early, books } = await answerOfOneTakenForDead(stores);
     const repeat = other.answer();
@@ -211,7 +211,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect(calls).toMatchObject([{ images: 2, maybePaidTwice: 1, billedMicroUsd: PRICE }]);
   });
 
-  it("[ONCE-9] answers so also when the other ends between two looks at it", async () => {
+  it("answers so also when the other ends between two looks at it", async () => {
     const stores = await open();
     let betweenLooks = async () => {};
     const { realtimeHolds } = stores.read;
@@ -231,7 +231,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect((await early)[0]).toBe((await repeat)[0]);
   });
 
-  it("[ONCE-9] gives nothing out, and bills nothing, after the request was given up", async () => {
+  it("gives nothing out, and bills nothing, after the request was given up", async () => {
     const stores = await open();
     const { gates, start, takeForDead, books } = await processesOn(stores);
     const [one, two, three] = [await start(), await start(), await start()];
@@ -251,7 +251,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect(gates).toHaveLength(2);
   });
 
-  it("[ONCE-9] answers with an idempotency key itself when no other has begun", async () => {
+  it("answers with an idempotency key itself when no other has begun", async () => {
     const stores = await open();
     const { gates, other, early, books } = await answerOfOneTakenForDead(stores);
     gates[0]?.open();
@@ -260,7 +260,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     expect(await books()).toEqual([4 * PRICE, 0, "hold release charge"]);
   });
 
-  it("[RT-28] releases a hold of which it does not know whether it was placed", async () => {
+  it("releases a hold of which it does not know whether it was placed", async () => {
     const stores = await open();
     const { key, start, books } = await processesOn(stores);
     let isLost = false;
@@ -277,7 +277,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     await expect.poll(books).toEqual([5 * PRICE, 0, "hold release"]);
   });
 
-  it("[RT-28] gives out what is paid for, also when the commit of the payment got no answer", async () => {
+  it("gives out what is paid for, also when the commit of the payment got no answer", async () => {
     const stores = await open();
     const { gates, start, books } = await processesOn(stores);
     let isLost = false;

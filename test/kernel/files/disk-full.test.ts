@@ -18,11 +18,11 @@ describe.runIf(process.platform === "linux")("a quota that is used up", () => {
     [systemError("UNKNOWN", -4094), "UNKNOWN", false],
     [new Error("no code"), "unknown", false],
     [undefined, "unknown", false],
-  ])("[DISK-8] is a full disk, and no other unnamed error is: %s", (error, code, isFull) => {
+  ])("is a full disk, and no other unnamed error is: %s", (error, code, isFull) => {
     expect([systemCodeOf(error), isDiskFull(error)]).toEqual([code, isFull]);
   });
 
-  it("[DISK-8] is reported as such by the service, by its start, and by a command that saves a file", async () => {
+  it("is reported as such by the service, by its start, and by a command that saves a file", async () => {
     expect(notStored(quota)).toMatchObject({
       reason: "full",
       message: "The service's disk is full.",

@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { makeDirectory } from "../../../src/kernel/files/make-directory.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-it("[DISK-10] a directory is made with its parents, by several at once too, and the topmost new one is returned", async () => {
+it("a directory is made with its parents, by several at once too, and the topmost new one is returned", async () => {
   const root = await tempDir();
   const path = join(root, "a", "b", "c");
   const made = await Promise.all([makeDirectory(path), makeDirectory(path), makeDirectory(path)]);
@@ -12,7 +12,7 @@ it("[DISK-10] a directory is made with its parents, by several at once too, and 
   expect(await makeDirectory(path)).toBeUndefined();
 });
 
-it("[DISK-10] a file in the way and a file system that takes no directory are errors at once", async () => {
+it("a file in the way and a file system that takes no directory are errors at once", async () => {
   const root = await tempDir();
   await writeFile(join(root, "f"), "");
   await expect(makeDirectory(join(root, "f"))).rejects.toMatchObject({ code: "EEXIST" });

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { canonicalJson, type JsonValue } from "../../../src/kernel/json/canonical-json.ts";
 
-it("[JSON-1] the sample of RFC 8785, section 3.2, is written as in section 3.2.4", () => {
+it("the sample of RFC 8785, section 3.2, is written as in section 3.2.4", () => {
   const sample = String.raw`{
     "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
     "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
@@ -12,7 +12,7 @@ it("[JSON-1] the sample of RFC 8785, section 3.2, is written as in section 3.2.4
   );
 });
 
-it("[JSON-1] keys are sorted by UTF-16 code units, as in RFC 8785, section 3.2.3", () => {
+it("keys are sorted by UTF-16 code units, as in RFC 8785, section 3.2.3", () => {
   const sample = {
     "\u20ac": "Euro Sign",
     "\r": "Carriage Return",
@@ -55,12 +55,12 @@ const NUMBERS: [bits: string, text: string][] = [
   ["43143ff3c1cb0959", "1424953923781206.2"],
 ];
 
-it("[JSON-1] numbers are written as in RFC 8785, appendix B", () => {
+it("numbers are written as in RFC 8785, appendix B", () => {
   const written = NUMBERS.map(([bits]) => [bits, canonicalJson(Buffer.from(bits, "hex").readDoubleBE())]);
   expect(written).toEqual(NUMBERS);
 });
 
-it("[JSON-1] equal values give equal text, whatever the order of their keys", () => {
+it("equal values give equal text, whatever the order of their keys", () => {
   const [a, b]: JsonValue[] = [
     { x: [{ b: 1, a: 2 }], y: null },
     { y: null, x: [{ a: 2, b: 1 }] },

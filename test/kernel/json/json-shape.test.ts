@@ -6,13 +6,13 @@ const deeper = (text: string, maxDepth: number) =>
   jsonExcess(Buffer.from(text), { maxDepth, maxElements: 1e9 }) === "depth";
 
 describe("nesting of JSON", () => {
-  it("[API-4] is counted in lists and objects, and not in texts", () => {
+  it("is counted in lists and objects, and not in texts", () => {
     expect(deeper("[[{}]]", 3)).toBe(false);
     expect(deeper("[[{}]]", 2)).toBe(true);
     expect(deeper(JSON.stringify(["[[[[", '"[[[[', "\\"]), 1)).toBe(false);
   });
 
-  it("[API-4] agrees with the depth of any value", () => {
+  it("agrees with the depth of any value", () => {
     const depthOf = (value: unknown): number =>
       value === null || typeof value !== "object" ? 0 : 1 + Math.max(0, ...Object.values(value).map(depthOf));
     fc.assert(
@@ -24,7 +24,7 @@ describe("nesting of JSON", () => {
     );
   });
 
-  it("[API-4] elements are counted, and a text full of commas is one", () => {
+  it("elements are counted, and a text full of commas is one", () => {
     const excess = (text: string, maxElements: number) =>
       jsonExcess(Buffer.from(text), { maxDepth: 9, maxElements });
     expect(excess("[0,0,0]", 3)).toBeNull();
@@ -33,7 +33,7 @@ describe("nesting of JSON", () => {
     expect(excess(JSON.stringify([",,,,[[[["]), 1)).toBeNull();
   });
 
-  it("[API-4] long texts end where they end, whatever is escaped in them", () => {
+  it("long texts end where they end, whatever is escaped in them", () => {
     const tails = ["", "\\", "\\\\", '"', '\\"', '"\\', '"'.repeat(600), "\\".repeat(600), "[".repeat(600)];
     for (const length of [0, 254, 255, 256, 257, 1000]) {
       for (const tail of tails) {

@@ -56,7 +56,7 @@ async function comfyui(changes: Partial<Comfy> = {}) {
   return { comfy, seen, server, adapter, workflow, sent };
 }
 
-it("[INIT-4] the ComfyUI program fills in the workflow and returns what it saves", async () => {
+it("the ComfyUI program fills in the workflow and returns what it saves", async () => {
   const { adapter, sent, comfy, seen } = await comfyui({ ended: null });
   const prompt = 'a "red" {seed} fox';
   const size = { widthPx: 1376, heightPx: 768 };
@@ -69,7 +69,7 @@ it("[INIT-4] the ComfyUI program fills in the workflow and returns what it saves
   expect(sent()["5"].inputs).toMatchObject({ seed: 12, steps: 20, model: ["1", 0] });
 });
 
-it("[INIT-4] the ComfyUI program uploads a reference, and names a workflow that does not fit", async () => {
+it("the ComfyUI program uploads a reference, and names a workflow that does not fit", async () => {
   const reference = {
     mimeType: "image/png" as const,
     read: async () => PNG,
@@ -91,7 +91,7 @@ it("[INIT-4] the ComfyUI program uploads a reference, and names a workflow that 
   expect(upload?.body).toContain(PNG.toString("latin1"));
 });
 
-it("[INIT-4] the ComfyUI program reports the failures of ComfyUI", async () => {
+it("the ComfyUI program reports the failures of ComfyUI", async () => {
   const make = async (changes: Partial<Comfy>) => {
     const { adapter } = await comfyui(changes);
     return failureOf(adapter.generate(request("a fox"), NEVER, () => {}));
@@ -111,7 +111,7 @@ it("[INIT-4] the ComfyUI program reports the failures of ComfyUI", async () => {
   expect(failure).toMatchObject({ trouble: "failing", message: expect.stringContaining("ECONNREFUSED") });
 });
 
-it("[INIT-4] the ComfyUI program stops the work when it is ended", async () => {
+it("the ComfyUI program stops the work when it is ended", async () => {
   const { adapter, seen } = await comfyui({ ended: null });
   const abort = new AbortController();
   const call = adapter.generate(request("a fox"), abort.signal, () => {}).catch((error) => error.message);

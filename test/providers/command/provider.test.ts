@@ -52,7 +52,7 @@ describe("the input of a program", () => {
     expect(left()).toEqual([]);
   });
 
-  it("[COMMAND-2] placeholders are replaced once, and the prompt is in a file only", async () => {
+  it("placeholders are replaced once, and the prompt is in a file only", async () => {
     const { generate, told } = await programmed(
       `const [file, ...args] = process.argv.slice(2);
        tell("seen", { prompt: fs.readFileSync(file, "utf8"), args, inside: args[2].startsWith(job.output_dir) });
@@ -73,7 +73,7 @@ describe("the input of a program", () => {
     expect({ inside, images }).toEqual({ inside: true, images: [PNG] });
   });
 
-  it("[COMMAND-3] the program sees its path, home, locale and the variables that the entry names", async () => {
+  it("the program sees its path, home, locale and the variables that the entry names", async () => {
     const { generate, told } = await programmed(`tell("seen", process.env); make("a.png");`, {
       env: { MY_KEY: "a-secret-of-mine", LC_ALL: "C.UTF-8" },
     });
@@ -98,7 +98,7 @@ describe("the input of a program", () => {
 });
 
 describe("the answer of a program", () => {
-  it("[COMMAND-4] the last line names the images, their cost and the model", async () => {
+  it("the last line names the images, their cost and the model", async () => {
     const { generate } = await programmed(`
       make("b.png"); make("a.png", "first"); fs.mkdirSync(join(job.output_dir, "sub")); make("sub/c.png", "third");
       console.log("working"); 
@@ -115,14 +115,14 @@ describe("the answer of a program", () => {
     });
   });
 
-  it("[COMMAND-4] a cost that is no amount costs no image, and is noted", async () => {
+  it("a cost that is no amount costs no image, and is noted", async () => {
     const { generate } = await inShell(`make a.png; say '{"images":[{"path":"a.png"}],"cost_usd":"3"}'`);
     const { images, usage, notes } = await generate();
     expect({ images, usage }).toEqual({ images: [PNG], usage: null });
     expect(notes).toEqual([expect.stringContaining("cost_usd")]);
   });
 
-  it("[COMMAND-5] without such a line, exit code 0 takes the images in output_dir by name", async () => {
+  it("without such a line, exit code 0 takes the images in output_dir by name", async () => {
     const text = `const other = Buffer.concat([PNG, Buffer.from("2")]);
       make("b.png", other); make("a.png"); make("log.txt", "text"); fs.symlinkSync("a.png", join(job.output_dir, "c.png"));
       console.log("{done}");`;
@@ -136,7 +136,7 @@ describe("the answer of a program", () => {
     expect((await many.generate()).images).toHaveLength(16);
   });
 
-  it("[COMMAND-6] the last of 100 MB of standard output counts", async () => {
+  it("the last of 100 MB of standard output counts", async () => {
     const { generate } = await programmed(`
       const block = Buffer.alloc(1024 * 1024, "x\\n");
       for (let i = 0; i < 100; i++) fs.writeSync(1, block);
@@ -144,7 +144,7 @@ describe("the answer of a program", () => {
     expect(await generate()).toMatchObject({ images: [PNG], modelVersion: "m" });
   });
 
-  it("[COMMAND-7] the error of the last line says what is the matter", async () => {
+  it("the error of the last line says what is the matter", async () => {
     const { generate } = await inShell('cat "$prompt_file"');
     const said = (error: object) => JSON.stringify({ error: { ...error, message: "why\n so" } });
     for (const [error, expected] of [
@@ -169,7 +169,7 @@ describe("the answer of a program", () => {
       });
   });
 
-  it("[COMMAND-7] the exit code says what is the matter", async () => {
+  it("the exit code says what is the matter", async () => {
     const { generate, left } = await inShell(
       `make a.png; printf "no luck" >&2; exit "$(cat "$prompt_file")"`,
     );
@@ -189,14 +189,14 @@ describe("the answer of a program", () => {
     }
   });
 
-  it("[COMMAND-7] a program that a signal ended may have made the image", async () => {
+  it("a program that a signal ended may have made the image", async () => {
     const { generate } = await inShell("kill -KILL $$");
     const failure = await failureOf(generate());
     expect(failure).toMatchObject({ trouble: "ambiguous" });
     expect(failure.message).toContain("was ended by SIGKILL");
   });
 
-  it("[COMMAND-7] a last line with other images than a list of paths is an error that names the field", async () => {
+  it("a last line with other images than a list of paths is an error that names the field", async () => {
     const { generate } = await inShell(`say '{"images":["a.png"]}'`);
     expect(await failureOf(generate())).toMatchObject({
       message: expect.stringContaining('"images" must be'),
@@ -204,7 +204,7 @@ describe("the answer of a program", () => {
     });
   });
 
-  it("[COMMAND-8] the error has the last 2 KiB of the standard error, without secrets and controls", async () => {
+  it("the error has the last 2 KiB of the standard error, without secrets and controls", async () => {
     const key = "sk-canary-4f6d1c9b";
     watchKey(key);
     const { generate } = await programmed(
@@ -225,7 +225,7 @@ describe("the answer of a program", () => {
     expect((await failureOf(said.generate())).message).toBe("key [API key]");
   });
 
-  it("[COMMAND-9] what is not inside output_dir, no regular file or not there is no output", async () => {
+  it("what is not inside output_dir, no regular file or not there is no output", async () => {
     const { generate, left } = await inShell('. "$prompt_file"');
     const named = (path: string) => `say '{"images":[{"path":"${path}"}]}'`;
     for (const [what, prompt] of [
@@ -248,7 +248,7 @@ describe("the answer of a program", () => {
     }
   });
 
-  it("[COMMAND-9] an image above 64 MiB is refused; a pipe and a link in output_dir are left out", async () => {
+  it("an image above 64 MiB is refused; a pipe and a link in output_dir are left out", async () => {
     const large = await inShell(
       `make a.png; dd if=/dev/zero of="$out/a.png" bs=1 count=1 seek=${64 * 1024 * 1024}`,
     );

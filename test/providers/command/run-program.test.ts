@@ -29,7 +29,7 @@ const findable = (pids: number[]) => (process.platform === "linux" ? pids : pids
 const expectGone = (pids: number[]) => expect.poll(() => findable(pids).filter(runs)).toEqual([]);
 
 describe("the processes of a program", () => {
-  it("[COMMAND-10] children that it leaves end with the call, and do not hold it up", async () => {
+  it("children that it leaves end with the call, and do not hold it up", async () => {
     const { generate, told, left } = await programmed(`${FAMILY} make("a.png"); process.exit(0);`, {
       clock: hastyClock,
     });
@@ -38,7 +38,7 @@ describe("the processes of a program", () => {
     expect(left()).toEqual([]);
   });
 
-  it("[COMMAND-10] an abort ends a program that ignores SIGTERM, and its children, before the call rejects", async () => {
+  it("an abort ends a program that ignores SIGTERM, and its children, before the call rejects", async () => {
     const { generate, told, left } = await programmed(HANG, { clock: hastyClock });
     const abort = new AbortController();
     const call = generate({}, abort.signal).catch((error) => error);
@@ -50,7 +50,7 @@ describe("the processes of a program", () => {
     expect(left()).toEqual([]);
   });
 
-  it("[COMMAND-10] a program ends by itself when it is asked to", async () => {
+  it("a program ends by itself when it is asked to", async () => {
     const asked = `
       process.on("SIGTERM", () => { tell("asked", true); process.exit(0); });
       setInterval(() => {}, 1000); tell("up", true);`;
@@ -63,7 +63,7 @@ describe("the processes of a program", () => {
     expect(told("asked")).toBe(true);
   });
 
-  it("[COMMAND-10] at the deadline all is ended, and the image may have been made", async () => {
+  it("at the deadline all is ended, and the image may have been made", async () => {
     const { entry, deps, adapter, told } = await programmed(HANG, {
       clock: hastyClock,
       fields: { timeoutSeconds: 600 },
@@ -85,7 +85,7 @@ describe("the processes of a program", () => {
     await expectGone(told("pids"));
   });
 
-  it("[COMMAND-10] closing the provider ends running programs", async () => {
+  it("closing the provider ends running programs", async () => {
     const { adapter, generate, told, left } = await programmed(HANG, { clock: hastyClock });
     const call = generate().catch((error) => error.name);
     await expect.poll(() => told("pids")).not.toBeNull();
@@ -94,7 +94,7 @@ describe("the processes of a program", () => {
     expect({ error: await call, left: left() }).toEqual({ error: "AbortError", left: [] });
   });
 
-  it("[COMMAND-10] a call that was aborted before starts nothing", async () => {
+  it("a call that was aborted before starts nothing", async () => {
     const { adapter, told } = await programmed(`tell("up", true)`);
     const sent: string[] = [];
     const call = adapter.generate(request("x"), AbortSignal.abort(new Error("no")), () => sent.push("x"));
@@ -102,7 +102,7 @@ describe("the processes of a program", () => {
     expect({ sent, up: told("up") }).toEqual({ sent: [], up: null });
   });
 
-  it("[COMMAND-11] after kill -9 of the service its programs end and their files go", async () => {
+  it("after kill -9 of the service its programs end and their files go", async () => {
     const { home, script, told, left } = await programmed(HANG);
     const service = startNode([resolve(import.meta.dirname, "killed-caller.mjs"), script], {
       cwd: home,
@@ -117,7 +117,7 @@ describe("the processes of a program", () => {
 });
 
 describe("the start of a program", () => {
-  it("[COMMAND-12] a program that cannot be started is unreachable, and is named; the probe finds out without a run", async () => {
+  it("a program that cannot be started is unreachable, and is named; the probe finds out without a run", async () => {
     const home = await tempDir();
     await writeFile(join(home, "plain"), "");
     await mkdir(join(home, "folder"));

@@ -53,7 +53,7 @@ const operation = (state: string, more: object = {}) => ({
 });
 
 describe("the vendor's batch jobs", () => {
-  it("[UPSTREAM-16] get their input as lines with keys, in chunks at offsets, and without the key", async () => {
+  it("get their input as lines with keys, in chunks at offsets, and without the key", async () => {
     const server = await scriptedServer();
     const url = { "x-goog-upload-url": "https://elsewhere.example/upload/v1beta/files?upload_id=u1" };
     server.reply = byPath([
@@ -98,7 +98,7 @@ describe("the vendor's batch jobs", () => {
     expect(JSON.parse(b ?? "")).toMatchObject({ key: "b", request: { generationConfig: { seed: 4711 } } });
   });
 
-  it("[UPSTREAM-16] get a chunk again that may not have arrived, and no chunk after a refusal", async () => {
+  it("get a chunk again that may not have arrived, and no chunk after a refusal", async () => {
     const server = await scriptedServer();
     let broken = 2;
     server.reply = byPath([
@@ -121,7 +121,7 @@ describe("the vendor's batch jobs", () => {
     expect(server.seen).toHaveLength(5);
   });
 
-  it("[UPSTREAM-16] get another upload when a chunk is refused that may have arrived already", async () => {
+  it("get another upload when a chunk is refused that may have arrived already", async () => {
     const server = await scriptedServer();
     const url = { "x-goog-upload-url": "/upload/v1beta/files?upload_id=u1" };
     let sent = 0;
@@ -143,7 +143,7 @@ describe("the vendor's batch jobs", () => {
     expect(sent).toBe(2);
   });
 
-  it("[UPSTREAM-16] get their input at no other host, whatever address the upstream gives", async () => {
+  it("get their input at no other host, whatever address the upstream gives", async () => {
     const [server, other] = [await scriptedServer(), await scriptedServer()];
     const provider = connect(server.url, {}, KEY, impatient);
     for (const address of [`x:@127.0.0.1:${other.port}/x`, "x::no-port/x"]) {
@@ -154,7 +154,7 @@ describe("the vendor's batch jobs", () => {
     expect(other.seen).toEqual([]);
   });
 
-  it("[UPSTREAM-16] are created with our id and the uploaded file; an answer without a name is no answer", async () => {
+  it("are created with our id and the uploaded file; an answer without a name is no answer", async () => {
     const server = await scriptedServer(json(operation("BATCH_STATE_PENDING")));
     const provider = connect(server.url);
     const job = { jobId: "our-id", model: "image-model", input: "files/in1", hasReferences: false };
@@ -173,7 +173,7 @@ describe("the vendor's batch jobs", () => {
     expect((await providerError(provider.create(job, never))).message).not.toContain(KEY);
   });
 
-  it("[UPSTREAM-16] are created within the rate: the time limit begins after the wait", async () => {
+  it("are created within the rate: the time limit begins after the wait", async () => {
     const clock = new FakeClock();
     const server = await scriptedServer(json(operation("BATCH_STATE_PENDING")));
     const provider = connect(server.url, { requestsPerMinute: 1, timeoutSeconds: 1 }, KEY, clock);
@@ -202,7 +202,7 @@ describe("the vendor's batch jobs", () => {
     ["BATCH_STATE_FAILED", "failed"],
     ["JOB_STATE_CANCELLED", "cancelled"],
     ["BATCH_STATE_EXPIRED", "expired"],
-  ] as const)("[UPSTREAM-17] show their state, whatever its spelling: %s", async (word, state) => {
+  ] as const)("show their state, whatever its spelling: %s", async (word, state) => {
     const server = await scriptedServer(
       json({
         ...operation(word),
@@ -222,7 +222,7 @@ describe("the vendor's batch jobs", () => {
     if (state === "failed") expect(job.said).toContain("why");
   });
 
-  it("[UPSTREAM-17] are listed page by page", async () => {
+  it("are listed page by page", async () => {
     const server = await scriptedServer();
     server.reply = byPath([
       [
@@ -240,7 +240,7 @@ describe("the vendor's batch jobs", () => {
 });
 
 describe("answers of the vendor's batch jobs that never end", () => {
-  it("[UPSTREAM-17] are not read for ever, nor into memory", async () => {
+  it("are not read for ever, nor into memory", async () => {
     const server = await scriptedServer(json({ ...operation("X"), more: "x".repeat(17 * 1024 * 1024) }));
     const provider = connect(server.url);
     expect(await providerError(provider.poll("batches/b1", never))).toMatchObject({ trouble: "ambiguous" });
@@ -284,7 +284,7 @@ describe("the results of the vendor's batch jobs", () => {
     return { server, results: collected(provider.results("batches/b1", never)) };
   }
 
-  it("[UPSTREAM-18] are read line by line, each for its key, whatever a line looks like", async () => {
+  it("are read line by line, each for its key, whatever a line looks like", async () => {
     const text = [
       line({ response: response(PNG), key: "a" }),
       line({ key: "b", error: { code: 3, message: "the prompt is too long" } }),
@@ -319,7 +319,7 @@ describe("the results of the vendor's batch jobs", () => {
   });
 
   it.each([true, false])(
-    "[UPSTREAM-19] go on where a connection broke, also without ranges (ranges: %s)",
+    "go on where a connection broke, also without ranges (ranges: %s)",
     async (hasRanges) => {
       const text = Array.from({ length: 20 }, (_, i) => line({ key: `k${i}`, response: response(PNG) })).join(
         "",
@@ -346,7 +346,7 @@ describe("the results of the vendor's batch jobs", () => {
     },
   );
 
-  it("[UPSTREAM-19] end where a connection broke when nothing is left, and skip nothing", async () => {
+  it("end where a connection broke when nothing is left, and skip nothing", async () => {
     const text = ["a", "b"].map((key) => line({ key, response: response(PNG) })).join("");
     const whole = Buffer.from(text.trimEnd());
     const broken: Reply = (_seen, answer) => {
@@ -365,7 +365,7 @@ describe("the results of the vendor's batch jobs", () => {
     expect(await providerError(skipped.results)).toMatchObject({ trouble: "ambiguous" });
   });
 
-  it("[UPSTREAM-19] are begun anew when a file takes for ever", async () => {
+  it("are begun anew when a file takes for ever", async () => {
     let nowMs = 0;
     const clock = { ...impatient, monotonicMs: () => (nowMs += 3_600_000) };
     const text = line({ key: "a", response: response(PNG) });
@@ -377,7 +377,7 @@ describe("the results of the vendor's batch jobs", () => {
     expect(await providerError(results)).toMatchObject({ trouble: "ambiguous" });
   });
 
-  it("[UPSTREAM-19] are given up for now when nothing comes any more", async () => {
+  it("are given up for now when nothing comes any more", async () => {
     const { server, results } = await resultsOf((_seen, _answer, socket) => socket.destroy());
     expect(await providerError(results)).toMatchObject({ trouble: "ambiguous" });
     expect(server.seen).toHaveLength(5);
@@ -391,7 +391,7 @@ describe("the results of the vendor's batch jobs", () => {
     // Requests that were never run may count as failed.
     ["CANCELLED", { successfulRequestCount: "1", failedRequestCount: "3" }, false],
     ["EXPIRED", { successfulRequestCount: "2", failedRequestCount: "3" }, true],
-  ])("[UPSTREAM-19] are as many as the job counts: %s, %o", async (state, batchStats, isShort) => {
+  ])("are as many as the job counts: %s, %o", async (state, batchStats, isShort) => {
     const server = await scriptedServer();
     const job = operation(`BATCH_STATE_${state}`, {
       output: { responsesFile: "files/batch-b1" },
@@ -408,7 +408,7 @@ describe("the results of the vendor's batch jobs", () => {
     ]);
   });
 
-  it("[UPSTREAM-18] do not exist for a job without an output", async () => {
+  it("do not exist for a job without an output", async () => {
     const server = await scriptedServer(json({ ...operation("BATCH_STATE_FAILED"), error: { code: 1 } }));
     expect(await collected(connect(server.url).results("batches/b1", never))).toEqual([]);
   });
@@ -431,7 +431,7 @@ describe("batches over the vendor's batch jobs", () => {
     ["BATCH", "both"],
     ["JOB", "metadata"],
     ["BATCH", "response"],
-  ] as const)("[JOB-1] are made as jobs (states %s, output in %s)", async (states, outputs) => {
+  ] as const)("are made as jobs (states %s, output in %s)", async (states, outputs) => {
     const { fake, service } = await chain({ states, outputs }, { jobImages: 2 });
     fake.book.plan = () => ({ runningMs: 100, isShuffled: true });
     const { id } = await service.submit({ model: MODEL, items: items(5) });
@@ -446,7 +446,7 @@ describe("batches over the vendor's batch jobs", () => {
     await expect.poll(() => fake.book.files.size).toBe(0);
   });
 
-  it("[JOB-4] lose only the lines that are lost; what is paid and can be read is kept", async () => {
+  it("lose only the lines that are lost; what is paid and can be read is kept", async () => {
     const { fake, service, itemsOf } = await chain({ echoesKey: true });
     const faults = [
       "lost",
@@ -487,7 +487,7 @@ describe("batches over the vendor's batch jobs", () => {
     expect(fake.book.own()).toHaveLength(1);
   });
 
-  it("[JOB-3] that fail or expire partly keep what was made", async () => {
+  it("that fail or expire partly keep what was made", async () => {
     const { fake, service } = await chain();
     fake.book.plan = () => ({ end: "failed", reason: "out of luck", made: (_line, at) => at === 0 });
     const { id } = await service.submit({ model: MODEL, items: items(2) });

@@ -34,7 +34,7 @@ const content = (...parts: object[]) => ({
 });
 
 describe("the native protocol", () => {
-  it("[UPSTREAM-9] is asked for an image with ratio, size, seed and references", async () => {
+  it("is asked for an image with ratio, size, seed and references", async () => {
     const server = await scriptedServer(json(content(image(PNG))));
     const adapter = connect(`${server.url}/`);
     let sent = 0;
@@ -64,7 +64,7 @@ describe("the native protocol", () => {
     expect(sent).toBe(1);
   });
 
-  it("[UPSTREAM-9] has its version, key header and model path from the entry", async () => {
+  it("has its version, key header and model path from the entry", async () => {
     const server = await scriptedServer(json(content(image(PNG))));
     const adapter = connect(server.url, { apiVersion: "v1", keyHeader: "x-goog-api-key" });
     expect(adapter.address).toBe(`${server.url}/v1`);
@@ -87,7 +87,7 @@ describe("the native protocol", () => {
     expect(JSON.parse(server.seen[1]?.text ?? "").generationConfig.imageConfig).toEqual({ imageSize: "2K" });
   });
 
-  it("[UPSTREAM-9] sends no seed to a model that refuses one, and reports none", async () => {
+  it("sends no seed to a model that refuses one, and reports none", async () => {
     const server = await scriptedServer(json(content(image(PNG))));
     const request = imageRequest({ model: "gemini-nano-banana-2.1" });
     const made = await connect(server.url).generate(request, never, () => {});
@@ -95,7 +95,7 @@ describe("the native protocol", () => {
     expect(made.seed).toBe(null);
   });
 
-  it("[UPSTREAM-9] cannot be asked for a type or for references in a storage", async () => {
+  it("cannot be asked for a type or for references in a storage", async () => {
     const server = await scriptedServer();
     const adapter = connect(server.url);
     expect(adapter.takes).toEqual({
@@ -109,7 +109,7 @@ describe("the native protocol", () => {
     expect(server.seen).toHaveLength(0);
   });
 
-  it("[UPSTREAM-10] keeps every image but interim ones, with version, seed and tokens", async () => {
+  it("keeps every image but interim ones, with version, seed and tokens", async () => {
     const server = await scriptedServer(
       json({
         ...content(
@@ -158,7 +158,7 @@ describe("the native protocol", () => {
       { candidates: [{ finishReason: "RECITATION", content: {} }] },
       "painter refused the content (RECITATION).",
     ],
-  ])("[UPSTREAM-10] tells a refusal %s", async (_name, answer, message) => {
+  ])("tells a refusal %s", async (_name, answer, message) => {
     const server = await scriptedServer(json({ ...answer, modelVersion: "v9" }));
     const error = await providerError(connect(server.url).generate(imageRequest(), never, () => {}));
     expect(error).toMatchObject({
@@ -181,13 +181,13 @@ describe("the native protocol", () => {
       { candidates: [null, 3, { content: [] }, { content: { parts: [{ inlineData: 5 }] } }] },
       "painter made no image (no candidate).",
     ],
-  ])("[UPSTREAM-10] reports an answer without an image: %s", async (_name, answer, message) => {
+  ])("reports an answer without an image: %s", async (_name, answer, message) => {
     const server = await scriptedServer(json(answer));
     const error = await providerError(connect(server.url).generate(imageRequest(), never, () => {}));
     expect(error).toMatchObject({ code: "EMPTY_IMAGE_OUTPUT", trouble: null, retryable: false, message });
   });
 
-  it("[UPSTREAM-10] does not take other JSON for an answer", async () => {
+  it("does not take other JSON for an answer", async () => {
     const server = await scriptedServer();
     for (const answer of [{}, { login: true }, [], "text", 4, null]) {
       server.reply = json(answer);
@@ -196,7 +196,7 @@ describe("the native protocol", () => {
     }
   });
 
-  it("[UPSTREAM-15] is not judged by a prompt that it repeats, nor by an earlier turn", async () => {
+  it("is not judged by a prompt that it repeats, nor by an earlier turn", async () => {
     const message = "invalid: a billing account; API key not valid";
     const server = await scriptedServer(json({ error: { code: 400, message } }, 400));
     const request = imageRequest({ earlier: "API key not valid", prompt: "a billing account" });
@@ -204,7 +204,7 @@ describe("the native protocol", () => {
     expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null });
   });
 
-  it("[UPSTREAM-3] never shows the key that the upstream repeats", async () => {
+  it("never shows the key that the upstream repeats", async () => {
     const server = await scriptedServer();
     const provider = closing(asItemProvider(entryAt(server.url), connect(server.url), deps));
     const message = `x: ${KEY}. ${"y".repeat(470)}${KEY}`;
@@ -245,7 +245,7 @@ describe("the native protocol", () => {
     expect(await error).toMatchObject({ code: "PROVIDER_TIMEOUT", trouble: "ambiguous" });
   });
 
-  it("[UPSTREAM-13] is probed with a list of models, which costs nothing", async () => {
+  it("is probed with a list of models, which costs nothing", async () => {
     const server = await scriptedServer(json({ models: [] }));
     const adapter = connect(server.url);
     await adapter.probe(never);

@@ -42,7 +42,7 @@ const batch = (status: string, more: object = {}) => ({
 });
 
 describe("OpenAI's batch jobs", () => {
-  it("[UPSTREAM-16] get their input as a file of lines, and are created with our id for one address", async () => {
+  it("get their input as a file of lines, and are created with our id for one address", async () => {
     const server = await scriptedServer();
     server.reply = byPath([
       ["POST /v1/files", json({ id: "file-in" })],
@@ -98,7 +98,7 @@ describe("OpenAI's batch jobs", () => {
     ["failed", "failed"],
     ["expired", "expired"],
     ["cancelled", "cancelled"],
-  ] as const)("[UPSTREAM-17] show their state: %s", async (status, state) => {
+  ] as const)("show their state: %s", async (status, state) => {
     const errors = { object: "list", data: [{ code: "x", message: `why ${KEY}` }] };
     const server = await scriptedServer(json(batch(status, state === "running" ? {} : { errors })));
     const job = await connect(server.url).poll("batch_1", never);
@@ -107,7 +107,7 @@ describe("OpenAI's batch jobs", () => {
     if (state === "failed") expect(job.said).toContain("why");
   });
 
-  it("[UPSTREAM-17] are listed page by page", async () => {
+  it("are listed page by page", async () => {
     const server = await scriptedServer();
     const [data, other] = [[batch("failed")], [{ ...batch("failed"), id: "batch_0", metadata: null }]];
     server.reply = byPath([
@@ -119,7 +119,7 @@ describe("OpenAI's batch jobs", () => {
     expect(shown).toEqual(["batch_1", "our-id", "batch_0", null]);
   });
 
-  it("[UPSTREAM-18] give results and errors from both files, each for its key", async () => {
+  it("give results and errors from both files, each for its key", async () => {
     const server = await scriptedServer();
     const line = (value: object) => `${JSON.stringify(value)}\n`;
     const image = { created: 1, data: [{ b64_json: PNG.toString("base64") }] };
@@ -178,7 +178,7 @@ describe("OpenAI's batch jobs", () => {
 });
 
 describe("batches over OpenAI's batch jobs", () => {
-  it("[JOB-1] are made as jobs, with references as edits, and leave no file behind", async () => {
+  it("are made as jobs, with references as edits, and leave no file behind", async () => {
     const fake = await startOpenaiBatch({ finalizingMs: 20 });
     onTestFinished(() => fake.close());
     const changes = { pollSeconds: 0.05, models: { [MODEL]: "gpt-image-2" }, jobImages: 2 };

@@ -49,7 +49,7 @@ const failure = (server: ScriptedServer, changes: object = {}, request: Partial<
   providerError(connect(server, changes).generate(imageRequest(request), never, () => {}));
 
 describe("a request in the form of OpenAI Images", () => {
-  it("[UPSTREAM-11] has model, prompt, size and format", async () => {
+  it("has model, prompt, size and format", async () => {
     const seen = await sent({}, { earlier: "at night" });
     expect(seen).toMatchObject({ method: "POST", url: "/v1/images/generations" });
     expect(seen.headers).toMatchObject({
@@ -64,7 +64,7 @@ describe("a request in the form of OpenAI Images", () => {
     });
   });
 
-  it("[UPSTREAM-11] follows the options of the entry", async () => {
+  it("follows the options of the entry", async () => {
     expect((await sent({ path: "/images" })).url).toBe("/v1/images");
     expect(await bodyOf({ sizeAs: "width_height", responseFormat: "base64" })).toEqual({
       model: "image-model",
@@ -88,7 +88,7 @@ describe("a request in the form of OpenAI Images", () => {
     expect((await sent({ apiKeyEnv: null })).headers.authorization).toBeUndefined();
   });
 
-  it("[UPSTREAM-11] has the extra fields, which win, but never for model and prompt", async () => {
+  it("has the extra fields, which win, but never for model and prompt", async () => {
     const extra = { quality: "low", size: "auto", model: "other", prompt: "other", nested: { a: [1] } };
     expect(await bodyOf({ extra })).toEqual({
       quality: "low",
@@ -100,7 +100,7 @@ describe("a request in the form of OpenAI Images", () => {
     });
   });
 
-  it("[UPSTREAM-11] asks OpenAI's own models for a type, and no other", async () => {
+  it("asks OpenAI's own models for a type, and no other", async () => {
     const gpt = { model: "gpt-image-2", mimeType: "image/jpeg" } as const;
     expect(await bodyOf({}, gpt)).toEqual({
       model: "gpt-image-2",
@@ -114,7 +114,7 @@ describe("a request in the form of OpenAI Images", () => {
     expect(connect(server).takes).toEqual({ maxReferences: 16, ratios: "any", tiers: "any" });
   });
 
-  it("[UPSTREAM-11] sends references as a form", async () => {
+  it("sends references as a form", async () => {
     const extra = { quality: "low", input: { a: 1 }, unset: null };
     const references = [reference(PNG), reference(JPEG, "image/jpeg")];
     const seen = await sent({ extra }, { references });
@@ -142,7 +142,7 @@ describe("a request in the form of OpenAI Images", () => {
     expect(one.text).toContain('name="image"; filename="reference-1.png"');
   });
 
-  it("[UPSTREAM-11] sends references as JSON of either form, or none", async () => {
+  it("sends references as JSON of either form, or none", async () => {
     const [png, jpeg] = [
       `data:image/png;base64,${PNG.toString("base64")}`,
       `data:image/jpeg;base64,${JPEG.toString("base64")}`,
@@ -175,7 +175,7 @@ describe("a request in the form of OpenAI Images", () => {
     expect(server.seen).toHaveLength(0);
   });
 
-  it("[UPSTREAM-13] is probed with the list of models, which costs nothing", async () => {
+  it("is probed with the list of models, which costs nothing", async () => {
     const server = await scriptedServer(json({ data: [] }));
     const adapter = connect(server);
     await adapter.probe(never);
@@ -190,7 +190,7 @@ describe("an answer in the form of OpenAI Images", () => {
   const generate = (server: ScriptedServer, changes: object = {}) =>
     connect(server, changes).generate(imageRequest(), never, () => {});
 
-  it("[UPSTREAM-12] has its images as Base64, as data URLs, or by address", async () => {
+  it("has its images as Base64, as data URLs, or by address", async () => {
     const server = await scriptedServer();
     const large = Buffer.concat([PNG, Buffer.alloc(100_000, 7)]);
     const data = [
@@ -215,7 +215,7 @@ describe("an answer in the form of OpenAI Images", () => {
     expect(server.seen[1]?.headers.authorization).toBe(`Bearer ${KEY}`);
   });
 
-  it("[UPSTREAM-21] has at most 16 images: more are an error that says so, and none of them is fetched", async () => {
+  it("has at most 16 images: more are an error that says so, and none of them is fetched", async () => {
     const server = await scriptedServer();
     const addresses = (count: number) => Array.from({ length: count }, (_, i) => ({ url: `/images/${i}` }));
     const answer = (count: number) => json({ data: addresses(count) });
@@ -234,7 +234,7 @@ describe("an answer in the form of OpenAI Images", () => {
     expect((await generate(server)).images).toHaveLength(16);
   });
 
-  it("[UPSTREAM-12] has usage, with the cost in whole micro-dollars", async () => {
+  it("has usage, with the cost in whole micro-dollars", async () => {
     const server = await scriptedServer();
     const usageOf = async (usage: unknown) => {
       server.reply = json({ ...base64(PNG), usage });
@@ -254,7 +254,7 @@ describe("an answer in the form of OpenAI Images", () => {
     }
   });
 
-  it("[UPSTREAM-12] notes a prompt that was rewritten, and images that could not be fetched", async () => {
+  it("notes a prompt that was rewritten, and images that could not be fetched", async () => {
     const server = await scriptedServer();
     const data = [
       { b64_json: PNG.toString("base64"), revised_prompt: `a crimson fox\n${KEY}` },
@@ -270,7 +270,7 @@ describe("an answer in the form of OpenAI Images", () => {
     ]);
   });
 
-  it("[UPSTREAM-12] with nothing but addresses that fail is ambiguous: the image was paid", async () => {
+  it("with nothing but addresses that fail is ambiguous: the image was paid", async () => {
     const inner = await scriptedServer(bytes(PNG));
     for (const url of [`${inner.url}/x.png`, "http://169.254.169.254/latest", "file:///etc/passwd"]) {
       const server = await scriptedServer(json({ data: [{ url }] }));
@@ -288,20 +288,20 @@ describe("an answer in the form of OpenAI Images", () => {
       "SAFETY_BLOCKED",
     ],
     ["a silent refusal of all", { data: [], respect_moderation: false }, "SAFETY_BLOCKED"],
-  ])("[UPSTREAM-12] without an image is final: %s", async (_name, answer, code) => {
+  ])("without an image is final: %s", async (_name, answer, code) => {
     const server = await scriptedServer(json(answer));
     expect(await failure(server)).toMatchObject({ code, trouble: null, retryable: false });
     expect(server.seen).toHaveLength(1);
   });
 
-  it("[UPSTREAM-12] is not taken from other JSON", async () => {
+  it("is not taken from other JSON", async () => {
     for (const answer of [{}, { data: "x" }, [], "text", 4]) {
       const server = await scriptedServer(json(answer));
       expect((await failure(server)).trouble).toBe("ambiguous");
     }
   });
 
-  it("[UPSTREAM-15] is not judged by a prompt that it repeats, nor by an earlier turn", async () => {
+  it("is not judged by a prompt that it repeats, nor by an earlier turn", async () => {
     const message = "invalid: a billing account; API key not valid";
     const server = await scriptedServer(json({ error: { message } }, 400));
     const request = imageRequest({ earlier: "API key not valid", prompt: "a billing account" });
@@ -309,7 +309,7 @@ describe("an answer in the form of OpenAI Images", () => {
     expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null });
   });
 
-  it("[UPSTREAM-3] never shows the key that the upstream repeats", async () => {
+  it("never shows the key that the upstream repeats", async () => {
     const server = await scriptedServer();
     const provider = closing(asItemProvider(entryAt(server.url), connect(server), deps));
     const message = `${"y".repeat(490)}${KEY}`;

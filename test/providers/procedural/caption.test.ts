@@ -31,7 +31,7 @@ async function inkOf(text: string): Promise<{ width: number; height: number; sha
 }
 
 describe("the caption", () => {
-  it("[DRAW-6] it is legible: dark letters on light paper below the scene, or the other way round", async () => {
+  it("it is legible: dark letters on light paper below the scene, or the other way round", async () => {
     for (const prompt of ["a fox in the forest", "a fox in the forest at night"]) {
       const strip = { left: 30, top: 900, width: 960, height: 70 };
       const data = await sharp(await draw(prompt))
@@ -44,7 +44,7 @@ describe("the caption", () => {
     }
   });
 
-  it("[DRAW-6] below it every picture says that it is a procedural drawing, and which of its prompt", async () => {
+  it("below it every picture says that it is a procedural drawing, and which of its prompt", async () => {
     const strip = { left: 30, top: 985, width: 500, height: 20 };
     const label = async (outputIndex: number) =>
       sharp(await draw("a fox", { outputIndex }))
@@ -58,7 +58,7 @@ describe("the caption", () => {
     expect(await difference(first, second)).toBeGreaterThan(0.1);
   });
 
-  it("[DRAW-6] letters are as large as the room allows, and what does not fit is cut", async () => {
+  it("letters are as large as the room allows, and what does not fit is cut", async () => {
     const [short, long] = [await inkOf("a fox"), await inkOf("a very long tale of foxes ".repeat(12))];
     const line = await renderCaption("a fox", "procedural", { ...room, largest: 23 }, COLORS);
     expect(short.height).toBeGreaterThan(line.info.height * 1.4);
@@ -67,7 +67,7 @@ describe("the caption", () => {
   });
 
   it.each(["Grüße aus Köln", "Привет, лиса", "αλεπού στο χιόνι", "ثعلب في الثلج", "שועל בשלג"])(
-    "[DRAW-6] the packaged font draws %s",
+    "the packaged font draws %s",
     async (text) => {
       const { share } = await inkOf(text);
       expect(share).toBeGreaterThan(0.03);
@@ -78,7 +78,7 @@ describe("the caption", () => {
     },
   );
 
-  it.each(HOSTILE)("[DRAW-7] hostile text %# leaves most of the page to the picture", async (prompt) => {
+  it.each(HOSTILE)("hostile text %# leaves most of the page to the picture", async (prompt) => {
     expect((await inkOf(prompt)).height).toBeLessThanOrEqual(room.height);
     const picture = await draw(prompt, { size: { widthPx: 512, heightPx: 512 } });
     await expect(sharp(picture).stats()).resolves.toBeDefined();

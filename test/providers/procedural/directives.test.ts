@@ -5,7 +5,7 @@ import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { parseDirectives } from "../../../src/providers/procedural/directives.ts";
 
 describe("directives", () => {
-  it("[DRAW-9] a prompt without directives is drawn as it is and asks for nothing", () => {
+  it("a prompt without directives is drawn as it is and asks for nothing", () => {
     const { text, directives } = parseDirectives("a [red] fox, [ [not:one] ]");
     expect(text).toBe("a [red] fox, [ [not:one] ]");
     expect(directives).toEqual({
@@ -20,7 +20,7 @@ describe("directives", () => {
     });
   });
 
-  it("[DRAW-9] directives are read anywhere in the prompt and leave no trace in its text", () => {
+  it("directives are read anywhere in the prompt and leave no trace in its text", () => {
     const { text, directives } = parseDirectives(
       "a fox [[delay:2s]] in the [[images: 2 ]] snow [[retry-after:1.5s]]",
     );
@@ -28,7 +28,7 @@ describe("directives", () => {
     expect(directives).toMatchObject({ delayMs: 2000, imageCount: 2, retryAfterMs: 1500 });
   });
 
-  it("[DRAW-9] every error code can be asked for", () => {
+  it("every error code can be asked for", () => {
     for (const code of ITEM_ERROR_CODES) {
       expect(parseDirectives(`x [[fail:${code}]]`).directives.fail).toBe(code);
       expect(parseDirectives(`x [[fail-once:${code}]]`).directives.failOnce).toBe(code);
@@ -41,7 +41,7 @@ describe("directives", () => {
     ["0.25s", 250],
     ["3m", 180_000],
     ["1h", 3_600_000],
-  ])("[DRAW-9] a time of %s is %i ms", (value, ms) => {
+  ])("a time of %s is %i ms", (value, ms) => {
     expect(parseDirectives(`x [[delay:${value}]]`).directives.delayMs).toBe(ms);
   });
 
@@ -69,7 +69,7 @@ describe("directives", () => {
     "[[__proto__:1]]",
     "[[]]",
     "[[delay:2s",
-  ])("[DRAW-10] %s is refused as a malformed directive that the message names", (directive) => {
+  ])("%s is refused as a malformed directive that the message names", (directive) => {
     const parse = () => parseDirectives(`a fox ${directive}`);
     expect(parse).toThrow(ProviderError);
     try {
@@ -80,7 +80,7 @@ describe("directives", () => {
     }
   });
 
-  it("[DRAW-10] any text either parses or is refused as an invalid argument", () => {
+  it("any text either parses or is refused as an invalid argument", () => {
     const piece = fc.oneof(fc.string(), fc.constantFrom("[[", "]]", "fail", ":", "[", "]", "images", "2"));
     fc.assert(
       fc.property(fc.array(piece), (pieces) => {

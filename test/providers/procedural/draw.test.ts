@@ -80,7 +80,7 @@ describe("a drawing", () => {
     },
   );
 
-  it("[DRAW-3] another prompt, index or model gives a visibly different picture", async () => {
+  it("another prompt, index or model gives a visibly different picture", async () => {
     const base = await draw("a castle in the mountains", { size });
     for (const other of [
       await draw("a sailboat at sea", { size }),
@@ -91,7 +91,7 @@ describe("a drawing", () => {
     }
   });
 
-  it("[DRAW-4] colours that the prompt names are in the picture", async () => {
+  it("colours that the prompt names are in the picture", async () => {
     const tests: [string, (r: number, g: number, b: number) => boolean][] = [
       ["a red apple", (r, g, b) => r > 130 && r > g * 1.7 && r > b * 1.7],
       ["a blue car", (r, g, b) => b > 120 && b > r * 1.6 && b > g * 1.2],
@@ -103,7 +103,7 @@ describe("a drawing", () => {
       expect(await share(await draw(prompt, { size }), test), prompt).toBeGreaterThan(0.025);
   });
 
-  it("[DRAW-4] the colour goes to the thing that it stands with", async () => {
+  it("the colour goes to the thing that it stands with", async () => {
     const middle = { left: 400, top: 480, width: 220, height: 160 };
     const mean = async (prompt: string) => {
       const all = await pixels(await draw(prompt), 16, middle);
@@ -116,7 +116,7 @@ describe("a drawing", () => {
     expect((blue[2] ?? 0) - (blue[0] ?? 0)).toBeGreaterThan(40);
   });
 
-  it("[DRAW-5] night is darker than day, and winter's ground is lighter than summer's", async () => {
+  it("night is darker than day, and winter's ground is lighter than summer's", async () => {
     const light = async (prompt: string, region?: Region) => {
       const all = (await pixels(await draw(prompt), 32, region)).flat();
       return all.reduce((sum, value) => sum + value, 0) / all.length;
@@ -130,7 +130,7 @@ describe("a drawing", () => {
     expect(winter).toBeGreaterThan(summer + 40);
   });
 
-  it("[DRAW-5] every style draws another picture of the same scene", async () => {
+  it("every style draws another picture of the same scene", async () => {
     const styles = [
       "",
       "watercolor",

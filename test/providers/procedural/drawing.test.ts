@@ -29,7 +29,7 @@ async function pixelsOf(path: string, coat?: Coat): Promise<Buffer> {
 }
 
 describe("the drawings", () => {
-  it("[DRAW-5] are painted as a drawing program shows their files", async () => {
+  it("are painted as a drawing program shows their files", async () => {
     for (const path of ["motifs", "scenery", "patterns"].flatMap(files)) {
       const [shown, painted] = [await pixelsOf(path), await pixelsOf(path, plain)];
       expect(shown.equals(painted), path).toBe(true);
@@ -40,7 +40,7 @@ describe("the drawings", () => {
     }
   });
 
-  it("[DRAW-4] a motif takes its main colour and all shades of it, and keeps the others", async () => {
+  it("a motif takes its main colour and all shades of it, and keeps the others", async () => {
     const blue = { ...plain, roles: { main: "#2f6fdc" } };
     const mean = async (coat: Coat, x: number, y: number) => {
       const data = await pixelsOf("motifs/fox", coat);
@@ -53,7 +53,7 @@ describe("the drawings", () => {
     expect(Math.max(...muzzle) - Math.min(...muzzle)).toBeLessThan(60);
   });
 
-  it("[DRAW-5] no two motifs look alike", async () => {
+  it("no two motifs look alike", async () => {
     const seen = new Map<string, string>();
     for (const path of files("motifs")) {
       const key = (await pixelsOf(path)).toString("base64");

@@ -5,7 +5,7 @@ import { motifsByWord, pictureSeed, planScene } from "../../../src/providers/pro
 const plan = (prompt: string, index = 0) => planScene(prompt, pictureSeed("model", prompt, index));
 
 describe("planning a scene", () => {
-  it("[DRAW-5] a prompt's place, time, weather and subject are what it says", () => {
+  it("a prompt's place, time, weather and subject are what it says", () => {
     expect(plan("a red fox in a snowy forest at night")).toMatchObject({
       places: ["forest"],
       time: "night",
@@ -24,7 +24,7 @@ describe("planning a scene", () => {
     });
   });
 
-  it("[DRAW-5] numbers and plurals say how many", () => {
+  it("numbers and plurals say how many", () => {
     expect(plan("three cats and a dog").subjects).toMatchObject([
       { motif: { name: "cat" }, count: 3 },
       { motif: { name: "dog" }, count: 1 },
@@ -33,7 +33,7 @@ describe("planning a scene", () => {
     expect(plan("a glass on a bus").subjects.map(({ count }) => count)).toEqual([1, 1]);
   });
 
-  it("[DRAW-4] a colour belongs to what follows it, and else to the whole picture", () => {
+  it("a colour belongs to what follows it, and else to the whole picture", () => {
     expect(plan("purple mountains")).toMatchObject({ parts: { place: "#8a4fd0" }, accents: [] });
     expect(plan("a pink sky over a green meadow")).toMatchObject({
       parts: { sky: "#f387b4", place: "#37a24b" },
@@ -45,16 +45,16 @@ describe("planning a scene", () => {
     ]);
   });
 
-  it("[DRAW-4] a colour that is also a thing is the thing when it stands alone", () => {
+  it("a colour that is also a thing is the thing when it stands alone", () => {
     expect(plan("an orange on a plate").subjects).toMatchObject([{ motif: { name: "orange" } }]);
     expect(plan("an orange cat").subjects).toMatchObject([{ motif: { name: "cat" }, color: "#f28322" }]);
   });
 
-  it("[DRAW-5] what is negated is not shown", () => {
+  it("what is negated is not shown", () => {
     expect(plan("a beach without palm trees and no people").subjects).toEqual([]);
   });
 
-  it("[DRAW-5] style words change the rendering, not the scene", () => {
+  it("style words change the rendering, not the scene", () => {
     const styles: [string, string][] = [
       ["watercolor", "watercolor"],
       ["pixel art", "pixel"],
@@ -75,18 +75,18 @@ describe("planning a scene", () => {
     expect(plan("black and white photo of a dog")).toMatchObject({ tint: "mono", accents: [] });
   });
 
-  it("[DRAW-5] words that name nothing known give a design chosen by the prompt", () => {
+  it("words that name nothing known give a design chosen by the prompt", () => {
     const kinds = new Set(Array.from({ length: 60 }, (_, i) => plan(`zxqv ${i}`).pattern));
     expect(plan("zxqv flurb").places).toEqual(["pattern"]);
     expect(kinds.size).toBeGreaterThan(6);
   });
 
-  it("[DRAW-5] every word of a motif finds it", () => {
+  it("every word of a motif finds it", () => {
     expect(motifsByWord().size).toBeGreaterThan(400);
     for (const [word, motif] of motifsByWord()) expect(plan(word).subjects[0]?.motif, word).toBe(motif);
   });
 
-  it("[DRAW-7] any text gives a plan, and the same one each time", () => {
+  it("any text gives a plan, and the same one each time", () => {
     const text = fc
       .array(fc.nat({ max: 0x10ffff }), { maxLength: 300 })
       .map((codes) => String.fromCodePoint(...codes));
@@ -98,7 +98,7 @@ describe("planning a scene", () => {
     );
   });
 
-  it("[DRAW-3] seeds differ by model, prompt and index", () => {
+  it("seeds differ by model, prompt and index", () => {
     const seeds = [
       pictureSeed("a", "b", 0),
       pictureSeed("b", "b", 0),

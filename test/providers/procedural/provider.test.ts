@@ -11,7 +11,7 @@ const inspector = sharpInspector(new Decoding());
 const signal = new AbortController().signal;
 
 describe("the procedural provider", () => {
-  it("[DRAW-11] says what it is: an item provider of the configured name and models", async () => {
+  it("says what it is: an item provider of the configured name and models", async () => {
     const provider = createProceduralProvider({
       name: "local",
       concurrency: 3,
@@ -24,7 +24,7 @@ describe("the procedural provider", () => {
     await expect(provider.close()).resolves.toBeUndefined();
   });
 
-  it("[DRAW-11] the model version of its result says that the picture is a procedural drawing", async () => {
+  it("the model version of its result says that the picture is a procedural drawing", async () => {
     expect((await generate("a fox")).modelVersion).toMatch(/^test-model \(procedural\/\d+\)$/);
   });
 
@@ -92,7 +92,7 @@ describe("the procedural provider", () => {
     expect((await sharp(directed).raw().toBuffer()).equals(await sharp(plain).raw().toBuffer())).toBe(true);
   });
 
-  it("[DRAW-13] an aborted request rejects with the signal's reason", async () => {
+  it("an aborted request rejects with the signal's reason", async () => {
     const reason = new Error("stop");
     const provider = createProceduralProvider({
       name: "p",
@@ -110,7 +110,7 @@ describe("the procedural provider", () => {
     await expect(running).rejects.toBe(reason);
   });
 
-  it("[DRAW-13] an abort during a delay ends it", async () => {
+  it("an abort during a delay ends it", async () => {
     const controller = new AbortController();
     const reason = new Error("stop");
     const clock = {
@@ -125,7 +125,7 @@ describe("the procedural provider", () => {
     await expect(running).rejects.toBe(reason);
   });
 
-  it("[DRAW-14] simulation adds its latency and fails a reproducible share", async () => {
+  it("simulation adds its latency and fails a reproducible share", async () => {
     const clock = notingClock();
     const simulate = { latencyMs: 250, fail: 0.3, seed: 7 };
     const provider = createProceduralProvider({
@@ -153,7 +153,7 @@ describe("the procedural provider", () => {
     expect(new Set(clock.slept)).toEqual(new Set([250]));
   });
 
-  it("[DRAW-14] another seed, index or retry batch is another draw, another attempt is not", async () => {
+  it("another seed, index or retry batch is another draw, another attempt is not", async () => {
     const outcome = async (seed: number, changes: object) => {
       const simulate = { latencyMs: 0, fail: 0.5, seed };
       const provider = createProceduralProvider({

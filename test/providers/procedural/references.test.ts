@@ -33,7 +33,7 @@ const rings = () =>
 const MIDDLE = { left: 180, top: 90, width: 660, height: 660 };
 
 describe("reference images", () => {
-  it("[DRAW-8] a single one fills the middle of the picture and stays recognisable", async () => {
+  it("a single one fills the middle of the picture and stays recognisable", async () => {
     const source = await halves();
     for (const prompt of ["make it warmer", "at night, with snow", "in sepia", "a blue tint"]) {
       const image = await draw(prompt, { references: [source] });
@@ -42,7 +42,7 @@ describe("reference images", () => {
     }
   });
 
-  it("[DRAW-8] the words still count: another prompt changes the picture around and over it", async () => {
+  it("the words still count: another prompt changes the picture around and over it", async () => {
     const references = [await halves()];
     expect(
       await difference(
@@ -52,7 +52,7 @@ describe("reference images", () => {
     ).toBeGreaterThan(8);
   });
 
-  it("[DRAW-8] without its reference the same prompt gives another picture, and so does another reference", async () => {
+  it("without its reference the same prompt gives another picture, and so does another reference", async () => {
     const [one, other, none] = [
       await draw("a fox", { references: [await halves()] }),
       await draw("a fox", { references: [await rings()] }),
@@ -62,7 +62,7 @@ describe("reference images", () => {
     expect(await difference(one, other)).toBeGreaterThan(15);
   });
 
-  it("[DRAW-8] several are all in the picture, in order", async () => {
+  it("several are all in the picture, in order", async () => {
     const [a, b] = [await halves(), await rings()];
     const forward = await draw("together", { references: [a, b] });
     const backward = await draw("together", { references: [b, a] });
@@ -74,7 +74,7 @@ describe("reference images", () => {
     expect(await sharp(many).metadata()).toMatchObject({ width: 1584, height: 672 });
   });
 
-  it("[DRAW-8] one that lies where the drawing cannot read it is a blank card with its name", async () => {
+  it("one that lies where the drawing cannot read it is a blank card with its name", async () => {
     const stored = (uri: string) => ({ storedReferences: [{ uri, mimeType: "image/png" as const }] });
     const [none, one, other] = [
       await draw("a fox"),
@@ -85,7 +85,7 @@ describe("reference images", () => {
     expect(await difference(one, other)).toBeGreaterThan(1);
   });
 
-  it("[DRAW-8] transparent, grey, tiny and very long references are taken", async () => {
+  it("transparent, grey, tiny and very long references are taken", async () => {
     const clear = await sharp({
       create: { width: 40, height: 40, channels: 4, background: { r: 0, g: 0, b: 0, alpha: 0 } },
     })

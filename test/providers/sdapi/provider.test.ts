@@ -95,7 +95,7 @@ it("[SDAPI-1] txt2img gets prompt, seed and a size in steps of 8, and what the e
   ]);
 });
 
-it("[SDAPI-2] the first reference goes to img2img; others are noted", async () => {
+it("the first reference goes to img2img; others are noted", async () => {
   const { seen, generate } = await sdapi(json(made()), {
     extra: { denoising_strength: 0.4, init_images: ["x"] },
   });
@@ -108,7 +108,7 @@ it("[SDAPI-2] the first reference goes to img2img; others are noted", async () =
   expect(seen).toHaveLength(1);
 });
 
-it("[SDAPI-3] a mapped model chooses the checkpoint; else the server's own is used", async () => {
+it("a mapped model chooses the checkpoint; else the server's own is used", async () => {
   const mapped = await sdapi(json(made()), { models: { ours: "dream.safetensors" } });
   await mapped.generate({ model: "dream.safetensors" });
   expect(mapped.seen[0]?.body).toMatchObject({
@@ -120,7 +120,7 @@ it("[SDAPI-3] a mapped model chooses the checkpoint; else the server's own is us
   expect(listed.seen[0]?.body).toMatchObject({ override_settings: {} });
 });
 
-it("[SDAPI-4] user and password come from the environment, and reach no error", async () => {
+it("user and password come from the environment, and reach no error", async () => {
   const secrets = { SD_USER: "fox", SD_PASSWORD: "canary-7b1e90c2" };
   watchKey(secrets.SD_PASSWORD);
   const repeat: Answer = (response, { authorization }) =>
@@ -134,7 +134,7 @@ it("[SDAPI-4] user and password come from the environment, and reach no error", 
   expect(message).not.toContain("canary");
 });
 
-it("[SDAPI-5] images may be data URLs; without readable info the request's seed counts", async () => {
+it("images may be data URLs; without readable info the request's seed counts", async () => {
   const images = [`data:image/png;base64,${BASE64}`, BASE64];
   for (const info of [undefined, "no JSON", "null", JSON.stringify({ seed: -1, sd_model_name: 7 })]) {
     const { generate } = await sdapi(json({ images, info }));
@@ -157,7 +157,7 @@ it.each([
   [503, { trouble: "failing", retryable: true }],
   [502, { trouble: "ambiguous" }],
   [504, { trouble: "ambiguous" }],
-])("[SDAPI-6] status %i", async (status, expected) => {
+])("status %i", async (status, expected) => {
   const { generate, seen } = await sdapi(
     json({ error: "E", errors: "why" }, status, { "retry-after": "3", location: "/x" }),
   );
@@ -168,13 +168,13 @@ it.each([
   expect(seen).toHaveLength(1);
 });
 
-it("[UPSTREAM-15] a prompt and an earlier turn that the server repeats do not decide", async () => {
+it("a prompt and an earlier turn that the server repeats do not decide", async () => {
   const { generate } = await sdapi(json({ detail: "invalid: a billing account; API key not valid" }, 400));
   const failure = await failureOf(generate({ earlier: "API key not valid", prompt: "a billing account" }));
   expect(failure).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null });
 });
 
-it("[SDAPI-6] the fields that a server names are in the message", async () => {
+it("the fields that a server names are in the message", async () => {
   const detail = [{ loc: ["body", "steps"], msg: "must be a number", type: "x" }];
   const { generate } = await sdapi(json({ detail }, 422));
   expect((await failureOf(generate())).message).toContain("body.steps: must be a number");
@@ -192,12 +192,12 @@ it.each<[string, Answer]>([
   ["HTML", (response) => void response.end("<html>")],
   ["no images", json({ detail: "x" })],
   ["no Base64", json({ images: ["%%%"] })],
-])("[SDAPI-6] %s is ambiguous", async (_what, answer) => {
+])("%s is ambiguous", async (_what, answer) => {
   const { generate } = await sdapi(answer);
   expect(await failureOf(generate())).toMatchObject({ code: "PROVIDER_ITEM_FAILED", trouble: "ambiguous" });
 });
 
-it("[SDAPI-6] a server that does not run is unreachable", async () => {
+it("a server that does not run is unreachable", async () => {
   const { server, adapter, generate } = await sdapi(json(made()));
   server.closeAllConnections();
   await new Promise((done) => server.close(done));
@@ -208,7 +208,7 @@ it("[SDAPI-6] a server that does not run is unreachable", async () => {
     });
 });
 
-it("[SDAPI-7] an abort interrupts the server once, and rejects with its reason", async () => {
+it("an abort interrupts the server once, and rejects with its reason", async () => {
   const { seen, generate } = await sdapi((response, { line }) => {
     if (line.endsWith("interrupt")) response.end("null");
   });
@@ -223,7 +223,7 @@ it("[SDAPI-7] an abort interrupts the server once, and rejects with its reason",
   expect(seen).toHaveLength(2);
 });
 
-it("[SDAPI-7] an abort interrupts nothing while another image of ours is made", async () => {
+it("an abort interrupts nothing while another image of ours is made", async () => {
   const waiting: ServerResponse[] = [];
   const { seen, generate } = await sdapi((response) => void waiting.push(response), { concurrency: 2 });
   const abort = new AbortController();
@@ -237,7 +237,7 @@ it("[SDAPI-7] an abort interrupts nothing while another image of ours is made", 
   expect(seen).toHaveLength(2);
 });
 
-it("[SDAPI-8] the probe asks for the options, which costs nothing; a request is marked before it leaves", async () => {
+it("the probe asks for the options, which costs nothing; a request is marked before it leaves", async () => {
   const { seen, adapter, generate } = await sdapi(json(made()));
   await adapter.probe(NEVER);
   expect(seen.map(({ line }) => line)).toEqual(["GET /sdapi/v1/options"]);

@@ -15,7 +15,7 @@ function begin(signal = never, deps = {}): AnswerImages {
 }
 
 describe("the memory of all answers", () => {
-  it("[UPSTREAM-22] is shared without a deadlock: each of many that hold a part of it gets the rest in the end", async () => {
+  it("is shared without a deadlock: each of many that hold a part of it gets the rest in the end", async () => {
     const answers = Array.from({ length: 20 }, () => begin());
     let ended = 0;
     const readings = answers.map(async (answer) => {
@@ -28,7 +28,7 @@ describe("the memory of all answers", () => {
     expect(ended).toBe(20);
   });
 
-  it("[UPSTREAM-22] is waited for until the signal of the request, and what one held is free then", async () => {
+  it("is waited for until the signal of the request, and what one held is free then", async () => {
     const first = begin();
     await first.take(MIB);
     const holder = begin();
@@ -47,7 +47,7 @@ describe("the memory of all answers", () => {
 });
 
 describe("the images of an answer", () => {
-  it("[UPSTREAM-21] go to the disk when they are too large for the memory, and are gone when they are discarded", async () => {
+  it("go to the disk when they are too large for the memory, and are gone when they are discarded", async () => {
     const directory = await tempDir();
     const blobs = fileBlobs(directory);
     const images = begin(never, { draft: () => blobs.draft() });
@@ -72,7 +72,7 @@ describe("the images of an answer", () => {
     expect(await drafts()).toBe(0);
   });
 
-  it("[UPSTREAM-21] have at most 64 MiB each", async () => {
+  it("have at most 64 MiB each", async () => {
     const directory = await tempDir();
     const blobs = fileBlobs(directory);
     const sink = begin(never, { draft: () => blobs.draft() }).open();

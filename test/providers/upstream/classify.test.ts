@@ -201,7 +201,7 @@ describe("an answer that is no success", () => {
     expect(error.upstreamStatus).toBe(status);
   });
 
-  it("[UPSTREAM-3] shows the upstream's words for refusals and invalid requests only", () => {
+  it("shows the upstream's words for refusals and invalid requests only", () => {
     const words = "ask for 1024x1024";
     expect(told(400, openai({ message: words })).message).toBe(words);
     expect(told(400, openai({ message: words, code: "moderation_blocked" })).message).toBe(words);
@@ -216,7 +216,7 @@ describe("an answer that is no success", () => {
     expect(told(413).message).toBe("painter does not accept the request (HTTP 413).");
   });
 
-  it("[UPSTREAM-14] names the host to which a redirect leads, and no more of its address", () => {
+  it("names the host to which a redirect leads, and no more of its address", () => {
     const location = "https://user:secret@images.example:8443/key/secret?key=secret#secret";
     expect(told(308, { headers: { location } }).message).toBe(
       "painter redirects to images.example:8443: configure the address that it leads to as `baseUrl` (HTTP 308).",
@@ -249,17 +249,14 @@ describe("an answer that is no success", () => {
       (prompt) => native(400, "INVALID_ARGUMENT", prompt.replace("\n", " ")),
     ],
   ];
-  it.each(repeated)(
-    "[UPSTREAM-15] is not judged by a prompt that it repeats: %s",
-    (_name, status, asked, given) => {
-      const plain = told(status);
-      const answer = given(asked);
-      expect(told(status, answer)).not.toMatchObject({ code: plain.code, trouble: plain.trouble });
-      expect(told(status, { ...answer, asked })).toMatchObject({ code: plain.code, trouble: plain.trouble });
-    },
-  );
+  it.each(repeated)("is not judged by a prompt that it repeats: %s", (_name, status, asked, given) => {
+    const plain = told(status);
+    const answer = given(asked);
+    expect(told(status, answer)).not.toMatchObject({ code: plain.code, trouble: plain.trouble });
+    expect(told(status, { ...answer, asked })).toMatchObject({ code: plain.code, trouble: plain.trouble });
+  });
 
-  it("[UPSTREAM-15] is judged by its own words beside a repeated prompt", () => {
+  it("is judged by its own words beside a repeated prompt", () => {
     const message = "the billing account: your credit balance is too low";
     expect(told(400, { ...openai({ message }), asked: "the billing account" }).trouble).toBe("billing");
     const asked = "a clock: try again in 9h, in this location";
@@ -269,7 +266,7 @@ describe("an answer that is no success", () => {
     expect(told(400, { ...region, asked }).trouble).toBe("billing");
   });
 
-  it("[UPSTREAM-2] carries the announced pause of a trouble, never of a final answer", () => {
+  it("carries the announced pause of a trouble, never of a final answer", () => {
     const headers = { "retry-after": "7" };
     expect(told(429, { headers }).error.retryAfterMs).toBe(7000);
     expect(told(503, { headers }).error.retryAfterMs).toBe(7000);

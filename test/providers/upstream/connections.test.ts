@@ -35,12 +35,12 @@ const PRIVATE = [
 const PUBLIC = ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"];
 
 describe("addresses outside the public internet", () => {
-  it("[UPSTREAM-8] are known in every spelling", () => {
+  it("are known in every spelling", () => {
     expect(PRIVATE.filter((address) => !isPrivateAddress(address))).toEqual([]);
     expect(PUBLIC.filter(isPrivateAddress)).toEqual([]);
   });
 
-  it("[UPSTREAM-8] are known by their names where these show it", () => {
+  it("are known by their names where these show it", () => {
     const hosts = [
       "localhost",
       "gpu",

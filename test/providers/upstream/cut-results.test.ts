@@ -91,7 +91,7 @@ function send(answer: ServerResponse, { status, headers, body }: ReturnType<type
 
 for (const type of Object.keys(UPSTREAMS) as (keyof typeof UPSTREAMS)[])
   it.each(Object.entries(ENDS))(
-    `[UPSTREAM-19] a download of ${type} that %s, at any byte, loses no result`,
+    `a download of ${type} that %s, at any byte, loses no result`,
     async (_, endAt) => {
       let cut = 0;
       let isFirst = true;
@@ -117,7 +117,7 @@ for (const type of Object.keys(UPSTREAMS) as (keyof typeof UPSTREAMS)[])
     60_000,
   );
 
-it("[UPSTREAM-19] a download goes on behind a part that is shorter than the one asked for", async () => {
+it("a download goes on behind a part that is shorter than the one asked for", async () => {
   const { provider } = await connect("native-batch", (response, { headers }, whole) => {
     const { range } = headers;
     if (range === undefined) ENDS["breaks off between chunks"]?.(response, whole.subarray(0, 9), whole);
@@ -131,15 +131,12 @@ it("[UPSTREAM-19] a download goes on behind a part that is shorter than the one 
 it.each([
   ["native-batch", { name: "batches/b1", metadata: { state: "BATCH_STATE_RUNNING" } }],
   ["openai-batch", { id: "b1", status: "finalizing", output_file_id: null }],
-] as const)(
-  "[UPSTREAM-19] a job of %s that runs again after its end has no results yet",
-  async (type, job) => {
-    const { provider } = await connect(type, () => {}, job);
-    const results: JobResult[] = [];
-    for await (const result of provider.results("b1", never)) results.push(result);
-    expect(results).toEqual([{ endsEarly: expect.stringContaining("before its end") }]);
-  },
-);
+] as const)("a job of %s that runs again after its end has no results yet", async (type, job) => {
+  const { provider } = await connect(type, () => {}, job);
+  const results: JobResult[] = [];
+  for await (const result of provider.results("b1", never)) results.push(result);
+  expect(results).toEqual([{ endsEarly: expect.stringContaining("before its end") }]);
+});
 
 it.each([
   [
@@ -150,12 +147,9 @@ it.each([
     },
   ],
   ["openai-batch", { id: "b1", status: "completed", request_counts: { total: 3, completed: 3, failed: 0 } }],
-] as const)(
-  "[UPSTREAM-19] a job of %s that counts results and names no file of them says so",
-  async (type, job) => {
-    const { provider } = await connect(type, () => {}, job);
-    const results: JobResult[] = [];
-    for await (const result of provider.results("b1", never)) results.push(result);
-    expect(results).toEqual([{ endsEarly: expect.stringContaining("0 of the 3") }]);
-  },
-);
+] as const)("a job of %s that counts results and names no file of them says so", async (type, job) => {
+  const { provider } = await connect(type, () => {}, job);
+  const results: JobResult[] = [];
+  for await (const result of provider.results("b1", never)) results.push(result);
+  expect(results).toEqual([{ endsEarly: expect.stringContaining("0 of the 3") }]);
+});

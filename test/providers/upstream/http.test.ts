@@ -209,12 +209,12 @@ describe("a request to an upstream", () => {
     expect(await http.json(POST, never)).toEqual({ error: null, fine: 1 });
   });
 
-  it("[UPSTREAM-2] reads pauses from the headers of the answer", async () => {
+  it("reads pauses from the headers of the answer", async () => {
     const server = await scriptedServer(json({}, 429, { "retry-after": "3", "retry-after-ms": "4500" }));
     expect((await failure(connect(server.url))).error.retryAfterMs).toBe(4500);
   });
 
-  it("[UPSTREAM-7] fails with its own error when a reference cannot be read", async () => {
+  it("fails with its own error when a reference cannot be read", async () => {
     const server = await scriptedServer();
     const gone = new Error("the file is gone");
     let reads = 0;
@@ -246,7 +246,7 @@ describe("an answer with images", () => {
     return { announced, answer };
   }
 
-  it("[UPSTREAM-20] is announced with its size when it is large, before it is read", async () => {
+  it("is announced with its size when it is large, before it is read", async () => {
     const image = Buffer.alloc(100_000, 7).toString("base64");
     const { announced, answer } = await ask(json({ image, note: "fine" }));
     const { value, decode } = await answer;
@@ -258,7 +258,7 @@ describe("an answer with images", () => {
     expect(cut.announced).toHaveLength(1);
   });
 
-  it("[UPSTREAM-20] is read at once when it is small or a failure", async () => {
+  it("is read at once when it is small or a failure", async () => {
     const small = await ask(json({ error: { message: "no" } }));
     expect(await providerError(small.answer)).toBeInstanceOf(ProviderError);
     const failed = await ask(json({ error: { message: "n".repeat(100_000) } }, 503));

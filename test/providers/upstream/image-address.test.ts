@@ -38,7 +38,7 @@ function fetched(http: UpstreamHttp, address: string, headers: Record<string, st
 }
 
 describe("the address of an image", () => {
-  it("[UPSTREAM-8] of the upstream's own is asked with the key, wherever the upstream is", async () => {
+  it("of the upstream's own is asked with the key, wherever the upstream is", async () => {
     const server = await scriptedServer(bytes(PNG));
     const http = connect(`${server.url}/v1`);
     expect(await fetched(http, `${server.url}/images/1.png`, KEY, never)).toEqual(PNG);
@@ -49,12 +49,12 @@ describe("the address of an image", () => {
     ]);
   });
 
-  it("[UPSTREAM-8] may hold the image itself", async () => {
+  it("may hold the image itself", async () => {
     const address = `data:image/png;base64,${JPEG.toString("base64")}`;
     expect(await fetched(connect("http://127.0.0.1:1"), address, KEY, never)).toEqual(JPEG);
   });
 
-  it("[UPSTREAM-8] is refused when it is private, also in disguise", async () => {
+  it("is refused when it is private, also in disguise", async () => {
     const inner = await scriptedServer(bytes(PNG));
     const http = connect("https://images.example/v1", {
       "evil.example": ["127.0.0.1"],
@@ -80,7 +80,7 @@ describe("the address of an image", () => {
     expect(inner.seen).toHaveLength(0);
   });
 
-  it("[UPSTREAM-8] is checked when it is connected to, not before: a name may change its meaning", async () => {
+  it("is checked when it is connected to, not before: a name may change its meaning", async () => {
     const inner = await scriptedServer(bytes(PNG));
     const table = { "rebind.example": ["93.184.216.34", "127.0.0.1"] };
     const http = connect("https://images.example", table);
@@ -91,7 +91,7 @@ describe("the address of an image", () => {
     expect(inner.seen).toHaveLength(0);
   });
 
-  it("[UPSTREAM-8] follows three redirects and no more, and none to a private address", async () => {
+  it("follows three redirects and no more, and none to a private address", async () => {
     const inner = await scriptedServer(bytes(PNG));
     const server = await scriptedServer();
     const http = connect(server.url);
@@ -111,7 +111,7 @@ describe("the address of an image", () => {
     expect(inner.seen).toHaveLength(0);
   });
 
-  it("[UPSTREAM-8] that gives no image is an ambiguous answer: the image was paid", async () => {
+  it("that gives no image is an ambiguous answer: the image was paid", async () => {
     const server = await scriptedServer();
     const http = connect(server.url);
     for (const reply of [bytes("<html>", 200), bytes(PNG, 404), json({}), bytes("", 200), bytes("", 500)]) {
@@ -126,14 +126,14 @@ describe("the address of an image", () => {
     }
   });
 
-  it("[UPSTREAM-8] ends with the signal's reason", async () => {
+  it("ends with the signal's reason", async () => {
     const stop = new AbortController();
     const reason = new Error("enough");
     const server = await scriptedServer(() => stop.abort(reason));
     await expect(fetched(connect(server.url), "/x", KEY, stop.signal)).rejects.toBe(reason);
   });
 
-  it("[UPSTREAM-8] elsewhere is asked without the key, also behind a proxy, where its name is looked up first", async () => {
+  it("elsewhere is asked without the key, also behind a proxy, where its name is looked up first", async () => {
     const server = await scriptedServer(bytes(PNG));
     const proxy = await tunnelTo(server);
     const table = { "inner.example": ["10.0.0.1"], "cdn.example": ["93.184.216.34"] };

@@ -12,7 +12,7 @@ function connect(baseUrl: string, secrets: Record<string, string>): UpstreamHttp
 }
 
 describe("a proxy of the environment", () => {
-  it.each(["http_proxy", "HTTP_PROXY"])("[UPSTREAM-6] leads to a public upstream: %s", async (variable) => {
+  it.each(["http_proxy", "HTTP_PROXY"])("leads to a public upstream: %s", async (variable) => {
     const server = await scriptedServer(json({ fine: true }));
     const proxy = await tunnelTo(server);
     const http = connect("http://images.example", { [variable]: proxy.url });
@@ -21,7 +21,7 @@ describe("a proxy of the environment", () => {
     expect(server.seen[0]?.headers).toMatchObject({ host: "images.example", "x-key": "abc" });
   });
 
-  it("[UPSTREAM-6] is not asked for an upstream on this machine, in a private network, or in NO_PROXY", async () => {
+  it("is not asked for an upstream on this machine, in a private network, or in NO_PROXY", async () => {
     const server = await scriptedServer(json({ fine: true }));
     const proxy = await tunnelTo(server);
     expect(await connect(server.url, { HTTP_PROXY: proxy.url }).json(GET, never)).toEqual({ fine: true });
@@ -37,7 +37,7 @@ describe("a proxy of the environment", () => {
     expect(proxy.asked).toEqual([]);
   });
 
-  it("[UPSTREAM-6] that refuses has let nothing through", async () => {
+  it("that refuses has let nothing through", async () => {
     const proxy = await tunnelTo({ port: 0 }, 502);
     let sent = 0;
     const http = connect("http://images.example", { HTTP_PROXY: proxy.url });

@@ -16,7 +16,7 @@ async function whole(body: RequestBody): Promise<Buffer> {
 }
 
 describe("a body with references", () => {
-  it("[UPSTREAM-7] is the JSON that it would be with the Base64 in it", async () => {
+  it("is the JSON that it would be with the Base64 in it", async () => {
     const image = reference(PNG);
     const body = jsonBody({
       prompt: 'ä "quoted" \u0000',
@@ -31,7 +31,7 @@ describe("a body with references", () => {
     expect((await whole(jsonBody({ a: "b" }))).toString()).toBe('{"a":"b"}');
   });
 
-  it("[UPSTREAM-7] has the right length for references of any length", async () => {
+  it("has the right length for references of any length", async () => {
     for (let length = 0; length < 8; length++) {
       const content = Buffer.alloc(length, 0xab);
       const text = (await whole(jsonBody([new ReferenceText(reference(content))]))).toString();
@@ -39,7 +39,7 @@ describe("a body with references", () => {
     }
   });
 
-  it("[UPSTREAM-7] is a form that an independent reader takes", async () => {
+  it("is a form that an independent reader takes", async () => {
     const body = formBody({ prompt: "ein Füchslein\r\n--x", 'a"b': "1" }, [
       { field: "image[]", fileName: "one.png", content: reference(PNG) },
       { field: "image[]", fileName: "two.jpg", content: reference(JPEG, "image/jpeg") },
@@ -56,7 +56,7 @@ describe("a body with references", () => {
     expect(Buffer.from(await (files[1] as File).arrayBuffer())).toEqual(JPEG);
   });
 
-  it("[UPSTREAM-7] reads its references when they are sent, one at a time", async () => {
+  it("reads its references when they are sent, one at a time", async () => {
     let held = 0;
     const reads: number[] = [];
     const large = Buffer.alloc(300_000, 1);

@@ -25,7 +25,7 @@ function counted(rate: RequestRate, clock: FakeClock) {
   return { startsS, ask, pass };
 }
 
-it("[SLOT-5] no more requests start in any minute than the limit", async () => {
+it("no more requests start in any minute than the limit", async () => {
   const clock = new FakeClock();
   const { startsS, ask, pass } = counted(new RequestRate(2, clock), clock);
   void ask();
@@ -38,7 +38,7 @@ it("[SLOT-5] no more requests start in any minute than the limit", async () => {
   expect(startsS.at(-1)).toBe(210);
 });
 
-it("[SLOT-5] a request that is taken back leaves its place to the next one", async () => {
+it("a request that is taken back leaves its place to the next one", async () => {
   const clock = new FakeClock();
   const { startsS, ask, pass } = counted(new RequestRate(1, clock), clock);
   void ask();

@@ -81,11 +81,11 @@ describe("the announced pause", () => {
       },
       null,
     ],
-  ])("[UPSTREAM-2] is read: %s", (_name, given, expected) => {
+  ])("is read: %s", (_name, given, expected) => {
     expect(pause(given)).toBe(expected);
   });
 
-  it("[UPSTREAM-2] of a limit per day ends when it is announced, else at midnight Pacific time", () => {
+  it("of a limit per day ends when it is announced, else at midnight Pacific time", () => {
     // 03:04:05 UTC is 19:04:05 in winter there.
     const untilMidnight = DAY_MS - (19 * HOUR_MS + 4 * 60_000 + 5000);
     expect(pause({ limit: "per-day" })).toBe(untilMidnight);
@@ -101,14 +101,14 @@ describe("the announced pause", () => {
     expect(pause({ limit: "per-day", headers: { date } })).toBe(untilMidnight - HOUR_MS);
   });
 
-  it("[UPSTREAM-2] holds on the days on which clocks change", () => {
+  it("holds on the days on which clocks change", () => {
     // Clocks go forward on 10 March 2030 and back on 3 November 2030, both at 2 o'clock.
     expect(pause({ limit: "per-day" }, Date.UTC(2030, 2, 10, 8, 30))).toBe(22.5 * HOUR_MS);
     expect(pause({ limit: "per-day" }, Date.UTC(2030, 10, 3, 8, 30))).toBe(23.5 * HOUR_MS);
     expect(pause({ limit: "per-day" }, Date.UTC(2030, 10, 3, 7, 30))).toBe(DAY_MS);
   });
 
-  it("[UPSTREAM-2] is found quickly in any text", () => {
+  it("is found quickly in any text", () => {
     expect(pause({ message: "try again in 1".repeat(10_000) })).toBeNull();
     expect(pause({ message: `try again in ${"1m".repeat(50_000)}` })).toBe(DAY_MS);
   });

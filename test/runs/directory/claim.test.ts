@@ -46,7 +46,7 @@ it("[RUN-2] the same run again finds the same batch and downloads nothing", asyn
   expect(bench.notes.at(-1)).toMatch(/^re-using imgbatch_\w+ submitted 2 h ago \(--new to generate again\)$/);
 });
 
-it("[RUN-3] the same content in a new directory is a replay, not a second batch", async () => {
+it("the same content in a new directory is a replay, not a second batch", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   await rm(bench.dir, { recursive: true });
@@ -80,7 +80,7 @@ it("[RUN-4] when many files are missing they come as a ZIP again", async () => {
   expect(bench.fake.count(/\/download/)).toBe(2);
 });
 
-it("[RUN-5] a directory of another input is refused, and one of another key or service is asked for its own batches", async () => {
+it("a directory of another input is refused, and one of another key or service is asked for its own batches", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   await expect(bench.submit([{ prompt: "another" }])).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
@@ -95,7 +95,7 @@ it("[RUN-5] a directory of another input is refused, and one of another key or s
   expect(bench.fake.batches).toHaveLength(1);
 });
 
-it("[RUN-5] the embedded service is the same one whatever its port, as long as the key is", async () => {
+it("the embedded service is the same one whatever its port, as long as the key is", async () => {
   const bench = await createBench();
   bench.service.identity = "embedded";
   await bench.submit(TWO);
@@ -124,7 +124,7 @@ it("[RUN-6] a damaged run state is a conflict that says so, not a crash", async 
   });
 });
 
-it("[RUN-7] the run state holds the key's fingerprint and never the key", async () => {
+it("the run state holds the key's fingerprint and never the key", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   for (const name of ["imgbatch.json", "input.jsonl", "results.jsonl"]) {
@@ -151,7 +151,7 @@ it("[RUN-8] a refused connection leaves the intent, since nothing was sent", asy
   expect((await bench.runState()).batches[0]).toMatchObject({ state: "intent" });
 });
 
-it("[RUN-9] --new makes a second batch, replaces the files, and a crash of it is resumed by the same command", async () => {
+it("--new makes a second batch, replaces the files, and a crash of it is resumed by the same command", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   const first = await bench.runState();
@@ -168,7 +168,7 @@ it("[RUN-9] --new makes a second batch, replaces the files, and a crash of it is
   expect(bench.fake.batches).toHaveLength(3);
 });
 
-it("[RUN-10] failed items are named in the results and ready to submit again in retry.jsonl", async () => {
+it("failed items are named in the results and ready to submit again in retry.jsonl", async () => {
   const bench = await createBench({ failing: /dog/ });
   const outcome = await bench.submit(TWO);
   expect(outcome.hasRetry).toBe(true);
@@ -179,7 +179,7 @@ it("[RUN-10] failed items are named in the results and ready to submit again in 
   );
 });
 
-it("[RUN-11] deleted outputs are an error, unless every file is here and verified", async () => {
+it("deleted outputs are an error, unless every file is here and verified", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   for (const batch of bench.fake.batches) batch.statuses = ["output_deleted"];
@@ -195,7 +195,7 @@ it("[RUN-11] deleted outputs are an error, unless every file is here and verifie
   ]);
 });
 
-it("[RUN-12] a run larger than a batch becomes several, each with its own key, and one set of results", async () => {
+it("a run larger than a batch becomes several, each with its own key, and one set of results", async () => {
   const bench = await createBench();
   const five = Array.from({ length: 5 }, (_, i) => ({ prompt: `picture ${i}` }));
   const outcome = await bench.submit(five, { limits: { itemsPerBatch: 2 } });
@@ -205,7 +205,7 @@ it("[RUN-12] a run larger than a batch becomes several, each with its own key, a
   expect(new Set(outcome.lines.map((line) => line.batch_id)).size).toBe(3);
 });
 
-it("[RUN-12] a crash between two batches is resumed with the second one", async () => {
+it("a crash between two batches is resumed with the second one", async () => {
   const bench = await createBench();
   const five = Array.from({ length: 5 }, (_, i) => ({ prompt: `picture ${i}` }));
   const limits = { itemsPerBatch: 2 };
@@ -221,7 +221,7 @@ it("[RUN-12] a crash between two batches is resumed with the second one", async 
   expect(outcome.lines).toHaveLength(5);
 });
 
-it("[RUN-13] names that one file system takes for one get files of their own, also across batches", async () => {
+it("names that one file system takes for one get files of their own, also across batches", async () => {
   const bench = await createBench();
   const outcome = await bench.submit(
     [
@@ -247,7 +247,7 @@ it("[RUN-13] names that one file system takes for one get files of their own, al
   ).toMatchObject({ fetchedCount: 0 });
 });
 
-it("[RUN-14] half-written leftovers of a crash are removed", async () => {
+it("half-written leftovers of a crash are removed", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   await writeFile(bench.path("images/.cat.png.0123456789ab.partial"), "half");
@@ -257,7 +257,7 @@ it("[RUN-14] half-written leftovers of a crash are removed", async () => {
   expect(await readdir(bench.path("images"))).toContain("mine.partial");
 });
 
-it("[RUN-15] with --zip the ZIP stays, is checked inside, and a damaged one is fetched again", async () => {
+it("with --zip the ZIP stays, is checked inside, and a damaged one is fetched again", async () => {
   const bench = await createBench();
   const outcome = await bench.submit(TWO, { keepZip: true });
   const zip = outcome.lines[0]?.files[0]?.path ?? "";
@@ -272,7 +272,7 @@ it("[RUN-15] with --zip the ZIP stays, is checked inside, and a damaged one is f
   expect(bench.fake.count(/\/download/)).toBe(2);
 });
 
-it("[RUN-15] a kept ZIP that is whole is enough when the service's images were deleted, and a damaged one is not", async () => {
+it("a kept ZIP that is whole is enough when the service's images were deleted, and a damaged one is not", async () => {
   const bench = await createBench();
   const before = await bench.submit(TWO, { keepZip: true });
   const [batch] = bench.fake.batches;
@@ -288,7 +288,7 @@ it("[RUN-15] a kept ZIP that is whole is enough when the service's images were d
   expect(judgeMissing(damaged.lines)).toEqual({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
 });
 
-it("[RUN-16] a service that says less is read with tolerance and checked by CRC-32", async () => {
+it("a service that says less is read with tolerance and checked by CRC-32", async () => {
   const bench = await createBench({
     foreign: true,
     statuses: ["submitting", "baking", "completed"],
@@ -299,7 +299,7 @@ it("[RUN-16] a service that says less is read with tolerance and checked by CRC-
   expect(outcome.lines.every((line) => line.status === "success" && line.verified === "crc32")).toBe(true);
 });
 
-it("[RUN-17] reference images are kept once by their hash, sent as Base64, and retry.jsonl finds them", async () => {
+it("reference images are kept once by their hash, sent as Base64, and retry.jsonl finds them", async () => {
   const { png } = await import("../../support/fake-service.ts");
   const bench = await createBench({ failing: /edit/ });
   await writeFile(`${bench.root}/photo.dat`, png("photo"));
@@ -323,7 +323,7 @@ it("[RUN-17] reference images are kept once by their hash, sent as Base64, and r
   expect(await readFile(bench.path(`references/${kept}`))).toEqual(png("photo"));
 });
 
-it("[RUN-16] a list that leaves items out is an error and no smaller result", async () => {
+it("a list that leaves items out is an error and no smaller result", async () => {
   const bench = await createBench();
   await bench.submit(TWO, { onlyStart: true });
   bench.fake.batches[0]?.items.pop();
@@ -338,7 +338,7 @@ it("[RUN-1] results are in the order of the input also when the service lists it
   expect((await bench.results()).map((line) => line.custom_id)).toEqual(["cat", "dog_01", "dog_02"]);
 });
 
-it("[SAVE-7] a caller's key that is not the one of the directory's run is a conflict, and nothing is sent", async () => {
+it("a caller's key that is not the one of the directory's run is a conflict, and nothing is sent", async () => {
   const bench = await createBench();
   await bench.submit(TWO, { explicit: "mine" });
   await expect(bench.submit(TWO, { explicit: "other" })).rejects.toMatchObject({

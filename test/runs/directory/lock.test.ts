@@ -58,7 +58,7 @@ it("[RUN-21] who only looks at a run notes what it saw, and leaves the run state
   expect((await bench.runState()).batches[0]?.status).toBe("completed");
 });
 
-it("[SAVE-6] directories that were made for work that leaves nothing do not stay; those that were there do", async () => {
+it("directories that were made for work that leaves nothing do not stay; those that were there do", async () => {
   const root = await tempDir();
   const clock = new InstantClock();
   const dir = join(root, "a", "b");

@@ -20,19 +20,19 @@ async function withoutFirst(): Promise<Bench> {
   return bench;
 }
 
-it("[SAVE-14] a disk that refuses an image after another could not be had is what went wrong", async () => {
+it("a disk that refuses an image after another could not be had is what went wrong", async () => {
   const bench = await withoutFirst();
   await mkdir(bench.path("images/cat_2.png/in-the-way"), { recursive: true });
   await expect(bench.submit(CAT)).rejects.toMatchObject({ code: "SAVE_FAILED" });
 });
 
-it("[SAVE-14] a key that is refused after an image could not be had is what went wrong", async () => {
+it("a key that is refused after an image could not be had is what went wrong", async () => {
   const bench = await withoutFirst();
   bench.fake.always(/image_index=1/, { status: 401 });
   await expect(bench.submit(CAT)).rejects.toMatchObject({ code: "INVALID_API_KEY" });
 });
 
-it("[SAVE-14] a signal ends the work also after an image could not be had", async () => {
+it("a signal ends the work also after an image could not be had", async () => {
   const bench = await withoutFirst();
   const stop = new AbortController();
   const reason = new ImgbatchError("TERMINATED");
@@ -41,7 +41,7 @@ it("[SAVE-14] a signal ends the work also after an image could not be had", asyn
   expect(bench.fake.count(/content/)).toBe(2);
 });
 
-it("[SAVE-14] a key that is refused for one batch of a run is not tried on the others", async () => {
+it("a key that is refused for one batch of a run is not tried on the others", async () => {
   const bench = await createBench();
   const three = ["a", "b", "c"].map((custom_id) => ({ custom_id, prompt: custom_id }));
   const limits = { itemsPerBatch: 1 };

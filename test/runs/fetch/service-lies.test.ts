@@ -11,7 +11,7 @@ const TWO = [
   { custom_id: "dog", prompt: "a dog" },
 ];
 
-it("[RUN-22] batches that hold other images than were asked for are no result", async () => {
+it("batches that hold other images than were asked for are no result", async () => {
   const bench = await createBench();
   await bench.submit(TWO, { onlyStart: true });
   for (const item of bench.fake.batches[0]?.items ?? []) item.custom_id = `other_${item.custom_id}`;
@@ -19,7 +19,7 @@ it("[RUN-22] batches that hold other images than were asked for are no result", 
   expect(await readdir(bench.dir)).not.toContain("results.jsonl");
 });
 
-it("[RUN-22] a service that counts the images of an item in its own way is understood", async () => {
+it("a service that counts the images of an item in its own way is understood", async () => {
   const bench = await createBench();
   const three = [{ custom_id: "cat", prompt: "a cat", output_count: 3 }];
   await bench.submit(three, { onlyStart: true });
@@ -34,7 +34,7 @@ it("[RUN-22] a service that counts the images of an item in its own way is under
   ]);
 });
 
-it("[RUN-22] one batch as the answer to two different requests is refused, and the first stays what it is", async () => {
+it("one batch as the answer to two different requests is refused, and the first stays what it is", async () => {
   const bench = await createBench();
   const limits = { itemsPerBatch: 1 };
   bench.fake.fault(/^POST/, { lie: (answer) => answer });
@@ -64,7 +64,7 @@ async function lateCat(ending: string): Promise<Bench> {
 }
 
 it.each(["failed", "cancelled"])(
-  "[RUN-16] an item without an outcome in a batch that has %s is a failure that says so",
+  "an item without an outcome in a batch that has %s is a failure that says so",
   async (ending) => {
     const bench = await lateCat(ending);
     const outcome = await bench.submit(TWO);
@@ -74,7 +74,7 @@ it.each(["failed", "cancelled"])(
   },
 );
 
-it("[SAVE-2] an item without an outcome in a completed batch has not failed, and is had when it comes", async () => {
+it("an item without an outcome in a completed batch has not failed, and is had when it comes", async () => {
   const bench = await lateCat("completed");
   const outcome = await bench.submit(TWO, { isNew: true });
   expect(outcome).toMatchObject({ hasRetry: false, fetchedCount: 1 });
@@ -90,7 +90,7 @@ it("[SAVE-2] an item without an outcome in a completed batch has not failed, and
   expect((await bench.runState()).batches[0]?.missing_count).toBeUndefined();
 });
 
-it("[RUN-9] when the images of a fresh run are gone, --new makes another one", async () => {
+it("when the images of a fresh run are gone, --new makes another one", async () => {
   const bench = await createBench();
   await bench.submit(TWO, { isNew: true, onlyStart: true });
   for (const batch of bench.fake.batches) batch.statuses = ["output_deleted"];
@@ -100,7 +100,7 @@ it("[RUN-9] when the images of a fresh run are gone, --new makes another one", a
   expect(bench.fake.batches).toHaveLength(2);
 });
 
-it("[RUN-9] a fresh run that was left to others is not gone on with: --new makes another one", async () => {
+it("a fresh run that was left to others is not gone on with: --new makes another one", async () => {
   const bench = await createBench();
   await bench.submit(TWO, { isNew: true, onlyStart: true });
   await leaveRun(bench.dir, await bench.runState());
@@ -122,7 +122,7 @@ it("[RUN-6] a link in the place of a folder of the run is refused, and nothing i
   }
 });
 
-it("[RUN-14] a ZIP that a crash left before it was unpacked is unpacked, a damaged one is fetched again", async () => {
+it("a ZIP that a crash left before it was unpacked is unpacked, a damaged one is fetched again", async () => {
   const bench = await createBench({ foreign: true });
   const { batches } = await bench.submit(TWO, { onlyStart: true });
   const name = `.imgbatch-${batches[0]?.id}.zip`;
@@ -140,7 +140,7 @@ it("[RUN-14] a ZIP that a crash left before it was unpacked is unpacked, a damag
   expect(await readdir(bench.dir)).not.toContain(name);
 });
 
-it("[RUN-18] a ZIP whose previews go by the names of the items is not guessed about", async () => {
+it("a ZIP whose previews go by the names of the items is not guessed about", async () => {
   const bench = await createBench({
     foreign: true,
     tamper: (files) => files.flatMap((file) => [file, { name: `previews/${file.name}`, data: png("small") }]),
@@ -150,14 +150,14 @@ it("[RUN-18] a ZIP whose previews go by the names of the items is not guessed ab
   expect(outcome.lines.map((line) => line.files.length)).toEqual([1, 1]);
 });
 
-it("[RUN-16] ids that are no file names, or make the same one, get ZIPs of their own", async () => {
+it("ids that are no file names, or make the same one, get ZIPs of their own", async () => {
   const { zipName } = await import("../../../src/runs/fetch/fetch-zip.ts");
   const names = ["a/b", "a_b", "a:b", "x".repeat(400), "\u{1f600}".repeat(100), "../../etc"].map(zipName);
   expect(new Set(names).size).toBe(names.length);
   for (const name of names) expect(name).toMatch(/^[\w-]{1,100}\.zip$/);
 });
 
-it("[RUN-22] very many images with wrong names are distinguished from the requested ones, and counted apart", () => {
+it("very many images with wrong names are distinguished from the requested ones, and counted apart", () => {
   const names = (word: string) => Array.from({ length: 60_000 }, (_, n) => `${word}${n}_01`);
   const lines = (ids: readonly string[]) =>
     ids.map((custom_id) => ({ custom_id, status: "success", batch_id: "b", files: [] }));

@@ -33,7 +33,7 @@ async function spoilt(): Promise<Bench> {
 }
 
 it.each(["Cat.png", "cat.png"])(
-  "[SAVE-11] of two items with one name the only file %s is taken for neither",
+  "of two items with one name the only file %s is taken for neither",
   async (only) => {
     const bench = await createBench({
       foreign: true,
@@ -48,7 +48,7 @@ it.each(["Cat.png", "cat.png"])(
   },
 );
 
-it("[SAVE-11] of a ZIP without a manifest the files of an item count only when all of them are there", async () => {
+it("of a ZIP without a manifest the files of an item count only when all of them are there", async () => {
   const bench = await createBench({
     foreign: true,
     tamper: (files) => files.filter((file) => file.name !== "cat.png"),
@@ -59,7 +59,7 @@ it("[SAVE-11] of a ZIP without a manifest the files of an item count only when a
   expect(outcome.lines[0]?.files.map((file) => file.sha256)).toEqual([sha256(png("1")), sha256(png("2"))]);
 });
 
-it("[SAVE-12] bytes from elsewhere must be those that the manifest tells, also in a later run", async () => {
+it("bytes from elsewhere must be those that the manifest tells, also in a later run", async () => {
   const bench = await spoilt();
   const cut = png("cat").subarray(0, -10);
   for (let run = 0; run < 2; run++) {
@@ -73,7 +73,7 @@ it("[SAVE-12] bytes from elsewhere must be those that the manifest tells, also i
   expect(await readFile(join(bench.dir, "images/cat.png"))).toEqual(png("cat"));
 });
 
-it("[SAVE-12] an image keeps its place when the one before it is not in the ZIP", async () => {
+it("an image keeps its place when the one before it is not in the ZIP", async () => {
   const bench = await createBench({
     tamper: (files) => files.filter((file) => file.name !== "images/cat.png"),
   });
@@ -90,7 +90,7 @@ const manifestOf = (rows: readonly object[]) => Buffer.from(JSON.stringify({ fil
 const claiming = (rows: (files: readonly ZippedFile[]) => readonly object[]) => (files: ZippedFile[]) =>
   files.map((file) => (file.name === "manifest.json" ? { ...file, data: manifestOf(rows(files)) } : file));
 
-it("[SAVE-13] an entry that a manifest names 300 times is one image of the one that was announced", async () => {
+it("an entry that a manifest names 300 times is one image of the one that was announced", async () => {
   const row = { custom_id: "cat", filename: "images/cat.png" };
   const bench = await createBench({ tamper: claiming(() => Array(300).fill(row)) });
   const outcome = await bench.submit(ONE);
@@ -98,7 +98,7 @@ it("[SAVE-13] an entry that a manifest names 300 times is one image of the one t
   expect(await readdir(bench.path("images"))).toEqual(["cat.png"]);
 });
 
-it("[SAVE-13] an entry that a manifest gives to two items is taken for neither, and both come by themselves", async () => {
+it("an entry that a manifest gives to two items is taken for neither, and both come by themselves", async () => {
   const rows = CATS.map(({ custom_id }) => ({ custom_id, filename: "images/cat.png" }));
   const bench = await createBench({ tamper: claiming(() => rows) });
   const outcome = await bench.submit(CATS);
@@ -109,7 +109,7 @@ it("[SAVE-13] an entry that a manifest gives to two items is taken for neither, 
   expect(bench.fake.count(CONTENT)).toBe(2);
 });
 
-it("[SAVE-13] an entry larger than its manifest tells is given up where it goes beyond", async () => {
+it("an entry larger than its manifest tells is given up where it goes beyond", async () => {
   const pieces = [Buffer.alloc(10), Buffer.alloc(10), Buffer.alloc(10)];
   let taken = 0;
   const expected = { sha256: null, bytes: 15, crc32: null };
@@ -118,7 +118,7 @@ it("[SAVE-13] an entry larger than its manifest tells is given up where it goes 
   expect(taken).toBe(1);
 });
 
-it("[RUN-18] a manifest that names one image again and again takes no longer for it", async () => {
+it("a manifest that names one image again and again takes no longer for it", async () => {
   const dir = await tempDir();
   const path = join(dir, "batch.zip");
   const rows = Array.from({ length: 150_000 }, () => ({ custom_id: "cat", filename: "cat.png" }));
@@ -130,7 +130,7 @@ it("[RUN-18] a manifest that names one image again and again takes no longer for
   expect(stated.get("cat")).toHaveLength(100);
 });
 
-it("[RUN-18] a manifest that is larger than its images warrant is not read", async () => {
+it("a manifest that is larger than its images warrant is not read", async () => {
   const rows = Array.from({ length: 40_000 }, () => ({ custom_id: "cat", filename: "other.png" }));
   const weight = { name: "weight", data: randomBytes(100_000) };
   const tamper = (files: ZippedFile[]) => [
@@ -142,7 +142,7 @@ it("[RUN-18] a manifest that is larger than its images warrant is not read", asy
   expect(outcome.lines[0]).toMatchObject({ verified: "crc32", files: [{ path: "images/cat.png" }] });
 });
 
-it("[RUN-18] a manifest that does not unpack is a damaged ZIP, and the images come singly", async () => {
+it("a manifest that does not unpack is a damaged ZIP, and the images come singly", async () => {
   const bench = await createBench({
     tamper: (files) => files.map((file) => ({ ...file, compress: file.name === "manifest.json" })),
   });
@@ -200,7 +200,7 @@ const hostile: [string, (files: ZippedFile[]) => ZippedFile[]][] = [
 ];
 
 for (const [what, tamper] of hostile) {
-  it(`[RUN-18] a ZIP with ${what} is refused as a whole, nothing of it is unpacked, and the images come singly`, async () => {
+  it(`a ZIP with ${what} is refused as a whole, nothing of it is unpacked, and the images come singly`, async () => {
     const bench = await createBench({ tamper });
     const outcome = await bench.submit(ONE_CAT);
     expect(bench.fake.count(/cat\/content/)).toBe(1);
@@ -212,7 +212,7 @@ for (const [what, tamper] of hostile) {
   });
 }
 
-it("[RUN-18] entries that share their bytes cannot unpack to more than the file warrants", async () => {
+it("entries that share their bytes cannot unpack to more than the file warrants", async () => {
   const dir = await tempDir();
   const data = Buffer.alloc(900_000);
   const bytes = await packZip(Array.from({ length: 8 }, (_, i) => ({ name: `b${i}`, data, compress: true })));
@@ -220,7 +220,7 @@ it("[RUN-18] entries that share their bytes cannot unpack to more than the file 
   await expect(openZip(join(dir, "bomb.zip"))).rejects.toThrow("it holds too much");
 });
 
-it("[RUN-13] entries whose names one file system takes for one are both unpacked, each under its own name", async () => {
+it("entries whose names one file system takes for one are both unpacked, each under its own name", async () => {
   const bench = await createBench({ foreign: true });
   const outcome = await bench.submit([
     { custom_id: "Cat", prompt: "a" },
@@ -234,7 +234,7 @@ it("[RUN-13] entries whose names one file system takes for one are both unpacked
   expect((await readdir(bench.path("images"))).length).toBe(4);
 });
 
-it("[RUN-19] a file that is not what the manifest says is refused, and had by itself", async () => {
+it("a file that is not what the manifest says is refused, and had by itself", async () => {
   const bench = await createBench({
     tamper: (files) =>
       files.map((file) => (file.name === "images/cat.png" ? { ...file, data: png("wrong") } : file)),
@@ -248,7 +248,7 @@ it("[RUN-19] a file that is not what the manifest says is refused, and had by it
   expect(await readFile(bench.path("images/cat.png"))).toEqual(png("cat"));
 });
 
-it("[RUN-19] bytes that are no image are refused even when their hash is right", async () => {
+it("bytes that are no image are refused even when their hash is right", async () => {
   const bench = await createBench();
   await bench.submit(ONE_CAT, { onlyStart: true });
   for (const item of bench.fake.batches[0]?.items ?? []) item.images = [Buffer.from("<html>no image</html>")];
@@ -258,7 +258,7 @@ it("[RUN-19] bytes that are no image are refused even when their hash is right",
   expect(await readdir(bench.path("images"))).toEqual([]);
 });
 
-it("[RUN-20] an image that the ZIP leaves out is fetched by itself", async () => {
+it("an image that the ZIP leaves out is fetched by itself", async () => {
   const bench = await createBench({
     tamper: (files) => files.filter((file) => file.name !== "images/cat.png"),
   });
@@ -268,7 +268,7 @@ it("[RUN-20] an image that the ZIP leaves out is fetched by itself", async () =>
   expect(bench.fake.count(/cat\/content/)).toBe(1);
 });
 
-it("[RUN-20] a ZIP that would be too large is replaced by single images", async () => {
+it("a ZIP that would be too large is replaced by single images", async () => {
   const bench = await createBench();
   const body = { error: { code: "BATCH_IMAGE_DOWNLOAD_TOO_LARGE", message: "too large" } };
   bench.fake.fault(/\/download/, { status: 400, body });
@@ -276,7 +276,7 @@ it("[RUN-20] a ZIP that would be too large is replaced by single images", async 
   expect(outcome.lines[0]).toMatchObject({ verified: "sha256", files: [{ path: "images/cat.png" }] });
 });
 
-it("[RUN-20] all images of an item are kept, not only the first", async () => {
+it("all images of an item are kept, not only the first", async () => {
   const bench = await createBench();
   await bench.submit(ONE_CAT, { onlyStart: true });
   for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2"), png("3")];
@@ -286,7 +286,7 @@ it("[RUN-20] all images of an item are kept, not only the first", async () => {
   expect(await bench.submit(ONE_CAT)).toMatchObject({ fetchedCount: 0 });
 });
 
-it("[RUN-20] of an item whose ZIP lacks one image, only that one is fetched", async () => {
+it("of an item whose ZIP lacks one image, only that one is fetched", async () => {
   const bench = await createBench({
     tamper: (files) => files.filter((file) => file.name !== "images/cat_2.png"),
   });
@@ -297,7 +297,7 @@ it("[RUN-20] of an item whose ZIP lacks one image, only that one is fetched", as
   expect(bench.fake.count(/content/)).toBe(1);
 });
 
-it("[RUN-18] whatever bytes a ZIP is made of, reading it ends in entries or in one kind of error", async () => {
+it("whatever bytes a ZIP is made of, reading it ends in entries or in one kind of error", async () => {
   const dir = await tempDir();
   const good = await packZip([
     { name: "images/a.png", data: png("a") },
@@ -326,7 +326,7 @@ it("[RUN-18] whatever bytes a ZIP is made of, reading it ends in entries or in o
   );
 });
 
-it("[RUN-13] whatever an entry is called, its path on disk is one name below images/, and no two are the same", () => {
+it("whatever an entry is called, its path on disk is one name below images/, and no two are the same", () => {
   fc.assert(
     fc.property(fc.array(fc.string({ unit: "grapheme", minLength: 1 }), { maxLength: 20 }), (entries) => {
       const names = createDiskNames();

@@ -32,12 +32,12 @@ function request(items: PromptItem[], fields: Partial<RunRequest> = {}): RunRequ
 const plan = (items: PromptItem[], fields: Partial<RunRequest> = {}, limits = {}) =>
   planRun(request(items, fields), { ...DEFAULT_LIMITS, ...limits });
 
-it("[PLAN-1] items without an id are named by their position in the whole run, before it is split", () => {
+it("items without an id are named by their position in the whole run, before it is split", () => {
   const { chunks } = plan([item("a"), item("b", { customId: "mine" }), item("c")], {}, { itemsPerBatch: 1 });
   expect(chunks.map((chunk) => chunk.items[0]?.customId)).toEqual(["item_000001", "mine", "item_000003"]);
 });
 
-it("[PLAN-1] a made-up id gives way to a caller's id that looks the same", () => {
+it("a made-up id gives way to a caller's id that looks the same", () => {
   const { items } = plan([
     item("a"),
     item("b", { customId: "item_000001" }),
@@ -52,7 +52,7 @@ it("[PLAN-1] a made-up id gives way to a caller's id that looks the same", () =>
   ]);
 });
 
-it("[PLAN-2] whatever the prompts, the batches hold every item once, in order, and none exceeds a limit", () => {
+it("whatever the prompts, the batches hold every item once, in order, and none exceeds a limit", () => {
   const anyItem = fc.record({
     prompt: fc.string({ minLength: 1 }),
     outputCount: fc.integer({ min: 1, max: 4 }),
@@ -86,14 +86,14 @@ it("[PLAN-2] whatever the prompts, the batches hold every item once, in order, a
   );
 });
 
-it("[PLAN-2] reference images count for the body's size and for the pixels of a request", () => {
+it("reference images count for the body's size and for the pixels of a request", () => {
   const heavy = () => item("x", { references: [reference(10_000_000)] });
   expect(plan([heavy(), heavy(), heavy()], {}, { createBodyBytes: 32_000_000 }).chunks).toHaveLength(2);
   const wide = () => item("x", { references: [reference(1, { pixels: 60_000_000 })] });
   expect(plan(Array.from({ length: 7 }, wide)).chunks).toHaveLength(2);
 });
 
-it("[PLAN-3] the key comes from the content: the same request gives the same key, any change another", () => {
+it("the key comes from the content: the same request gives the same key, any change another", () => {
   const base = plan([item("a")]).chunks[0]?.contentKey;
   expect(base).toMatch(/^ib1-[0-9a-f]{64}$/);
   expect(plan([item("a", { fileLine: { file: "other.txt", line: 9 } })]).chunks[0]?.contentKey).toBe(base);
@@ -113,7 +113,7 @@ it("[PLAN-3] the key comes from the content: the same request gives the same key
   expect(new Set([base, ...others]).size).toBe(others.length + 1);
 });
 
-it("[PLAN-4] the caller's key serves one batch as it is and several with a suffix", () => {
+it("the caller's key serves one batch as it is and several with a suffix", () => {
   const one = plan([item("a")]);
   const two = plan([item("a"), item("b")], {}, { itemsPerBatch: 1 });
   const choice = { explicit: "release-7", isNew: false };
@@ -123,14 +123,14 @@ it("[PLAN-4] the caller's key serves one batch as it is and several with a suffi
   expect(() => chooseKeys(one, bad, null)).toThrow("printable ASCII");
 });
 
-it("[PLAN-5] a fresh key is different each time", () => {
+it("a fresh key is different each time", () => {
   const one = plan([item("a")]);
   const fresh = () => chooseKeys(one, { explicit: null, isNew: true }, null);
   expect(fresh().keys).not.toEqual(fresh().keys);
   expect(fresh().isFresh).toBe(true);
 });
 
-it("[PLAN-3] a key that was once derived stays the key of that content", () => {
+it("a key that was once derived stays the key of that content", () => {
   const reference = (letter: string, labels = {}): PromptReference => ({
     mimeType: "image/png",
     sha256: letter.repeat(64),

@@ -38,7 +38,7 @@ async function problemsOf(pieces: () => AsyncIterable<Uint8Array>, name: string)
   return (error as ImgbatchError).details ?? [];
 }
 
-it("[FILE-12] lines are the same wherever the bytes are cut", async () => {
+it("lines are the same wherever the bytes are cut", async () => {
   const bytes = Buffer.from('\ufeff{"prompt":"é🐈"}\r\n\n{"prompt":"b"}\nlast');
   const cuts = [1, 2, 3, 7, 1000];
   const found = await Promise.all(cuts.map((size) => listOf(readLines(cut(bytes, size), 100))));
@@ -51,7 +51,7 @@ it("[FILE-12] lines are the same wherever the bytes are cut", async () => {
   ]);
 });
 
-it("[FILE-12] a line that no request has room for is named, is not held, and the others are still checked", async () => {
+it("a line that no request has room for is named, is not held, and the others are still checked", async () => {
   const long = async function* () {
     yield Buffer.from('{"prompt":"a"}\n{"prompt":"');
     for (let i = 0; i < 5; i++) yield Buffer.alloc(1024 * 1024, "x");
@@ -75,7 +75,7 @@ it("[FILE-2] of very many problems the first are shown, and how many more there 
   expect(found[200]).toBe("and 800 more, which are shown when these are right");
 });
 
-it("[FILE-9] a quote that nothing closes ends the reading of a table soon, and names where it began", async () => {
+it("a quote that nothing closes ends the reading of a table soon, and names where it began", async () => {
   let pieces = 0;
   const endless = async function* () {
     yield Buffer.from('prompt\nok\n"open\n');
@@ -92,7 +92,7 @@ it("[FILE-9] a quote that nothing closes ends the reading of a table soon, and n
   expect(pieces).toBeLessThan(20);
 });
 
-it("[FILE-13] prompts and inline images beyond what may be in memory come back as they were, under no name", async () => {
+it("prompts and inline images beyond what may be in memory come back as they were, under no name", async () => {
   const folder = await tempDir();
   vi.stubEnv("TMPDIR", folder);
   const spool = new Spool(100);
@@ -116,7 +116,7 @@ it("[FILE-13] prompts and inline images beyond what may be in memory come back a
   }
 });
 
-it("[FILE-13] a run of prompts that were put aside has the keys, the request and the files of the same run in memory", async () => {
+it("a run of prompts that were put aside has the keys, the request and the files of the same run in memory", async () => {
   const lines = Array.from({ length: 7 }, (_, i) => ({
     prompt: `${i} "é🐈" ${"long ".repeat(100)}`,
     ...(i === 3 ? { output_count: 3, custom_id: "three" } : {}),
@@ -158,7 +158,7 @@ it("[FILE-13] a run of prompts that were put aside has the keys, the request and
   expect(near?.bodies.map((body) => JSON.parse(body).items.length)).toEqual([4, 3]);
 });
 
-it("[FILE-14] the input of a run is read from its place on disk: by image, in order, and never the wrong line", async () => {
+it("the input of a run is read from its place on disk: by image, in order, and never the wrong line", async () => {
   const dir = await tempDir();
   const path = `references/${"0".repeat(64)}`;
   const source = { file: "p.jsonl", line: 1 };

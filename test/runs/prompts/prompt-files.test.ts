@@ -97,7 +97,7 @@ it("[FILE-2] every problem of every file is reported with file, line, field and 
   ]);
 });
 
-it("[FILE-19] unknown fields and columns become metadata; strict reading refuses them and lists the known ones", async () => {
+it("unknown fields and columns become metadata; strict reading refuses them and lists the known ones", async () => {
   const rows = [
     { prompt: "a", negative: "b", metadata: { source: 7 }, tags: ["x"] },
     { prompt: "c", ["__proto__"]: 1 },
@@ -126,7 +126,7 @@ it("[FILE-19] unknown fields and columns become metadata; strict reading refuses
   ]);
 });
 
-it("[FILE-3] invalid UTF-8 is an error that names the line, and the other lines are still checked", async () => {
+it("invalid UTF-8 is an error that names the line, and the other lines are still checked", async () => {
   const bytes = Buffer.concat([
     Buffer.from('{"prompt":"a"}\n{"prompt":"'),
     Buffer.from([0xff, 0xfe]),
@@ -166,7 +166,7 @@ it.each([
     "the file is UTF-16; save it as UTF-8",
   ],
   ["noise", NOISE, "is not a text file"],
-])("[FILE-3] %s has one problem, in whatever kind of prompt file", async (_, bytes, problem) => {
+])("%s has one problem, in whatever kind of prompt file", async (_, bytes, problem) => {
   for (const name of ["p.jsonl", "p.txt", "p.csv", "p.tsv"]) {
     const [found, ...others] = await problems({ [name]: bytes });
     expect([found?.slice(0, 2 + name.length), others]).toEqual([`${name}: `, []]);
@@ -174,7 +174,7 @@ it.each([
   }
 });
 
-it("[FILE-3] lines in another encoding are one problem, with the first of them", async () => {
+it("lines in another encoding are one problem, with the first of them", async () => {
   expect(await problems({ "p.txt": latin1("a cat\ncaf\xe9\nth\xe9\n") })).toEqual([
     "p.txt:2: is not valid UTF-8 (also 1 other line); save the file as UTF-8",
   ]);
@@ -183,7 +183,7 @@ it("[FILE-3] lines in another encoding are one problem, with the first of them",
   ]);
 });
 
-it("[FILE-4] prompts are limited in characters, not in bytes, and hold no half characters", async () => {
+it("prompts are limited in characters, not in bytes, and hold no half characters", async () => {
   expect(await read({ "p.jsonl": JSON.stringify({ prompt: "🐈".repeat(8000) }) })).toHaveLength(1);
   expect(await problems({ "p.jsonl": JSON.stringify({ prompt: "x".repeat(8001) }) })).toEqual([
     "p.jsonl:1: prompt: has 8001 characters; at most 8000 are allowed",
@@ -193,7 +193,7 @@ it("[FILE-4] prompts are limited in characters, not in bytes, and hold no half c
   ]);
 });
 
-it("[FILE-5] an id used twice in a run is named with the line that has it, also when a counter makes it", async () => {
+it("an id used twice in a run is named with the line that has it, also when a counter makes it", async () => {
   const a = '{"prompt":"1","custom_id":"cat","output_count":2}';
   const b = '{"prompt":"2","custom_id":"cat_01"}\n{"prompt":"3","custom_id":"cat","output_count":2}';
   expect(await problems({ "a.jsonl": a, "b.jsonl": b })).toEqual([
@@ -218,7 +218,7 @@ it("[FILE-6] reference images are paths beside the prompt file, objects, or inli
   ]);
 });
 
-it("[FILE-7] every way in which a reference image can be wrong is said", async () => {
+it("every way in which a reference image can be wrong is said", async () => {
   const data = png("x").toString("base64");
   const bad = [
     "missing.png",
@@ -264,7 +264,7 @@ it("[FILE-7] every way in which a reference image can be wrong is said", async (
   ]);
 });
 
-it("[FILE-15] a reference image that was cut or whose header is damaged is named with its path, its field and what is missing", async () => {
+it("a reference image that was cut or whose header is damaged is named with its path, its field and what is missing", async () => {
   const whole = {
     "p.png": png("p", 40, 30),
     "p.jpg": await sharp(png("p", 40, 30))
@@ -296,7 +296,7 @@ it("[FILE-15] a reference image that was cut or whose header is damaged is named
   ]);
 });
 
-it("[FILE-15] the end of a preview in the header of a JPEG is not the end of the image", async () => {
+it("the end of a preview in the header of a JPEG is not the end of the image", async () => {
   const preview = await sharp(png("t", 4, 3))
     .jpeg()
     .toBuffer();
@@ -313,7 +313,7 @@ it("[FILE-15] the end of a preview in the header of a JPEG is not the end of the
   ]);
 });
 
-it("[FILE-17] a key that a line has twice is an error of that line, since one of its values would be lost", async () => {
+it("a key that a line has twice is an error of that line, since one of its values would be lost", async () => {
   const text = [
     '{"prompt":"a","prompt":"b"}',
     '{"prompt":"a","custom_id":"x", "pro\\u006dpt" : "b","custom_id":"x","custom_id":"x"}',
@@ -327,7 +327,7 @@ it("[FILE-17] a key that a line has twice is an error of that line, since one of
   ]);
 });
 
-it("[FILE-17] of any object, exactly the keys that stand twice at its top are found", () => {
+it("of any object, exactly the keys that stand twice at its top are found", () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.string(), fc.jsonValue())), fc.boolean(), (pairs, isWide) => {
       const space = isWide ? " \t" : "";
@@ -342,7 +342,7 @@ it("[FILE-17] of any object, exactly the keys that stand twice at its top are fo
   );
 });
 
-it("[FILE-8] a text file has a prompt a line", async () => {
+it("a text file has a prompt a line", async () => {
   const items = await read({ "p.txt": "a cat\n\n// a comic\n  a dog  \n" });
   expect(items.map(({ prompt, fileLine }) => [prompt, fileLine.line])).toEqual([
     ["a cat", 1],
@@ -351,7 +351,7 @@ it("[FILE-8] a text file has a prompt a line", async () => {
   ]);
 });
 
-it("[FILE-9] a table names its columns in the first row; cells may be quoted and hold separators, quotes and line breaks", async () => {
+it("a table names its columns in the first row; cells may be quoted and hold separators, quotes and line breaks", async () => {
   const csv = 'custom_id,prompt,output_count\r\nx,"a ""big"", red\ncat",2\r\n\n\n,plain,\n';
   const items = await read({ "p.csv": csv });
   expect(
@@ -375,7 +375,7 @@ it("[FILE-9] a table names its columns in the first row; cells may be quoted and
   });
 });
 
-it("[FILE-9] what is wrong with a table is said by line", async () => {
+it("what is wrong with a table is said by line", async () => {
   expect(await problems({ "p.csv": "name,count\nx,1" })).toEqual([
     "p.csv:1: the first row must name the columns, and one of them must be prompt",
   ]);
@@ -385,7 +385,7 @@ it("[FILE-9] what is wrong with a table is said by line", async () => {
   ]);
 });
 
-it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, line breaks of Windows, prompts that begin with //", async () => {
+it("cells as people write them: quotes inside, blanks after a quote, line breaks of Windows, prompts that begin with //", async () => {
   const csv = [
     "\ufeffprompt,custom_id,",
     'a sign that says "open",a',
@@ -410,7 +410,7 @@ it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, li
   ]);
 });
 
-it("[FILE-9] columns that are unknown, double or separated in another way are said once, with what was meant", async () => {
+it("columns that are unknown, double or separated in another way are said once, with what was meant", async () => {
   expect(await problems({ "p.csv": "prompt,promt,promt\na,b,c\nd,e,f" })).toEqual([
     "p.csv:1: promt: is the name of two columns; remove or rename one",
     "p.csv:1: promt: is not a known field; did you mean prompt?",
@@ -426,7 +426,7 @@ it("[FILE-9] columns that are unknown, double or separated in another way are sa
   ]);
 });
 
-it("[FILE-9] quotes that go wrong are said with the line where the row begins", async () => {
+it("quotes that go wrong are said with the line where the row begins", async () => {
   const csv = 'prompt,custom_id\n"he said "hi" twice",a\n  // a,b\nc,"d"\n"fine",e\n"caf';
   expect(await problems({ "p.csv": Buffer.concat([Buffer.from(csv), Buffer.from([0xe9])]) })).toEqual([
     expect.stringMatching(/^p\.csv:2: has text after the quote that closes a cell; write "" for a quote/),
@@ -434,12 +434,12 @@ it("[FILE-9] quotes that go wrong are said with the line where the row begins", 
   ]);
 });
 
-it("[FILE-10] a file that is missing, empty or only comments is an error", async () => {
+it("a file that is missing, empty or only comments is an error", async () => {
   expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl: no such file"]);
   expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl: holds no prompts"]);
 });
 
-it("[FILE-18] a header may be written in any case, and semicolons separate the cells where no comma does", async () => {
+it("a header may be written in any case, and semicolons separate the cells where no comma does", async () => {
   const rows = async (text: string) =>
     (await read({ "p.csv": text })).map(({ prompt, customId, outputCount }) => [
       prompt,
@@ -454,14 +454,14 @@ it("[FILE-18] a header may be written in any case, and semicolons separate the c
   expect(await rows("PROMPT,output_count\na fox; red,2\n")).toEqual([["a fox; red", null, 2]]);
 });
 
-it("[FILE-10] a JSON array instead of lines is one problem, which names the way to lines", async () => {
+it("a JSON array instead of lines is one problem, which names the way to lines", async () => {
   const text = JSON.stringify([{ prompt: "a fox" }, { prompt: "an owl" }], null, 2);
   const [problem, ...others] = await problems({ "p.jsonl": text });
   expect(problem).toMatch(/^p\.jsonl: is a JSON array; write one object a line.*jq -c '\.\[\]'/);
   expect(others).toEqual([]);
 });
 
-it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one error with lines", async () => {
+it("whatever the bytes of a prompt file, the answer is prompts or one error with lines", async () => {
   const fragments = fc.constantFrom(
     '{"prompt":"a"}',
     "\n",

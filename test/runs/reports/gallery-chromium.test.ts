@@ -107,7 +107,7 @@ async function saidIn(file: string, width: number): Promise<unknown> {
 describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 60_000 }, () => {
   closeBrowserAtEnd();
 
-  it("[REPORT-2] runs its own script from disk, and nothing that a prompt holds", async () => {
+  it("runs its own script from disk, and nothing that a prompt holds", async () => {
     const page = await openPage(`file://${(await makePage()).page}`);
     expect(await page.title()).toBe("</script><script>document.title='owned'</script>");
     const dom = await page.content();
@@ -115,7 +115,7 @@ describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 6
     expect(dom).not.toContain("<iframe");
   });
 
-  it("[REPORT-17] of very many images a part is in the page at once, and all of them can be reached", async () => {
+  it("of very many images a part is in the page at once, and all of them can be reached", async () => {
     const dir = await tempDir();
     const images = Array.from({ length: 1500 }, (_, i) => ({ id: `i${i}`, ...(i > 1497 ? { error } : {}) }));
     const page = await writeGallery(dir, reportOf(images), { loadThumbnail: async () => null });
@@ -133,7 +133,7 @@ describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 6
   });
 
   it.each([390, 1440])(
-    "[REPORT-14] at %i pixels nothing hangs over, filters and keys work, and every picture is there",
+    "at %i pixels nothing hangs over, filters and keys work, and every picture is there",
     async (width) => {
       const { probed } = await makePage();
       const said = await saidIn(probed, width);

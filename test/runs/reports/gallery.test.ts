@@ -22,7 +22,7 @@ async function pageOf(report: RunReport, thumbnail = small("tiny")): Promise<{ d
 const count = (html: string, pattern: RegExp) => html.match(pattern)?.length ?? 0;
 
 describe("the contact sheet", () => {
-  it("[REPORT-16] holds a prompt whole, but of very many long ones the beginnings", async () => {
+  it("holds a prompt whole, but of very many long ones the beginnings", async () => {
     const prompt = "é".repeat(8000);
     const of = (length: number) =>
       reportOf(Array.from({ length }, (_, i) => ({ id: `i${i}`, prompt }))).images.map(
@@ -39,7 +39,7 @@ describe("the contact sheet", () => {
     expect(images[29_999]?.prompt).toBe("a fox");
   });
 
-  it("[REPORT-17] of more than a thousand cards the page has 300 at first and the others put by, and says so", async () => {
+  it("of more than a thousand cards the page has 300 at first and the others put by, and says so", async () => {
     const images = Array.from({ length: 1001 }, (_, i) => ({
       id: `i${i}`,
       entry: "x.png",
@@ -70,7 +70,7 @@ describe("the contact sheet", () => {
     expect(html).not.toMatch(/\{\{\w+\}\}/);
   });
 
-  it("[REPORT-20] shows who made an image with which seed, and every note, also of a failure", async () => {
+  it("shows who made an image with which seed, and every note, also of a failure", async () => {
     const made = { provider: "google <1>", model_version: "image-002", seed: 7 };
     const { html } = await pageOf(
       reportOf([
@@ -96,7 +96,7 @@ describe("the contact sheet", () => {
     expect(good).not.toContain('class="failed-note"');
   });
 
-  it("[REPORT-2] no text becomes markup, and only the page's own script may run", async () => {
+  it("no text becomes markup, and only the page's own script may run", async () => {
     const images = HOSTILE.map((prompt, i) => ({ id: `i${i}`, prompt }));
     const { html } = await pageOf(
       reportOf([...images, { id: "<b>", error: { code: "<i>", message: "</li>" } }]),
@@ -111,7 +111,7 @@ describe("the contact sheet", () => {
     expect(html).toContain("default-src 'none'");
   });
 
-  it("[REPORT-3] needs no network: every address is data or a file of the run", async () => {
+  it("needs no network: every address is data or a file of the run", async () => {
     const { html } = await pageOf(reportOf([{ id: "fox", prompt: "see https://example.com/x" }]));
     const addresses = [...html.matchAll(/(?:src|href)="([^"]*)"/g)].map((match) => match[1] ?? "");
     expect(addresses.length).toBeGreaterThan(1);
@@ -119,7 +119,7 @@ describe("the contact sheet", () => {
     expect(html).not.toMatch(/@import|url\(/);
   });
 
-  it("[REPORT-3] without small pictures it shows the files themselves", async () => {
+  it("without small pictures it shows the files themselves", async () => {
     const report = reportOf([{ id: "fox" }]);
     const dir = await tempDir();
     await writeGallery(dir, report, { loadThumbnail: async () => null });
@@ -128,7 +128,7 @@ describe("the contact sheet", () => {
     expect(broken.html).toContain('src="images/fox.png"');
   });
 
-  it("[REPORT-3] names the entry of a ZIP that was kept", async () => {
+  it("names the entry of a ZIP that was kept", async () => {
     const dir = await tempDir();
     const report = reportOf([{ id: "fox", path: "images.zip", entry: "images/fox.png" }]);
     await writeGallery(dir, report, { loadThumbnail: async () => small("x") });
@@ -137,7 +137,7 @@ describe("the contact sheet", () => {
     expect(html).not.toContain("data:image");
   });
 
-  it("[REPORT-4] embeds at most 2000 small pictures and 32 MB of them, smaller ones the more there are", async () => {
+  it("embeds at most 2000 small pictures and 32 MB of them, smaller ones the more there are", async () => {
     const edges = new Set<number>();
     const dir = await tempDir();
     await mkdir(join(dir, "images"));
@@ -161,7 +161,7 @@ describe("the contact sheet", () => {
     expect([...edges]).toEqual([224, 480]);
   });
 
-  it("[REPORT-4] never holds more than a few pictures at once", async () => {
+  it("never holds more than a few pictures at once", async () => {
     let open = 0;
     let most = 0;
     const thumbnail = async () => {
@@ -175,7 +175,7 @@ describe("the contact sheet", () => {
     expect(most).toBeLessThanOrEqual(4);
   });
 
-  it("[REPORT-5] a page that shows this already stays, whenever it is looked at; anything new replaces it whole", async () => {
+  it("a page that shows this already stays, whenever it is looked at; anything new replaces it whole", async () => {
     const report = reportOf([{ id: "fox" }]);
     const { dir } = await pageOf(report);
     const path = join(dir, "index.html");
@@ -193,7 +193,7 @@ describe("the contact sheet", () => {
     expect((await readdir(dir)).sort()).toEqual(["images", "index.html"]);
   });
 
-  it("[REPORT-5] a page of another program is never replaced", async () => {
+  it("a page of another program is never replaced", async () => {
     const dir = await tempDir();
     await writeFile(join(dir, "index.html"), "<!doctype html><title>my site</title>");
     const work = writeGallery(dir, reportOf([{ id: "fox" }]), { loadThumbnail: async () => null });
@@ -201,7 +201,7 @@ describe("the contact sheet", () => {
     expect(await readFile(join(dir, "index.html"), "utf8")).toContain("my site");
   });
 
-  it("[REPORT-5] an interruption leaves the old page and nothing half written", async () => {
+  it("an interruption leaves the old page and nothing half written", async () => {
     const { dir, html } = await pageOf(reportOf([{ id: "fox" }]));
     const stop = new AbortController();
     const loadThumbnail = async () => {

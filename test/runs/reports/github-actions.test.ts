@@ -22,7 +22,7 @@ function readOutputs(text: string): Record<string, string> {
 }
 
 describe("what GitHub Actions gets", () => {
-  it("[REPORT-21] an annotation points at the file and line of the prompt, where they are known", () => {
+  it("an annotation points at the file and line of the prompt, where they are known", () => {
     const source = { file: "my,prompts.txt", line: 7 };
     expect(annotations(reportOf([{ id: "owl", prompt: "an owl", error, source }]))).toEqual([
       "::error file=my%2Cprompts.txt,line=7,title=owl%3A A_CODE::why, 100%25%0D%0Anext: line",
@@ -33,7 +33,7 @@ describe("what GitHub Actions gets", () => {
     );
   });
 
-  it("[REPORT-10] outputs and summary are appended to what is there", async () => {
+  it("outputs and summary are appended to what is there", async () => {
     const dir = await tempDir();
     const files = { summary: join(dir, "summary"), output: join(dir, "output") };
     await writeFile(files.summary, "before\n");
@@ -49,7 +49,7 @@ describe("what GitHub Actions gets", () => {
     });
   });
 
-  it("[REPORT-11] no value can set another output", async () => {
+  it("no value can set another output", async () => {
     const dir = await tempDir();
     const output = join(dir, "output");
     const directory = "a\nsuccess_count=99\nbatch_id<<E\nx\nE";
@@ -57,13 +57,13 @@ describe("what GitHub Actions gets", () => {
     expect(readOutputs(await readFile(output, "utf8"))).toMatchObject({ directory, success_count: "1" });
   });
 
-  it("[REPORT-12] a failure is one annotation on one line, whatever its text", () => {
+  it("a failure is one annotation on one line, whatever its text", () => {
     const [line, ...more] = annotations(reportOf([{ id: "a,b:c", error }]));
     expect(more).toEqual([]);
     expect(line).toBe("::error title=a%2Cb%3Ac%3A A_CODE::why, 100%25%0D%0Anext: line");
   });
 
-  it("[REPORT-12] there are at most ten, and the last one counts the rest", () => {
+  it("there are at most ten, and the last one counts the rest", () => {
     const many = (count: number) => Array.from({ length: count }, (_, i) => ({ id: `i${i}`, error }));
     expect(annotations(reportOf(many(10)))).toHaveLength(10);
     const lines = annotations(reportOf(many(25)));

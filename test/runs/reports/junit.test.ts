@@ -44,7 +44,7 @@ describe("the JUnit report", () => {
     ]);
   });
 
-  it("[REPORT-20] has the notes of an image in the output of its test case", () => {
+  it("has the notes of an image in the output of its test case", () => {
     const facts = { notes: ["is a JPEG"] };
     const suites = readXml(
       toJunit(
@@ -81,7 +81,7 @@ describe("the JUnit report", () => {
     expect(Object.keys(suite?.attributes ?? {})).toEqual(expect.arrayContaining(required));
   });
 
-  it("[REPORT-7] is valid XML whatever prompts, ids and messages hold", () => {
+  it("is valid XML whatever prompts, ids and messages hold", () => {
     const texts = fc.oneof(fc.constantFrom(...HOSTILE), fc.string({ unit: CHARACTER, maxLength: 20 }));
     fc.assert(
       fc.property(texts, texts, texts, (id, prompt, message) => {
@@ -96,7 +96,7 @@ describe("the JUnit report", () => {
     );
   });
 
-  it("[REPORT-7] keeps line breaks of messages", () => {
+  it("keeps line breaks of messages", () => {
     const report = reportOf([{ id: "a", error: { code: "A", message: "one\ntwo" } }]);
     const failure = readXml(toJunit(report)).children[0]?.children[1]?.children[0];
     expect(failure?.attributes.message).toBe("A: one\ntwo");

@@ -5,7 +5,7 @@ import { HOSTILE, reportOf } from "../../support/report.ts";
 const error = { code: "PROVIDER_TIMEOUT", message: "too slow" };
 
 describe("the summary in Markdown", () => {
-  it("[REPORT-8] tells how it went, then the failures with the command that tries them again, then the images", () => {
+  it("tells how it went, then the failures with the command that tries them again, then the images", () => {
     const text = toMarkdown(
       reportOf([
         { id: "fox", prompt: "a fox" },
@@ -20,14 +20,14 @@ describe("the summary in Markdown", () => {
     expect(text.indexOf("too slow")).toBeLessThan(text.indexOf("a fox"));
   });
 
-  it("[REPORT-8] says success and total failure at a glance, and nothing of a retry where there is none", () => {
+  it("says success and total failure at a glance, and nothing of a retry where there is none", () => {
     const good = toMarkdown(reportOf([{ id: "fox" }]));
     expect(good).toContain("### ✅ out: 1 image\n");
     expect(good).not.toContain("retry");
     expect(toMarkdown(reportOf([{ id: "fox", error }]))).toContain("### ❌ out: 0 images, **1 failed**");
   });
 
-  it("[REPORT-8] shows at most 50 failures and 100 images, and counts the rest", () => {
+  it("shows at most 50 failures and 100 images, and counts the rest", () => {
     const failures = Array.from({ length: 60 }, (_, i) => ({ id: `bad${i}`, error }));
     const images = Array.from({ length: 130 }, (_, i) => ({ id: `good${i}` }));
     const text = toMarkdown(reportOf([...images, ...failures]));
@@ -37,7 +37,7 @@ describe("the summary in Markdown", () => {
     expect(text).toContain("… and 30 more in `results.jsonl`.");
   });
 
-  it("[REPORT-20] lists at most 20 images with notes, and none without", () => {
+  it("lists at most 20 images with notes, and none without", () => {
     const noted = Array.from({ length: 23 }, (_, i) => ({
       id: `i${i}`,
       facts: { notes: ["is a JPEG", "#1"] },
@@ -48,7 +48,7 @@ describe("the summary in Markdown", () => {
     expect(toMarkdown(reportOf([{ id: "plain" }]))).not.toContain("notes");
   });
 
-  it("[REPORT-9] no prompt breaks its cell, or becomes a link, a tag, a mention or a heading", () => {
+  it("no prompt breaks its cell, or becomes a link, a tag, a mention or a heading", () => {
     const text = toMarkdown(reportOf(HOSTILE.map((prompt, i) => ({ id: `i${i}`, prompt }))));
     const rows = text.split("\n").filter((line) => line.startsWith("| [i"));
     expect(text).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);

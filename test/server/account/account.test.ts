@@ -43,7 +43,7 @@ describe("the account of a key", () => {
     expect((await get(service, "account")).body).toMatchObject({ balance: 999.9665, held: 0 });
   });
 
-  it("[ACCOUNT-4] names the limits of the service as it is configured", async () => {
+  it("names the limits of the service as it is configured", async () => {
     const config = { limits: { itemsPerBatch: 7, zipItems: 5 } };
     const service = await startTestService({ workers: false, config });
     const { limits } = (await get(service, "account")).body;
@@ -67,7 +67,7 @@ describe("the account of a key", () => {
 });
 
 describe("the usage of a key", () => {
-  it("[ACCOUNT-2] sums up batches and real-time images by day and model", async () => {
+  it("sums up batches and real-time images by day and model", async () => {
     const { service } = await usedService();
     const line = { day: "2030-01-02", model: MODEL, image_count: 2, cost: 0.1005, play_money: true };
     const all = { object: "list", data: [line], has_more: false, next_cursor: null };
@@ -77,14 +77,14 @@ describe("the usage of a key", () => {
     expect((await get(service, "usage?to=2030-01-01")).body.data).toEqual([]);
   });
 
-  it("[ACCOUNT-2] is of this key alone, also when another has the same account", async () => {
+  it("is of this key alone, also when another has the same account", async () => {
     const { service } = await usedService();
     const other = await otherKey(service);
     expect((await get(service, "usage", other.headers)).body.data).toEqual([]);
   });
 
   it.each([["from=2030-01-03&to=2030-01-02"], ["from=2029-01-01&to=2030-01-31"], ["from=yesterday"]])(
-    "[ACCOUNT-2] refuses %s",
+    "refuses %s",
     async (query) => {
       const service = await startTestService({ workers: false });
       const { status, body } = await get(service, `usage?${query}`);
@@ -94,7 +94,7 @@ describe("the usage of a key", () => {
 });
 
 describe("the ledger of an account", () => {
-  it("[ACCOUNT-3] has every movement, newest first, with the balance after it, on pages of any size", async () => {
+  it("has every movement, newest first, with the balance after it, on pages of any size", async () => {
     const { service, id } = await usedService();
     const { body } = await get(service, "ledger");
     const entries: LedgerEntryObject[] = body.data;
@@ -123,7 +123,7 @@ describe("the ledger of an account", () => {
     expect(paged).toEqual(entries);
   });
 
-  it("[ACCOUNT-3] names no batch of another key of the account, and nothing of another account", async () => {
+  it("names no batch of another key of the account, and nothing of another account", async () => {
     const { service, id } = await usedService();
     const sharing = await get(service, "ledger", (await otherKey(service)).headers);
     expect(sharing.body.data).toHaveLength(6);

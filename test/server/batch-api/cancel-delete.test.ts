@@ -55,7 +55,7 @@ describe("cancelling", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[CANCEL-2] drops the result of work that comes too late, and its file", async () => {
+  it("drops the result of work that comes too late, and its file", async () => {
     const { service, id, letGo } = await halfDone({ obeysAbort: false });
     await service.ask(`/${id}/cancel`, post);
     letGo.open();
@@ -93,7 +93,7 @@ describe("cancelling", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[CANCEL-4] reports that an upstream's job could not be cancelled; the batch is cancelled all the same", async () => {
+  it("reports that an upstream's job could not be cancelled; the batch is cancelled all the same", async () => {
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: "running" });
     upstream.cancel = () => Promise.reject(new Error("no"));
@@ -123,7 +123,7 @@ describe("deleting", () => {
     expect(await blobs.list("outputs/")).toEqual([]);
   });
 
-  it("[DELETE-2] the record hides the batch from every path and list, and leaves its files", async () => {
+  it("the record hides the batch from every path and list, and leaves its files", async () => {
     const service = await startTestService();
     const key = { "idempotency-key": "k" };
     const { id } = await service.submit({ model: MODEL, items: items(1) }, key);
@@ -159,7 +159,7 @@ describe("deleting", () => {
     await service.until(id);
   });
 
-  it("[DELETE-4] of one item removes its images, and leaves the others and the payment", async () => {
+  it("of one item removes its images, and leaves the others and the payment", async () => {
     const service = await startTestService();
     const { id } = await service.submit({ model: MODEL, items: items(3) });
     const { actual_cost } = await service.until(id);
@@ -187,7 +187,7 @@ describe("deleting", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[DELETE-4] of one item is refused before the batch has ended", async () => {
+  it("of one item is refused before the batch has ended", async () => {
     const { service, id, letGo } = await halfDone({ obeysAbort: true });
     const answer = await service.ask(`/${id}/items/i1/content`, remove);
     expect(await codeOf(answer)).toBe("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");

@@ -139,7 +139,7 @@ describe("creating a batch", () => {
     expect(await codeOf(answer)).toMatchObject({ type: "invalid_request_error", code, param });
   });
 
-  it("[BATCH-3] answers the first failure of a fixed order", async () => {
+  it("answers the first failure of a fixed order", async () => {
     const service = await startTestService({ workers: false });
     const both = {
       model: "unknown",
@@ -171,7 +171,7 @@ describe("creating a batch", () => {
     ["no object", () => "image.png"],
     ["no data", () => ({ mime_type: "image/png" })],
     ["a storage reference", () => ({ mime_type: "image/png", storage_uri: "s3://bucket/x" })],
-  ])("[BATCH-4] refuses a reference image that is %s", async (_, reference) => {
+  ])("refuses a reference image that is %s", async (_, reference) => {
     const service = await startTestService({ workers: false });
     const answer = await service.create({
       model: MODEL,
@@ -181,7 +181,7 @@ describe("creating a batch", () => {
     expect((await codeOf(answer)).code).toBe("BATCH_IMAGE_INVALID_REFERENCE_IMAGE");
   });
 
-  it("[BATCH-4] takes a storage reference only below a prefix that the operator allows, and hands it on unopened", async () => {
+  it("takes a storage reference only below a prefix that the operator allows, and hands it on unopened", async () => {
     const provider = new FakeProvider();
     const config = { storageUriPrefixes: ["s3://ours/"] };
     const service = await startTestService({ providers: [provider], config });
@@ -202,7 +202,7 @@ describe("creating a batch", () => {
     });
   });
 
-  it("[BATCH-5] hands reference images to the provider as they were sent, and limits their number by model", async () => {
+  it("hands reference images to the provider as they were sent, and limits their number by model", async () => {
     const provider = new FakeProvider();
     const service = await startTestService({ providers: [provider] });
     const reference = { mime_type: "image/png", data: await png64() };
@@ -217,7 +217,7 @@ describe("creating a batch", () => {
     expect((await codeOf(await service.create(four))).code).toBe("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES");
   });
 
-  it("[BATCH-8] an item keeps the ratio of its first reference, and so does a retry of it", async () => {
+  it("an item keeps the ratio of its first reference, and so does a retry of it", async () => {
     const provider = new FakeProvider();
     provider.answer = async () => {
       throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { retryable: false });
@@ -273,7 +273,7 @@ describe("creating a batch", () => {
     await service.until(id);
   });
 
-  it("[BATCH-6] names the first ancestor as parent, and refuses a parent of another key", async () => {
+  it("names the first ancestor as parent, and refuses a parent of another key", async () => {
     const service = await startTestService();
     const first = await service.submit({ model: MODEL, items: items(1) });
     const second = await service.submit({ model: MODEL, items: items(1), parent_batch_id: first.id });
@@ -317,7 +317,7 @@ describe("an idempotency key", () => {
     await service.until(first.id);
   });
 
-  it("[IDEM-3] replays although price, provider, workers and balance would refuse now", async () => {
+  it("replays although price, provider, workers and balance would refuse now", async () => {
     const first = await startTestService();
     const body = { model: MODEL, items: items(1) };
     const { id } = await first.submit(body, { "idempotency-key": "k1" });
@@ -329,7 +329,7 @@ describe("an idempotency key", () => {
     expect(await answer.json()).toMatchObject({ id, status: "completed" });
   });
 
-  it("[IDEM-4] is refused when it is no printable ASCII of up to 255 characters", async () => {
+  it("is refused when it is no printable ASCII of up to 255 characters", async () => {
     const service = await startTestService({ workers: false });
     const answer = await service.create(
       { model: MODEL, items: items(1) },
@@ -366,7 +366,7 @@ describe("admission", () => {
       402,
       "BATCH_IMAGE_INSUFFICIENT_BALANCE",
     ],
-  ])("[BATCH-7] refuses a batch with %s", async (_, options, status, code) => {
+  ])("refuses a batch with %s", async (_, options, status, code) => {
     const service = await startTestService(options);
     const answer = await service.create({ model: MODEL, items: items(1) });
     expect([answer.status, (await codeOf(answer)).code]).toEqual([status, code]);

@@ -40,7 +40,7 @@ describe("one image", () => {
     });
   });
 
-  it("[CONTENT-2] can be asked for its headers, for a range, and whether it has changed", async () => {
+  it("can be asked for its headers, for a range, and whether it has changed", async () => {
     const { service, id } = await finishedBatch();
     const path = `/${id}/items/i2/content`;
     const whole = await tinyPng(2);
@@ -62,7 +62,7 @@ describe("one image", () => {
     expect(same.status).toBe(304);
   });
 
-  it("[CONTENT-3] answers what is wrong in a fixed order", async () => {
+  it("answers what is wrong in a fixed order", async () => {
     const { service, id } = await finishedBatch();
     expect(await codeOf(await service.ask(`/unknown/items/i2/content`))).toBe("BATCH_IMAGE_NOT_FOUND");
     expect(await codeOf(await service.ask(`/${id}/items/nope/content`))).toBe("BATCH_IMAGE_ITEM_NOT_FOUND");
@@ -75,7 +75,7 @@ describe("one image", () => {
     }
   });
 
-  it("[CONTENT-4] is not there before the batch has ended, although the item has", async () => {
+  it("is not there before the batch has ended, although the item has", async () => {
     const last = gate();
     const provider = new FakeProvider({ concurrency: 1 });
     provider.answer = async ({ prompt }) => {
@@ -93,7 +93,7 @@ describe("one image", () => {
     await service.until(id);
   });
 
-  it("[RESULT-2] whose stored bytes have changed is never sent", async () => {
+  it("whose stored bytes have changed is never sent", async () => {
     const { service, id } = await finishedBatch();
     const { stores, blobs } = await openBeside(service.data);
     const output = (await stores.read.outputs.ofBatch(id))[0];
@@ -157,7 +157,7 @@ describe("the ZIP", () => {
     expect(await bytesOf(changed)).toEqual(whole);
   });
 
-  it("[ZIP-3] sent to its end marks the batch as downloaded; its headers alone do not", async () => {
+  it("sent to its end marks the batch as downloaded; its headers alone do not", async () => {
     const { service, id } = await finishedBatch();
     await service.ask(`/${id}/download`, { method: "HEAD" });
     await bytesOf(await service.ask(`/${id}/download?status=failed`));
@@ -167,7 +167,7 @@ describe("the ZIP", () => {
     await expect.poll(async () => (await service.batch(id)).downloaded_at).toEqual(expect.any(Number));
   });
 
-  it("[ZIP-4] is refused rather than cut when it would hold more items than asked for", async () => {
+  it("is refused rather than cut when it would hold more items than asked for", async () => {
     const { service, id } = await finishedBatch();
     expect(await codeOf(await service.ask(`/${id}/download?max_items=1`))).toBe(
       "BATCH_IMAGE_ZIP_TOO_MANY_ITEMS",
@@ -207,7 +207,7 @@ describe("lists", () => {
     "cursor=%21",
     "cursor=aTEuMg",
     "limit=1&limit=2",
-  ])("[ITEM-2] the query %s is refused", async (query) => {
+  ])("the query %s is refused", async (query) => {
     const { service, id } = await finishedBatch(1);
     const answer = await service.ask(`/${id}/items?${query}`);
     expect([answer.status, await codeOf(answer)]).toEqual([400, "BATCH_IMAGE_INVALID_QUERY"]);

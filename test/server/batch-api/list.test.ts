@@ -46,7 +46,7 @@ describe("the list of batches", () => {
     });
   });
 
-  it("[LIST-2] can be narrowed by status, name, download and time", async () => {
+  it("can be narrowed by status, name, download and time", async () => {
     const { service, page } = await fiveBatches();
     expect(names(await page("status=completed&limit=1"))).toEqual(["b5"]);
     expect(names(await page("status=running"))).toEqual([]);
@@ -61,7 +61,7 @@ describe("the list of batches", () => {
     expect((await page("downloaded=&status=")).data).toHaveLength(5);
   });
 
-  it("[LIST-3] takes times as RFC 3339, as a day of UTC and as seconds, both ends included", async () => {
+  it("takes times as RFC 3339, as a day of UTC and as seconds, both ends included", async () => {
     const { page } = await fiveBatches();
     expect(names(await page("to=2030-01-31"))).toEqual(["B2", "b1"]);
     expect(names(await page("from=2030-02-01"))).toEqual(["b5", "b4", "b3"]);
@@ -86,7 +86,7 @@ describe("the list of batches", () => {
     "from=2030-02-30",
     "from=2030-02-02&to=2030-02-01",
     "task_name=a&task_name=b",
-  ])("[LIST-4] the query %s is refused", async (query) => {
+  ])("the query %s is refused", async (query) => {
     const service = await startTestService({ workers: false });
     const answer = await service.ask(`?${query}`);
     expect(answer.status).toBe(400);

@@ -15,7 +15,7 @@ function unluckyProvider(): FakeProvider {
 }
 
 describe("a retry over HTTP", () => {
-  it("[RETRY-8] makes one batch of the failed items, however often it is sent with one key", async () => {
+  it("makes one batch of the failed items, however often it is sent with one key", async () => {
     const service = await startTestService({ providers: [unluckyProvider()] });
     const { id } = await service.submit({ model: MODEL, items: items(3) });
     await service.until(id);
@@ -32,7 +32,7 @@ describe("a retry over HTTP", () => {
     expect((await other.json()).id).not.toBe(made.id);
   });
 
-  it("[RETRY-8] is answered again after its reference images were deleted, and makes no other batch of them", async () => {
+  it("is answered again after its reference images were deleted, and makes no other batch of them", async () => {
     const service = await startTestService({ providers: [unluckyProvider()] });
     const reference_images = [{ mime_type: "image/png", data: (await tinyPng()).toString("base64") }];
     const referring = items(2).map((item) => ({ ...item, reference_images }));
@@ -49,7 +49,7 @@ describe("a retry over HTTP", () => {
     expect(await retry("new")).toMatchObject({ error: { code: "BATCH_IMAGE_INVALID_REFERENCE_IMAGE" } });
   });
 
-  it("[RETRY-11] shows in the item list which later batch makes a failed item again, until the item fails there, too", async () => {
+  it("shows in the item list which later batch makes a failed item again, until the item fails there, too", async () => {
     let isBroken = true;
     const provider = new FakeProvider();
     provider.answer = async ({ prompt }) => {
@@ -81,7 +81,7 @@ describe("a retry over HTTP", () => {
     expect(await retriedIn(id)).toEqual([null, null, third]);
   });
 
-  it("[RETRY-10] makes the named items alone, and refuses one that is not there or did not fail", async () => {
+  it("makes the named items alone, and refuses one that is not there or did not fail", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ prompt, origin }) => {
       if (prompt !== "picture 1" && origin === "batch")
@@ -112,7 +112,7 @@ describe("a retry over HTTP", () => {
     }
   });
 
-  it("[RETRY-8] is refused without failed items, and where no batches are made", async () => {
+  it("is refused without failed items, and where no batches are made", async () => {
     const service = await startTestService();
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await service.until(id);

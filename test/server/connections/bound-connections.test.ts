@@ -133,7 +133,7 @@ describe("when there are too many connections", () => {
     return { working, open, url: server.url };
   }
 
-  it("[LOAD-11] the oldest that is idle and showed no key makes room, then one that is busy without a key", async () => {
+  it("the oldest that is idle and showed no key makes room, then one that is busy without a key", async () => {
     const { open } = await small(3);
     const keyed = await open("/work");
     const busy = await open("/idle");
@@ -145,7 +145,7 @@ describe("when there are too many connections", () => {
     expect(keyed.socket.destroyed).toBe(false);
   });
 
-  it("[LOAD-11] a request with a key is never cut for a new connection, which is refused until one is idle", async () => {
+  it("a request with a key is never cut for a new connection, which is refused until one is idle", async () => {
     const { open, working } = await small(2);
     const [first, second] = [await open("/work"), await open("/work")];
     expect((await open("/healthz")).answer).toBe("closed");
@@ -155,7 +155,7 @@ describe("when there are too many connections", () => {
     expect(second.socket.destroyed).toBe(false);
   });
 
-  it("[LOAD-11] thousands of silent connections keep no other out", async () => {
+  it("thousands of silent connections keep no other out", async () => {
     const { open, url } = await small(20);
     const silent = Array.from({ length: 100 }, () => reader(url, ""));
     await Promise.all(silent.map((socket) => once(socket, "connect")));

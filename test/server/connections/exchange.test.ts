@@ -41,7 +41,7 @@ function requestLines(lines: readonly string[], path: string): object[] {
   return parsed.filter((line) => line.msg === "request" && line.path.includes(path));
 }
 
-it("[LOAD-12] requests that wait on a connection end with it: money, slots and log lines come back", async () => {
+it("requests that wait on a connection end with it: money, slots and log lines come back", async () => {
   const provider = waiting(8);
   const logLines: string[] = [];
   const service = await startTestService({ workers: false, providers: [provider], logLines });
@@ -67,7 +67,7 @@ it("[LOAD-12] requests that wait on a connection end with it: money, slots and l
   expect(again.map(({ status }) => status)).toEqual(Array(16).fill(200));
 });
 
-it("[LOAD-12] downloads that wait behind another answer give their places back with the connection", async () => {
+it("downloads that wait behind another answer give their places back with the connection", async () => {
   const provider = new FakeProvider();
   const service = await startTestService({ providers: [provider] });
   const { id } = await service.submit({ model: MODEL, items: items(1) });

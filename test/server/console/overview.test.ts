@@ -3,7 +3,7 @@ import { apiChecker } from "../../support/openapi.ts";
 import { items, MODEL, otherKey, startTestService } from "../../support/service.ts";
 
 describe("the overview of the service", () => {
-  it("[CONSOLE-6] shows its owner the providers, the queue, the disk and the requests of all keys", async () => {
+  it("shows its owner the providers, the queue, the disk and the requests of all keys", async () => {
     const service = await startTestService();
     const other = await otherKey(service);
     const { id } = await service.submit({ model: MODEL, items: items(2) }, other.headers);
@@ -28,7 +28,7 @@ describe("the overview of the service", () => {
     expect(JSON.stringify(view)).not.toContain(other.key);
   });
 
-  it("[CONSOLE-6] is refused to every other key, and to a session of one", async () => {
+  it("is refused to every other key, and to a session of one", async () => {
     const service = await startTestService({ workers: false });
     const other = await otherKey(service);
     const init = { method: "POST", headers: other.headers };

@@ -32,7 +32,7 @@ async function built(): Promise<string> {
 }
 
 describe("the page of the console", () => {
-  it("[CONSOLE-3] is served with a policy that lets nothing of another site or of its own text run", async () => {
+  it("is served with a policy that lets nothing of another site or of its own text run", async () => {
     const url = await serve(await built());
     const page = await fetch(url);
     expect(await page.text()).toBe("<title>the page</title>");
@@ -64,7 +64,7 @@ describe("the page of the console", () => {
   );
 
   it.each(["/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/.hidden", "/assets", "/assets/"])(
-    "[CONSOLE-3] %s is none of its files",
+    "%s is none of its files",
     async (path) => {
       const answer = await exchange(await serve(await built()), requestText("GET", path));
       expect(answer?.status).toBeGreaterThanOrEqual(400);
@@ -72,13 +72,13 @@ describe("the page of the console", () => {
     },
   );
 
-  it("[CONSOLE-3] says how to make it where it is missing", async () => {
+  it("says how to make it where it is missing", async () => {
     const page = await fetch(await serve(join(await tempDir(), "missing")));
     expect(page.status).toBe(404);
     expect(await page.text()).toContain("npm run build");
   });
 
-  it("[CONSOLE-3] is not served under a name that was made to point to this machine", async () => {
+  it("is not served under a name that was made to point to this machine", async () => {
     const service = await startTestService({ workers: false });
     const request = "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     const answer = await exchange(service.url, request);

@@ -81,7 +81,7 @@ describe("signing in to the console", () => {
     }
   });
 
-  it("[CONSOLE-2] signing out ends the session, and disabling the key ends all of its sessions for good", async () => {
+  it("signing out ends the session, and disabling the key ends all of its sessions for good", async () => {
     const service = await startTestService({ workers: false });
     const [first, second] = [await signedIn(service), await signedIn(service)];
     expect((await call(service, "DELETE", "console/session", first)).status).toBe(204);
@@ -96,7 +96,7 @@ describe("signing in to the console", () => {
     expect((await call(service, "GET", "account", second)).status).toBe(401);
   });
 
-  it("[CONSOLE-2] a session ends with its key although nobody asks before that is enabled again", async () => {
+  it("a session ends with its key although nobody asks before that is enabled again", async () => {
     const clock = new FakeClock();
     const service = await startTestService({ workers: false, clock });
     const before = await signedIn(service);
@@ -111,7 +111,7 @@ describe("signing in to the console", () => {
     expect((await call(service, "GET", "account", await signedIn(service))).status).toBe(200);
   });
 
-  it("[CONSOLE-2] wrong codes are limited like wrong keys, and a right one works all the same", async () => {
+  it("wrong codes are limited like wrong keys, and a right one works all the same", async () => {
     const config = { limits: { failedAuthPerMinute: 2 } };
     const service = await startTestService({ workers: false, config, clock: new FakeClock() });
     const wrong = async () => (await call(service, "POST", "console/sessions", "guess")).status;
@@ -119,7 +119,7 @@ describe("signing in to the console", () => {
     expect((await call(service, "POST", "console/sessions", await codeOf(service))).status).toBe(200);
   });
 
-  it("[CONSOLE-2] codes and tokens are not in the log, not even when a request fails", async () => {
+  it("codes and tokens are not in the log, not even when a request fails", async () => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });
     const code = await codeOf(service);
@@ -133,7 +133,7 @@ describe("signing in to the console", () => {
     expect(logLines.join("")).not.toContain(code);
   });
 
-  it("[CONSOLE-2] another site cannot sign in or read: there is no CORS", async () => {
+  it("another site cannot sign in or read: there is no CORS", async () => {
     const service = await startTestService({ workers: false });
     const origin = "https://evil.example";
     for (const [method, path] of [
@@ -147,7 +147,7 @@ describe("signing in to the console", () => {
     }
   });
 
-  it("[CONSOLE-3] is not there when it is switched off", async () => {
+  it("is not there when it is switched off", async () => {
     const config = { features: { console: false } };
     const service = await startTestService({ workers: false, config });
     expect(service.view.signInLink).toBeNull();

@@ -26,7 +26,7 @@ async function codeOf(url: string) {
 const USED = [401, "INVALID_API_KEY"];
 
 describe("a ticket", () => {
-  it("[CONSOLE-4] downloads the ZIP of its batch without a key, once, and counts as a download", async () => {
+  it("downloads the ZIP of its batch without a key, once, and counts as a download", async () => {
     const { service, id, ticket, logLines } = await finished();
     const url = await ticket();
     expect((await fetch(url, { method: "HEAD" })).status).toBe(200);
@@ -37,7 +37,7 @@ describe("a ticket", () => {
     expect(logLines.join("")).not.toContain(new URL(url).searchParams.get("ticket"));
   });
 
-  it("[CONSOLE-4] is good for a minute, for its batch, and for an active key alone", async () => {
+  it("is good for a minute, for its batch, and for an active key alone", async () => {
     const { service, clock, id, ticket } = await finished();
     const late = await ticket();
     clock.advance(60_000);

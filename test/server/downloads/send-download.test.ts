@@ -48,7 +48,7 @@ function reader(url: string) {
 }
 
 describe("the place of a download", () => {
-  it("[LOAD-5] comes back from a reader that stands still, and from one that takes a little now and then", async () => {
+  it("comes back from a reader that stands still, and from one that takes a little now and then", async () => {
     for (const everyMs of [0, 20]) {
       const { url, slots, ended } = await downloadServer({});
       const socket = reader(url);
@@ -61,7 +61,7 @@ describe("the place of a download", () => {
     }
   });
 
-  it("[LOAD-5] stays with a reader that keeps the pace, however long it takes", async () => {
+  it("stays with a reader that keeps the pace, however long it takes", async () => {
     const pace = { ...strict, stepMs: 5 };
     const { url, ended } = await downloadServer({ bytes: 16 * MIB, pace });
     const socket = reader(url);
@@ -78,7 +78,7 @@ describe("the place of a download", () => {
     expect(read).toBeGreaterThan(16 * MIB);
   });
 
-  it("[LOAD-5] comes back when the reader goes away, and when the bytes cannot be read", async () => {
+  it("comes back when the reader goes away, and when the bytes cannot be read", async () => {
     const gone = await downloadServer({});
     const socket = reader(gone.url);
     socket.once("data", () => socket.destroy());

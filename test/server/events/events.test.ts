@@ -44,7 +44,7 @@ describe("the stream of events", () => {
     expect(stranger.text).toBe("event: ready\ndata: {}\n\n");
   });
 
-  it("[EVENTS-2] ends at once when the service stops, and HEAD opens none", async () => {
+  it("ends at once when the service stops, and HEAD opens none", async () => {
     const service = await startTestService({ workers: false });
     const authorization = `Bearer ${service.credentials.api_key}`;
     const head = await fetch(`${service.url}/v1/events`, { method: "HEAD", headers: { authorization } });
@@ -57,7 +57,7 @@ describe("the stream of events", () => {
     await expect.poll(() => stream.isEnded).toBe(true);
   });
 
-  it("[EVENTS-3] goes on for a reader to whom much happens in a second", async () => {
+  it("goes on for a reader to whom much happens in a second", async () => {
     const service = await startTestService();
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     const other = await service.submit({ model: MODEL, items: items(1) });
@@ -74,7 +74,7 @@ describe("the stream of events", () => {
     expect(stream.isEnded).toBe(false);
   });
 
-  it("[EVENTS-3] cuts a reader who does not take what it is sent", { timeout: 50_000 }, async () => {
+  it("cuts a reader who does not take what it is sent", { timeout: 50_000 }, async () => {
     const service = await startTestService();
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await service.until(id);

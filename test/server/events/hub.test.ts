@@ -128,7 +128,7 @@ describe("the events of a key", () => {
     expect(reader.take()).toEqual(["event: account data: {}"]);
   });
 
-  it("[EVENTS-3] of one second are one text, with the sign of life", async () => {
+  it("of one second are one text, with the sign of life", async () => {
     const { feed, batch, reader, pass } = await opened();
     await pass(13);
     reader.take();
@@ -142,7 +142,7 @@ describe("the events of a key", () => {
     ]);
   });
 
-  it("[EVENTS-2] end with the key and with the service, and show signs of life until then", async () => {
+  it("end with the key and with the service, and show signs of life until then", async () => {
     const { hub, reader, pass } = await opened();
     reader.take();
     await pass(15);
@@ -159,7 +159,7 @@ describe("the events of a key", () => {
     expect(late.isEnded).toBe(true);
   });
 
-  it("[EVENTS-2] are limited to 16 streams of a key, and nothing runs when nobody reads", async () => {
+  it("are limited to 16 streams of a key, and nothing runs when nobody reads", async () => {
     const { hub, clock, reader, close } = await opened();
     const more = Array.from({ length: 15 }, () => hub.open(new FakeReader(reader.key)));
     expect(() => hub.open(new FakeReader(reader.key))).toThrow("16 are allowed");

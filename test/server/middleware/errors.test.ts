@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import express, { type RequestHandler } from "express";
 import { describe, expect, it } from "vitest";
 import { errorBody, nativeErrorBody } from "../../../src/contract/errors.ts";
-import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import { inOrder } from "../../../src/server/app.ts";
 import { answerErrors, toServiceError } from "../../../src/server/http/errors.ts";
 import type { ErrorStyle } from "../../../src/server/operation.ts";
@@ -11,7 +11,7 @@ import { listening } from "../../support/listening.ts";
 import { watchedLog } from "../../support/service.ts";
 
 it.each(["full", "broken", "busy", "unknown-commit"] as const)(
-  "[DISK-1] [BUSY-2] a storage that is unavailable (%s) is an error of both APIs that may be tried again",
+  "[DISK-1] a storage that is unavailable (%s) is an error of both APIs that may be tried again",
   (reason) => {
     const error = toServiceError(new StorageUnavailable(reason, "The service's disk is full.", null));
     expect(errorBody(error).error).toEqual({
@@ -49,11 +49,11 @@ describe("a handler that fails", () => {
         throw null;
       },
     ],
-  ])("[API-9] is an internal error when it %s: the request is not passed on", async (_, handler) => {
+  ])("is an internal error when it %s: the request is not passed on", async (_, handler) => {
     expect(await statusOf(handler, () => batchErrorStyle)).toEqual([500, true]);
   });
 
-  it("[API-9] harms no other request when its error cannot be answered", async () => {
+  it("harms no other request when its error cannot be answered", async () => {
     const logged: string[] = [];
     const unanswerable = () => {
       throw new Error("no style for this path");

@@ -147,11 +147,11 @@ describe("a Host that is not well formed", () => {
     ["an address that is none", "[::g]"],
     ["too large a number", "256.0.0.1"],
     ["a port alone", ":8787"],
-  ])("[EDGE-2] is refused: %s", async (_, host) => {
+  ])("is refused: %s", async (_, host) => {
     expect(await askFor(await start(), host)).toEqual(MALFORMED);
   });
 
-  it("[EDGE-2] is one that is missing or repeated, save in HTTP/1.0", async () => {
+  it("is one that is missing or repeated, save in HTTP/1.0", async () => {
     const service = await start();
     expect(await ask(service, "/healthz", [])).toEqual(MALFORMED);
     expect(await ask(service, "/healthz", ["Host: localhost", "Host: localhost"])).toEqual(MALFORMED);
@@ -162,7 +162,7 @@ describe("a Host that is not well formed", () => {
     expect(await ask(service, "/healthz", [...many, "Host: localhost"])).toEqual(TAKEN);
   });
 
-  it("[EDGE-2] never stands for two hosts", () => {
+  it("never stands for two hosts", () => {
     expect(hostOf("[FE80::1%25eth0]:80")).toBe("[fe80::1]");
     expect(hostOf("2130706433")).toBe("127.0.0.1");
     expect(hostOf("b\u00fccher.example")).toBe("xn--bcher-kva.example");
@@ -172,7 +172,7 @@ describe("a Host that is not well formed", () => {
 });
 
 describe("an absolute target", () => {
-  it("[EDGE-2] has the host that counts, in the place of the Host header", async () => {
+  it("has the host that counts, in the place of the Host header", async () => {
     const service = await start();
     for (const [target, host, outcome] of [
       ["http://localhost/healthz", "evil.example", TAKEN],
@@ -193,7 +193,7 @@ describe("an absolute target", () => {
     expect(await ask(service, "http://localhost/healthz", [])).toEqual(MALFORMED);
   });
 
-  it("[EDGE-2] is routed as its path is, with its errors in the style of that path", async () => {
+  it("is routed as its path is, with its errors in the style of that path", async () => {
     const service = await start();
     const key = service.credentials.api_key;
     const answer = async (target: string) => {

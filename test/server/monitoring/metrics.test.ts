@@ -7,7 +7,7 @@ import { gate } from "../../support/gate.ts";
 import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
 
 describe("the numbers for monitoring", () => {
-  it("[OPS-5] count requests by method, pattern of the route and status", async () => {
+  it("count requests by method, pattern of the route and status", async () => {
     const service = await startTestService({ workers: false });
     await service.ask("/imgbatch_secret/items/private-name/content");
     await service.ask("/models", { headers: { authorization: "Bearer wrong" } });
@@ -26,7 +26,7 @@ describe("the numbers for monitoring", () => {
     expect(text).not.toContain(service.credentials.api_key.slice(0, 12));
   });
 
-  it("[OPS-5] count a request whose caller goes away as aborted", async () => {
+  it("count a request whose caller goes away as aborted", async () => {
     const service = await startTestService({ workers: false });
     await sendHalfOfARequest(service);
     const label = 'method="POST",route="/v1/images/batches",status="aborted"';
@@ -35,7 +35,7 @@ describe("the numbers for monitoring", () => {
       .toMatchObject({ [`imgbatch_http_requests_total{${label}}`]: 1 });
   });
 
-  it("[OPS-6] show batches, items, the queue and the money held as they are when asked", async () => {
+  it("show batches, items, the queue and the money held as they are when asked", async () => {
     const provider = new FakeProvider({ concurrency: 1 });
     const mayEnd = gate();
     provider.answer = async ({ prompt }) => {
@@ -68,7 +68,7 @@ describe("the numbers for monitoring", () => {
     });
   });
 
-  it("[OPS-6] show the process, the disk, and workers that do not run", async () => {
+  it("show the process, the disk, and workers that do not run", async () => {
     const service = await startTestService({ workers: false });
     const numbers = await numbersOf(service);
     expect(numbers.imgbatch_workers_running).toBe(0);
@@ -79,7 +79,7 @@ describe("the numbers for monitoring", () => {
     expect(numbers.imgbatch_disk_free_bytes).toBeLessThanOrEqual(blocks * bsize);
   });
 
-  it("[OPS-6] belong to one service: another in the same process has its own", async () => {
+  it("belong to one service: another in the same process has its own", async () => {
     const [one, other] = [await startTestService(), await startTestService({ workers: false })];
     const { id } = await one.submit({ model: MODEL, items: items(1) });
     await one.until(id);

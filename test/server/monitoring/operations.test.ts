@@ -72,13 +72,13 @@ describe("the service tells whether it is ready", () => {
     expect([ready.status, await ready.json()]).toEqual([200, { status: "ready", problems: [] }]);
   });
 
-  it("[OPS-8] is alive even when it is not ready", async () => {
+  it("is alive even when it is not ready", async () => {
     const url = await serveOperations({ stores: refusingStores() });
     const alive = await fetch(`${url}/healthz`);
     expect([alive.status, await alive.json()]).toEqual([200, { status: "ok" }]);
   });
 
-  it("[OPS-12] proves to each challenge that it has the secret, for its own port alone", async () => {
+  it("proves to each challenge that it has the secret, for its own port alone", async () => {
     const url = await serveOperations({ secret: "s".repeat(43) });
     const challenge = randomBytes(32).toString("base64url");
     const headers = { host: "127.0.0.1:1" };
@@ -94,7 +94,7 @@ describe("the service tells whether it is ready", () => {
     expect(new Set([proof, ...others]).size).toBe(4);
   });
 
-  it("[OPS-12] takes no challenge that could be guessed", async () => {
+  it("takes no challenge that could be guessed", async () => {
     const { url } = await startTestService({ workers: false });
     for (const challenge of ["short", "x".repeat(129), `${"x".repeat(40)}%20`, "a&challenge=b"]) {
       const answer = await fetch(`${url}/healthz?challenge=${challenge}`);
@@ -103,7 +103,7 @@ describe("the service tells whether it is ready", () => {
   });
 
   it.each(["/healthz", "/readyz", "/metrics", "/openapi.json"])(
-    "[OPS-8] %s needs no key, answers HEAD, and takes no other method",
+    "%s needs no key, answers HEAD, and takes no other method",
     async (path) => {
       const service = await startTestService({ workers: false, config: { features: { workers: false } } });
       const head = await fetch(service.url + path, { method: "HEAD" });

@@ -32,7 +32,7 @@ const label = `{provider="vendor",model="${MODEL}"}`;
 const state = (model: string, word: string) => `state{provider="vendor",model="${model}",state="${word}"}`;
 
 describe("the numbers of providers", () => {
-  it("[PROVIDERS-6] show the state of a provider for each of its models", async () => {
+  it("show the state of a provider for each of its models", async () => {
     const upstream = new FakeUpstream("vendor", { modelFor: (id) => (id === MODEL ? "theirs" : null) });
     upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 90_000 }));
     const service = await startTestService({ providers: [upstream], config });
@@ -51,7 +51,7 @@ describe("the numbers of providers", () => {
     expect(Object.keys(numbers).filter((name) => name.includes("other"))).toEqual([]);
   });
 
-  it("[PROVIDERS-6] count on over restarts, late in a stretch of time and after it, and for configured names only", async () => {
+  it("count on over restarts, late in a stretch of time and after it, and for configured names only", async () => {
     const clock = new FakeClock();
     const providers = [new FakeUpstream("vendor")];
     const service = await startTestService({ providers, config, clock });

@@ -121,7 +121,7 @@ describe("an image in real time", () => {
     expect((await request?.references[0]?.read())?.equals(photo)).toBe(true);
   });
 
-  it("[RT-9] is answered with its type as it is, honest counts, a version and an id", async () => {
+  it("is answered with its type as it is, honest counts, a version and an id", async () => {
     const provider = new FakeProvider();
     const jpeg = await tinyJpeg();
     provider.answer = () => made(jpeg);
@@ -153,7 +153,7 @@ describe("an image in real time", () => {
     }
   });
 
-  it("[RT-20] of a mapped model is made by the other, with the rules and price of the one asked for", async () => {
+  it("of a mapped model is made by the other, with the rules and price of the one asked for", async () => {
     const models = [
       { id: "wide", ratios: "extended", sizes: ["1K"], prices: { "1K": 0.5 }, mapsTo: "vendorx-3-pro-image" },
       { id: "vendorx-3-pro-image", prices: { "1K": 3 } },
@@ -169,7 +169,7 @@ describe("an image in real time", () => {
     ]);
   });
 
-  it("[RT-20] names the model that ran when the upstream does not", async () => {
+  it("names the model that ran when the upstream does not", async () => {
     const provider = new FakeProvider();
     provider.answer = async () => ({ ...made(await tinyPng()), modelVersion: null });
     const service = await start(provider, { models: [{ id: "a", prices: { "1K": 1 }, mapsTo: "b" }] });
@@ -193,7 +193,7 @@ describe("an image in real time", () => {
     expect(provider.requests).toEqual([]);
   });
 
-  it("[RT-21] is refused for the first reason of a fixed order", async () => {
+  it("is refused for the first reason of a fixed order", async () => {
     const service = await startTestService({
       workers: false,
       providers: [],
@@ -217,7 +217,7 @@ describe("an image in real time", () => {
     expect([plain.status, (await errorOf(plain)).status]).toEqual([415, "INVALID_ARGUMENT"]);
   });
 
-  it("[RT-23] obeys the directives of the user's last turn alone, and draws the whole conversation", async () => {
+  it("obeys the directives of the user's last turn alone, and draws the whole conversation", async () => {
     const service = await startTestService({ workers: false, providers: [drawing()] });
     const ask = async (...turns: string[]) => {
       const contents = turns.map((text, i) => ({ role: i % 2 ? "model" : "user", parts: [{ text }] }));
@@ -233,7 +233,7 @@ describe("an image in real time", () => {
     expect(await counts(await ask("12345678", "done", "abc"))).toBe(3);
   });
 
-  it("[RT-24] is also asked for with an encoded colon; in an id it stays what it is", async () => {
+  it("is also asked for with an encoded colon; in an id it stays what it is", async () => {
     const models = [
       { id: MODEL, prices: { "1K": 1 } },
       { id: "org:b", prices: { "1K": 1 } },
@@ -262,7 +262,7 @@ describe("an image in real time", () => {
     }
   });
 
-  it("[RT-22] is counted by the numbers for monitoring", async () => {
+  it("is counted by the numbers for monitoring", async () => {
     const service = await start(new FakeProvider());
     await answerOf(await generate(service, content("x")));
     const text = await (await fetch(`${service.url}/metrics`)).text();
@@ -274,7 +274,7 @@ describe("an image in real time", () => {
 });
 
 describe("what a provider does instead of an image", () => {
-  it("[RT-12] a refusal and an empty answer are answers without an image, and free", async () => {
+  it("a refusal and an empty answer are answers without an image, and free", async () => {
     const service = await startTestService({ workers: false, providers: [drawing()] });
     for (const [prompt, expected] of NO_IMAGE) {
       const answer = await generate(service, content(prompt));
@@ -309,7 +309,7 @@ describe("what a provider does instead of an image", () => {
     expect(await answer.text()).not.toContain("secret");
   });
 
-  it("[RT-12] what fails only once in a batch does not fail here", async () => {
+  it("what fails only once in a batch does not fail here", async () => {
     const service = await startTestService({ workers: false, providers: [drawing()] });
     const answer = await generate(service, content("[[fail-once:PROVIDER_TIMEOUT]] x"));
     expect(imagesOf(await answerOf(answer))).toHaveLength(1);

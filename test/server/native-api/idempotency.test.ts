@@ -88,7 +88,7 @@ describe("a real-time request with an idempotency key", () => {
     await expectCharges(service.data, 1);
   });
 
-  it("[ONCE-2] that comes ten times at once makes one image, and all get it", async () => {
+  it("that comes ten times at once makes one image, and all get it", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
     const service = await startTestService({ workers: false, providers: [provider] });
     const pending = Array.from({ length: 10 }, () => generate(service, content("x"), keyed()));
@@ -101,7 +101,7 @@ describe("a real-time request with an idempotency key", () => {
     await expectCharges(service.data, 1);
   });
 
-  it("[ONCE-3] goes on when its caller leaves, and the repeat gets what was made", async () => {
+  it("goes on when its caller leaves, and the repeat gets what was made", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
     const service = await startTestService({ workers: false, providers: [provider] });
     const picture = imagePart(await tinyPng(7));
@@ -126,7 +126,7 @@ describe("a real-time request with an idempotency key", () => {
     await expectCharges(service.data, 1);
   });
 
-  it("[ONCE-3] has the grace of a stop when its caller has left, too", async () => {
+  it("has the grace of a stop when its caller has left, too", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
     const service = await startTestService({ workers: false, providers: [provider] });
     const caller = new AbortController();
@@ -142,7 +142,7 @@ describe("a real-time request with an idempotency key", () => {
     expect(provider.requests).toHaveLength(1);
   });
 
-  it("[ONCE-4] is refused when its key was used with another request, before and after that has finished", async () => {
+  it("is refused when its key was used with another request, before and after that has finished", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
     const service = await startTestService({ workers: false, providers: [provider] });
     const first = generate(service, content("x", { aspectRatio: "1:1" }), keyed());
@@ -178,7 +178,7 @@ describe("a real-time request with an idempotency key", () => {
     await expectCharges(service.data, 2);
   });
 
-  it("[ONCE-4] is not refused because a conflicting one came first after a restart", async () => {
+  it("is not refused because a conflicting one came first after a restart", async () => {
     const service = await startTestService({ workers: false });
     await (await generate(service, content("x"), keyed())).text();
     await service.close(0);
@@ -188,7 +188,7 @@ describe("a real-time request with an idempotency key", () => {
     expect(statuses).toEqual([409, 200, 409, 200, 409, 200]);
   });
 
-  it("[ONCE-4] needs a key of 1 to 255 printable characters", async () => {
+  it("needs a key of 1 to 255 printable characters", async () => {
     const service = await startTestService({ workers: false });
     for (const key of ["", "x".repeat(256), "caf\u00e9"]) {
       const refused = await generate(service, content("x"), keyed(key));
@@ -197,7 +197,7 @@ describe("a real-time request with an idempotency key", () => {
     expect((await generate(service, content("x"), keyed("x".repeat(255)))).status).toBe(200);
   });
 
-  it("[ONCE-5] repeats a refusal and a missing image, which cost nothing", async () => {
+  it("repeats a refusal and a missing image, which cost nothing", async () => {
     const provider = new FakeProvider();
     const service = await startTestService({ workers: false, providers: [provider] });
     for (const code of ["SAFETY_BLOCKED", "EMPTY_IMAGE_OUTPUT"] as const) {
@@ -214,7 +214,7 @@ describe("a real-time request with an idempotency key", () => {
   });
 
   it.each(["limited", "failing", "unreachable", "billing"] as const)(
-    "[ONCE-5] runs again after an error without a charge (%s)",
+    "runs again after an error without a charge (%s)",
     async (trouble) => {
       const clock = new FakeClock();
       const upstream = new FakeUpstream("vendor");
@@ -235,7 +235,7 @@ describe("a real-time request with an idempotency key", () => {
     },
   );
 
-  it("[ONCE-5] runs again when the balance did not suffice, and when a drawing failed", async () => {
+  it("runs again when the balance did not suffice, and when a drawing failed", async () => {
     const provider = new FakeProvider();
     const { asked, end } = gated(provider);
     const models = [{ id: MODEL, prices: { "1K": 600 } }];
@@ -259,7 +259,7 @@ describe("a real-time request with an idempotency key", () => {
     ]);
   });
 
-  it("[ONCE-5] repeats an error after which an upstream may have been paid, and asks nobody", async () => {
+  it("repeats an error after which an upstream may have been paid, and asks nobody", async () => {
     const upstream = new FakeUpstream("vendor");
     upstream.answer = () => Promise.reject(troubled("ambiguous"));
     const service = await startTestService({ workers: false, providers: [upstream] });
@@ -334,7 +334,7 @@ describe("a real-time request with an idempotency key", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[ONCE-8] counts among those at work only while it works, also when its caller has left", async () => {
+  it("counts among those at work only while it works, also when its caller has left", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
     const config = { limits: { concurrentRequests: 1 } };
     const service = await startTestService({ workers: false, providers: [provider], config });
@@ -358,7 +358,7 @@ const HOUR_MS = 3_600_000;
 describe("the answers that are kept", () => {
   const retention = { inputHours: 1, outputHours: 2, sweepMinutes: 60 };
 
-  it("[ONCE-7] are there for 24 hours, and are removed after them", async () => {
+  it("are there for 24 hours, and are removed after them", async () => {
     const clock = new FakeClock();
     const { provider, end } = gated(new FakeProvider());
     end();
@@ -383,7 +383,7 @@ describe("the answers that are kept", () => {
     await expectCharges(service.data, 2);
   });
 
-  it("[ONCE-7] are removed by a service that does not run long, 24 hours after that", async () => {
+  it("are removed by a service that does not run long, 24 hours after that", async () => {
     const clock = new FakeClock();
     const start = (data?: string): Promise<TestService> =>
       startTestService({ clock, config: { retention }, ...(data === undefined ? {} : { data }) });
@@ -404,7 +404,7 @@ describe("the answers that are kept", () => {
     }
   });
 
-  it("[ONCE-7] are checked, and one that is missing is an error, never another charge", async () => {
+  it("are checked, and one that is missing is an error, never another charge", async () => {
     const service = await startTestService({ workers: false });
     await (await generate(service, content("x"), keyed())).text();
     const { stores, blobs } = await openBeside(service.data);
@@ -421,7 +421,7 @@ describe("the answers that are kept", () => {
     expect(await stores.read.usage.count()).toBe(1);
   });
 
-  it("[ONCE-7] that no record names are removed at the start", async () => {
+  it("that no record names are removed at the start", async () => {
     const service = await startTestService();
     await (await generate(service, content("x"), keyed())).text();
     const { blobs } = await openBeside(service.data);

@@ -114,7 +114,7 @@ const PATHS: [string, string, number, string, string | null][] = [
 ];
 
 describe("an error", () => {
-  it("[RT-3] of the native API has code, message, status and details, and a request id", async () => {
+  it("of the native API has code, message, status and details, and a request id", async () => {
     const service = await start();
     const answer = await fetch(`${service.url}/v1beta/models`, { headers: { "x-request-id": "mine" } });
     expect(answer.headers.get("x-request-id")).toBe("mine");
@@ -134,7 +134,7 @@ describe("an error", () => {
     });
   });
 
-  it("[RT-3] says what is wrong with a path: unknown, malformed, or asked with another method", async () => {
+  it("says what is wrong with a path: unknown, malformed, or asked with another method", async () => {
     const service = await start();
     const headers = { "x-api-key": service.credentials.api_key };
     for (const [method, path, status, name, allow] of PATHS) {
@@ -145,7 +145,7 @@ describe("an error", () => {
     }
   });
 
-  it("[RT-2] on the model list of /v1 is native for the vendor's header, and the other kind for all others", async () => {
+  it("on the model list of /v1 is native for the vendor's header, and the other kind for all others", async () => {
     const service = await start();
     for (const path of ["/v1/models", "/v1/models/nope"]) {
       const vendor = await fetch(service.url + path, { headers: { "x-vendorx-api-key": "no" } });

@@ -11,7 +11,7 @@ async function get(service: TestService, path: string) {
 const namesOf = (models: unknown) => (models as { name: string }[]).map(({ name }) => name);
 
 describe("the models for real time", () => {
-  it("[RT-13] have sizes, ratios, and the price that the group pays", async () => {
+  it("have sizes, ratios, and the price that the group pays", async () => {
     const groups = [{ name: "default", rateMultiplier: 2 }];
     const service = await startTestService({ workers: false, config: { groups } });
     const { body } = await get(service, `/v1beta/models/${PRO}`);
@@ -26,7 +26,7 @@ describe("the models for real time", () => {
     expect((await get(service, `/v1beta/models/${MODEL}`)).body.aspectRatios).toHaveLength(14);
   });
 
-  it("[RT-13] are those of the group that are for real time and have a price", async () => {
+  it("are those of the group that are for real time and have a price", async () => {
     const models = [
       { id: "a", prices: { "1K": 1 } },
       { id: "batch-only", realtime: false, prices: { "1K": 1 } },
@@ -47,14 +47,14 @@ describe("the models for real time", () => {
     });
   });
 
-  it("[RT-13] have no model that no provider makes", async () => {
+  it("have no model that no provider makes", async () => {
     const service = await startTestService({ workers: false, providers: [] });
     for (const path of ["/v1beta/models", "/v1/models"])
       expect((await get(service, path)).body.models).toEqual([]);
     expect((await get(service, `/v1beta/models/${MODEL}`)).status).toBe(404);
   });
 
-  it("[RT-13] come in pages, 50 on one unless asked for otherwise, and the last has no token", async () => {
+  it("come in pages, 50 on one unless asked for otherwise, and the last has no token", async () => {
     const models = Array.from({ length: 60 }, (_, i) => ({ id: `m${i}`, prices: { "1K": 1 } }));
     const service = await startTestService({ workers: false, config: { models } });
     const first = (await get(service, "/v1beta/models")).body;
@@ -79,7 +79,7 @@ describe("the models for real time", () => {
     }
   });
 
-  it("[OAI-11] are found on /v1 by every name that makes images, and by no other", async () => {
+  it("are found on /v1 by every name that makes images, and by no other", async () => {
     const names = { "house-*": "m1", "house-red": "m2", gone: "m3" };
     const models = ["m0", "m1", "m2"].map((id) => ({ id, prices: { "1K": 1 } }));
     const config = { models: [...models, { id: "m3", realtime: false }], openai: { models: names } };
@@ -97,7 +97,7 @@ describe("the models for real time", () => {
     expect(JSON.stringify(body).length).toBeLessThan(1000);
   });
 
-  it("[RT-13] are OpenAI's on /v1, and have the fields of native ones, too", async () => {
+  it("are OpenAI's on /v1, and have the fields of native ones, too", async () => {
     const service = await startTestService({ workers: false });
     const key = service.credentials.api_key;
     const answers = [];

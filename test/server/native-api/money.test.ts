@@ -148,7 +148,7 @@ describe("the money of a real-time image", () => {
     expect((await money.kinds()).slice(1)).toEqual(["hold 67000", "release 67000"]);
   });
 
-  it("[RT-17] that a dead process held goes back at the next start, once", async () => {
+  it("that a dead process held goes back at the next start, once", async () => {
     const service = await startTestService({ workers: false });
     const money = await moneyOf(service.data);
     const [key] = await money.stores.read.keys.list();
@@ -170,7 +170,7 @@ describe("the money of a real-time image", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[CHECK-3] is checked: holds, captures and usage records that do not agree are found", async () => {
+  it("is checked: holds, captures and usage records that do not agree are found", async () => {
     const service = await startTestService({ workers: false });
     const { responseId } = await answerOf(await generate(service, content("x")));
     const money = await moneyOf(service.data);
@@ -201,7 +201,7 @@ describe("the money of a real-time image", () => {
   });
 });
 
-it("[RT-19] a real-time request comes before the items of a batch that wait, and both end", async () => {
+it("a real-time request comes before the items of a batch that wait, and both end", async () => {
   const provider = new FakeProvider({ concurrency: 1 });
   const first = gate();
   provider.answer = async ({ prompt }) => {

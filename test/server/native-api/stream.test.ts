@@ -34,7 +34,7 @@ function eventsOf(text: string): unknown[] {
 }
 
 describe("a stream", () => {
-  it("[RT-10] is one event with the whole answer, and nothing but data lines", async () => {
+  it("is one event with the whole answer, and nothing but data lines", async () => {
     const service = await startTestService({ workers: false });
     for (const prefix of ["/v1beta", "/v1"]) {
       const answer = await generate(service, content("fox"), { ...SSE, prefix });
@@ -45,14 +45,14 @@ describe("a stream", () => {
     }
   });
 
-  it("[RT-10] without alt=sse is a JSON array", async () => {
+  it("without alt=sse is a JSON array", async () => {
     const service = await startTestService({ workers: false });
     const answer = await generate(service, content("fox"), PLAIN);
     expect(answer.headers.get("content-type")).toContain("application/json");
     expect(await answer.json()).toMatchObject([{ candidates: [{ finishReason: "STOP" }] }]);
   });
 
-  it("[RT-10] fails as an ordinary answer while nothing was sent", async () => {
+  it("fails as an ordinary answer while nothing was sent", async () => {
     const service = await startTestService({ workers: false, providers: [] });
     const events = await generate(service, content("fox"), SSE);
     expect([events.status, (await errorOf(events)).status]).toEqual([503, "UNAVAILABLE"]);
@@ -63,7 +63,7 @@ describe("a stream", () => {
     await other.arrayBuffer();
   });
 
-  it("[RT-10] that takes long begins with an empty event", async () => {
+  it("that takes long begins with an empty event", async () => {
     const { service, clock, asked, end } = await slowService();
     const pending = generate(service, content("fox"), SSE);
     await asked.promise;
@@ -77,7 +77,7 @@ describe("a stream", () => {
   it.each([
     [SSE, eventsOf],
     [PLAIN, (text: string) => JSON.parse(text)],
-  ])("[RT-10] that fails on its way ends with the error (%#)", async (target, parse) => {
+  ])("that fails on its way ends with the error (%#)", async (target, parse) => {
     const { service, clock, asked, end } = await slowService();
     const pending = generate(service, content("fox"), target);
     await asked.promise;

@@ -6,7 +6,7 @@ import { start, upload } from "../../support/uploads.ts";
 const serve = () => startTestService({ workers: false });
 
 describe("paths below /v1", () => {
-  it("[FILES-9] are native for the vendor's header, and OpenAI's for every other client", async () => {
+  it("are native for the vendor's header, and OpenAI's for every other client", async () => {
     const service = await serve();
     const key = service.credentials.api_key;
     const { name } = await upload(service, "x");
@@ -35,7 +35,7 @@ describe("paths below /v1", () => {
     expect(await get("/v1/images/batches", native)).toEqual([401, "authentication_error"]);
   });
 
-  it("[FILES-9] take no key from the query; those below /v1beta and /upload/v1beta do", async () => {
+  it("take no key from the query; those below /v1beta and /upload/v1beta do", async () => {
     const service = await serve();
     const query = `?key=${service.credentials.api_key}`;
     const { name } = await upload(service, "x");
@@ -51,7 +51,7 @@ describe("paths below /v1", () => {
     expect(await status("/v1/models")).toBe(401);
   });
 
-  it("[FILES-9] lead to one set of operations: methods, errors and metrics are the same", async () => {
+  it("lead to one set of operations: methods, errors and metrics are the same", async () => {
     const service = await serve();
     expect((await start(service, { prefix: "/v1" })).status).toBe(200);
     const headers = { "x-vendorx-api-key": service.credentials.api_key };
@@ -73,7 +73,7 @@ describe("paths below /v1", () => {
     ["/upload/v1/files", false, "/upload/v1beta/files"],
     ["/download/v1/files/a:download", false, "/download/v1beta/files/a:download"],
     ["/v1beta/files", true, "/v1beta/files"],
-  ])("[FILES-9] %s, with the vendor's header: %s, is read as %s", (url, hasVendorKey, read) => {
+  ])("%s, with the vendor's header: %s, is read as %s", (url, hasVendorKey, read) => {
     expect(nativeUrl(url, hasVendorKey)).toBe(read);
   });
 });

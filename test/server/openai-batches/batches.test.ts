@@ -98,7 +98,7 @@ describe("a batch of OpenAI's API", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[OAIB-5] edits data URLs and files of either API, each line by itself", async () => {
+  it("edits data URLs and files of either API, each line by itself", async () => {
     const provider = new FakeProvider();
     const inputs = new Map<string, Buffer[]>();
     provider.answer = async ({ prompt, references }) => {
@@ -136,7 +136,7 @@ describe("a batch of OpenAI's API", () => {
     ]);
   });
 
-  it("[OAIB-6] refuses at once what can be no batch, and takes a model by any name that stands for it", async () => {
+  it("refuses at once what can be no batch, and takes a model by any name that stands for it", async () => {
     const service = await startTestService({ workers: true });
     service.view.setPaused(true);
     const { id } = await fileOf(await sendFile(service, jsonl([line("a", "x")])));
@@ -169,7 +169,7 @@ describe("a batch of OpenAI's API", () => {
     }
   });
 
-  it("[OAIB-6] finds the model behind a large image, and looks no further than the first line that can be read", async () => {
+  it("finds the model behind a large image, and looks no further than the first line that can be read", async () => {
     const service = await startTestService();
     const pixels = { raw: { width: 900, height: 900, channels: 3 } } as const;
     const noise = await sharp(randomBytes(900 * 900 * 3), pixels)
@@ -188,7 +188,7 @@ describe("a batch of OpenAI's API", () => {
     expect(await draftsBelow(service.data)).toEqual([]);
   });
 
-  it("[OAIB-7] takes a line only once by its name, with the address, the model and the count of its batch", async () => {
+  it("takes a line only once by its name, with the address, the model and the count of its batch", async () => {
     const service = await startTestService();
     const lines = [
       line("a", "x"),

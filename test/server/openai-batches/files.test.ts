@@ -15,7 +15,7 @@ const expiry = (seconds: string, anchor = "created_at") =>
   ] as const;
 
 describe("files of OpenAI's API", () => {
-  it("[OAIB-1] are uploaded as a form, whatever stands first, shown, fetched and deleted", async () => {
+  it("are uploaded as a form, whatever stands first, shown, fetched and deleted", async () => {
     const service = await startTestService({ workers: false });
     const file = await fileOf(await sendFile(service, '{"a":1}\n', undefined, 'größe "1".jsonl'));
     expect(file).toEqual({
@@ -38,7 +38,7 @@ describe("files of OpenAI's API", () => {
     }
   });
 
-  it("[OAIB-1] are kept as long as asked, and no wrong form leaves one behind", async () => {
+  it("are kept as long as asked, and no wrong form leaves one behind", async () => {
     const clock = new FakeClock();
     const service = await startTestService({ workers: false, clock });
     const { id } = await fileOf(await sendFile(service, "x", expiry("3600")));
@@ -95,7 +95,7 @@ describe("files of OpenAI's API", () => {
     expect(begun.status).toBe(413);
   });
 
-  it("[OAIB-2] are listed in pages, in both orders and by purpose, and no other key sees them", async () => {
+  it("are listed in pages, in both orders and by purpose, and no other key sees them", async () => {
     const service = await startTestService({ workers: false });
     const ids: string[] = [];
     for (const purpose of ["batch", "vision", "batch"]) {
@@ -125,7 +125,7 @@ describe("files of OpenAI's API", () => {
     expect(await (await ask(service, "files", { key })).json()).toMatchObject({ data: [], first_id: null });
   });
 
-  it("[OAIB-3] are the files of the vendor's API: the key's header decides which of the two is asked", async () => {
+  it("are the files of the vendor's API: the key's header decides which of the two is asked", async () => {
     const service = await startTestService({ workers: false });
     const ours = await fileOf(await sendFile(service, await tinyPng(), [["purpose", "vision"]], "fox.png"));
     const theirs = await upload(service, "x", { name: "files/my-lines", displayName: "lines" });

@@ -20,7 +20,7 @@ import { refusalOf } from "../../support/openai-images.ts";
 import { MODEL, otherKey, startTestService } from "../../support/service.ts";
 
 describe("the life of a batch of OpenAI's API", () => {
-  it("[OAIB-8] is cancelled with what was made, which is paid for; an ended one stays as it is", async () => {
+  it("is cancelled with what was made, which is paid for; an ended one stays as it is", async () => {
     const provider = new FakeProvider();
     const [first, rest] = [gate(), gate()];
     provider.answer = async ({ prompt }) => {
@@ -51,7 +51,7 @@ describe("the life of a batch of OpenAI's API", () => {
     expect(await batchOf(await cancel())).toEqual(cancelled);
   });
 
-  it("[OAIB-9] has failed with the reason when it cannot be paid, and shows how a drawn one was asked to end", async () => {
+  it("has failed with the reason when it cannot be paid, and shows how a drawn one was asked to end", async () => {
     const service = await startTestService();
     const fileless = await createOf(service, ["", " "]);
     const failed = await ended(service, fileless);
@@ -82,7 +82,7 @@ describe("the life of a batch of OpenAI's API", () => {
       .toEqual(["failed", "BATCH_IMAGE_INSUFFICIENT_BALANCE"]);
   });
 
-  it("[OAIB-10] is listed from behind an id, newest first, and belongs to its key and its API", async () => {
+  it("is listed from behind an id, newest first, and belongs to its key and its API", async () => {
     const service = await startTestService();
     const ids: string[] = [];
     for (const name of ["a", "b", "c"]) ids.push((await createOf(service, [line(name, name)])).id);
@@ -120,7 +120,7 @@ describe("the life of a batch of OpenAI's API", () => {
 });
 
 describe("the result files of a batch", () => {
-  it("[OAIB-11] say how long they are, come in parts, and can be deleted one by one", async () => {
+  it("say how long they are, come in parts, and can be deleted one by one", async () => {
     const service = await startTestService({ config: { retention: { outputHours: 2 } } });
     const keptFor = async (seconds: number) => {
       const asked = { output_expires_after: { anchor: "created_at", seconds } };
@@ -156,7 +156,7 @@ describe("the result files of a batch", () => {
 });
 
 describe("a repeated request for a batch", () => {
-  it("[OAIB-12] gets the batch of an equal one when the library says that it repeats it", async () => {
+  it("gets the batch of an equal one when the library says that it repeats it", async () => {
     const service = await startTestService();
     service.view.setPaused(true);
     const { id } = await fileOf(await sendFile(service, jsonl([line("a", "x")])));

@@ -91,7 +91,7 @@ describe("an edit as a form", () => {
     expect(events.map(({ name }) => name)).toEqual(["image_edit.completed"]);
   });
 
-  it("[OAI-6] is refused with what is wrong, and leaves nothing on the disk", async () => {
+  it("is refused with what is wrong, and leaves nothing on the disk", async () => {
     const { service, provider } = await editService();
     const png = await tinyPng();
     const many = (count: number) => Array.from({ length: count }, () => ["image[]", png] as const);
@@ -178,7 +178,7 @@ describe("an edit as a form", () => {
 });
 
 describe("an edit as JSON", () => {
-  it("[OAI-5] takes data URLs, small and large, and files of the key", async () => {
+  it("takes data URLs, small and large, and files of the key", async () => {
     const { service, inputs } = await editService();
     const [png, jpeg] = [await tinyPng(2), await tinyJpeg()];
     const noise = Buffer.concat([png, Buffer.alloc(2_000_000)]);
@@ -194,7 +194,7 @@ describe("an edit as JSON", () => {
     await expect.poll(() => draftsOf(service)).toEqual([]);
   });
 
-  it("[OAI-5] is refused with what is wrong: nothing is fetched, and no foreign file is read", async () => {
+  it("is refused with what is wrong: nothing is fetched, and no foreign file is read", async () => {
     const { service } = await editService();
     const image_url = dataUrl(await tinyPng());
     const long = "A".repeat(2_000_000);

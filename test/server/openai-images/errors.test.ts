@@ -30,7 +30,7 @@ async function failure(
 }
 
 describe("an error of OpenAI's API", () => {
-  it("[OAI-10] has the code, the type and the headers that OpenAI's libraries obey", async () => {
+  it("has the code, the type and the headers that OpenAI's libraries obey", async () => {
     const type = "image_generation_user_error";
     expect(await failure("SAFETY_BLOCKED", null)).toEqual({
       status: 400,
@@ -51,7 +51,7 @@ describe("an error of OpenAI's API", () => {
     expect(await failure("PROVIDER_ITEM_FAILED", 503)).toMatchObject({ status: 503, shouldRetry: null });
   });
 
-  it("[OAI-10] is an error for no image, and has the type of quotas for an empty account", async () => {
+  it("is an error for no image, and has the type of quotas for an empty account", async () => {
     const provider = new FakeProvider();
     provider.answer = () => made();
     const config = {
@@ -75,7 +75,7 @@ describe("an error of OpenAI's API", () => {
     ]);
   });
 
-  it("[OAI-10] has a fixed reason of its code in the status line, in plain ASCII", () => {
+  it("has a fixed reason of its code in the status line, in plain ASCII", () => {
     const style = errorStyleOf("/v1/images/edits");
     const reasons = Object.keys(SERVICE_ERRORS).map((code) => {
       const error = new ImgbatchError(code as ServiceErrorCode, "ä message\r\nof its own");

@@ -65,7 +65,7 @@ describe("the size of an image", () => {
 });
 
 describe("several images", () => {
-  it("[OAI-2] are made at the same time, each another one, with one hold", async () => {
+  it("are made at the same time, each another one, with one hold", async () => {
     const provider = new FakeProvider({ concurrency: 3 });
     const all = gate();
     provider.answer = async ({ outputIndex }) => {
@@ -83,7 +83,7 @@ describe("several images", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[OAI-2] are returned and paid for as far as they were made", async () => {
+  it("are returned and paid for as far as they were made", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ outputIndex }) => {
       if (outputIndex === 0)
@@ -104,7 +104,7 @@ describe("several images", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[OAI-2] are an error only when none was made, that of the first, and cost nothing", async () => {
+  it("are an error only when none was made, that of the first, and cost nothing", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ outputIndex }) => {
       if (outputIndex === 0) throw new ProviderError("SAFETY_BLOCKED", "the prompt was refused", {});
@@ -121,7 +121,7 @@ describe("several images", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[OAI-2] are returned and paid for when another one cannot be brought into its format", async () => {
+  it("are returned and paid for when another one cannot be brought into its format", async () => {
     // WebP has no images with more than 16383 pixels a side.
     const long = { create: { width: 16_384, height: 1, channels: 3, background: "#000000" } } as const;
     const tooLong = await sharp(long).png().toBuffer();
@@ -147,7 +147,7 @@ describe("several images", () => {
     expect(await money.problems()).toEqual([]);
   });
 
-  it("[OAI-2] whose answer cannot be stored cost nothing, and count as not billed", async () => {
+  it("whose answer cannot be stored cost nothing, and count as not billed", async () => {
     const service = await startTestService({ workers: false });
     const database = new Sqlite(join(service.data, "imgbatch.db"));
     database.exec("DROP TABLE linked_images");
@@ -163,7 +163,7 @@ describe("several images", () => {
     ]);
   });
 
-  it("[OAI-2] are refused when the balance does not pay for all of them", async () => {
+  it("are refused when the balance does not pay for all of them", async () => {
     const models = [{ id: MODEL, prices: { "1K": 300 } }];
     const service = await startTestService({ workers: false, config: { models } });
     const answer = await generate(service, { prompt: "x", n: 4 });
@@ -176,7 +176,7 @@ describe("several images", () => {
 });
 
 describe("the format of an image", () => {
-  it("[OAI-3] is the one asked for, though the provider sends PNG whatever it is asked for", async () => {
+  it("is the one asked for, though the provider sends PNG whatever it is asked for", async () => {
     const service = await startTestService({ workers: false });
     for (const output_format of ["png", "jpeg", "webp"]) {
       const images = await imagesOf(await generate(service, { prompt: "x", output_format }));
@@ -185,7 +185,7 @@ describe("the format of an image", () => {
     }
   });
 
-  it("[OAI-3] is compressed as asked, and keeps what the file says of its making", async () => {
+  it("is compressed as asked, and keeps what the file says of its making", async () => {
     const service = await startTestService({ workers: false, providers: [drawings()] });
     const bytesAt = async (output_compression: number | null, output_format = "jpeg") => {
       const fields = { prompt: "a fox", output_format, output_compression };
@@ -198,7 +198,7 @@ describe("the format of an image", () => {
     expect(await bytesAt(10, "png")).toEqual(await bytesAt(null, "png"));
   });
 
-  it("[OAI-3] shows white in a JPEG where the image is transparent, which a WebP keeps", async () => {
+  it("shows white in a JPEG where the image is transparent, which a WebP keeps", async () => {
     const clear = { create: { width: 8, height: 8, channels: 4, background: "#00000000" } } as const;
     const provider = new FakeProvider();
     provider.answer = async () => made(await sharp(clear).png().toBuffer());
@@ -213,7 +213,7 @@ describe("the format of an image", () => {
 });
 
 describe("a request", () => {
-  it("[OAI-6] may have null and empty fields, fields without a meaning, and numbers as texts", async () => {
+  it("may have null and empty fields, fields without a meaning, and numbers as texts", async () => {
     const provider = new FakeProvider();
     const service = await startTestService({ workers: false, providers: [provider] });
     const ignored = {
@@ -229,7 +229,7 @@ describe("a request", () => {
     expect(provider.requests[0]).toMatchObject({ prompt: "a fox", tier: "1K", ratio: "1:1", model: MODEL });
   });
 
-  it("[OAI-6] with a wrong field is refused, and the field is named", async () => {
+  it("with a wrong field is refused, and the field is named", async () => {
     const service = await startTestService({ workers: false });
     for (const [body, param] of [
       [{}, "prompt"],
@@ -253,7 +253,7 @@ describe("a request", () => {
     }
   });
 
-  it("[OAI-6] goes by paths with /v1 and without, and needs a key", async () => {
+  it("goes by paths with /v1 and without, and needs a key", async () => {
     const service = await startTestService({ workers: false });
     const type = { "content-type": "application/json" };
     const headers = { authorization: `Bearer ${service.credentials.api_key}`, ...type };
@@ -277,7 +277,7 @@ describe("a request", () => {
 });
 
 describe("a stream", () => {
-  it("[OAI-7] is an event for each image, with the usage of that image", async () => {
+  it("is an event for each image, with the usage of that image", async () => {
     const service = await startTestService({ workers: false });
     const answer = await generate(service, { prompt: "a fox", stream: true, n: 2 });
     expect(answer.headers.get("content-type")).toBe("text/event-stream");
@@ -294,7 +294,7 @@ describe("a stream", () => {
     expect(Buffer.from(events[0]?.data.b64_json ?? "", "base64")).toEqual(await tinyPng());
   });
 
-  it("[OAI-7] fails as an ordinary answer at first, and as an event after ten seconds", async () => {
+  it("fails as an ordinary answer at first, and as an event after ten seconds", async () => {
     const clock = new FakeClock();
     const [asked, end] = [gate(), gate()];
     const provider = new FakeProvider();

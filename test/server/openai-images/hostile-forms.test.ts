@@ -21,7 +21,7 @@ async function wholeForm(): Promise<Buffer> {
   ]);
 }
 
-it("[OAI-13] a form that is damaged anywhere gets an answer, never a fault, and leaves nothing on the disk", async () => {
+it("a form that is damaged anywhere gets an answer, never a fault, and leaves nothing on the disk", async () => {
   const service = await startTestService({ workers: false });
   const random = seededRandom(7);
   const below = (max: number) => Math.floor(random() * max);

@@ -13,7 +13,7 @@ async function bodyOf(answer: Response): Promise<[string, string | null]> {
 }
 
 describe("a request for images with an idempotency key", () => {
-  it("[OAI-12] is made and paid for once, with the same bytes, also by URL and as a stream", async () => {
+  it("is made and paid for once, with the same bytes, also by URL and as a stream", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ seed }) => made(await tinyPng(seed));
     const service = await startTestService({ workers: false, providers: [provider] });
@@ -36,7 +36,7 @@ describe("a request for images with an idempotency key", () => {
     expect(captured.map(({ amountMicroUsd }) => amountMicroUsd)).toEqual([201_000, 67_000, 67_000]);
   });
 
-  it("[OAI-12] is compared by what it asks for: of a form the fields and files, not the boundary", async () => {
+  it("is compared by what it asks for: of a form the fields and files, not the boundary", async () => {
     const provider = new FakeProvider();
     const service = await startTestService({ workers: false, providers: [provider] });
     const [png, other] = [await tinyPng(1), await tinyPng(2)];
@@ -62,7 +62,7 @@ describe("a request for images with an idempotency key", () => {
     expect(provider.requests).toHaveLength(1);
   });
 
-  it("[OAI-12] gets the same refusal again, and runs again after a failure that cost nothing", async () => {
+  it("gets the same refusal again, and runs again after a failure that cost nothing", async () => {
     const provider = new FakeProvider();
     provider.answer = () => {
       throw new ProviderError("SAFETY_BLOCKED", "the prompt was refused", {});

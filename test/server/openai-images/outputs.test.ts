@@ -14,7 +14,7 @@ async function urlOf(service: TestService, fields: object = {}): Promise<string>
 }
 
 describe("an image by URL", () => {
-  it("[OAI-8] is read without a key and with any, with its type, as it is", async () => {
+  it("is read without a key and with any, with its type, as it is", async () => {
     const service = await startTestService({ workers: false });
     const { url: address } = service;
     const url = await urlOf({ ...service, url: address });
@@ -30,13 +30,13 @@ describe("an image by URL", () => {
     await jpeg.arrayBuffer();
   });
 
-  it("[OAI-8] begins with the public URL of the service", async () => {
+  it("begins with the public URL of the service", async () => {
     const config = { server: { publicUrl: "https://images.example/base/" } };
     const service = await startTestService({ workers: false, config });
     expect(await urlOf(service)).toMatch(/^https:\/\/images\.example\/base\/v1\/images\/outputs\//);
   });
 
-  it("[OAI-8] is there for an hour, also after a restart, and is then removed", async () => {
+  it("is there for an hour, also after a restart, and is then removed", async () => {
     const clock = new FakeClock();
     const first = await startTestService({ clock });
     const path = new URL(await urlOf(first)).pathname;
@@ -65,7 +65,7 @@ describe("an image by URL", () => {
     await expect.poll(rows).toEqual([]);
   });
 
-  it("[OAI-8] is removed by a service that does not run long, two hours after it was made", async () => {
+  it("is removed by a service that does not run long, two hours after it was made", async () => {
     const clock = new FakeClock();
     const first = await startTestService({ clock });
     await urlOf(first);
@@ -83,7 +83,7 @@ describe("an image by URL", () => {
     }
   });
 
-  it("[OAI-8] is not listed, guessed or named in any log", async () => {
+  it("is not listed, guessed or named in any log", async () => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });
     const url = await urlOf(service);
@@ -99,7 +99,7 @@ describe("an image by URL", () => {
     expect(logLines.join("\n")).not.toContain(name.slice(0, 31));
   });
 
-  it("[OAI-8] is found missing by a check of the data", async () => {
+  it("is found missing by a check of the data", async () => {
     const service = await startTestService({ workers: false });
     await urlOf(service);
     const { stores, blobs } = await openBeside(service.data);
@@ -111,7 +111,7 @@ describe("an image by URL", () => {
     ]);
   });
 
-  it("[OAI-8] that was stored before the process died, but not recorded, is removed at the next start", async () => {
+  it("that was stored before the process died, but not recorded, is removed at the next start", async () => {
     const first = await startTestService();
     const kept = new URL(await urlOf(first)).pathname;
     await first.close(0);

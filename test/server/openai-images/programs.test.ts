@@ -22,7 +22,7 @@ async function expectImages(answer: Response, count: number, format = "png", tok
 }
 
 describe("the bodies that programs send", () => {
-  it("[OAI-9] are those of Open WebUI, which takes URLs too and fetches them with its key", async () => {
+  it("are those of Open WebUI, which takes URLs too and fetches them with its key", async () => {
     const fields = { model: "dall-e-2", prompt: "a fox", n: 1, size: "512x512" };
     const params = { seed: 7, steps: 20, negative_prompt: "" };
     const wanted = { ...fields, response_format: "b64_json", ...params };
@@ -64,7 +64,7 @@ describe("the bodies that programs send", () => {
     await expectImages(edited, 1);
   });
 
-  it("[OAI-9] are those of LibreChat, whose model never changes", async () => {
+  it("are those of LibreChat, whose model never changes", async () => {
     const fields = { model: "gpt-image-1", prompt: "a fox", n: 1, background: "auto", quality: "auto" };
     const generate = (more: object) =>
       ask(service, "/v1/images/generations", { ...fields, size: "auto", ...more });
@@ -81,7 +81,7 @@ describe("the bodies that programs send", () => {
     await expectImages(await ask(service, "/v1/images/edits", edit), 1);
   });
 
-  it("[OAI-9] are those of n8n", async () => {
+  it("are those of n8n", async () => {
     const fields = { prompt: "a fox", model: "dall-e-3", response_format: "b64_json" };
     const options = { size: "1024x1792", quality: "hd", style: "natural" };
     await expectImages(await ask(service, "/v1/images/generations", { ...fields, ...options }), 1);
@@ -113,7 +113,7 @@ describe("the bodies that programs send", () => {
     await expectImages(await ask(service, "/v1/images/edits", gpt), 2, "jpeg");
   });
 
-  it("[OAI-9] are those of Dify", async () => {
+  it("are those of Dify", async () => {
     const fields = { model: "gpt-image-2.5-flare", prompt: "a fox", n: 1 };
     const more = { size: "3840x2160", quality: "xhigh", background: "opaque", output_format: "webp" };
     const wanted = { ...fields, ...more, output_compression: 90 };
@@ -130,7 +130,7 @@ describe("the bodies that programs send", () => {
     await expectImages(await ask(service, "/v1/images/edits", edit), 1);
   });
 
-  it("[OAI-9] are those of LiteLLM, with /v1 and without", async () => {
+  it("are those of LiteLLM, with /v1 and without", async () => {
     const wanted = { model: "gpt-image-1", prompt: "a fox", user: "u", litellm_call_id: "x", metadata: {} };
     const edit = () =>
       tinyPng().then((image) => form(["model", "gpt-image-1"], ["image", image], ["prompt", "x"]));

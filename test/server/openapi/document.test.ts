@@ -64,7 +64,7 @@ describe("the description of the API", () => {
     expect(seen).toBeGreaterThan(50);
   });
 
-  it("[OPS-2] agrees with the service about the methods of each path", async () => {
+  it("agrees with the service about the methods of each path", async () => {
     const service = await startTestService({ workers: false });
     for (const [path, operations] of Object.entries(document.paths)) {
       const answer = await call(service, "PATCH", path.replace(/\{\w+\}/g, "x"));
@@ -201,7 +201,7 @@ describe("the description of the API", () => {
     expect(await answer.json()).toMatchObject({ error: { code } });
   });
 
-  it("[OPS-4] tells the limits of the service that serves it", async () => {
+  it("tells the limits of the service that serves it", async () => {
     const limits = { itemsPerBatch: 7, promptChars: 99, outputCountPerItem: 2, zipItems: 5 };
     const service = await startTestService({ workers: false, config: { limits } });
     const served = await (await fetch(`${service.url}/openapi.json`)).json();

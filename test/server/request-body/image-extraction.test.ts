@@ -2,8 +2,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { receiveImage } from "../../../src/domain/images/base64-image.ts";
-import { NO_SENT_TEXTS, type SentTexts } from "../../../src/domain/images/sent-image.ts";
+import { NO_SENT_TEXTS, receiveImage, type SentTexts } from "../../../src/domain/images/sent-image.ts";
 import type { Base64Rules } from "../../../src/kernel/base64.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { BodyBudgets, BodyReservation } from "../../../src/server/request-body/body-budgets.ts";
@@ -94,24 +93,21 @@ describe("taking a large body", () => {
     "a line break, and no UTF-8": Buffer.concat([Buffer.from(`${whole}\n`), Buffer.from([0xff])]),
   };
 
-  it.each(Object.keys(TEXTS))(
-    "[LOAD-7] a text with %s has the same outcome as in a small body",
-    async (name) => {
-      const text = Buffer.from(TEXTS[name] as string);
-      const bodies = [
-        Buffer.concat([Buffer.from('{"images":["'), text, Buffer.from('",7,"short"],"more":[]}')]),
-        // Cut in the middle of the text.
-        Buffer.concat([Buffer.from('{"images":["'), text]),
-      ];
-      for (const [i, body] of bodies.entries()) {
-        for (const rules of i === 0 ? (["strict", "lenient"] as const) : (["strict"] as const)) {
-          await compare(body, rules, [13, 20_000, body.length - 30, body.length - 9]);
-        }
+  it.each(Object.keys(TEXTS))("a text with %s has the same outcome as in a small body", async (name) => {
+    const text = Buffer.from(TEXTS[name] as string);
+    const bodies = [
+      Buffer.concat([Buffer.from('{"images":["'), text, Buffer.from('",7,"short"],"more":[]}')]),
+      // Cut in the middle of the text.
+      Buffer.concat([Buffer.from('{"images":["'), text]),
+    ];
+    for (const [i, body] of bodies.entries()) {
+      for (const rules of i === 0 ? (["strict", "lenient"] as const) : (["strict"] as const)) {
+        await compare(body, rules, [13, 20_000, body.length - 30, body.length - 9]);
       }
-    },
-  );
+    }
+  });
 
-  it("[LOAD-7] something odd anywhere in a text has the same outcome as in a small body", async () => {
+  it("something odd anywhere in a text has the same outcome as in a small body", async () => {
     const odd = fc.constantFrom("\n", "\0", "\x7f", "@", "=", "é", "\\", "\\u0000", "\\/", '\\"', "A");
     const check = (rules: Base64Rules, wrong: string, near: number, isAtEnd: boolean, cuts: number[]) => {
       const at = isAtEnd ? whole.length - near : near;
@@ -124,7 +120,7 @@ describe("taking a large body", () => {
     await fc.assert(fc.asyncProperty(rules, odd, near, fc.boolean(), cuts, check), { numRuns: 60 });
   });
 
-  it("[LOAD-7] wherever its chunks end, the bytes come out whole", async () => {
+  it("wherever its chunks end, the bytes come out whole", async () => {
     const text = base64(20_000).replaceAll("/", "\\/").replaceAll("B", "\\u0042");
     const body = Buffer.from(`{"images":["${text}","${text}"]}`);
     const bytes = Buffer.from(base64(20_000), "base64");
@@ -143,7 +139,7 @@ describe("taking a large body", () => {
     await fc.assert(fc.asyncProperty(fc.array(fc.nat(), { maxLength: 12 }), check), { numRuns: 25 });
   });
 
-  it("[LOAD-8] keeps equal images once, and of several under one name the last counts", async () => {
+  it("keeps equal images once, and of several under one name the last counts", async () => {
     const root = await tempDir();
     const images = { base64: "strict", maxBytes: MAX_BYTES, blobs: fileBlobs(root) } as const;
     const room = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
@@ -158,7 +154,7 @@ describe("taking a large body", () => {
     expect(await readdir(join(root, "drafts"))).toEqual([]);
   });
 
-  it("[LOAD-8] nothing touches the disk for a small body, nor for a short text of a large one", async () => {
+  it("nothing touches the disk for a small body, nor for a short text of a large one", async () => {
     const small = await openIntake();
     const short = base64(18_000);
     expect(small.intake.add(Buffer.from(`{"images":["${short}"]}`))).toBeNull();
@@ -173,7 +169,7 @@ describe("taking a large body", () => {
     }
   });
 
-  it("[LOAD-8] that is given up in the middle is removed at once, whatever it waits for", async () => {
+  it("that is given up in the middle is removed at once, whatever it waits for", async () => {
     const { intake, drafts } = await openIntake();
     await intake.add(Buffer.alloc(WHOLE_BYTES, " "));
     const begun = base64(45_000);
@@ -183,7 +179,7 @@ describe("taking a large body", () => {
     expect(await drafts()).toEqual([]);
   });
 
-  it("[LOAD-8] an image that the disk refuses is reported, and nothing is left", async () => {
+  it("an image that the disk refuses is reported, and nothing is left", async () => {
     const failure = new Error("disk full");
     const { blobs, drafts } = await openIntake();
     let left = 1;

@@ -50,7 +50,7 @@ const { value: anyValue } = fc.letrec((tie) => ({
 const places = fc.array(fc.nat(), { maxLength: 8 });
 
 describe("reading JSON as it arrives", () => {
-  it("[LOAD-3] gives the value that parsing the whole gives, wherever its chunks end", () => {
+  it("gives the value that parsing the whole gives, wherever its chunks end", () => {
     const check = (given: unknown, at: readonly number[], spaces: number, isEscaped: boolean) => {
       const plain = JSON.stringify(given, null, spaces);
       const text = isEscaped ? plain.replaceAll("/", "\\/").replaceAll("o", "\\u006f") : plain;
@@ -61,7 +61,7 @@ describe("reading JSON as it arrives", () => {
     fc.assert(fc.property(anyValue, places, fc.constantFrom(0, 1), fc.boolean(), check), { numRuns: 500 });
   });
 
-  it("[LOAD-3] takes exactly what a parser takes, however a text is damaged, and also where nothing is kept", () => {
+  it("takes exactly what a parser takes, however a text is damaged, and also where nothing is kept", () => {
     const utf8 = new TextDecoder("utf-8", { fatal: true });
     const odd = fc.constantFrom(
       ...'{}[],:"\\ \n\0-+.0eEtrue/u\x7f',
@@ -99,7 +99,7 @@ describe("reading JSON as it arrives", () => {
     expect(taken).toBeGreaterThan(100);
   });
 
-  it("[LOAD-7] takes out the long texts of its images alone, and of several of one name the last counts", () => {
+  it("takes out the long texts of its images alone, and of several of one name the last counts", () => {
     const shape = { items: [{ images: [{ data: "image" }], more: "any" }] } as const;
     const [one, two] = ["1\\/".repeat(6000), "2".repeat(20_000)];
     const image = (data: string) => `{"d\\u0061ta":"${data}","b":1}`;
@@ -120,7 +120,7 @@ describe("reading JSON as it arrives", () => {
     }
   });
 
-  it("[LIMIT-8] keeps no more of a text or a field than its format asks for", () => {
+  it("keeps no more of a text or a field than its format asks for", () => {
     const shape = { prompt: "prompt", list: ["any"], text: "any" } as const;
     const pad = "狐".repeat(MIB);
     const text = `{"pad":"${pad}","no":null,"deep":{"a":["${pad}",{"b":[[]]}]},"n":7,"list":{"a":"${pad}"},"text":["${pad}"],"prompt":"${"🦊".repeat(MIB)}"}`;
@@ -162,7 +162,7 @@ describe("reading JSON as it arrives", () => {
       /^x\[69\]: the texts of a body take at most 4 MiB/,
     ],
     ["a number without end", `{"a":${"1".repeat(5000)}}`, /^a: a number has at most 1024 characters$/],
-  ])("[LIMIT-8] refuses %s with the path of the field, cut to a short length", (_, text, message) => {
+  ])("refuses %s with the path of the field, cut to a short length", (_, text, message) => {
     const shape = { a: "any", x: "any", list: ["any"] } as const;
     for (const chunks of [[Buffer.from(text)], cut(Buffer.from(text), [9, 100, 4000, 20_000])]) {
       const error = refusalOf(chunks, shape);
@@ -171,7 +171,7 @@ describe("reading JSON as it arrives", () => {
     }
   });
 
-  it("[API-4] a path of many long names is cut, and 64 levels are taken", () => {
+  it("a path of many long names is cut, and 64 levels are taken", () => {
     const [name, levels] = ["n".repeat(200), FIXED_LIMITS.jsonDepth];
     const nest = (count: number, inner: string) => `{"${name}":`.repeat(count) + inner + "}".repeat(count);
     expect(refusalOf([Buffer.from(nest(60, `"${"x".repeat(70_000)}"`))]).message.length).toBeLessThan(400);

@@ -73,7 +73,7 @@ describe("the body of a request", () => {
     for (const socket of slow) socket.destroy();
   });
 
-  it("[EDGE-5] has its memory from its own service: another one in the process may have none left", async () => {
+  it("has its memory from its own service: another one in the process may have none left", async () => {
     const full = new BodyBudgets();
     for (const budget of [full.small, full.large]) {
       const place = budget.enter("somebody");

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { Teardown } from "../../../src/service/parts/teardown.ts";
 
-it("[SERVE-1] a stop runs all steps in the reverse order, also after one that fails, and then tells the first failure", async () => {
+it("a stop runs all steps in the reverse order, also after one that fails, and then tells the first failure", async () => {
   const done: string[] = [];
   const teardown = new Teardown();
   teardown.add(() => void done.push("first"));

@@ -84,7 +84,7 @@ it("[BUCKET-1] another database is refused before it removes anything; the repai
   await startServiceOn(storage, { dataDirectory: other });
 });
 
-it("[BUCKET-2] a database with batches is not brought to a bucket without them", async () => {
+it("a database with batches is not brought to a bucket without them", async () => {
   const { fake, storage, at } = await bucket();
   const local = await startTestService({ providers: [new FakeProvider()] });
   await local.submit({ model: MODEL, items: items(1) });
@@ -101,7 +101,7 @@ it("[BUCKET-2] a database with batches is not brought to a bucket without them",
   expect(await refusal(await tempDir(), at("foreign"))).toMatchObject({ code: "INVALID_CONFIG" });
 });
 
-it("[BUCKET-3] restores of the database and of the bucket go on, also without the object that names the owner", async () => {
+it("restores of the database and of the bucket go on, also without the object that names the owner", async () => {
   const { fake, storage, at } = await bucket();
   const data = await usedDirectory(storage);
   const restored = join(await tempDir(), "restored");
@@ -114,7 +114,7 @@ it("[BUCKET-3] restores of the database and of the bucket go on, also without th
   await startServiceOn(at("copy"), { dataDirectory: restored });
 });
 
-it("[BUCKET-3] processes that start at once on a new bucket share it", async () => {
+it("processes that start at once on a new bucket share it", async () => {
   const { storage } = await bucket();
   const opened = await openStorage(storage, { directory: await tempDir() });
   onTestFinished(() => opened.close());
@@ -141,11 +141,11 @@ async function claimsAtOnce({ fake, storage }: Awaited<ReturnType<typeof bucket>
   return ends.filter(({ status }) => status === "fulfilled").length;
 }
 
-it("[BUCKET-5] one of two databases that begin on it at the same moment gets a bucket", async () => {
+it("one of two databases that begin on it at the same moment gets a bucket", async () => {
   expect(await claimsAtOnce(await bucket())).toBe(1);
 });
 
-it("[BUCKET-5] a bucket is claimed also where the server cannot tell what is new", async () => {
+it("a bucket is claimed also where the server cannot tell what is new", async () => {
   const own = await bucket();
   const when = ({ headers }: { headers: object }) => "if-none-match" in headers;
   own.fake.fail({ refuse: { status: 501, code: "NotImplemented" } }, { times: 2, when });
@@ -173,7 +173,7 @@ describe.skipIf(!hasPostgres)("the bucket of a moved data directory", () => {
     return { data: local.data, fake, storage };
   }
 
-  it("[BUCKET-4] belongs to nobody during the move, and to the new database alone after it", async () => {
+  it("belongs to nobody during the move, and to the new database alone after it", async () => {
     const { data, fake, storage } = await moving();
     const isOutput = ({ method, key }: { method: string; key: string }) =>
       method === "PUT" && key.includes("/outputs/");
@@ -195,7 +195,7 @@ describe.skipIf(!hasPostgres)("the bucket of a moved data directory", () => {
     await (await startServiceOn(storage)).close(0);
   });
 
-  it("[BUCKET-4] [MOVE-4] may have seen a service of the new database, which must have ended", async () => {
+  it("may have seen a service of the new database, which must have ended", async () => {
     const { data, storage } = await moving();
     const tried = await startServiceOn(storage);
     await expect(moveStorage({ directory: data, to: storage })).rejects.toMatchObject({

@@ -57,7 +57,7 @@ async function checkOf(directory: string, storage: StoragePlaces) {
 }
 
 describe.skipIf(!hasPostgres)("a move to PostgreSQL and S3", () => {
-  it("[MOVE-1] [MOVE-2] copies everything, leaves the old data, and the new one passes every check", async () => {
+  it("[MOVE-1] copies everything, leaves the old data, and the new one passes every check", async () => {
     const { data, id } = await usedDirectory();
     const before = { sums: await sumsOf(data), check: await checkOf(data, LOCAL_STORAGE) };
     const to = await places();
@@ -76,7 +76,7 @@ describe.skipIf(!hasPostgres)("a move to PostgreSQL and S3", () => {
     await close();
   });
 
-  it("[MOVE-5] the old data starts no service and is not administered; the error names the new places", async () => {
+  it("the old data starts no service and is not administered; the error names the new places", async () => {
     const { data } = await usedDirectory();
     const to = await places();
     await moveStorage({ directory: data, to });
@@ -93,7 +93,7 @@ describe.skipIf(!hasPostgres)("a move to PostgreSQL and S3", () => {
     await (await startTestService({ data })).close(0);
   });
 
-  it("[MOVE-3] goes on after a failure at any request, and after an end between commit and mark", {
+  it("goes on after a failure at any request, and after an end between commit and mark", {
     timeout: 60_000,
   }, async () => {
     const { data } = await usedDirectory();
@@ -117,7 +117,7 @@ describe.skipIf(!hasPostgres)("a move to PostgreSQL and S3", () => {
     }
   });
 
-  it("[MOVE-4] a move that has begun goes nowhere else, and into no database that was used meanwhile", async () => {
+  it("a move that has begun goes nowhere else, and into no database that was used meanwhile", async () => {
     const { data } = await usedDirectory();
     const to = await places();
     await moveStorage({ directory: data, to });
@@ -135,7 +135,7 @@ describe.skipIf(!hasPostgres)("a move to PostgreSQL and S3", () => {
     });
   });
 
-  it("[MOVE-4] is refused while a service runs, and where there is something else", async () => {
+  it("is refused while a service runs, and where there is something else", async () => {
     const service = await startTestService({ providers: [new FakeProvider()] });
     const to = await places();
     await expect(moveStorage({ directory: service.data, to })).rejects.toMatchObject({
@@ -174,7 +174,7 @@ it("[MOVE-1] files alone go to a bucket, and the database stays", async () => {
   await close();
 });
 
-it("[MOVE-5] while files move, neither the old place nor the new one is used", async () => {
+it("while files move, neither the old place nor the new one is used", async () => {
   const { data } = await usedDirectory();
   const to = await places(false);
   const isOutput = ({ method, key }: { method: string; key: string }) =>
@@ -192,7 +192,7 @@ it("[MOVE-5] while files move, neither the old place nor the new one is used", a
   await (await openStorage(to, { directory: data })).close();
 });
 
-it("[MOVE-2] what was broken before is told, and moved as it is", async () => {
+it("what was broken before is told, and moved as it is", async () => {
   const { data } = await usedDirectory();
   const open = await openStorage(LOCAL_STORAGE, { directory: data });
   const key = (await open.blobs.list("outputs/"))[0]?.key ?? "";
@@ -203,7 +203,7 @@ it("[MOVE-2] what was broken before is told, and moved as it is", async () => {
   expect(await readFile(join(data, DATA_FILES.blobs, key), "utf8")).toBe("damaged");
 });
 
-it("[MOVE-4] a move to nowhere, and one of no data directory, are wrong usage", async () => {
+it("a move to nowhere, and one of no data directory, are wrong usage", async () => {
   const { data } = await usedDirectory();
   await expect(moveStorage({ directory: data, to: LOCAL_STORAGE })).rejects.toMatchObject({ code: "USAGE" });
   const to = await places(false);

@@ -6,7 +6,7 @@ import { startFakeS3 } from "../../support/fake-s3.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-it.skipIf(!hasPostgres)("[PG-6] the advice for a database that is not there is to create it", async () => {
+it.skipIf(!hasPostgres)("the advice for a database that is not there is to create it", async () => {
   const url = new URL(await newDatabase());
   url.pathname = "/nowhere";
   const place = { kind: "postgres", url: url.href, name: "postgres://db/nowhere" } as const;

@@ -24,7 +24,7 @@ async function keysOf(blobs: BlobStore, prefix: string): Promise<string[]> {
 }
 
 describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
-  it("[DISK-12] a blob is read as it was stored, whole, in part and by size", async () => {
+  it("a blob is read as it was stored, whole, in part and by size", async () => {
     const blobs = await open();
     const facts = await blobs.put("outputs/b/1", BYTES);
     expect(facts).toEqual({
@@ -44,7 +44,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     }
   });
 
-  it("[DISK-12] an empty blob is a blob", async () => {
+  it("an empty blob is a blob", async () => {
     const blobs = await open();
     await blobs.put("files/a", Buffer.alloc(0));
     expect(await blobs.read("files/a")).toEqual(Buffer.alloc(0));
@@ -54,7 +54,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     expect(await blobs.lend("files/a", async (bytes) => bytes.length)).toBe(0);
   });
 
-  it("[DISK-12] nothing is read where there is no blob", async () => {
+  it("nothing is read where there is no blob", async () => {
     const blobs = await open();
     const key = "outputs/b/none";
     expect(await blobs.read(key)).toBeNull();
@@ -69,7 +69,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     await blobs.deleteAll("outputs/b/");
   });
 
-  it("[DISK-12] a reader reads in any order, also after the blob was deleted", async () => {
+  it("a reader reads in any order, also after the blob was deleted", async () => {
     const blobs = await open();
     await blobs.put("outputs/b/1", BYTES);
     const reader = await blobs.reader("outputs/b/1");
@@ -84,7 +84,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     await reader?.close();
   });
 
-  it("[DISK-12] a list has the keys below its prefix, with size and age", async () => {
+  it("a list has the keys below its prefix, with size and age", async () => {
     const blobs = await open();
     const names = Array.from({ length: 25 }, (_, i) => `inputs/b/${i}`);
     for (const [i, name] of names.entries()) await blobs.put(name, BYTES.subarray(0, i));
@@ -98,7 +98,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     expect(await blobs.list("inputs/")).toHaveLength(26);
   });
 
-  it("[DISK-12] what is deleted is gone, and nothing else", async () => {
+  it("what is deleted is gone, and nothing else", async () => {
     const blobs = await open();
     for (const key of ["outputs/a/1", "outputs/a/2", "outputs/a/x/3", "outputs/ab/1"])
       await blobs.put(key, BYTES);
@@ -108,7 +108,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     expect(await keysOf(blobs, "outputs/")).toEqual(["outputs/ab/1"]);
   });
 
-  it("[DISK-12] a draft has no key until it gets one, and then its bytes do", async () => {
+  it("a draft has no key until it gets one, and then its bytes do", async () => {
     const blobs = await open();
     const draft = blobs.draft();
     await draft.write(BYTES.subarray(0, 400));
@@ -129,7 +129,7 @@ describe.each(Object.entries(openers))("blobs in %s", (_name, open) => {
     expect(await blobs.sizeOf("inputs/b/lines")).toBe(1000);
   });
 
-  it("[DISK-12] a lent blob is whole, and the error of the work is passed on", async () => {
+  it("a lent blob is whole, and the error of the work is passed on", async () => {
     const blobs = await open();
     await blobs.put("inputs/a", BYTES);
     expect(await blobs.lend("inputs/a", async (bytes) => Buffer.from(bytes))).toEqual(BYTES);

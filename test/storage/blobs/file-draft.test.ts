@@ -14,7 +14,7 @@ async function store() {
 }
 
 describe("a blob without a key", () => {
-  it("[DISK-7] a draft becomes a blob under the key that it gets, and a later discard does not remove the blob", async () => {
+  it("a draft becomes a blob under the key that it gets, and a later discard does not remove the blob", async () => {
     const { root, blobs, files } = await store();
     const draft = blobs.draft();
     await draft.write(Buffer.from("red "));
@@ -29,7 +29,7 @@ describe("a blob without a key", () => {
     expect(await files()).toHaveLength(1);
   });
 
-  it("[DISK-7] a draft continues after a pause, and is streamed in part once it is a blob", async () => {
+  it("a draft continues after a pause, and is streamed in part once it is a blob", async () => {
     const { blobs } = await store();
     const draft = blobs.draft();
     for (const part of ["red ", "fo", "x"]) {
@@ -42,7 +42,7 @@ describe("a blob without a key", () => {
     expect(await blobs.open("files/b", { start: 0, end: 0 })).toBeNull();
   });
 
-  it("[DISK-7] a draft that borrows a blob keeps its bytes when the blob is deleted, and may become a blob", async () => {
+  it("a draft that borrows a blob keeps its bytes when the blob is deleted, and may become a blob", async () => {
     const { blobs, files } = await store();
     await blobs.put("files/a", Buffer.from("red fox"));
     const [kept, dropped] = [await blobs.borrow("files/a"), await blobs.borrow("files/a")];
@@ -56,7 +56,7 @@ describe("a blob without a key", () => {
     expect(await files()).toHaveLength(1);
   });
 
-  it("[DISK-7] a draft makes its directory again when the directory was deleted", async () => {
+  it("a draft makes its directory again when the directory was deleted", async () => {
     const { root, blobs } = await store();
     for (const name of ["first", "second"]) {
       const draft = blobs.draft();
@@ -68,7 +68,7 @@ describe("a blob without a key", () => {
     }
   });
 
-  it("[DISK-7] a discarded draft is gone, even in the middle of a write, and takes no more bytes", async () => {
+  it("a discarded draft is gone, even in the middle of a write, and takes no more bytes", async () => {
     const { blobs, files } = await store();
     const draft = blobs.draft();
     const written = draft.write(Buffer.alloc(300_000));
@@ -81,7 +81,7 @@ describe("a blob without a key", () => {
     expect(await blobs.list("inputs/")).toEqual([]);
   });
 
-  it("[DISK-7] a draft of an earlier process is removed", async () => {
+  it("a draft of an earlier process is removed", async () => {
     const { root, blobs, files } = await store();
     await blobs.removeDrafts();
     const left = blobs.draft();
@@ -94,7 +94,7 @@ describe("a blob without a key", () => {
 });
 
 describe("lent bytes", () => {
-  it("[LOAD-9] lent bytes use memory again, and two loans at once have their own", async () => {
+  it("lent bytes use memory again, and two loans at once have their own", async () => {
     const { blobs } = await store();
     // Of one length: which of two files is opened first is left to the system.
     const keys = ["aaaaa", "bbbbb", "ccccc", "ddddd", "eeeee"];
@@ -127,7 +127,7 @@ describe("lent bytes", () => {
     expect(memories.size).toBe(2);
   });
 
-  it("[LOAD-9] a loan of a missing blob is null, and failed work throws its own error and returns the memory", async () => {
+  it("a loan of a missing blob is null, and failed work throws its own error and returns the memory", async () => {
     const { root, blobs } = await store();
     expect(await blobs.lend("inputs/none", async () => 1)).toBeNull();
     await blobs.put("inputs/a", Buffer.from("a"));

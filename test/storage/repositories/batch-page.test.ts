@@ -38,7 +38,7 @@ async function manyBatches() {
 }
 
 describe("a page of many batches", () => {
-  it("[LIST-5] has the same batches wherever they lie, and lets others work while it looks for them", async () => {
+  it("has the same batches wherever they lie, and lets others work while it looks for them", async () => {
     const { page } = await manyBatches();
     const all = await page({ limit: COUNT });
     expect(all).toHaveLength(COUNT - Math.floor((COUNT - 1) / 7));
@@ -74,7 +74,7 @@ describe("a page of many batches", () => {
     expect(turns).toBeGreaterThanOrEqual(2);
   });
 
-  it("[LIST-5] is found by an index when it is narrowed by downloads", async () => {
+  it("is found by an index when it is narrowed by downloads", async () => {
     const { data } = await manyBatches();
     const db = new Sqlite(join(data, "imgbatch.db"), { readonly: true });
     const plan = db

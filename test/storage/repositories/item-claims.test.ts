@@ -27,7 +27,7 @@ async function batchOf(stores: Stores, itemCount: number): Promise<string> {
 }
 
 onEachDialect("a claim", (open) => {
-  it("[WORK-14] takes the first items, and none of a batch that is not running", async () => {
+  it("takes the first items, and none of a batch that is not running", async () => {
     const stores = await open();
     const id = await batchOf(stores, 6);
     const claim = (change: Partial<ItemClaim> = {}) =>
@@ -51,7 +51,7 @@ onEachDialect("a claim", (open) => {
     expect(await stores.read.items.leasesOf("w")).toHaveLength(6);
   });
 
-  it("[WORK-14] gives each item to one of many that claim at once", async () => {
+  it("gives each item to one of many that claim at once", async () => {
     const stores = await open();
     const id = await batchOf(stores, 50);
     await startBatch(stores, id, 1);
@@ -63,7 +63,7 @@ onEachDialect("a claim", (open) => {
     expect(claimed).toHaveLength(50);
   });
 
-  it("[WORK-11] of a worker without a record is abandoned, and so is its batch", async () => {
+  it("of a worker without a record is abandoned, and so is its batch", async () => {
     const stores = await open();
     const id = await batchOf(stores, 2);
     await startBatch(stores, id, 1);

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { itemRepository } from "../../../src/storage/repositories/items.ts";
 import { sessionOfPlans } from "../../support/query-plans.ts";
 
-it("[RETRY-12] the retries of a batch are found without a look at other batches", async () => {
+it("the retries of a batch are found without a look at other batches", async () => {
   const { session, plans } = await sessionOfPlans();
   const batch = { id: "b", apiKeyId: "a", parentBatchId: null };
   await itemRepository(session).retriesOf(batch, ["one", "two"]);

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { keyedRequestRepository } from "../../../src/storage/repositories/realtime.ts";
 import { sessionOfPlans } from "../../support/query-plans.ts";
 
-it("[ONCE-7] a kept answer is removed by its key, without a look at the others", async () => {
+it("a kept answer is removed by its key, without a look at the others", async () => {
   const { session, plans } = await sessionOfPlans();
   await keyedRequestRepository(session).remove({ apiKeyId: "a", key: "k", realtimeId: "gen_1" });
   expect(plans).toEqual([

@@ -68,7 +68,7 @@ for (const type of JOB_UPSTREAMS) {
     }, 300_000);
     afterAll(() => world?.close());
 
-    it("[CHAIN-20] loses, doubles, breaks and shuffles results: each item has its own image, or its own error", async () => {
+    it("loses, doubles, breaks and shuffles results: each item has its own image, or its own error", async () => {
       const story = world.story(type, "bad lines");
       await world.ended(story);
       const items = await world.checkBill(story);
@@ -79,7 +79,7 @@ for (const type of JOB_UPSTREAMS) {
     }, 300_000);
 
     it.each(ends)(
-      "[CHAIN-21] %s: what it made is fetched, and the rest fails",
+      "%s: what it made is fetched, and the rest fails",
       async (name, [plan, made]) => {
         const story = world.story(type, name);
         const status = made > 0 ? "completed" : "failed";
@@ -91,7 +91,7 @@ for (const type of JOB_UPSTREAMS) {
       300_000,
     );
 
-    it("[CHAIN-21] fails, and the other jobs of its batch give their images", async () => {
+    it("fails, and the other jobs of its batch give their images", async () => {
       const story = world.story(type, "parts");
       expect(await world.ended(story)).toMatchObject({ status: "completed" });
       await world.checkBill(story);
@@ -117,7 +117,7 @@ for (const type of WITHOUT_END) {
     }, 300_000);
     afterAll(() => world?.close());
 
-    it("[CHAIN-22] is cancelled when its time is over, not before; what it made counts", async () => {
+    it("is cancelled when its time is over, not before; what it made counts", async () => {
       const [story, deaf] = [world.story(type, "stuck"), world.story(type, "deaf")];
       const looks = () => story.asked("poll").length + story.asked("list").length;
       const before = looks();
@@ -133,7 +133,7 @@ for (const type of WITHOUT_END) {
       await vi.waitUntil(() => deaf.asked("cancel").length > 0, PATIENCE);
     }, 300_000);
 
-    it("[CHAIN-22] is deaf: an hour after the cancel it is given up", async () => {
+    it("is deaf: an hour after the cancel it is given up", async () => {
       const story = world.story(type, "deaf");
       await vi.waitUntil(() => story.asked("cancel").length > 0, PATIENCE);
       await world.restart(61 * MINUTE_MS);

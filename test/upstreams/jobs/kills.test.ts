@@ -103,7 +103,7 @@ describe("a service that is killed while it has jobs", () => {
   );
 
   it.each(JOB_UPSTREAMS)(
-    "[CHAIN-23] tells %s of a cancel by the owner until it listens, also after the kill",
+    "tells %s of a cancel by the owner until it listens, also after the kill",
     async (type) => {
       const story = world.story(type, CANCELLED);
       await expect.poll(() => story.fake.book.running(), PATIENCE).toEqual([]);
@@ -112,7 +112,7 @@ describe("a service that is killed while it has jobs", () => {
     300_000,
   );
 
-  it("[CHAIN-18] creates once more, with a mark, what no list shows for ten minutes", async () => {
+  it("creates once more, with a mark, what no list shows for ten minutes", async () => {
     const stories = JOB_UPSTREAMS.map((type) => world.story(type, NEVER));
     for (const story of stories) {
       // With the third list, the service has read one since it knows that the response is lost.

@@ -120,7 +120,7 @@ for (const [nth, type] of JOB_UPSTREAMS.entries()) {
     );
 
     it.each([...troubles.map(([kind, name]) => `${kind}: ${name}`), "limited", "cut without ranges"])(
-      "[CHAIN-19] go wrong twice, and all is bought once: %s",
+      "go wrong twice, and all is bought once: %s",
       async (name) => {
         const story = world.story(type, name);
         expect(await world.ended(story)).toMatchObject({ status: "completed", fail_count: 0 });
@@ -130,7 +130,7 @@ for (const [nth, type] of JOB_UPSTREAMS.entries()) {
       300_000,
     );
 
-    it("[CHAIN-19] refuse a creation: the batch fails and costs nothing", async () => {
+    it("refuse a creation: the batch fails and costs nothing", async () => {
       const story = world.story(type, "refused");
       expect(await world.ended(story)).toMatchObject({ status: "failed", actual_cost: 0 });
       await world.checkBill(story);
@@ -138,7 +138,7 @@ for (const [nth, type] of JOB_UPSTREAMS.entries()) {
       await vi.waitUntil(() => story.fake.book.files.size === 0, PATIENCE);
     }, 300_000);
 
-    it("[CHAIN-19] repeat the key in every error, and it reaches nobody", async () => {
+    it("repeat the key in every error, and it reaches nobody", async () => {
       const story = world.story(type, "repeats the key");
       expect(await world.ended(story)).toMatchObject({ status: "completed", fail_count: 1 });
       // The whole output of the service is searched for keys at its end.
@@ -148,7 +148,7 @@ for (const [nth, type] of JOB_UPSTREAMS.entries()) {
     }, 300_000);
   });
 
-  it(`[CHAIN-18] a job of ${type} that no list shows is created again after ten minutes, not before, with a mark`, async () => {
+  it(`a job of ${type} that no list shows is created again after ten minutes, not before, with a mark`, async () => {
     const minutes = [3, 9, 15];
     const cases = minutes.map((late): JobCase => {
       const arrange: JobCase["arrange"] = (fake) => {
@@ -185,7 +185,7 @@ for (const [nth, type] of JOB_UPSTREAMS.entries()) {
 }
 
 describe("a job that is found after it was created once more", () => {
-  it("[CHAIN-18] is cancelled when it still runs", async () => {
+  it("is cancelled when it still runs", async () => {
     const type = "native-batch";
     const arrange: JobCase["arrange"] = (fake) => {
       fake.book.plan = (_, at) =>

@@ -99,7 +99,7 @@ async function poolInPace(providers: FakeProvider[]) {
 
 type PoolInPace = Awaited<ReturnType<typeof poolInPace>>;
 
-it("[SLOT-3] the items for all free slots are claimed together, and no more are looked for when none is left", async () => {
+it("the items for all free slots are claimed together, and no more are looked for when none is left", async () => {
   const { pool, batch, gates, counts, idle, counted } = await poolOf(10, 10);
   pool.add({ ...batch, status: "running" });
   await expect.poll(() => gates.length).toBe(10);
@@ -112,7 +112,7 @@ it("[SLOT-3] the items for all free slots are claimed together, and no more are 
   expect(counts).toMatchObject({ claims: 1, transactions: 1 });
 });
 
-it("[SLOT-13] nothing is read between the claim and the request of an item without references", async () => {
+it("nothing is read between the claim and the request of an item without references", async () => {
   const { pool, batch, gates, counts, counted } = await poolOf(2, 2);
   pool.add({ ...batch, status: "running" });
   await expect.poll(() => gates.length).toBe(2);
@@ -121,7 +121,7 @@ it("[SLOT-13] nothing is read between the claim and the request of an item witho
   await expect.poll(counted("success")).toBe(2);
 });
 
-it("[SLOT-3] an item that is given back is claimed again", async () => {
+it("an item that is given back is claimed again", async () => {
   const { pool, batch, gates, clock, idle, counted } = await poolOf(2, 2);
   pool.add({ ...batch, status: "running" });
   await expect.poll(() => gates.length).toBe(2);
@@ -157,7 +157,7 @@ it("[HEALTH-4] a batch whose provider ends its pause between two looks goes on a
   expect(await idle.promise).toBe(batch.id);
 });
 
-it("[WORK-5] a batch that would begin a pause during a stop sets no timer, which would hold up the end of the process", async () => {
+it("a batch that would begin a pause during a stop sets no timer, which would hold up the end of the process", async () => {
   const provider = new FakeUpstream("one");
   const written = gate<void>();
   let isHeld = false;
@@ -179,7 +179,7 @@ it("[WORK-5] a batch that would begin a pause during a stop sets no timer, which
   expect(clock.sleeperCount).toBe(0);
 });
 
-it("[SLOT-6] an item that is just being claimed for one provider stays leased when another one finds no item", async () => {
+it("an item that is just being claimed for one provider stays leased when another one finds no item", async () => {
   const answer = gate<void>();
   let isHeld = false;
   const providers = [new FakeUpstream("one"), new FakeUpstream("two")];
@@ -205,7 +205,7 @@ it("[SLOT-6] an item that is just being claimed for one provider stays leased wh
   expect(provider.requests.length + (providers[1]?.requests.length ?? 0)).toBe(1);
 });
 
-it("[SLOT-6] an item that was claimed by a transaction of which the end is unknown is claimed again", async () => {
+it("an item that was claimed by a transaction of which the end is unknown is claimed again", async () => {
   let isLost = false;
   const { pool, batch, gates, clock, idle } = await poolOf(1, 2, {
     write: (write) => async (work) => {
@@ -226,7 +226,7 @@ it("[SLOT-6] an item that was claimed by a transaction of which the end is unkno
   expect(await idle.promise).toBe(batch.id);
 });
 
-it("[SLOT-7] items are claimed ahead of free slots, never sent before there is one, and all are made", async () => {
+it("items are claimed ahead of free slots, never sent before there is one, and all are made", async () => {
   const { pool, batch, provider, gates, idle, leased } = await poolInPace([new FakeProvider()]);
   await expect.poll(leased).toBe(4);
   expect([gates.length, pool.load.running]).toEqual([4, 2]);
@@ -244,7 +244,7 @@ it.each<[string, (tools: PoolInPace) => void, number]>([
   ["their batch is about to be cancelled", ({ pool, batch }) => pool.hold(batch.id), 2],
   ["the service stops", ({ pool }) => void pool.stop(60_000), 2],
   ["the provider pauses", ({ gates }) => gates[2]?.fail(troubled("limited", { retryAfterMs: 60_000 })), 1],
-])("[SLOT-8] items that were claimed ahead are given back at once when %s", async (_, happen, left) => {
+])("items that were claimed ahead are given back at once when %s", async (_, happen, left) => {
   const tools = await poolInPace([new FakeUpstream("free", { isFree: true })]);
   const { pool, gates, leased, provider } = tools;
   await expect.poll(leased).toBe(4);
@@ -256,7 +256,7 @@ it.each<[string, (tools: PoolInPace) => void, number]>([
   expect(await leased()).toBe(0);
 });
 
-it("[SLOT-8] items that were given back by a pause are made after it", async () => {
+it("items that were given back by a pause are made after it", async () => {
   const { pool, batch, gates, idle, leased, counted } = await poolInPace([new FakeProvider()]);
   await expect.poll(leased).toBe(4);
   pool.setPaused(true);
@@ -270,7 +270,7 @@ it("[SLOT-8] items that were given back by a pause are made after it", async () 
   expect(await counted("success")()).toBe(8);
 });
 
-it("[SLOT-8] items whose claim was on its way when their batch was held are given back, and made when it goes on", async () => {
+it("items whose claim was on its way when their batch was held are given back, and made when it goes on", async () => {
   const claimed = gate();
   const { pool, batch, gates, idle, leased } = await poolOf(2, 2, {
     write: (write) => async (work) => {
@@ -290,7 +290,7 @@ it("[SLOT-8] items whose claim was on its way when their batch was held are give
   expect(await idle.promise).toBe(batch.id);
 });
 
-it("[SLOT-9] nothing is claimed ahead for a provider that is paid", async () => {
+it("nothing is claimed ahead for a provider that is paid", async () => {
   const { gates, leased, pool } = await poolInPace([new FakeUpstream("paid")]);
   await expect.poll(leased).toBe(2);
   gates[2]?.open();
@@ -301,7 +301,7 @@ it("[SLOT-9] nothing is claimed ahead for a provider that is paid", async () => 
   await pool.stop(0);
 });
 
-it("[WORK-22] what waits to be sent is given back when others may take this process for dead at any moment", async () => {
+it("what waits to be sent is given back when others may take this process for dead at any moment", async () => {
   const { upstream, turns } = upstreamInTurns("vendor");
   const tools = await poolOf(2, 2, { providers: [upstream], isAlone: false });
   const { pool, batch, presence, clock, gates, leased, counted } = tools;

@@ -92,7 +92,7 @@ onEachDialect("an outage that not all workers have", (open) => {
     return { stores, clock, batch, broken, well, waitingSinceMs, counts };
   }
 
-  it("[HEALTH-11] an image of one ends the outage of another, which then fails no item", async () => {
+  it("an image of one ends the outage of another, which then fails no item", async () => {
     const { clock, broken, well, waitingSinceMs, counts } = await twoWorkers();
     const beginMs = clock.nowMs();
     expect(await broken.refused()).toBe("retry");
@@ -111,7 +111,7 @@ onEachDialect("an outage that not all workers have", (open) => {
     expect(await counts()).toEqual({ pending: 3, success: 2, failed: 0 });
   });
 
-  it("[ROLE-10] all processes show why the batch waits, until the next try or the next image", async () => {
+  it("all processes show why the batch waits, until the next try or the next image", async () => {
     const { stores, clock, batch, broken, well } = await twoWorkers();
     const upstream = { offers: { forBatch: () => [{}] }, health: { knownBlockOf: () => null } };
     const { waitingOf } = workOfAll({ ...upstream, stores, clock, providers: [] } as unknown as WorkerDeps);
@@ -128,7 +128,7 @@ onEachDialect("an outage that not all workers have", (open) => {
     expect(await shown()).toBeNull();
   });
 
-  it("[HEALTH-11] as long as another worker is making an image, no item fails", async () => {
+  it("as long as another worker is making an image, no item fails", async () => {
     const { stores, clock, broken, well, counts } = await twoWorkers();
     await broken.disable();
     await broken.wait();
@@ -148,7 +148,7 @@ onEachDialect("an outage that not all workers have", (open) => {
   });
 });
 
-it("[HEALTH-12] a time in which no process made images is no outage", async () => {
+it("a time in which no process made images is no outage", async () => {
   const clock = new FakeClock();
   const { stores } = await openDataDirectory(await tempDir(), clock);
   const batch = await openBatchRecord(stores, 1);

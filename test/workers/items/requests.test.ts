@@ -31,44 +31,41 @@ class SlowGate extends FakeUpstream {
   }
 }
 
-it.each([false, true])(
-  "[SLOT-1] a stop sends nothing more, and waits for what was sent (%s)",
-  async (isDeaf) => {
-    const clock = new FakeClock();
-    const upstream = new SlowGate("vendor", clock, isDeaf);
-    const answer = gate<GeneratedImages>();
-    upstream.answer = () => answer.promise;
-    const logLines: string[] = [];
-    const service = await startTestService({ providers: [upstream], config, clock, logLines });
-    const { id } = await service.submit({ model: MODEL, items: items(3) });
-    await expect.poll(() => [upstream.waiting, upstream.running]).toEqual([3, 1]);
-    expect(service.view.queue()).toMatchObject({ running: 3, paid: 1 });
-    let isClosed = false;
-    const closing = service.close(0).then(() => {
-      isClosed = true;
-    });
-    const waits = () => {
-      clock.advance(1);
-      return logLines.find((line) => line.includes("waiting for requests that are paid"));
-    };
-    await expect.poll(waits).toContain('"paid":1');
-    for (let minute = 0; minute < 3; minute++) clock.advance(MINUTE_MS);
-    await expect.poll(() => service.view.queue().running).toBe(1);
-    expect([isClosed, upstream.requests.length]).toEqual([false, 1]);
-    answer.open(made(await tinyPng()));
-    await closing;
-    expect(upstream.requests).toHaveLength(1);
+it.each([false, true])("a stop sends nothing more, and waits for what was sent (%s)", async (isDeaf) => {
+  const clock = new FakeClock();
+  const upstream = new SlowGate("vendor", clock, isDeaf);
+  const answer = gate<GeneratedImages>();
+  upstream.answer = () => answer.promise;
+  const logLines: string[] = [];
+  const service = await startTestService({ providers: [upstream], config, clock, logLines });
+  const { id } = await service.submit({ model: MODEL, items: items(3) });
+  await expect.poll(() => [upstream.waiting, upstream.running]).toEqual([3, 1]);
+  expect(service.view.queue()).toMatchObject({ running: 3, paid: 1 });
+  let isClosed = false;
+  const closing = service.close(0).then(() => {
+    isClosed = true;
+  });
+  const waits = () => {
+    clock.advance(1);
+    return logLines.find((line) => line.includes("waiting for requests that are paid"));
+  };
+  await expect.poll(waits).toContain('"paid":1');
+  for (let minute = 0; minute < 3; minute++) clock.advance(MINUTE_MS);
+  await expect.poll(() => service.view.queue().running).toBe(1);
+  expect([isClosed, upstream.requests.length]).toEqual([false, 1]);
+  answer.open(made(await tinyPng()));
+  await closing;
+  expect(upstream.requests).toHaveLength(1);
 
-    const next = new FakeUpstream("vendor");
-    const second = await startTestService({ providers: [next], config, data: service.data });
-    expect(await second.until(id)).toMatchObject({ success_count: 3 });
-    expect(next.requests).toHaveLength(2);
-    const answerItems = await (await second.ask(`/${id}/items`)).json();
-    expect(JSON.stringify(answerItems)).not.toContain("paid twice");
-  },
-);
+  const next = new FakeUpstream("vendor");
+  const second = await startTestService({ providers: [next], config, data: service.data });
+  expect(await second.until(id)).toMatchObject({ success_count: 3 });
+  expect(next.requests).toHaveLength(2);
+  const answerItems = await (await second.ask(`/${id}/items`)).json();
+  expect(JSON.stringify(answerItems)).not.toContain("paid twice");
+});
 
-it("[SLOT-1] a stop begins nothing more and takes back what is unsent, also while it gives an open connection its time", async () => {
+it("a stop begins nothing more and takes back what is unsent, also while it gives an open connection its time", async () => {
   const clock = new FakeClock();
   const upstream = new SlowGate("vendor", clock);
   const answer = gate<GeneratedImages>();
@@ -89,7 +86,7 @@ it("[SLOT-1] a stop begins nothing more and takes back what is unsent, also whil
 });
 
 it.each([false, true])(
-  "[SLOT-2] an item that waits to be sent goes on to another provider when its own pauses (%s)",
+  "an item that waits to be sent goes on to another provider when its own pauses (%s)",
   async (isDeaf) => {
     const clock = new FakeClock();
     const first = new SlowGate("first", clock, isDeaf);
@@ -128,7 +125,7 @@ class Unread extends FakeUpstream {
   }
 }
 
-it("[SLOT-4] [SLOT-11] the next request is sent when a large answer has come, for no more unread answers than a paid provider has slots", async () => {
+it("the next request is sent when a large answer has come, for no more unread answers than a paid provider has slots", async () => {
   const upstream = new Unread("vendor", { concurrency: 1 });
   const service = await startTestService({ providers: [upstream], config });
   const { id } = await service.submit({ model: MODEL, items: items(4) });
@@ -144,7 +141,7 @@ it("[SLOT-4] [SLOT-11] the next request is sent when a large answer has come, fo
   expect(upstream.requests).toHaveLength(4);
 });
 
-it("[SLOT-4] no more requests are sent while answers that wait to be stored hold more than 256 MiB", async () => {
+it("no more requests are sent while answers that wait to be stored hold more than 256 MiB", async () => {
   const upstream = new Unread("vendor", { concurrency: 1 });
   upstream.bytes = 300 * 2 ** 20;
   const service = await startTestService({ providers: [upstream], config });
@@ -175,7 +172,7 @@ it.each([9e15, 1e300])(
   },
 );
 
-it("[UPSTREAM-21] a large image of a provider is stored from the disk, and freed then, in a batch and in real time", async () => {
+it("a large image of a provider is stored from the disk, and freed then, in a batch and in real time", async () => {
   const upstream = new FakeUpstream("vendor");
   const png = await tinyPng();
   let [lent, freed] = [0, 0];

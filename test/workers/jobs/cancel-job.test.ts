@@ -59,7 +59,7 @@ async function runningJob(upstream: FakeJobProvider, clock = new FakeClock()) {
 }
 
 describe("an upstream's job of a cancelled batch", () => {
-  it("[CANCEL-10] is not told any more by a process that has stopped, also by one that makes no images", async () => {
+  it("is not told any more by a process that has stopped, also by one that makes no images", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     await service.close(0);
@@ -137,7 +137,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await cancelled(service, id);
   });
 
-  it("[CANCEL-6] is found and stopped when the answer to its submission is still on its way", async () => {
+  it("is found and stopped when the answer to its submission is still on its way", async () => {
     const upstream = busyUpstream();
     const accepted = gate();
     const answer = gate();
@@ -155,7 +155,7 @@ describe("an upstream's job of a cancelled batch", () => {
     expect([upstream.jobs.size, upstream.cancelled.length]).toEqual([1, 1]);
   });
 
-  it("[CANCEL-6] is stopped when the upstream takes it only after the cancellation", async () => {
+  it("is stopped when the upstream takes it only after the cancellation", async () => {
     const upstream = busyUpstream();
     const asked = gate();
     const arrives = gate();
@@ -172,7 +172,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 
-  it("[CANCEL-6] is looked for once more when the upstream did not know it yet", async () => {
+  it("is looked for once more when the upstream did not know it yet", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     const asked = gate();
@@ -195,7 +195,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/late"]);
   });
 
-  it("[CANCEL-6] is stopped at the next start when its name never became known", async () => {
+  it("is stopped at the next start when its name never became known", async () => {
     const upstream = busyUpstream();
     const accepted = gate();
     const answer = gate();
@@ -216,7 +216,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 
-  it("[CANCEL-6] is stopped although the upstream did not know it at the cancellation", async () => {
+  it("is stopped although the upstream did not know it at the cancellation", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream, clock);
@@ -231,7 +231,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 
-  it("[CANCEL-6] counts as gone when the upstream does not know it for an hour", async () => {
+  it("counts as gone when the upstream does not know it for an hour", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream, clock);
@@ -246,7 +246,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(steps).toEqual(["closed"]);
   });
 
-  it("[CANCEL-6] has an hour from the first request to stop it, however long the service was off", async () => {
+  it("has an hour from the first request to stop it, however long the service was off", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     upstream.cancel = () => Promise.reject(new Error("not now"));

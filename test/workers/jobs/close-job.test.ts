@@ -31,7 +31,7 @@ const TWICE = {
 } satisfies Omit<UpstreamJobRecord, "batchId">;
 
 onEachDialect("the closing of a job by two processes at once", (open) => {
-  it("[CANCEL-11] forgets no job that the other one has found", async () => {
+  it("forgets no job that the other one has found", async () => {
     const stores = await open();
     const { id: batchId } = await openBatchRecord(stores);
     await stores.write((tx) => tx.upstreamJobs.insert({ ...TWICE, batchId }));

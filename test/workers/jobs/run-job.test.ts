@@ -71,7 +71,7 @@ async function expectBooks(service: TestService) {
 }
 
 describe("a provider that takes many images as a job", () => {
-  it("[JOB-1] gets a batch as one job, and its results are matched by key", async () => {
+  it("gets a batch as one job, and its results are matched by key", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider();
     const { pollMs } = upstream.times;
@@ -99,7 +99,7 @@ describe("a provider that takes many images as a job", () => {
     });
   });
 
-  it("[JOB-1] gets a large batch as several jobs with a bounded number of images, a slot each", async () => {
+  it("gets a large batch as several jobs with a bounded number of images, a slot each", async () => {
     const upstream = new FakeJobProvider({ images: 2, concurrency: 2 });
     let most = 0;
     upstream.beforeCreate = async () => {
@@ -116,7 +116,7 @@ describe("a provider that takes many images as a job", () => {
     await expectBooks(service);
   });
 
-  it("[JOB-1] gets no job with more bytes of input than it takes, and a single item however large", async () => {
+  it("gets no job with more bytes of input than it takes, and a single item however large", async () => {
     const upstream = new FakeJobProvider({ bytes: 15 });
     const service = await startTestService({ providers: [upstream] });
     const large = { custom_id: "large", prompt: "a prompt that is longer than all" };
@@ -126,7 +126,7 @@ describe("a provider that takes many images as a job", () => {
     expect(keys.map((each) => each.join()).sort()).toEqual(["i1", "i2", "i3", "large"]);
   });
 
-  it("[SLOT-1] gets none once a stop has begun, also while that gives an open connection its time", async () => {
+  it("gets none once a stop has begun, also while that gives an open connection its time", async () => {
     const upstream = new FakeJobProvider({ isPaid: true });
     const [asked, rate] = [gate(), gate()];
     upstream.waitForRate = () => {
@@ -146,7 +146,7 @@ describe("a provider that takes many images as a job", () => {
     expect(upstream.jobs.size).toBe(0);
   });
 
-  it("[JOB-1] gets items with and without references in jobs of their own where it needs that", async () => {
+  it("gets items with and without references in jobs of their own where it needs that", async () => {
     const upstream = new FakeJobProvider();
     upstream.splitsReferences = true;
     const service = await startTestService({ providers: [upstream] });
@@ -160,7 +160,7 @@ describe("a provider that takes many images as a job", () => {
     expect((await jobsOf(service, id)).map((job) => job.hasReferences).sort()).toEqual([false, true]);
   });
 
-  it("[JOB-1] gets items that did not fit into a job while that job runs", async () => {
+  it("gets items that did not fit into a job while that job runs", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ bytes: 1, concurrency: 5 });
     upstream.status = () => ({ state: "running" });
@@ -199,7 +199,7 @@ describe("a provider that takes many images as a job", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-3] whose job fails, fails the batch, and the whole hold goes back", async () => {
+  it("whose job fails, fails the batch, and the whole hold goes back", async () => {
     const upstream = new FakeJobProvider({ images: 1 });
     upstream.status = () => ({ state: "expired", said: "the job expired" });
     upstream.resultOf = async () => null;
@@ -221,7 +221,7 @@ describe("a provider that takes many images as a job", () => {
   });
 
   it.each(["failed", "expired", "cancelled"] as const)(
-    "[JOB-3] that ends a job as %s keeps the results that it has; the rest fails with its reason",
+    "that ends a job as %s keeps the results that it has; the rest fails with its reason",
     async (state) => {
       const upstream = new FakeJobProvider();
       upstream.status = () => ({ state, said: "half of it was made" });
@@ -236,7 +236,7 @@ describe("a provider that takes many images as a job", () => {
     },
   );
 
-  it("[JOB-3] that refuses one of several jobs fails only its items", async () => {
+  it("that refuses one of several jobs fails only its items", async () => {
     const upstream = new FakeJobProvider({ images: 1, concurrency: 1 });
     upstream.beforeCreate = () => {
       if (upstream.jobs.size === 1) throw new ProviderError("INVALID_ARGUMENT", "not this one");
@@ -247,7 +247,7 @@ describe("a provider that takes many images as a job", () => {
     expect(await failure(service, id)).toMatchObject({ data: [{ error: { message: "not this one" } }] });
   });
 
-  it("[JOB-3] that refuses every job fails the batch with its words", async () => {
+  it("that refuses every job fails the batch with its words", async () => {
     const upstream = new FakeJobProvider({ images: 1 });
     upstream.beforeCreate = () => {
       throw new ProviderError("INVALID_ARGUMENT", "no such thing");
@@ -260,7 +260,7 @@ describe("a provider that takes many images as a job", () => {
     await expectBooks(service);
   });
 
-  it("[JOB-4] that forgets an item fails that item alone; of two results the first counts", async () => {
+  it("that forgets an item fails that item alone; of two results the first counts", async () => {
     const upstream = new FakeJobProvider();
     const { resultOf, results } = upstream;
     upstream.resultOf = async (item) => (item.key === "i1" ? null : resultOf(item));
@@ -292,7 +292,7 @@ describe("a job whose creation has no answer", () => {
     };
   }
 
-  it("[JOB-5] is looked for ten minutes, found late, and not created again", async () => {
+  it("is looked for ten minutes, found late, and not created again", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     lostOnce(upstream);
@@ -308,7 +308,7 @@ describe("a job whose creation has no answer", () => {
     expect((await itemsOf(service, id)).flatMap(({ notes }) => notes.join()).join()).not.toContain(MARK);
   });
 
-  it("[JOB-5] and is in no list is created once more, marked; when it shows up after all, it is stopped", async () => {
+  it("and is in no list is created once more, marked; when it shows up after all, it is stopped", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     lostOnce(upstream);
@@ -328,7 +328,7 @@ describe("a job whose creation has no answer", () => {
     expect(upstream.inputs.size).toBe(0);
   });
 
-  it("[JOB-5] gives what the second job did not return", async () => {
+  it("gives what the second job did not return", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     lostOnce(upstream);
@@ -346,7 +346,7 @@ describe("a job whose creation has no answer", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
   });
 
-  it("[JOB-5] is not missing while the request waits for its turn", async () => {
+  it("is not missing while the request waits for its turn", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     let waiting = 0;
@@ -366,7 +366,7 @@ describe("a job whose creation has no answer", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-5] is looked for after any failure, which is logged", async () => {
+  it("is looked for after any failure, which is logged", async () => {
     const upstream = new FakeJobProvider({ isPaid: true });
     upstream.afterCreate = () => {
       throw new Error("an odd failure");
@@ -416,7 +416,7 @@ describe("a job whose creation has no answer", () => {
     await expectBooks(second);
   });
 
-  it("[JOB-5] twice is given up: its items may have been billed", async () => {
+  it("twice is given up: its items may have been billed", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     upstream.beforeCreate = () => {
@@ -430,7 +430,7 @@ describe("a job whose creation has no answer", () => {
     expect(await service.until(id)).toMatchObject({ status: "failed", error });
   });
 
-  it("[JOB-5] for two days is never created again", async () => {
+  it("for two days is never created again", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     lostOnce(upstream);
@@ -445,7 +445,7 @@ describe("a job whose creation has no answer", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-5] is not created again while the list cannot be read", async () => {
+  it("is not created again while the list cannot be read", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     const { list } = upstream;
@@ -470,7 +470,7 @@ describe("a job whose creation has no answer", () => {
 });
 
 describe("an upstream of jobs with a trouble", () => {
-  it("[JOB-6] lets a batch wait that it cannot take now, and tells why and until when", async () => {
+  it("lets a batch wait that it cannot take now, and tells why and until when", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     let isFull = true;
@@ -489,7 +489,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect([upstream.jobs.size, upstream.inputs.size]).toEqual([1, 0]);
   });
 
-  it("[JOB-6] lets a batch wait whose job it says that it cannot take now, and creates one, marked", async () => {
+  it("lets a batch wait whose job it says that it cannot take now, and creates one, marked", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     let refusals = 3;
@@ -508,7 +508,7 @@ describe("an upstream of jobs with a trouble", () => {
     for (const item of await itemsOf(service, id)) expect(item.notes.join()).toContain(MARK);
   });
 
-  it("[JOB-6] is looked through once for a job that exists although it said that it takes none", async () => {
+  it("is looked through once for a job that exists although it said that it takes none", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     let refusals = 1;
@@ -524,7 +524,7 @@ describe("an upstream of jobs with a trouble", () => {
     for (const item of await itemsOf(service, id)) expect(JSON.stringify(item)).not.toContain(MARK);
   });
 
-  it("[JOB-6] is looked through for such a job also after a restart", async () => {
+  it("is looked through for such a job also after a restart", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     upstream.afterCreate = () => {
@@ -542,7 +542,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-6] and lists such a job late has it stopped", async () => {
+  it("and lists such a job late has it stopped", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     upstream.afterCreate = () => {
@@ -562,7 +562,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect([upstream.jobs.size, upstream.cancelled]).toEqual([2, ["upstream/1"]]);
   });
 
-  it("[JOB-6] that takes none for a whole day has billed nothing", async () => {
+  it("that takes none for a whole day has billed nothing", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     let creates = 0;
@@ -581,7 +581,7 @@ describe("an upstream of jobs with a trouble", () => {
     await expectBooks(service);
   });
 
-  it("[JOB-6] that said so before a cancellation has such a job stopped", async () => {
+  it("that said so before a cancellation has such a job stopped", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     upstream.status = () => ({ state: "running" });
@@ -598,7 +598,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect([upstream.jobs.size, upstream.cancelled]).toEqual([1, ["upstream/1"]]);
   });
 
-  it("[JOB-5] whose failure says nothing of the job is looked through for it", async () => {
+  it("whose failure says nothing of the job is looked through for it", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     let failures = 1;
@@ -612,7 +612,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect([upstream.jobs.size, upstream.lists]).toEqual([1, 1]);
   });
 
-  it("[JOB-6] fails the batch after too long an outage", async () => {
+  it("fails the batch after too long an outage", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     upstream.upload = () => Promise.reject(troubled("unreachable"));
@@ -627,7 +627,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect(await service.until(id)).toMatchObject({ status: "failed", error });
   });
 
-  it("[JOB-6] does not end a job because it cannot be polled", async () => {
+  it("does not end a job because it cannot be polled", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     const { poll } = upstream;
@@ -644,7 +644,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-6] asks for no job with a key that is refused, and says so", async () => {
+  it("asks for no job with a key that is refused, and says so", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     const { poll } = upstream;
@@ -667,7 +667,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 1 });
   });
 
-  it("[JOB-6] whose results are gone is not asked for them for ever", async () => {
+  it("whose results are gone is not asked for them for ever", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     // biome-ignore lint/correctness/useYield: it fails before
@@ -690,26 +690,22 @@ describe("an upstream of jobs with a trouble", () => {
     [404, "no-model"],
     [302, "no-model"],
     [400, null],
-  ] as const)(
-    "[JOB-3] gives results after one HTTP %i to a fetch of them",
-    async (upstreamStatus, trouble) => {
-      const clock = new FakeClock();
-      const upstream = new FakeJobProvider({ isPaid: true });
-      const { results } = upstream;
-      let refusals = 1;
-      upstream.results = async function* (name) {
-        if (refusals-- > 0)
-          throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { trouble, upstreamStatus });
-        yield* results.call(upstream, name);
-      };
-      const service = await startTestService({ providers: [upstream], clock, config: FREE });
-      const { id } = await service.submit({ model: MODEL, items: items(2) });
-      await passUntil(clock, 10_000, hasEnded(service, id));
-      expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
-    },
-  );
+  ] as const)("gives results after one HTTP %i to a fetch of them", async (upstreamStatus, trouble) => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const { results } = upstream;
+    let refusals = 1;
+    upstream.results = async function* (name) {
+      if (refusals-- > 0) throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { trouble, upstreamStatus });
+      yield* results.call(upstream, name);
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await passUntil(clock, 10_000, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+  });
 
-  it("[JOB-6] gives results in another try when they break off, each once", async () => {
+  it("gives results in another try when they break off, each once", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     const { results } = upstream;
@@ -749,13 +745,13 @@ describe("results that end early", () => {
     return { ended: await service.until(id), reads: () => reads, failed };
   };
 
-  it("[JOB-3] are fetched again, and none is lost", async () => {
+  it("are fetched again, and none is lost", async () => {
     const { ended, reads } = await start((nth) => nth <= 3);
     expect(ended).toMatchObject({ status: "completed", success_count: 2 });
     expect(reads()).toBe(4);
   });
 
-  it("[JOB-3] are taken as they are in the end, and the rest says so, when the upstream has miscounted", async () => {
+  it("are taken as they are in the end, and the rest says so, when the upstream has miscounted", async () => {
     const { ended, reads, failed } = await start(() => true);
     expect(ended).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
     expect(reads()).toBe(6);
@@ -835,7 +831,7 @@ describe("a job that took too long while the service was off", () => {
 });
 
 describe("jobs at an upstream", () => {
-  it("[JOB-11] are shown with their batch: name, state, age and what the upstream said", async () => {
+  it("are shown with their batch: name, state, age and what the upstream said", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ images: 1 });
     upstream.status = () => ({ state: "running", said: "PENDING" });
@@ -856,7 +852,7 @@ describe("jobs at an upstream", () => {
     expect((await service.until(id)).upstream_jobs).toEqual([]);
   });
 
-  it("[JOB-8] are polled more seldom as they get older", async () => {
+  it("are polled more seldom as they get older", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: "running" });
@@ -872,7 +868,7 @@ describe("jobs at an upstream", () => {
     await expect.poll(looks).toEqual([5, 5 * MINUTE_MS]);
   });
 
-  it("[JOB-8] are polled a pause after the last look, however long its result takes to be stored", async () => {
+  it("are polled a pause after the last look, however long its result takes to be stored", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: "running" });
@@ -888,7 +884,7 @@ describe("jobs at an upstream", () => {
     await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([1, 7000]);
   });
 
-  it("[JOB-9] leave no uploaded input behind: it is deleted after the end, tried again later and at the next start", async () => {
+  it("leave no uploaded input behind: it is deleted after the end, tried again later and at the next start", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
     const { discard } = upstream;
@@ -908,7 +904,7 @@ describe("jobs at an upstream", () => {
     await expect.poll(async () => (await jobsOf(second, id))[0]?.step).toBe("closed");
   });
 
-  it("[JOB-9] leave none behind either when a crash came after the last image of their batch", async () => {
+  it("leave none behind either when a crash came after the last image of their batch", async () => {
     const upstream = new FakeJobProvider({ isPaid: true });
     const { discard } = upstream;
     upstream.discard = () => Promise.reject(troubled("failing"));
@@ -929,7 +925,7 @@ describe("jobs at an upstream", () => {
     await expect.poll(async () => (await jobsOf(second, id))[0]?.step).toBe("closed");
   });
 
-  it("[JOB-9] whose input cannot be deleted any more are closed all the same", async () => {
+  it("whose input cannot be deleted any more are closed all the same", async () => {
     const upstream = new FakeJobProvider({ isPaid: true });
     upstream.discard = () => Promise.reject(new ProviderError("INVALID_ARGUMENT", "no such file"));
     const service = await startTestService({ providers: [upstream], config: FREE });

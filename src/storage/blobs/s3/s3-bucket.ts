@@ -13,7 +13,7 @@ export interface BucketSettings extends BucketPlace, S3Credentials {
 }
 
 /** An object on its way into the bucket. */
-export interface Upload {
+interface Upload {
   sizeBytes: number;
   /** Lower-case hexadecimal. */
   sha256: string;
@@ -22,7 +22,7 @@ export interface Upload {
 }
 
 /** An object, or a part of it, on its way here. */
-export interface Download {
+interface Download {
   /** The size of the whole object, in bytes. */
   sizeBytes: number;
   /** Base64; null when the server has none, or for a part. */

@@ -1,4 +1,4 @@
-import { StorageUnavailable } from "../../../domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../../domain/ports/blob-store.ts";
 import { ConnectionError } from "../../../http/transport.ts";
 import { systemCodeOf } from "../../../kernel/files/disk-full.ts";
 

@@ -50,7 +50,7 @@ async function watchOne(options: FakeOptions = {}) {
 }
 
 describe("the live view of watch", () => {
-  it("[VIEW-9] shows each look at a batch, and counts the images that came since", async () => {
+  it("shows each look at a batch, and counts the images that came since", async () => {
     const { look, row, of, vitals, batch, fake } = await watchOne();
     expect(of("service")[0]?.facts).toMatchObject({ url: fake.url, dataDirectory: null, startedAtMs: null });
     expect(row()).toMatchObject({ id: batch.id, name: "foxes", status: "queued", itemCount: 2 });
@@ -63,12 +63,12 @@ describe("the live view of watch", () => {
     expect(vitals()).toMatchObject({ waitingItems: 0 });
   });
 
-  it("[VIEW-9] offers only what a service elsewhere can do", async () => {
+  it("offers only what a service elsewhere can do", async () => {
     const { source } = await watchOne();
     expect(source.abilities).toMatchObject({ pause: false, retry: false, endsService: false, picture: true });
   });
 
-  it("[VIEW-9] shows a status that it does not know as it is, and never as done", async () => {
+  it("shows a status that it does not know as it is, and never as done", async () => {
     const { view, row } = await watchOne();
     const odd = readBatch({ id: "x", status: "pondering" });
     if (odd === null) throw new Error("this is no batch");
@@ -77,7 +77,7 @@ describe("the live view of watch", () => {
     expect(isTerminal(row()?.status ?? "completed")).toBe(false);
   });
 
-  it("[VIEW-9] opens a batch with its items, and leaves out what the service does not tell", async () => {
+  it("opens a batch with its items, and leaves out what the service does not tell", async () => {
     const { source, batch, of, look } = await watchOne({ statuses: ["running"] });
     await source.perform({ type: "open-detail", batchId: batch.id });
     expect(of("detail")[0]?.detail).toMatchObject({
@@ -93,7 +93,7 @@ describe("the live view of watch", () => {
     expect(of("detail")).toHaveLength(1);
   });
 
-  it("[VIEW-5] shows an image of a service elsewhere as pixels", async () => {
+  it("shows an image of a service elsewhere as pixels", async () => {
     const { source, batch, of } = await watchOne();
     await source.perform({
       type: "show-picture",
@@ -107,7 +107,7 @@ describe("the live view of watch", () => {
     });
   });
 
-  it("[VIEW-9] cancels and deletes through the service, and throws its refusals in words", async () => {
+  it("cancels and deletes through the service, and throws its refusals in words", async () => {
     const { source, batch, row, of, fake } = await watchOne({ statuses: ["running"] });
     const batchId = batch.id;
     await expect(source.perform({ type: "delete-outputs", batchId })).rejects.toThrow("Not yet.");

@@ -9,7 +9,7 @@ function batch(id: string, status: string, success_count: number): Batch {
   return read;
 }
 
-it("[CLI-29] a change is written at most every 10 s, a standstill every 60 s, the end at once and only once", async () => {
+it("a change is written at most every 10 s, a standstill every 60 s, the end at once and only once", async () => {
   const clock = new InstantClock();
   const said: string[] = [];
   const view = createPlainView((line) => void said.push(line.replace(/ {2,}/g, " ")), clock, {

@@ -32,7 +32,7 @@ async function described() {
 }
 
 describe("the item list", () => {
-  it("[ITEM-5] has whole prompts, references and images when it is asked for them, and costs always", async () => {
+  it("has whole prompts, references and images when it is asked for them, and costs always", async () => {
     const { ask, prompt } = await described();
     const { data: bare } = await (await ask("")).json();
     expect(bare[0]).toMatchObject({ custom_id: "<b>_01", cost: 0.0335 });
@@ -52,7 +52,7 @@ describe("the item list", () => {
     expect([some[0].images, some[0].prompt, some[0].references]).toEqual([images, undefined, undefined]);
   });
 
-  it("[ITEM-5] refuses to include anything else", async () => {
+  it("refuses to include anything else", async () => {
     const { ask } = await described();
     for (const include of ["blob_key", "prompt,", "prompt,__proto__"]) {
       const answer = await ask(`?include=${include}`);
@@ -62,7 +62,7 @@ describe("the item list", () => {
 });
 
 describe("a reference image of an item", () => {
-  it("[ITEM-6] comes as it was sent, as a file with a safe name", async () => {
+  it("comes as it was sent, as a file with a safe name", async () => {
     const { ask, reference } = await described();
     const answer = await ask("/%3Cb%3E_02/references/0");
     expect(Buffer.from(await answer.arrayBuffer())).toEqual(reference);
@@ -75,7 +75,7 @@ describe("a reference image of an item", () => {
     expect(answer.headers.get("content-disposition")).not.toContain("<b>");
   });
 
-  it("[ITEM-6] that does not exist is 404, that is lost 500, and that was deleted 410", async () => {
+  it("that does not exist is 404, that is lost 500, and that was deleted 410", async () => {
     const { service, id, ask } = await described();
     const codes = async (path: string) => {
       const answer = await ask(path);

@@ -32,7 +32,7 @@ describe("a thumbnail", () => {
     ["", 256, 128],
     ["?width=256", 256, 128],
     ["?width=1024", 1024, 512],
-  ])("[THUMB-1] of an image fits into the square of the query %j", async (query, width, height) => {
+  ])("of an image fits into the square of the query %j", async (query, width, height) => {
     const { ask } = await pictured();
     const answer = await ask(query);
     expect(Object.fromEntries(answer.headers)).toMatchObject({
@@ -47,7 +47,7 @@ describe("a thumbnail", () => {
     expect((await ask(query, { headers: { "if-none-match": etag } })).status).toBe(304);
   });
 
-  it("[THUMB-1] is made once, and does not count as a download", async () => {
+  it("is made once, and does not count as a download", async () => {
     const { service, id, ask } = await pictured();
     const first = Buffer.from(await (await ask()).arrayBuffer());
     const { blobs } = await openBeside(service.data);
@@ -58,7 +58,7 @@ describe("a thumbnail", () => {
     expect((await service.batch(id)).downloaded_at).toBeNull();
   });
 
-  it("[THUMB-2] is there before the batch has ended, and not before the item has", async () => {
+  it("is there before the batch has ended, and not before the item has", async () => {
     const last = gate();
     const provider = new FakeProvider({ concurrency: 1 });
     provider.answer = async ({ prompt }) => {
@@ -77,7 +77,7 @@ describe("a thumbnail", () => {
     await service.until(id);
   });
 
-  it("[THUMB-4] is in the list of its batch once it was asked for alone, and the browser keeps a whole list", async () => {
+  it("is in the list of its batch once it was asked for alone, and the browser keeps a whole list", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ prompt }) => {
       if (prompt === "picture 3") throw new ProviderError("SAFETY_BLOCKED", "no");
@@ -115,7 +115,7 @@ describe("a thumbnail", () => {
     expect(await codeOf(await service.ask(`/${id}/thumbnails`))).toEqual([410, "BATCH_IMAGE_OUTPUT_DELETED"]);
   });
 
-  it("[THUMB-2] goes with the images of its batch, and is 410 then", async () => {
+  it("goes with the images of its batch, and is 410 then", async () => {
     const { service, id, ask } = await pictured();
     await (await ask()).arrayBuffer();
     const { blobs } = await openBeside(service.data);
@@ -125,7 +125,7 @@ describe("a thumbnail", () => {
     expect(await blobs.list(`thumbnails/${id}/`)).toEqual([]);
   });
 
-  it("[THUMB-2] has an error for everything that prevents it", async () => {
+  it("has an error for everything that prevents it", async () => {
     const { service, ask } = await pictured();
     expect(await codeOf(await ask("", {}, "i2"))).toEqual([409, "BATCH_IMAGE_ITEM_FAILED"]);
     expect(await codeOf(await ask("", {}, "i9"))).toEqual([404, "BATCH_IMAGE_ITEM_NOT_FOUND"]);
@@ -138,7 +138,7 @@ describe("a thumbnail", () => {
     expect(await codeOf(await ask("", { headers }))).toEqual([404, "BATCH_IMAGE_NOT_FOUND"]);
   });
 
-  it("[THUMB-2] is not made of an image that was damaged", async () => {
+  it("is not made of an image that was damaged", async () => {
     const { service, id, ask } = await pictured();
     const { stores, blobs } = await openBeside(service.data);
     const [output] = await stores.read.outputs.ofBatch(id);

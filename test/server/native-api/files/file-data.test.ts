@@ -23,7 +23,7 @@ async function serve(config: object = {}) {
 const FIELD = "contents[0].parts[1].fileData.fileUri";
 
 describe("a fileUri", () => {
-  it("[FILES-8] is an input image by the id at its end, wherever it points and whatever type it declares", async () => {
+  it("is an input image by the id at its end, wherever it points and whatever type it declares", async () => {
     const { provider, service, edit } = await serve();
     const bytes = await picture({ widthPx: 96, heightPx: 64 });
     const { name, uri } = await upload(service, bytes, { mimeType: "text/plain" });
@@ -44,7 +44,7 @@ describe("a fileUri", () => {
     expect(read).toHaveLength(2);
   });
 
-  it("[FILES-8] of nobody, of another file, of no image, or of too large a one is refused", async () => {
+  it("of nobody, of another file, of no image, or of too large a one is refused", async () => {
     const { service, edit } = await serve({ limits: { referenceImageBytes: 100_000 } });
     const text = await upload(service, "not an image");
     const large = await upload(service, Buffer.alloc(100_001));
@@ -70,7 +70,7 @@ describe("a fileUri", () => {
     expect((await edit(...names.slice(1))).status).toBe(200);
   });
 
-  it("[FILES-8] keeps its bytes until the request has ended, even when the file is deleted meanwhile", async () => {
+  it("keeps its bytes until the request has ended, even when the file is deleted meanwhile", async () => {
     const { provider, service, edit } = await serve();
     const bytes = await tinyJpeg();
     const { name } = await upload(service, bytes);
@@ -87,7 +87,7 @@ describe("a fileUri", () => {
     expect(await blobs.list("files/")).toEqual([]);
   });
 
-  it("[FILES-8] serves a client that uploads without any description, waits for ACTIVE, and edits", async () => {
+  it("serves a client that uploads without any description, waits for ACTIVE, and edits", async () => {
     const { service, edit } = await serve();
     const url = await urlOf(await start(service, { body: "" }));
     const last = await send(url, "upload, finalize", 0, await tinyJpeg());

@@ -68,7 +68,7 @@ describe("an uploaded file", () => {
     }
   });
 
-  it("[FILES-9] is downloaded by what the OpenAPI document says of its second path", async () => {
+  it("is downloaded by what the OpenAPI document says of its second path", async () => {
     const service = await startTestService({ workers: false });
     const { name } = await upload(service, "fox");
     const { paths } = await (await fetch(`${service.url}/openapi.json`)).json();
@@ -116,7 +116,7 @@ describe("an uploaded file", () => {
     expect((await ask(service, `/v1beta/${name}`)).status).toBe(200);
   });
 
-  it("[FILES-6] is gone after 48 hours, with its bytes, and makes way for its name", async () => {
+  it("is gone after 48 hours, with its bytes, and makes way for its name", async () => {
     const clock = new FakeClock();
     const config = { retention: { sweepMinutes: 10 } };
     const service = await startTestService({ clock, config });
@@ -137,7 +137,7 @@ describe("an uploaded file", () => {
     await expect.poll(() => blobs.list("files/")).toEqual([]);
   });
 
-  it("[FILES-6] outlives a restart, and so does what an unfinished upload has brought", async () => {
+  it("outlives a restart, and so does what an unfinished upload has brought", async () => {
     const service = await startTestService();
     const { name } = await upload(service, "x");
     const url = new URL(await urlOf(await start(service)));

@@ -31,7 +31,7 @@ const json = (value: object) =>
   `Content-Type: application/json; charset=UTF-8\r\n\r\n${JSON.stringify(value)}`;
 
 describe("a multipart upload", () => {
-  it("[FILES-7] takes the description and the bytes as related parts", async () => {
+  it("takes the description and the bytes as related parts", async () => {
     const service = await serve();
     for (const prefix of ["/v1beta", "/v1"]) {
       const parts = [
@@ -46,7 +46,7 @@ describe("a multipart upload", () => {
     }
   });
 
-  it("[FILES-7] takes a form with the fields metadata and file, in any order, or with a file alone", async () => {
+  it("takes a form with the fields metadata and file, in any order, or with a file alone", async () => {
     const service = await serve();
     const bytes = Buffer.alloc(3_000_000, "red fox\r\n--");
     const file = new File([bytes], "fox.bin", { type: "image/png" });
@@ -68,7 +68,7 @@ describe("a multipart upload", () => {
     }
   });
 
-  it("[FILES-7] whose connection breaks leaves nothing", async () => {
+  it("whose connection breaks leaves nothing", async () => {
     const service = await serve();
     const head = requestText("POST", PATH, [
       ["x-vendorx-api-key", service.credentials.api_key],
@@ -84,7 +84,7 @@ describe("a multipart upload", () => {
     await expect.poll(drafts).toEqual([]);
   });
 
-  it("[FILES-7] that cannot be read is refused and leaves nothing", async () => {
+  it("that cannot be read is refused and leaves nothing", async () => {
     const service = await serve();
     const bytes = "Content-Type: text/plain\r\n\r\nred fox";
     for (const [field, parts, end] of [

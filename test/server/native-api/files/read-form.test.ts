@@ -24,7 +24,7 @@ const bodyOf = (file: string) =>
 const texts = fc.array(fc.constantFrom("red", "\r\n", "--", "--b", "\r", "fox", "\0"), { maxLength: 30 });
 const cuts = fc.array(fc.nat(500), { maxLength: 8 });
 
-it("[FILES-7] the same bytes are read however the body comes in pieces", async () => {
+it("the same bytes are read however the body comes in pieces", async () => {
   await fc.assert(
     fc.asyncProperty(texts, cuts, async (words, at) => {
       // No line of a part may begin with the boundary (RFC 2046, section 5.1.1).
@@ -39,7 +39,7 @@ it("[FILES-7] the same bytes are read however the body comes in pieces", async (
   );
 });
 
-it("[FILES-7] a body that breaks off anywhere is refused", async () => {
+it("a body that breaks off anywhere is refused", async () => {
   const body = bodyOf("red fox");
   const whole = body.indexOf("--b--") + "--b--".length;
   for (let length = 0; length < whole; length++) {
@@ -49,7 +49,7 @@ it("[FILES-7] a body that breaks off anywhere is refused", async () => {
   expect(await read([body.subarray(0, whole)])).toMatchObject({ bytes: "red fox" });
 });
 
-it("[FILES-7] a body of many parts is refused before their number matters", async () => {
+it("a body of many parts is refused before their number matters", async () => {
   const part = "--b\r\nContent-Disposition: form-data; name=x\r\n\r\n.\r\n";
   const body = Buffer.from(`${part.repeat(11)}--b--\r\n`);
   await expect(read([body])).rejects.toMatchObject({

@@ -5,7 +5,7 @@ import { DownloadSlots } from "../../../../src/server/http/limits.ts";
 import { downloadFile } from "../../../../src/server/native-api/files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
-it("[LIMIT-7] a file that the service makes is not made before the download has a slot", async () => {
+it("a file that the service makes is not made before the download has a slot", async () => {
   const slots = new DownloadSlots(1);
   let made = 0;
   const deps = {

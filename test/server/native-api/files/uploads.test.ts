@@ -12,7 +12,7 @@ const downloaded = async (service: TestService, name: string | undefined) =>
   (await ask(service, `/v1beta/${name}:download?alt=media`)).text();
 
 describe("a resumable upload", () => {
-  it("[FILES-1] begins with a URL of its own, takes chunks without a key, and ends with the file", async () => {
+  it("begins with a URL of its own, takes chunks without a key, and ends with the file", async () => {
     const service = await serve();
     const begun = await start(service, {
       body: { file: { display_name: "fox", mimeType: "text/plain", sizeBytes: "7" } },
@@ -47,7 +47,7 @@ describe("a resumable upload", () => {
     expect(await downloaded(service, file.name)).toBe("red fox");
   });
 
-  it("[FILES-1] needs neither a body nor a length at its start, and takes the JSON of the vendor's guide", async () => {
+  it("needs neither a body nor a length at its start, and takes the JSON of the vendor's guide", async () => {
     const service = await serve();
     const bare = await urlOf(
       await start(service, { body: "", headers: { "x-goog-upload-header-content-type": "jsonl" } }),
@@ -59,7 +59,7 @@ describe("a resumable upload", () => {
     expect(file).toMatchObject({ displayName: "TEXT", mimeType: "application/octet-stream" });
   });
 
-  it("[FILES-1] has the address of `server.publicUrl` with its path, and the version of its start", async () => {
+  it("has the address of `server.publicUrl` with its path, and the version of its start", async () => {
     const service = await serve({ server: { publicUrl: "https://images.example/gateway/" } });
     const url = await urlOf(await start(service, { prefix: "/v1" }));
     expect(url).toMatch(/^https:\/\/images\.example\/gateway\/upload\/v1\/files\?upload_id=/);
@@ -68,7 +68,7 @@ describe("a resumable upload", () => {
     expect(file.uri).toBe(`https://images.example/gateway/v1beta/${file.name}`);
   });
 
-  it("[FILES-1] believes a proxy about the address only when the configuration says so", async () => {
+  it("believes a proxy about the address only when the configuration says so", async () => {
     const headers = { "x-forwarded-host": "images.example", "x-forwarded-proto": "https" };
     const believing = await serve({ server: { trustProxy: true } });
     expect(await urlOf(await start(believing, { headers }))).toMatch(/^https:\/\/images\.example\/upload\//);
@@ -77,7 +77,7 @@ describe("a resumable upload", () => {
     expect(await urlOf(begun)).toContain(`${origin}/upload/`);
   });
 
-  it("[FILES-2] takes a chunk again, whole or in part, and refuses a gap", async () => {
+  it("takes a chunk again, whole or in part, and refuses a gap", async () => {
     const service = await serve();
     const url = await urlOf(await start(service));
     await send(url, "upload", 0, "red ");
@@ -95,7 +95,7 @@ describe("a resumable upload", () => {
     expect((await listOf(await ask(service, "/v1beta/files"))).files).toHaveLength(1);
   });
 
-  it("[FILES-2] keeps what came over a connection that broke in the middle of a chunk", async () => {
+  it("keeps what came over a connection that broke in the middle of a chunk", async () => {
     const service = await serve();
     const url = new URL(await urlOf(await start(service)));
     const socket = connect(Number(url.port), url.hostname);
@@ -110,7 +110,7 @@ describe("a resumable upload", () => {
     expect(await downloaded(service, file.name)).toBe("red fox");
   });
 
-  it("[FILES-3] belongs to the request that came last; the one before it is told", async () => {
+  it("belongs to the request that came last; the one before it is told", async () => {
     const service = await serve();
     const url = new URL(await urlOf(await start(service)));
     const socket = connect(Number(url.port), url.hostname);
@@ -130,7 +130,7 @@ describe("a resumable upload", () => {
     expect(await downloaded(service, file.name)).toBe("red fox");
   });
 
-  it("[FILES-3] that is finished by several requests at once is one file", async () => {
+  it("that is finished by several requests at once is one file", async () => {
     const service = await serve();
     const url = await urlOf(await start(service));
     const answers = await Promise.all([1, 2, 3, 4].map(() => send(url, "upload, finalize", 0, "red fox")));
@@ -143,7 +143,7 @@ describe("a resumable upload", () => {
     expect(await downloaded(service, names[0])).toBe("red fox");
   });
 
-  it("[FILES-4] is refused above the limits of a file and of a key", async () => {
+  it("is refused above the limits of a file and of a key", async () => {
     const service = await serve();
     const announce = (bytes: number) =>
       start(service, { headers: { "x-goog-upload-header-content-length": String(bytes) } });
@@ -183,7 +183,7 @@ describe("a resumable upload", () => {
     expect((await fileOf(await send(freed, "upload, finalize", 2, "c"))).sizeBytes).toBe("3");
   });
 
-  it("[FILES-1] is refused when its start or its end makes no sense", async () => {
+  it("is refused when its start or its end makes no sense", async () => {
     const service = await serve();
     const wrong: [object, string][] = [
       [{ body: { file: { name: "files/Red" } } }, "file.name"],
@@ -218,7 +218,7 @@ describe("a resumable upload", () => {
     expect((await send(url, "upload, finalize", 4, "5")).status).toBe(200);
   });
 
-  it("[FILES-1] that is unknown is 404, and one whose key was disabled meanwhile is refused", async () => {
+  it("that is unknown is 404, and one whose key was disabled meanwhile is refused", async () => {
     const service = await serve();
     const unknown = await send(
       `${service.url}/upload/v1beta/files?upload_id=${"0".repeat(32)}`,
@@ -242,7 +242,7 @@ describe("a resumable upload", () => {
     expect((await ask(service, "/v1beta/files")).headers.has("x-goog-upload-status")).toBe(false);
   });
 
-  it("[FILES-10] shows its id in no log line, event or metric", async () => {
+  it("shows its id in no log line, event or metric", async () => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });
     const events: unknown[] = [];
@@ -259,7 +259,7 @@ describe("a resumable upload", () => {
     expect(await (await fetch(`${service.url}/metrics`)).text()).not.toContain(id);
   });
 
-  it("[FILES-1] takes a name of the caller once", async () => {
+  it("takes a name of the caller once", async () => {
     const service = await serve();
     expect((await upload(service, "a", { name: "files/red-fox" })).name).toBe("files/red-fox");
     const again = await start(service, { body: { file: { name: "red-fox" } } });

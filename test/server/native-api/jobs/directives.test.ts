@@ -25,7 +25,7 @@ async function ended(...prompts: string[]) {
 }
 
 describe("directives for jobs", () => {
-  it("[LINES-13] let a job fail or expire without results, and without a price", async () => {
+  it("let a job fail or expire without results, and without a price", async () => {
     const failed = await ended("a fox", "[[job-fail]] an owl");
     expect(failed.job).toMatchObject({
       done: true,
@@ -37,7 +37,7 @@ describe("directives for jobs", () => {
     for (const { job } of [failed, expired]) expect(job.metadata).not.toHaveProperty("output");
   });
 
-  it("[LINES-13] let a job fail with the results of the lines before", async () => {
+  it("let a job fail with the results of the lines before", async () => {
     const { job, keys } = await ended("a fox", "an owl", "[[job-partial]] a cat", "a dog");
     expect(job).toMatchObject({
       metadata: {
@@ -50,7 +50,7 @@ describe("directives for jobs", () => {
     for (const { response } of inlinedOf(job)) expect(imagesOf(response ?? {})).toHaveLength(1);
   });
 
-  it("[LINES-13] lose, double and shuffle results", async () => {
+  it("lose, double and shuffle results", async () => {
     expect((await ended("a", "[[line-lost]] b", "c")).keys).toEqual([0, 2]);
     expect((await ended("a", "[[line-twice]] b", "c")).keys).toEqual([0, 1, 1, 2]);
     const { job, keys } = await ended("a", "b [[lines-shuffled]]", "c", "d");
@@ -59,7 +59,7 @@ describe("directives for jobs", () => {
     expect(job.metadata.batchStats).toMatchObject({ successfulRequestCount: "4" });
   });
 
-  it("[LINES-13] hold a job up, which can still be cancelled", async () => {
+  it("hold a job up, which can still be cancelled", async () => {
     const service = await start();
     const created = await createInline(service, requests("a fox", "[[job-stuck:10m]] an owl"));
     await service.until(batchIdOf(created), "running");
@@ -71,7 +71,7 @@ describe("directives for jobs", () => {
     expect((await endedJob(service, created)).metadata.state).toBe("BATCH_STATE_CANCELLED");
   });
 
-  it("[LINES-13] that are malformed fail their line, and have no effect on other requests", async () => {
+  it("that are malformed fail their line, and have no effect on other requests", async () => {
     const { job } = await ended("[[job-stuck:soon]] a fox", "[[line-lost:1]] an owl", "a cat");
     const results = inlinedOf(job);
     expect(results.map(({ error }) => error?.code)).toEqual([3, 3, undefined]);

@@ -46,7 +46,7 @@ describe("a job from a file", () => {
     expect(await resultsOf(service, job)).toMatchObject([{ key: "a", response: {} }]);
   });
 
-  it("[LINES-14] leaves no input behind when it cannot be processed", async () => {
+  it("leaves no input behind when it cannot be processed", async () => {
     const service = await startTestService({
       providers: [new FakeProvider()],
       config: { limits: { linesPerJob: 1 } },
@@ -110,7 +110,7 @@ describe("a job from a file", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[LINES-10] sends any part of its results, on both paths, and says how long they are", async () => {
+  it("sends any part of its results, on both paths, and says how long they are", async () => {
     const service = await startTestService();
     const lines = ["one", "two", "three"].map((key) => ({ key, request: content(key) }));
     const job = await endedJob(service, await fromFile(service, lines));
@@ -137,7 +137,7 @@ describe("a job from a file", () => {
     expect((await jobOf(service, job)).metadata).not.toHaveProperty("output");
   });
 
-  it("[LINES-5] has failed when its file cannot be used, with the reason", async () => {
+  it("has failed when its file cannot be used, with the reason", async () => {
     const service = await startTestService({ config: { limits: { linesPerJob: 3 } } });
     const line = { request: content("x") };
     const four = await endedJob(service, await fromFile(service, [line, line, line, line]));
@@ -159,7 +159,7 @@ describe("a job from a file", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[LINES-8] refuses a file that the key does not have", async () => {
+  it("refuses a file that the key does not have", async () => {
     const service = await startTestService();
     for (const fileName of ["files/none", "https://elsewhere.test/v1beta/files/none", "../etc/passwd"]) {
       const body = { batch: { inputConfig: { fileName } } };

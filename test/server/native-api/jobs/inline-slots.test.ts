@@ -4,7 +4,7 @@ import type { ApiDeps } from "../../../../src/server/deps.ts";
 import { DownloadSlots } from "../../../../src/server/http/limits.ts";
 import { getJob } from "../../../../src/server/native-api/jobs.ts";
 
-it("[LIMIT-7] a job with its results in it is a download; a job that runs is not", async () => {
+it("a job with its results in it is a download; a job that runs is not", async () => {
   const slots = new DownloadSlots(1);
   let status = "completed";
   let reads = 0;

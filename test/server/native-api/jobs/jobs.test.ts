@@ -22,7 +22,7 @@ async function expectSound(data: string) {
 }
 
 describe("batch jobs of the native API", () => {
-  it("[LINES-3] makes each line with its own size, ratio, type, references and earlier turns", async () => {
+  it("makes each line with its own size, ratio, type, references and earlier turns", async () => {
     const provider = new FakeProvider();
     const service = await startTestService({ providers: [provider] });
     const fox = await tinyPng(1);
@@ -124,7 +124,7 @@ describe("batch jobs of the native API", () => {
     expect(batch?.holdMicroUsd).toBe(4 * (batch?.price.holdMicroUsd ?? 0));
   });
 
-  it("[LINES-5] a job that cannot be paid has failed, with the reason, and holds nothing", async () => {
+  it("a job that cannot be paid has failed, with the reason, and holds nothing", async () => {
     const config = { models: undefined };
     const service = await startTestService({ config });
     const { stores } = await openBeside(service.data);
@@ -148,7 +148,7 @@ describe("batch jobs of the native API", () => {
     expect(await stores.read.batches.byId(batchIdOf(job))).toMatchObject({ actualMicroUsd: 0, itemCount: 0 });
   });
 
-  it("[LINES-6] can be cancelled; the results that exist stay, and are paid for", async () => {
+  it("can be cancelled; the results that exist stay, and are paid for", async () => {
     const first = gate();
     const provider = new FakeProvider({ concurrency: 1 });
     provider.answer = async ({ prompt }, signal) => {
@@ -184,7 +184,7 @@ describe("batch jobs of the native API", () => {
     expect([unknown.status, (await errorOf(unknown)).status]).toEqual([404, "NOT_FOUND"]);
   });
 
-  it("[LINES-7] lists the jobs of the key in pages, newest first, and no other batches", async () => {
+  it("lists the jobs of the key in pages, newest first, and no other batches", async () => {
     const service = await startTestService();
     const names: string[] = [];
     for (const name of ["a", "b", "c"]) names.unshift((await createInline(service, [line("x")], name)).name);
@@ -200,7 +200,7 @@ describe("batch jobs of the native API", () => {
     expect([bad.status, (await errorOf(bad)).status]).toEqual([400, "INVALID_ARGUMENT"]);
   });
 
-  it("[LINES-7] a job whose images were deleted shows the state that it ended in", async () => {
+  it("a job whose images were deleted shows the state that it ended in", async () => {
     const service = await startTestService();
     const job = await endedJob(service, await createInline(service, [line("x", "1")]));
     await service.view.deleteOutputs(batchIdOf(job));
@@ -209,7 +209,7 @@ describe("batch jobs of the native API", () => {
     expect(now.metadata).not.toHaveProperty("output");
   });
 
-  it("[LINES-2] the batch API shows a job with its source, and does not retry it", async () => {
+  it("the batch API shows a job with its source, and does not retry it", async () => {
     const service = await startTestService();
     const job = await endedJob(service, await createInline(service, [line("x", "1")], "by the vendor's way"));
     const batch = await service.batch(batchIdOf(job));
@@ -223,7 +223,7 @@ describe("batch jobs of the native API", () => {
     await expect(service.view.retry(batch.id)).rejects.toMatchObject({ code: "BATCH_IMAGE_INVALID_ITEMS" });
   });
 
-  it("[LINES-8] refuses what is no job, in the style of the API", async () => {
+  it("refuses what is no job, in the style of the API", async () => {
     const service = await startTestService({ workers: true });
     const ask = async (body: unknown) =>
       refusalOf(await generate(service, body, { verb: "batchGenerateContent" }));
@@ -242,7 +242,7 @@ describe("batch jobs of the native API", () => {
     expect((await generate(service, big, { verb: "batchGenerateContent" })).status).toBe(413);
   });
 
-  it("[LINES-7] another key's job is an unknown one", async () => {
+  it("another key's job is an unknown one", async () => {
     const service = await startTestService();
     const { name } = await createInline(service, [line("x")]);
     const { stores } = await openBeside(service.data);
@@ -264,7 +264,7 @@ describe("batch jobs of the native API", () => {
     expect((await (await askJobs(service, "batches", { headers })).json()).operations).toEqual([]);
   });
 
-  it("[LINES-8] refuses a job above the number that a key may have running", async () => {
+  it("refuses a job above the number that a key may have running", async () => {
     const service = await startTestService({ providers: [stuck()] });
     for (let i = 0; i < 100; i++) await createInline(service, [line("x")]);
     const body = { batch: { inputConfig: { requests: { requests: [line("x")] } } } };

@@ -48,7 +48,7 @@ async function shown(line: Line): Promise<Seen> {
 }
 
 describe("the lines of a job", () => {
-  it("[LINES-9] are read whatever chunks they come in, with blank ones left out", async () => {
+  it("are read whatever chunks they come in, with blank ones left out", async () => {
     const line = (key: unknown, prompt: string) => JSON.stringify({ key, request: content(prompt) });
     const text = `\ufeff${line("a", "ein Fuchs, größer")}\r\n\n \t\r\n${line(["b"], "owl")}\n${JSON.stringify(content("bare"))}`;
     const expected = [
@@ -61,7 +61,7 @@ describe("the lines of a job", () => {
     expect(await read(" \n\n")).toEqual([]);
   });
 
-  it("[LINES-9] hold their large images on the disk, and their small ones too", async () => {
+  it("hold their large images on the disk, and their small ones too", async () => {
     const small = await picture({ widthPx: 20, heightPx: 20 });
     const large = await noisy();
     const request = content("edit", {}, [imagePart(large), imagePart(small), imagePart(large)]);

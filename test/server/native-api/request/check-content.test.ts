@@ -30,7 +30,7 @@ const config = (generationConfig: unknown) => ({
 const parts = (...of: unknown[]) => ({ ...content("fox"), contents: [{ parts: of }] });
 
 describe("a real-time request", () => {
-  it("[RT-4] is read in both spellings at every level, with defaults for what is not there", async () => {
+  it("is read in both spellings at every level, with defaults for what is not there", async () => {
     const png = await tinyPng();
     const snake = {
       contents: [
@@ -70,7 +70,7 @@ describe("a real-time request", () => {
     expect(await check(both)).toMatchObject({ ratio: "1:1" });
   });
 
-  it("[RT-4] may have fields that mean nothing here", async () => {
+  it("may have fields that mean nothing here", async () => {
     const body = {
       ...content("fox"),
       generationConfig: {
@@ -86,7 +86,7 @@ describe("a real-time request", () => {
     expect(await check(body)).toMatchObject({ prompt: "fox", ratio: "1:1" });
   });
 
-  it("[RT-23] has the user's last turn as its prompt, which alone has the limit; the newest of the rest goes with it", async () => {
+  it("has the user's last turn as its prompt, which alone has the limit; the newest of the rest goes with it", async () => {
     const said = (...turns: [role: string, text: string][]) =>
       check({ ...content(""), contents: turns.map(([role, text]) => ({ role, parts: [{ text }] })) });
     const two = await said(["user", "a fox"], ["user", "in snow"], ["model", "here"], ["user", "at night"]);
@@ -138,7 +138,7 @@ describe("a real-time request", () => {
     await refused(check({ ...config({}), contents: "x" }), "contents");
   });
 
-  it("[RT-4] joins the texts of the user, and takes the images of every turn but interim ones", async () => {
+  it("joins the texts of the user, and takes the images of every turn but interim ones", async () => {
     const [first, second] = [await tinyPng(1), await tinyPng(2)];
     const body = {
       ...content(""),
@@ -248,7 +248,7 @@ describe("a real-time request", () => {
     ).rejects.toThrow();
   });
 
-  it("[RT-25] needs no generationConfig and no modalities then, which means an image; a given one must still be right", async () => {
+  it("needs no generationConfig and no modalities then, which means an image; a given one must still be right", async () => {
     const contents = [{ parts: [{ text: "fox" }] }];
     for (const body of [
       { contents },
@@ -272,7 +272,7 @@ describe("a real-time request", () => {
     await expect(check({ contents })).rejects.toMatchObject({ param: "generationConfig" });
   });
 
-  it("[RT-25] has then the type that the bytes of an input image show, whatever it says", async () => {
+  it("has then the type that the bytes of an input image show, whatever it says", async () => {
     const jpeg = (await tinyJpeg()).toString("base64");
     for (const mimeType of ["image/png", "application/octet-stream", ""]) {
       const body = parts({ text: "fox" }, { inlineData: { mimeType, data: jpeg } });
@@ -286,7 +286,7 @@ describe("a real-time request", () => {
     });
   });
 
-  it("[RT-6] may ask only for the ratios and sizes of the model that it names", async () => {
+  it("may ask only for the ratios and sizes of the model that it names", async () => {
     for (const ratio of ["1:4", "8:1"]) {
       expect(await check(content("x", { aspectRatio: ratio }))).toMatchObject({ ratio });
       const refused = check(content("x", { aspectRatio: ratio }), PRO);
@@ -304,14 +304,14 @@ describe("a real-time request", () => {
     [{}, "image/jpeg", "image/jpeg"],
     [{}, "text/plain", "image/png"],
     [{ outputMimeType: "image/webp" }, "image/jpeg", "image/webp"],
-  ])("[RT-6] with %j and %s asks for %s%s", async (imageConfig, responseMimeType, mimeType) => {
+  ])("with %j and %s asks for %s%s", async (imageConfig, responseMimeType, mimeType) => {
     const body = config({ responseModalities: ["IMAGE"], imageConfig, responseMimeType });
     expect(await check(body)).toMatchObject({ mimeType });
   });
 });
 
 describe("an input image", () => {
-  it("[RT-7] is Base64 of either alphabet, padded or not", async () => {
+  it("is Base64 of either alphabet, padded or not", async () => {
     const png = await picture({ widthPx: 61, heightPx: 17 });
     const standard = png.toString("base64");
     for (const data of [standard, standard.replace(/=+$/, ""), png.toString("base64url")]) {
@@ -336,13 +336,13 @@ describe("an input image", () => {
     ["another type than it is", async () => (await tinyJpeg()).toString("base64"), "image/png", "mimeType"],
     ["a type that is not taken", async () => (await tinyPng()).toString("base64"), "image/gif", "mimeType"],
     ["no data", async () => undefined, "image/png", "data"],
-  ])("[RT-7] with %s is refused", async (_, dataOf, mimeType, field) => {
+  ])("with %s is refused", async (_, dataOf, mimeType, field) => {
     const body = parts({ text: "x" }, { inlineData: { mimeType, data: await dataOf() } });
     const param = `contents[0].parts[1].inlineData.${field}`;
     await expect(check(body)).rejects.toMatchObject({ code: "REALTIME_INVALID_ARGUMENT", param });
   });
 
-  it("[RT-7] has company of 13 at most, and no text beside it", async () => {
+  it("has company of 13 at most, and no text beside it", async () => {
     const part = imagePart(await tinyPng());
     const checked = await check(parts({ text: "x" }, ...Array(14).fill(part)));
     expect(checked.images).toHaveLength(14);

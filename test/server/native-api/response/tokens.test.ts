@@ -15,12 +15,12 @@ it.each([
   ["vendorx-3.1-flash-image", [1120, 1680, 2520]],
   ["vendorx-3-pro-image-preview", [1120, 1120, 2000]],
   ["vendorx-3.1-flash-lite-image", [1120, 1680, 2520]],
-])("[RT-9] an image of %s counts by its size", (model, counts) => {
+])("an image of %s counts by its size", (model, counts) => {
   const sizes = ["1K", "2K", "4K"] as const;
   expect(sizes.map((size) => usage({ model, size }).candidatesTokenCount)).toEqual(counts);
 });
 
-it("[RT-9] text counts a token for four bytes, input images as their family says, and the total is the sum", () => {
+it("text counts a token for four bytes, input images as their family says, and the total is the sum", () => {
   expect(usage({ prompt: "狐狸 in snow", inputImages: 2 })).toEqual({
     promptTokenCount: 4 + 516,
     candidatesTokenCount: 1120,
@@ -34,7 +34,7 @@ it("[RT-9] text counts a token for four bytes, input images as their family says
   expect(usage({ model: "vendorx-3-pro-image", inputImages: 1 }).promptTokenCount).toBe(2 + 560);
 });
 
-it("[RT-9] no image counts nothing", () => {
+it("no image counts nothing", () => {
   const none = usage({ outputImages: 0 });
   expect(none).toMatchObject({ candidatesTokenCount: 0, totalTokenCount: 2 });
   expect(none).not.toHaveProperty("candidatesTokensDetails");

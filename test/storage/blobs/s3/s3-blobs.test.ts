@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
-import { StorageUnavailable } from "../../../../src/domain/ports/storage-unavailable.ts";
+import { StorageUnavailable } from "../../../../src/domain/ports/blob-store.ts";
 import { sha256Hex } from "../../../../src/kernel/ids.ts";
 import { s3Blobs } from "../../../../src/storage/blobs/s3/s3-blobs.ts";
 import { startFakeS3 } from "../../../support/fake-s3.ts";
