@@ -1,7 +1,7 @@
 import type { Generated } from "kysely";
 import type { FileRecord } from "../domain/ports/files.ts";
-import type { ItemTerms } from "../domain/ports/item-terms.ts";
 import type { ListedItem } from "../domain/ports/item-repository.ts";
+import type { ItemTerms } from "../domain/ports/item-terms.ts";
 import type {
   KeyedRequestRecord,
   LinkedImageRecord,

@@ -1,7 +1,13 @@
 import { type Insertable, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
+import type {
+  FinishedItem,
+  ItemPage,
+  ItemRepository,
+  ItemTotal,
+  NewItem,
+} from "../../domain/ports/item-repository.ts";
 import { BATCH_TERMS } from "../../domain/ports/item-terms.ts";
-import { type FinishedItem, type ItemPage, type ItemRepository, type ItemTotal, type NewItem } from "../../domain/ports/item-repository.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { ITEM, type ItemsTable, LISTED_ITEM } from "../tables.ts";
