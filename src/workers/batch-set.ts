@@ -1,4 +1,3 @@
-import type { Waiting } from "../contract/waiting.ts";
 import type { BatchRecord } from "../domain/records.ts";
 
 export interface PoolLoad {
@@ -32,8 +31,6 @@ export interface WorkerPool {
    * Throws `BATCH_IMAGE_CANCEL_FAILED` when the provider did not accept the cancellation.
    */
   abort(batchId: string): Promise<void>;
-  /** Returns why the items of a batch cannot be made now; null when they can, or when the batch is not here. */
-  waitingOf(batchId: string): Waiting | null;
   /**
    * Takes no more work. Running items get `graceMs` to end, requests that are paid for as long as they need, unless
    * `isAbandoned`. The rest is kept for the next start.

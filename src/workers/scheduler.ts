@@ -1,5 +1,4 @@
 import { isTerminal } from "../contract/statuses.ts";
-import type { ShownJob, Waiting } from "../contract/waiting.ts";
 import { cancelBatch } from "../domain/batches/end-early.ts";
 import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
 import { coalesced } from "../kernel/coalesced.ts";
@@ -151,17 +150,6 @@ export class Scheduler {
       if (failed === null) this.wake(batchId);
     }
     return failed;
-  }
-
-  /** Returns why the items of a batch cannot be made now; null when they can. */
-  waitingOf(batchId: string): Waiting | null {
-    const found = [...this.#pools].map((pool) => pool.waitingOf(batchId));
-    return found.find((waiting) => waiting !== null) ?? null;
-  }
-
-  /** Returns the jobs of a batch that are at work at an upstream. */
-  jobsOf(batchId: string): ShownJob[] {
-    return [...this.#jobs.values()].flatMap((pool) => pool.jobsOf(batchId));
   }
 
   /**

@@ -352,6 +352,7 @@ export class ItemPool implements WorkerPool {
     this.remove(batchId);
   }
 
+  /** Why the items of a batch cannot be made now; null when they can, or when the batch is not here. */
   waitingOf(batchId: string): Waiting | null {
     return this.#batches.get(batchId)?.waiting ?? null;
   }

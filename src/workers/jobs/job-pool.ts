@@ -1,10 +1,7 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { ShownJob, Waiting } from "../../contract/waiting.ts";
 import { failBatch } from "../../domain/batches/end-early.ts";
-import { EVERY_MODEL } from "../../domain/health/transitions.ts";
-import { waitingOn } from "../../domain/health/waiting.ts";
-import { FORGOTTEN_MS, failureOf, isAtWork, showJob } from "../../domain/jobs/job-rules.ts";
+import { FORGOTTEN_MS, failureOf, isAtWork } from "../../domain/jobs/job-rules.ts";
 import { identityOf, providerModel } from "../../domain/offers.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
@@ -134,19 +131,6 @@ export class JobPool implements WorkerPool {
     throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause: failed.reason });
   }
 
-  waitingOf(batchId: string): Waiting | null {
-    const works = [...(this.#batches.get(batchId)?.works.values() ?? [])];
-    const block = this.#deps.health.blockOf(this.provider, EVERY_MODEL);
-    if (works.length > 0 && block) return waitingOn(block);
-    const [first] = works;
-    return first && works.every(({ waiting }) => waiting !== null) ? first.waiting : null;
-  }
-
-  jobsOf(batchId: string): ShownJob[] {
-    const works = [...(this.#batches.get(batchId)?.works.values() ?? [])];
-    return works.flatMap(({ job }) => (job ? showJob(job) : []));
-  }
-
   /** Jobs go on upstream; the next start finds them by their names. */
   async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#stopping.abort();
@@ -229,7 +213,6 @@ export class JobPool implements WorkerPool {
       signal: active.controller.signal,
       abandoned: this.#abandoning.signal,
       onReleased: () => this.#makeReady(active),
-      waiting: null,
       job: null,
       isCreating: false,
     };

@@ -1,5 +1,4 @@
 import type PQueue from "p-queue";
-import type { Waiting } from "../../contract/waiting.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import type { Block } from "../../domain/health/scope.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
@@ -34,8 +33,6 @@ export interface JobWork {
   abandoned: AbortSignal;
   /** Called when items went back to their batch, which then needs another job. */
   onReleased(): void;
-  /** Why it cannot go on now; null when it can. */
-  waiting: Waiting | null;
   /** The record as it was read or written last; null before. */
   job: UpstreamJobRecord | null;
   /** A request to create it is under way. */
@@ -120,19 +117,17 @@ export function waitAfter(
 async function waitOut(work: JobWork, block: Block, mayGiveUp = true): Promise<void> {
   const { deps, batch, signal } = work;
   const { stores, clock, health, outageMs, presence } = deps;
-  work.waiting = waitingOn(block);
+  const waiting = waitingOn(block);
   const nowMs = clock.nowMs();
   const giveUpMs = () =>
     mayGiveUp && batch.waitingSinceMs !== null ? batch.waitingSinceMs + outageMs : Number.POSITIVE_INFINITY;
-  // Other processes show the reason, too.
-  if (batch.waitingSinceMs === null || nowMs >= giveUpMs() || !presence.isAlone) {
-    const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting: work.waiting };
-    const { sinceMs, isOver } = await stores.write((tx) => noteOutage(tx, facts));
-    batch.waitingSinceMs = sinceMs;
-    if (isOver && mayGiveUp) {
-      const message = `The upstream could not be used for too long. ${work.waiting.message}`;
-      throw new ProviderError("PROVIDER_ITEM_FAILED", message, { retryable: false });
-    }
+  // Each time: whoever shows the batch reads the reason from its record.
+  const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
+  const { sinceMs, isOver } = await stores.write((tx) => noteOutage(tx, facts));
+  batch.waitingSinceMs = sinceMs;
+  if (isOver && mayGiveUp) {
+    const message = `The upstream could not be used for too long. ${waiting.message}`;
+    throw new ProviderError("PROVIDER_ITEM_FAILED", message, { retryable: false });
   }
   const changed = new AbortController();
   const stop = health.onChange(() => changed.abort());
@@ -143,7 +138,6 @@ async function waitOut(work: JobWork, block: Block, mayGiveUp = true): Promise<v
   } finally {
     stop();
     unlink();
-    work.waiting = null;
   }
   signal.throwIfAborted();
 }
