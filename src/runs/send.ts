@@ -137,7 +137,9 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
       // A service refuses a parent that it does not know.
       const parent = made.find(({ id, isUnknown }) => id === entry.parent_batch_id && !isUnknown);
       const parentId = entry.round === 0 ? entry.parent_batch_id : (parent?.id ?? null);
-      const answer = await create(run, entry, () => bodyOf(run, entry, readInput, parentId));
+      const answer = await create(run, entry, async () =>
+        requestOf(dir, state, entry, await readInput(), parentId),
+      );
       found.set(entry, answer);
       const { batch, replayed } = answer;
       if (replayed) reportReplay(run, batch, entry);
@@ -169,15 +171,6 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
 interface Found {
   batch: Batch;
   replayed: boolean;
-}
-
-async function bodyOf(
-  { dir, state }: Run,
-  entry: RunBatch,
-  readInput: () => Promise<RunInput>,
-  parentId: string | null,
-): ReturnType<typeof requestOf> {
-  return requestOf(dir, state, entry, await readInput(), parentId);
 }
 
 function progressText(state: RunState, entry: RunBatch, made: readonly Batch[]): string {

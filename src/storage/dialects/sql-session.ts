@@ -73,13 +73,20 @@ export function prepared<Given extends object, Row>(
 }
 
 /** The columns that hold JSON, and those that hold a yes as 1. No two tables use such a name for different things. */
-const JSON_COLUMNS = ["metadata", "price", "error", "waiting", "input", "notes", "usage"].concat([
+const JSON_COLUMNS = [
+  "metadata",
+  "price",
+  "error",
+  "waiting",
+  "input",
+  "notes",
+  "usage",
   "facts",
   "parts",
   "providers",
   "endedNames",
   "answer",
-]);
+];
 const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "keepsRatio", "hasReferences"];
 
 const READERS = new Map<string, (value: never) => unknown>([

@@ -213,7 +213,6 @@ export class JobPool implements WorkerPool {
       signal: active.controller.signal,
       abandoned: this.#abandoning.signal,
       onReleased: () => this.#makeReady(active),
-      job: null,
       isCreating: false,
     };
     active.works.set(jobId, work);

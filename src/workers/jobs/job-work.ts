@@ -33,8 +33,6 @@ export interface JobWork {
   abandoned: AbortSignal;
   /** Called when items went back to their batch, which then needs another job. */
   onReleased(): void;
-  /** The record as it was read or written last; null before. */
-  job: UpstreamJobRecord | null;
   /** A request to create it is under way. */
   isCreating: boolean;
 }

@@ -214,7 +214,6 @@ export async function runJob(work: JobWork): Promise<void> {
   for (;;) {
     const job = await stores.read.upstreamJobs.byId(jobId);
     signal.throwIfAborted();
-    work.job = job;
     if (!job || !isAtWork(job) || (await stores.read.batches.byId(batch.id))?.status !== "running") return;
     try {
       await STEPS[job.step as keyof typeof STEPS](work, job);
@@ -342,8 +341,6 @@ async function askToStop({ deps, provider, jobId, signal }: JobWork, name: strin
 
 function record(work: JobWork, { state, said }: UpstreamJob, polledAtMs: number): Promise<void> {
   const { deps, jobId } = work;
-  const seen = { state, said, polledAtMs };
-  if (work.job) work.job = { ...work.job, ...seen };
   const end = state === "running" ? {} : ({ step: "ended", endedAtMs: polledAtMs } as const);
-  return deps.stores.write((tx) => tx.upstreamJobs.update(jobId, { ...seen, ...end }));
+  return deps.stores.write((tx) => tx.upstreamJobs.update(jobId, { state, said, polledAtMs, ...end }));
 }
