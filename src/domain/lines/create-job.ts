@@ -3,9 +3,10 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { BatchSource } from "../../contract/statuses.ts";
 import { type Caller, type CreateBatchDeps, inputsPrefix, newBatch } from "../batches/create-batch.ts";
 import { openBatch } from "../batches/lifecycle.ts";
+import { commitOrUndo } from "../commit-or-undo.ts";
 import type { SentImage } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
-import { type BlobDraft, StorageUnavailable } from "../ports/blob-store.ts";
+import type { BlobDraft } from "../ports/blob-store.ts";
 import type { Transaction } from "../ports/stores.ts";
 import { pricedSizes } from "../realtime/models.ts";
 import type { BatchRecord, OpenaiJob } from "../records.ts";
@@ -60,27 +61,25 @@ export async function createJob(
       ...(openai && { openai }),
     },
   };
-  const dropInputs = () => deps.blobs.deleteAll(inputsPrefix(id)).catch(() => {});
+  const dropInputs = () => deps.blobs.deleteAll(inputsPrefix(id));
   if ("lines" in input) await keepLines(deps, ownKey, input.lines);
   else await keepFile(deps, ownKey, input);
-  try {
-    const made = await deps.stores.write(async (tx) => {
-      await tx.lock("key", caller.key.id);
-      const earlier = await findMade?.(tx);
-      if (earlier) return earlier;
-      if ((await tx.batches.countUnended(caller.key.id, source)) >= FIXED_LIMITS.runningJobsPerKey) {
-        throw new ImgbatchError("JOB_LIMIT_REACHED");
-      }
-      await openBatch(tx, batch, nowMs);
-      return batch;
-    });
-    if (made !== batch) await dropInputs();
-    return made;
-  } catch (error) {
-    // The next start removes what no batch names.
-    if (!StorageUnavailable.mayHaveHappened(error)) await dropInputs();
-    throw error;
-  }
+  const made = await commitOrUndo(
+    () =>
+      deps.stores.write(async (tx) => {
+        await tx.lock("key", caller.key.id);
+        const earlier = await findMade?.(tx);
+        if (earlier) return earlier;
+        if ((await tx.batches.countUnended(caller.key.id, source)) >= FIXED_LIMITS.runningJobsPerKey) {
+          throw new ImgbatchError("JOB_LIMIT_REACHED");
+        }
+        await openBatch(tx, batch, nowMs);
+        return batch;
+      }),
+    dropInputs,
+  );
+  if (made !== batch) await dropInputs().catch(() => {});
+  return made;
 }
 
 /** Keeps the bytes of a file for the job: the file may be deleted, or expire, before they are read. */
