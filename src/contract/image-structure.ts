@@ -75,7 +75,7 @@ function jpegScan(bytes: Buffer): number {
     if (marker === 0xda) return at;
     at += marker === 0xff ? 1 : 2 + bytes.readUInt16BE(at + 2);
   }
-  // The segments go on behind the end of the file.
+  // The file ends within its segments, or something that is no segment stands there.
   return at >= bytes.length ? bytes.length : 0;
 }
 

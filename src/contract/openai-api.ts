@@ -152,7 +152,7 @@ export const uploadFieldsSchema = z.object({
   expires_after: expiresAfterSchema.optional(),
 });
 
-/** The same as the form has it. */
+/** The same request as a form names its fields, for the description of the API. */
 export const uploadFormSchema = z.object({
   purpose: z.enum(FILE_PURPOSES),
   file: z.string().meta({ format: "binary" }),

@@ -106,7 +106,7 @@ const NEVER = new AbortController().signal;
  */
 type Certainty = "not-sent" | "refused" | "unknown" | "paid";
 
-/** From the best to the worst; the worst of all attempts counts. `attemptsLeft`: of a request that is billed. */
+/** Ranked from best to worst; the worst of all attempts counts. `attemptsLeft`: how often a billed request may still be sent. */
 const CERTAINTIES: Record<Certainty, { rank: number; mayHaveArrived: boolean; attemptsLeft: number }> = {
   "not-sent": { rank: 0, mayHaveArrived: false, attemptsLeft: Infinity },
   refused: { rank: 1, mayHaveArrived: false, attemptsLeft: Infinity },

@@ -77,7 +77,7 @@ export type Engine = (request: EngineRequest) => Promise<{
 
 /** The connection was not made, broke, or nothing came over it. */
 export class ConnectionError extends Error {
-  /** That of the system, such as `ECONNREFUSED`, or of the engine; `SILENCE`, `CLOSED` or `unknown`. */
+  /** The code of the system, such as `ECONNREFUSED`, or of the engine; else `SILENCE`, `CLOSED` or `unknown`. */
   readonly code: string;
   /** Whether the first byte of the request may have left. */
   readonly isSent: boolean;
@@ -229,7 +229,7 @@ function outgoing(
   };
   const stop = () => {
     isStopped = true;
-    // An error of closing matters no more.
+    // The request is over: an error of closing changes nothing.
     Promise.resolve(source.return?.()).catch(() => {});
   };
   return { body: pieces(), headers, stop };
@@ -239,7 +239,7 @@ async function* piecesOf(bytes: Buffer): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES);
 }
 
-/** Makes headers of those that Node has parsed. Its own class `Headers` takes tens of milliseconds to load. */
+/** Wraps the headers that Node has parsed. The global class `Headers` takes tens of milliseconds to load. */
 export function headersOf(headers: IncomingHttpHeaders): AnswerHeaders {
   const get = (name: string) => {
     const value = headers[name.toLowerCase()];
@@ -264,7 +264,7 @@ export async function boundedBytes(
   return Buffer.concat(chunks, bytes);
 }
 
-/** Returns the same as text. */
+/** Returns a body of at most `maxBytes` as text; null when it is longer. */
 export async function boundedText(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<string | null> {
   const bytes = await boundedBytes(body, maxBytes);
   return bytes === null ? null : new TextDecoder().decode(bytes);

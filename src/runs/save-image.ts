@@ -74,7 +74,7 @@ export async function tryToWrite(path: string): Promise<void> {
   await rm(path, { force: true });
 }
 
-/** Yields the paths that an image of this type may get, best first. The given name is used when its ending fits the type. */
+/** Yields possible paths for an image of this type, the best first. A given name comes first if its ending fits the type. */
 function* pathsFor({ dir, name, stem }: ImageTarget, mimeType: ImageMimeType): Generator<string> {
   const extension = IMAGE_EXTENSIONS[mimeType];
   const isTrue = name !== null && typeOfFileName(name) === mimeType;

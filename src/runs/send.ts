@@ -84,7 +84,7 @@ interface SendOptions {
   isWanted?: (entry: RunBatch) => boolean;
   /** Say of each batch of the submission that it existed already. Default: only of those that this command has found. */
   saysReused?: boolean;
-  /** Returns the error to throw for one of a batch's request. Default: the same error. */
+  /** Returns what to throw for an error of a batch's request. Default: the same error. */
   explain?: (error: unknown, entry: RunBatch) => unknown;
 }
 

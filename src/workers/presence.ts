@@ -28,7 +28,7 @@ interface PresenceDeps {
 
 /** The facts that a process shares with the others on its database. */
 export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "providers"> {
-  /** No other process can be at work on the database: its file is locked. Then it does not poll for others. */
+  /** True when the file of the database is locked, so that no other process can use it. Nothing polls for others then. */
   isAlone: boolean;
 }
 

@@ -98,7 +98,7 @@ function withGenerate(provider: ItemProvider, generate: ItemProvider["generate"]
   };
 }
 
-/** The same provider with slots of its own: another service with this provider has others. */
+/** The same provider with slots of its own, so that two services in one process share none. */
 function withOwnSlots(provider: ItemProvider): ItemProvider {
   return withGenerate(provider, (...asked) => provider.generate(...asked));
 }

@@ -195,7 +195,7 @@ export class Scheduler {
     return status === "running" && !this.#jobs.has(provider) && presence.isOurs(provider);
   }
 
-  /** Begins with an active batch. One that is being advanced is advanced once more afterwards. */
+  /** Advances an active batch. If it is being advanced already, it is advanced once more afterwards. */
   #beginToAdvance(batchId: string): void {
     if (this.#advancing.has(batchId)) {
       this.#advancing.set(batchId, true);
@@ -253,7 +253,7 @@ export class Scheduler {
     this.#active.delete(batchId);
   }
 
-  /** The others have taken over all that was active here. */
+  /** Forgets all active batches: other processes have taken them over. */
   #reset(): void {
     for (const pool of this.#pools) pool.reset();
     this.#active.clear();

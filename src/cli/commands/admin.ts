@@ -190,7 +190,7 @@ function usage(context: CommandContext): Promise<CommandResult> {
   });
 }
 
-/** The time of an option: a day from its beginning to its end, else one moment. Throws `USAGE` for a day that does not exist. */
+/** Reads the time of an option: a whole day, or one moment. Throws `USAGE` for a day that does not exist. */
 function readMoment(
   { options, clock }: CommandContext,
   name: "from" | "to",

@@ -89,7 +89,7 @@ async function runningProviders(
   return [];
 }
 
-/** A provider in the document of `--json`. */
+/** A provider as `--json` prints it. */
 function providerView(report: ProviderReport, probe: Probe | undefined): object {
   return {
     ...providerObject({ ...report, ...splitTroubles(report) }),

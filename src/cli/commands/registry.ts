@@ -119,7 +119,7 @@ export const COMMANDS: readonly CommandEntry[] = [
   },
 ];
 
-/** Loads all commands. */
+/** Loads the code of all commands. */
 export function loadCommands(): Promise<CommandSpec[]> {
   return Promise.all(COMMANDS.map(loadCommand));
 }

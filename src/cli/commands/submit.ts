@@ -162,7 +162,7 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
-  // A run keeps its name, and so its idempotency keys.
+  // The idempotency keys depend on the name, so a run keeps its name.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
   const plan = planOf({ ...options, name: options.name ?? defaultName }, model.id, items, service.providers);
   const budget = createBudget(options, model, service, context);

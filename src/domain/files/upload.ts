@@ -63,17 +63,17 @@ export class Upload {
   receivedBytes: number;
   state: "active" | "final" | "cancelled";
   readonly #context: UploadContext;
-  /** As it is stored. */
+  /** The upload as the database has it. */
   #record: UploadRecord;
   #file: FileRecord | null;
-  /** The bytes that this request has brought; null before its chunk, and when they are stored. */
+  /** The bytes that this request brought. Null before its chunk begins and once they are stored. */
   #fresh: { draft: BlobDraft; hash: Hash } | null = null;
   /** Bytes of the key's files, and its other unfinished uploads, when the chunk began. */
   #ofKey: { storedBytes: number; uploads: readonly UploadRecord[] } = { storedBytes: 0, uploads: [] };
   #chunk: Chunk | null = null;
   #last: Promise<unknown> = Promise.resolve();
 
-  /** `file`: what it has become; null before. */
+  /** `file`: the finished file; null before the upload is finished. */
   constructor(context: UploadContext, id: string, record: UploadRecord, file: FileRecord | null) {
     this.#context = context;
     this.id = id;
@@ -273,14 +273,14 @@ export class Upload {
     this.#record = { ...this.#record, ...change };
   }
 
-  /** Takes the upload from the request of this process that has it, with the bytes which that has brought. */
+  /** Takes the upload over from another request of this process. The bytes which that request brought stay. */
   async #takeOver(): Promise<void> {
     const { active, stores } = this.#context;
     const before = active.get(this.#record.id);
     active.set(this.#record.id, this);
     if (before !== undefined) {
       const ended = before === this ? this.#endChunk() : before.#inOrder(() => before.#endChunk());
-      // What could not be stored is sent again.
+      // The client sends again what could not be stored.
       await ended.catch(() => {});
     }
     const record = await stores.read.uploads.find(this.#record.id);

@@ -82,13 +82,13 @@ export interface BatchRepository {
   waiting(queue: BatchQueue, limit: number): Promise<{ id: string; owner: string | null }[]>;
   /** How many batches of a queue are at work, from their start until they are settled. */
   countBegun(queue: BatchQueue): Promise<number>;
-  /** The batches that are at work, oldest first. `owner`: the worker that owns the batch; null when none does that is alive. */
+  /** The batches that are at work, oldest first. `owner`: the live worker that owns the batch; null without one. */
   begun(): Promise<BegunBatch[]>;
   /** Ends the wait for providers of every batch that is at work. While no worker ran, nothing could end it. */
   endWaits(): Promise<void>;
   /** Makes a worker the owner of a batch, unless another one that is alive owns it. */
   becomeOwner(id: string, workerId: string): Promise<{ isOurs: boolean }>;
-  /** The same, whoever owns the batch now. */
+  /** Makes a worker the owner of a batch, whoever owns it now. */
   setOwner(id: string, workerId: string): Promise<void>;
   /** Returns the owner of a batch, even when it is not alive; null when there is none. */
   ownerOf(id: string): Promise<string | null>;

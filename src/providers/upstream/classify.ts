@@ -168,7 +168,7 @@ export function broken(
   name: string,
   { code, isSent }: Pick<ConnectionError, "code" | "isSent">,
 ): ProviderError {
-  // The codes of the library, and ours, say less than a plain word.
+  // A plain word says more than a code of the library or of ours.
   const isKnown = /^(?!UND_)[A-Z_]+$/.test(code) && !OWN_CODES.includes(code);
   if (isSent) return ambiguous(name, isKnown ? code : "the connection broke");
   const from = isKnown ? code : "no connection";

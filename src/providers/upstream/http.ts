@@ -23,7 +23,7 @@ interface OnImages {
 /** No more is read of an error, and not for longer. */
 const MAX_ERROR_BYTES = 256 * 1024;
 const ERROR_BODY_MS = 10_000;
-/** A body that is opened and from which nothing comes for this long has broken. */
+/** An open body that brings nothing for this long counts as broken. */
 const SILENCE_MS = 60_000;
 /** Only images are larger. Whatever is said about a failure is read at once. */
 const MAX_SMALL_BYTES = 64 * 1024;

@@ -206,7 +206,7 @@ export async function fetchImage(
   }
 }
 
-/** What is said about an address, unlike what its server said. */
+/** Our own words about an address, as opposed to those of its server. */
 class AddressError extends Error {
   readonly error: ProviderError;
 

@@ -81,7 +81,7 @@ const inputSchema = z.looseObject({
     )
     .optional(),
   metadata: z.record(z.string(), z.unknown()).optional(),
-  /** Where the prompt was read: the id as typed (absent without one), file and line. */
+  /** Where the prompt was read: file and line, and the id as typed. Without an id, that field is absent. */
   source: z.looseObject({ id: z.string().optional(), file: z.string(), line: z.int().min(1) }),
 });
 export type InputLine = z.infer<typeof inputSchema>;

@@ -36,7 +36,7 @@ export function newRunState(facts: {
   };
 }
 
-/** A batch of `imageCount` images that is about to be asked for, and what of the input it makes. */
+/** Returns the entry of a batch that is about to be requested: its image count, and the part of the input that it makes. */
 export function intendedBatch(
   index: number,
   maker: Maker,

@@ -18,7 +18,7 @@ interface StoredValue {
   batchId?: string;
 }
 
-/** Random secrets that each stand for something of a key for a time. The database has their hashes. */
+/** Random secrets, each of which grants something to a key for a time. The database has their hashes. */
 class TimedSecrets<T extends StoredValue> {
   readonly #deps: { stores: Stores; clock: Clock };
   readonly #kind: TimedSecretRecord["kind"];

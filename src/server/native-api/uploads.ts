@@ -163,7 +163,7 @@ async function takeChunk(
 const isTakenOver = (error: unknown) =>
   error instanceof ImgbatchError && error.code === "FILE_UPLOAD_TAKEN_OVER";
 
-/** The error with the name of the header that a problem of the upload is about. */
+/** Returns the error with the name of the header at fault. */
 function withHeaderName(error: unknown): unknown {
   if (!(error instanceof ImgbatchError) || error.code !== "REALTIME_INVALID_ARGUMENT") return error;
   const { param = "", message } = error;

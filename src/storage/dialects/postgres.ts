@@ -38,7 +38,7 @@ const OLDEST_VERSION = 15;
  * connection without an answer for this long is closed. The server itself ends a statement of a transaction before.
  */
 const SILENCE_MS = 15_000;
-/** The same at the end of a service. */
+/** The same limit while the service stops. */
 const HURRIED_SILENCE_MS = 2000;
 
 /**
@@ -95,7 +95,7 @@ export async function openPostgres(
   const limits = `${LIMITS}${isPatient ? "0" : "'10s'"}`;
   const warnings = isOpenToOthers(connection) ? [PLAIN_TEXT] : [];
   const again = <T>(attempt: () => Promise<T>) => repeated(clock, attempt, hurry);
-  /** Runs work in a transaction that sees one moment. */
+  /** Runs work in a transaction that sees the database as it was at one moment. */
   const snapshot = <T>(work: (session: SqlSession) => Promise<T>) =>
     again(() =>
       withClient(pool, async (client) => {
@@ -158,7 +158,7 @@ function openPool(
   const open = new Set<PoolClient>();
   /** The timers of statements that are not answered yet. */
   const busy = new Map<PoolClient, NodeJS.Timeout>();
-  /** Those that are idle are as dead as this one, and the next queries would wait for them. */
+  /** Closes the idle connections too: they are as dead as this one, and the next queries would wait for them. */
   const endSilent = (silent: PoolClient) => {
     for (const client of open) if (client === silent || !busy.has(client)) client.connection.stream.destroy();
   };

@@ -72,7 +72,7 @@ export function prepared<Given extends object, Row>(
   });
 }
 
-/** The columns that hold JSON, and those that hold a yes as 1. No two tables use such a name for different things. */
+/** The columns that hold JSON, and those that hold true as 1. Such a name means the same in every table. */
 const JSON_COLUMNS = [
   "metadata",
   "price",
@@ -100,7 +100,7 @@ export function rowReader(
 ): (values: readonly unknown[]) => Record<string, unknown> {
   const names = columns.map(fieldOf);
   const readers = names.map((name) => READERS.get(name));
-  // A copy of it has its final shape from the start.
+  // Copies of one object share its shape, which makes reading them fast.
   const empty: Record<string, unknown> = Object.fromEntries(names.map((name) => [name, null]));
   return (values) => {
     const row = { ...empty };

@@ -53,7 +53,7 @@ export function upstreamJobRepository(session: SqlSession): UpstreamJobRepositor
   };
 }
 
-/** Two texts have other names in the table than in the record: there `input` and `error` are JSON. */
+/** Two fields have other names in the table, because columns named `input` and `error` hold JSON. */
 function rowOf<Job extends Partial<UpstreamJobRecord>>({ input, error, ...rest }: Job) {
   return {
     ...rest,

@@ -25,7 +25,7 @@ const TROUBLE_DELAY_MS = 1000;
 const LONGEST_PAUSE_MS = 3_600_000;
 /** A provider gets no new requests while images that wait to be stored hold more bytes than this. */
 const MOST_STORING_BYTES = 256 * 2 ** 20;
-/** So many images may wait to be stored at a free provider with few slots: a slow disk must not idle one or two slots. */
+/** At least so many images may wait to be stored at a free provider: a slow disk must not idle its few slots. */
 const FEW_STORING = 8;
 
 /** A provider and the requests for items that were claimed for it. */
@@ -156,7 +156,7 @@ export class ItemPool implements WorkerPool {
     return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
   }
 
-  /** Its slot is free. */
+  /** The answer has come, so the slot is free. */
   #onAnswered(request: ItemRequest, bytes: number): void {
     if (request.state === "answered") return;
     request.state = "answered";
@@ -164,7 +164,7 @@ export class ItemPool implements WorkerPool {
     void this.#fill();
   }
 
-  // Record: the result is durable before the next look at the batch.
+  // Record: the result is durable before the batch goes on.
 
   async #record({ active, work, controller }: ItemRequest, attempt: ItemAttempt): Promise<void> {
     if (attempt instanceof ProviderError) {
@@ -181,7 +181,7 @@ export class ItemPool implements WorkerPool {
 
   // Next: what there is to do for a batch after each change.
 
-  /** Makes a batch with items to claim ready at each of its providers that is available. Without one it waits. */
+  /** Lets the available providers of a batch claim its items. The batch waits while none is available. */
   #next(active: ItemBatch): void {
     if (this.#batches.has(active) && !active.isHeld && !this.#stopping.signal.aborted) {
       if (active.isAllClaimed) {
@@ -208,7 +208,7 @@ export class ItemPool implements WorkerPool {
       if (againMs === "available") return this.#next(active);
       if (againMs === null) return this.#rest(active);
       if (active.waiting !== null) {
-        // The end of a first request after a pause is reported.
+        // The health of the provider reports the end of a first request after a pause.
         this.#pause(active, Math.max(againMs, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS));
       }
     } catch (error) {
@@ -223,7 +223,7 @@ export class ItemPool implements WorkerPool {
     if (!this.#batches.has(active)) return;
     try {
       active.waitedForMs = 0;
-      // An item that is given back during the query takes it back.
+      // An item that is given back during the query sets this to false again.
       active.isAllClaimed = true;
       const dueMs = await stores.read.items.nextDueMs(id);
       if (dueMs !== null) active.isAllClaimed = false;
@@ -245,7 +245,7 @@ export class ItemPool implements WorkerPool {
         active.isAllClaimed = false;
         this.#next(active);
       }
-      // Else the other items are being made elsewhere: the next poll sees their outcome.
+      // Otherwise other processes make the rest: the next poll sees their outcome.
     } catch (error) {
       this.#retryLater(active, error);
     }
@@ -256,7 +256,7 @@ export class ItemPool implements WorkerPool {
     this.#pause(active, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS);
   }
 
-  /** Goes on with a batch at a time. `dueMs`: an item's time that counts as reached then. */
+  /** Goes on with a batch at `untilMs`. Items that are due at `dueMs` count as due then. */
   #pause(active: ItemBatch, untilMs: number, dueMs = 0): void {
     const delayMs = Math.min(LONGEST_PAUSE_MS, Math.max(1, untilMs - this.#deps.clock.nowMs()));
     active.pause?.abort();
@@ -292,7 +292,7 @@ export class ItemPool implements WorkerPool {
     if (!isPaused) void this.#fill();
   }
 
-  /** Takes back the requests that must not be sent any more. They wait for a slot, or for the rate of an upstream. */
+  /** Cancels the requests that wait for a slot or for the rate of an upstream and must not be sent any more. */
   #takeBackUnsent(): void {
     for (const { work, controller, state } of this.#requests()) {
       const isUnsent = state === "unsent" && work.offer.provider.upstream !== undefined;

@@ -19,12 +19,12 @@ const TROUBLE_DELAY_MS = 5000;
 /** Pause between two attempts to close jobs that are not needed any more. */
 const SWEEP_MS = 60_000;
 const CLOSINGS_AT_ONCE = 4;
-/** Somebody waits for the attempt of a cancellation. Others take as long as their calls, which may wait for the rate. */
+/** The limit of an attempt to cancel, for which a caller waits. Other attempts may wait for the rate of the upstream. */
 const CANCEL_MS = 30_000;
 
 interface ActiveBatch {
   batch: BatchRecord;
-  /** They write only as long as this process owns the batch. */
+  /** Dependencies whose writes fail once another process owns the batch. */
   deps: WorkerDeps;
   controller: AbortController;
   works: Map<string, JobWork>;
@@ -237,7 +237,7 @@ export class JobPool implements WorkerPool {
     this.#running--;
     active.works.delete(jobId);
     if (this.#stopping.signal.aborted) return;
-    // It is done, or its batch has ended while it was being created.
+    // The job is done, or its batch ended while the job was being created.
     void this.#sweep();
     this.#makeReady(active);
   }

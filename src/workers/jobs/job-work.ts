@@ -11,7 +11,7 @@ import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { WorkerDeps } from "../deps.ts";
 
 const AGAIN = { baseMs: 5000, capMs: 300_000 };
-/** Another request finds out now whether the upstream is available. Its end is reported. */
+/** Pause while another request finds out whether the upstream is available. */
 const PROBING_MS = 1000;
 /** Upper bound of a sleep whose end is not known. */
 const LONGEST_SLEEP_MS = 3_600_000;
@@ -119,7 +119,7 @@ async function waitOut(work: JobWork, block: Block, mayGiveUp = true): Promise<v
   const nowMs = clock.nowMs();
   const giveUpMs = () =>
     mayGiveUp && batch.waitingSinceMs !== null ? batch.waitingSinceMs + outageMs : Number.POSITIVE_INFINITY;
-  // Each time: whoever shows the batch reads the reason from its record.
+  // Every wait is written: whoever shows the batch reads the reason from its record.
   const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs, waiting };
   const { sinceMs, isOver } = await stores.write((tx) => noteOutage(tx, facts));
   batch.waitingSinceMs = sinceMs;

@@ -292,7 +292,7 @@ async function untilDue(
   }
 }
 
-/** Only what concerns the credential counts for the health of the provider. Polling is not making. */
+/** Of the errors of polling, only those of the credential count for the health of the provider. */
 async function poll({ deps, provider, signal }: JobWork, name: string): Promise<UpstreamJob | ProviderError> {
   try {
     return await provider.poll(name, signal);

@@ -33,7 +33,7 @@ interface Download {
   drop(): void;
 }
 
-/** Far more than a page of a thousand names. A longer one is none. */
+/** Far more than a page of a thousand names takes. A longer answer is not read as one. */
 const MAX_PAGE_BYTES = 16 * 1024 * 1024;
 /** An object that differs from the server's own checksum is read this many times. */
 const READINGS = 3;

@@ -104,7 +104,7 @@ export class S3Connection {
       method,
       headers: Object.fromEntries(signed.headers),
       body,
-      // When the store is closed, its connections are, which ends all requests.
+      // Closing the store closes its connections, which ends all requests.
       signal: NEVER,
       silenceMs: this.#silenceMs,
     };
