@@ -489,6 +489,22 @@ describe("an upstream of jobs with a trouble", () => {
     expect([upstream.jobs.size, upstream.inputs.size]).toEqual([1, 0]);
   });
 
+  it("still tells why a batch waits after a further try has failed", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    let tries = 0;
+    upstream.upload = () => {
+      tries++;
+      return Promise.reject(troubled("failing"));
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const reason = async () => (await service.batch(id)).waiting;
+    await expect.poll(reason).toMatchObject({ code: "PROVIDER_FAILING" });
+    await passUntil(clock, 1000, () => tries === 2);
+    await expect.poll(reason).toMatchObject({ code: "PROVIDER_FAILING" });
+  });
+
   it("lets a batch wait whose job it says that it cannot take now, and creates one, marked", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
