@@ -3,7 +3,8 @@ import { join } from "node:path";
 import type { Batch, BatchItem } from "../client/batch.ts";
 import { listItems } from "../client/batches.ts";
 import { saving } from "../client/file-errors.ts";
-import { errorEntry, ImgbatchError } from "../contract/errors.ts";
+import type { ImgbatchError } from "../contract/errors.ts";
+import type { ImageMimeType } from "../contract/image-formats.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { errorOf, goneOf, lostLines, requireAskedFor, requireWholeList } from "./check-outcome.ts";
 import { commitPendingInput, removePassingZips } from "./directory/claim.ts";
@@ -15,11 +16,12 @@ import { recordBatch, retriedId, supersededIn, writeRunState } from "./directory
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { RunService } from "./directory/service-identity.ts";
 import { setAside, setAsideStray } from "./directory/set-aside.ts";
-import { type FetchJob, scopeOf } from "./fetch/fetch-by-content.ts";
-import { collectWithoutFetching, type FetchedImages, fetchImages } from "./fetch/fetch-images.ts";
+import { fetchImages } from "./fetch/fetch-images.ts";
+import { type FetchedImages, type FetchJob, resultFiles, scopeOf } from "./fetch/fetch-job.ts";
+import { keepZip } from "./fetch/fetch-zip.ts";
 import type { RunReporter } from "./reporter.ts";
 import { recordedItems, unknownBatches } from "./run-batches.ts";
-import { isFailed, isMissing, isUnknownHere, standingOf, undelivered } from "./standing.ts";
+import { CLIENT, isUnknownHere, stands } from "./standing.ts";
 
 interface CollectOptions {
   dir: string;
@@ -57,60 +59,66 @@ export interface RunOutcome {
 
 /**
  * Brings the images of ended batches into the directory: fetches missing and damaged ones, verifies, and writes the
- * results. When single images cannot be fetched, their lines give the reason (see `isMissing`). An error of a whole batch
- * does not stop the others; unless `isForgiving`, the first such error is thrown at the end, and the earlier results stay.
- * An error of the disk, the key or the account ends everything at once.
+ * results. When single images cannot be fetched, their lines give the reason. An error of a whole batch does not stop the
+ * others; unless `isForgiving`, the first such error is thrown at the end, and the earlier results stay. An error of the
+ * disk, the key or the account ends everything at once.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
-  const { dir, state: runState, batches } = options;
+  const { dir, state: runState, batches, service, signal } = options;
   await commitPendingInput(dir, runState);
   const earlier = await setAside(dir, runState);
   const input = await readRunInput(dir);
   const names = keepNames(earlier, batches);
   const stemOf = (id: string) => imageStem(id, runState.names ?? "id", input.get(id));
-  const lines: ResultLine[] = [];
+  const pathFor = (id: string, index: number, type: ImageMimeType) =>
+    names.takeImage(id, index, type, stemOf(id));
+  const lines = new Map<string, ResultLine>();
   const errors: unknown[] = [];
   let fetchedCount = 0;
   const entries = new Map(runState.batches.map((entry) => [entry.id, entry]));
   const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
-  const unknown = unknownBatches(runState, batches, options.service);
-  // The last attempt at an image counts, so earlier attempts are not fetched any more.
+  const unknown = unknownBatches(runState, batches, service);
+  // The last attempt at an image counts, so earlier attempts are not fetched any more, unless only they have the image.
   for (const batch of batches.toSorted((a, b) => roundOf(b) - roundOf(a))) {
     const entry = entries.get(batch.id);
     if (entry !== undefined) recordBatch(entry, batch);
+    const superseded = supersededIn(runState, roundOf(batch));
+    const isWanted = (id: string) => {
+      const later = lines.get(id);
+      return !superseded.has(id) && (later === undefined || !stands(later, "here"));
+    };
     try {
-      const superseded = supersededIn(runState, roundOf(batch));
-      const found = await collectBatch(options, batch, {
-        entry,
-        gone: goneOf(batch, entry && unknown.get(entry)),
-        superseded,
-        earlier,
-        names,
-        stemOf,
-        later: lines,
-      });
-      for (const line of found.lines) lines.push(line);
+      const gone = goneOf(batch, entry && unknown.get(entry));
+      const found = await collectBatch(options, batch, { entry, gone, isWanted, earlier, pathFor });
       fetchedCount += found.fetchedCount;
+      for (const line of found.lines) {
+        const later = lines.get(line.custom_id);
+        if (later === undefined || (!stands(later, "here") && stands(line, "here")))
+          lines.set(line.custom_id, line);
+      }
       if (entry !== undefined) noteMissing(entry, found.lines);
     } catch (error) {
-      if (scopeOf(error, options.signal) === "run") throw error;
+      if (scopeOf(error, { signal, isBorrowed: service.isBorrowed }) === "run") throw error;
       errors.push(error);
     }
   }
-  await writeRunState(dir, runState);
-  if (errors.length > 0) throw errors[0];
+  if (errors.length > 0) {
+    await writeRunState(dir, runState);
+    throw errors[0];
+  }
   const isComplete = runState.batches.every(
     ({ id, state }) => state === "left" || batches.some((batch) => batch.id === id),
   );
+  const asked = [...input.keys()];
   if (input.damage !== null) options.reporter.note(`${input.damage}: what it held is not known any more`);
   else {
-    for (const line of lostLines(runState, [...input.keys()], lines, unknown)) lines.push(line);
-    if (isComplete) requireAskedFor([...input.keys()], lines);
+    for (const line of lostLines(runState, asked, [...lines.values()], unknown))
+      lines.set(line.custom_id, line);
+    if (isComplete) requireAskedFor(asked, [...lines.values()]);
   }
-  sortAsIn([...input.keys()], lines);
-  const last = lastAttempts(lines);
-  const { hasRetry } = await writeResults(dir, last, input, isFailed);
-  const failedAt = last.filter(isFailed).flatMap(({ custom_id: id }) => input.get(id)?.source ?? []);
+  // In input order, which services need not keep. Lines of unknown ids come last.
+  const last = [...new Set([...asked, ...lines.keys()])].flatMap((id) => lines.get(id) ?? []);
+  const { hasRetry, failedAt } = await writeResults(dir, last, input);
   await removeSuperseded(dir, earlier, last);
   if (isComplete && input.damage === null) await setAsideStray(dir, runState, earlier, last, input);
   await removePassingZips(dir);
@@ -126,124 +134,77 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
 
 /** Records how many images are missing, for another attempt. No count means that all are here or have failed. */
 function noteMissing(entry: RunBatch, lines: readonly ResultLine[]): void {
-  const count = lines.filter(isMissing).length;
+  const count = lines.filter((line) => stands(line, "later", "lost")).length;
   if (count > 0) entry.missing_count = count;
   else delete entry.missing_count;
 }
 
-/** Keeps the last attempt at each image, unless only an earlier one has the image. `lines` begins with the last attempts. */
-function lastAttempts(lines: readonly ResultLine[]): ResultLine[] {
-  const last = new Map<string, ResultLine>();
-  for (const line of lines) {
-    const later = last.get(line.custom_id);
-    if (later === undefined || (standingOf(later) !== "here" && standingOf(line) === "here"))
-      last.set(line.custom_id, line);
-  }
-  return [...last.values()];
-}
-
-/** Returns the ids of the images of a retry in the run, by the ids that were sent. */
-function retriedIds(entry: RunBatch | undefined): ReadonlyMap<string, string> {
-  return new Map(entry?.images?.map((id) => [retriedId(id), id]));
-}
-
 /** The facts of a run that collecting one batch needs. */
-interface Collected {
+interface Collected extends Pick<FetchJob, "gone" | "pathFor"> {
   entry: RunBatch | undefined;
-  gone: ImgbatchError | null;
-  /** Images that the batch does not stand for any more. */
-  superseded: ReadonlySet<string>;
+  /** Whether the batch still stands for an image, by its id in the run. */
+  isWanted: (id: string) => boolean;
   earlier: readonly ResultLine[];
-  names: DiskNames;
-  stemOf: (id: string) => string;
-  /** The lines of the batches that retried images of this one. */
-  later: readonly ResultLine[];
 }
 
 async function collectBatch(
   options: CollectOptions,
   batch: Batch,
-  { entry, gone, superseded, earlier, names, stemOf, later }: Collected,
+  { entry, gone, isWanted, earlier, pathFor }: Collected,
 ): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
-  const { dir, service, keepZip, signal, reporter } = options;
-  const { http } = service;
-  const ids = retriedIds(entry);
-  const idOf = ({ customId }: BatchItem) => ids.get(customId) ?? customId;
+  const { dir, service, signal, reporter } = options;
+  const { http, isBorrowed } = service;
+  // The images of a retry may have been sent under other ids.
+  const ids = new Map(entry?.images?.map((id) => [retriedId(id), id]));
+  const idOf = (customId: string) => ids.get(customId) ?? customId;
   const { isUnknown } = batch;
   const listed = isUnknown
     ? recordedItems(earlier, batch.id, entry?.images !== undefined)
     : await listItems(http, batch.id, signal, entry?.asked_count);
   if (!isUnknown) requireWholeList(batch, listed);
-  const made = new Set(later.filter((line) => standingOf(line) === "here").map((line) => line.custom_id));
-  const wanted = listed.filter((item) => !made.has(idOf(item)) && !superseded.has(idOf(item)));
+  const wanted = listed.filter(({ customId }) => isWanted(idOf(customId)));
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
-  const mine = new Map<string, ResultLine>();
-  for (const item of wanted) {
-    const line = before.get(idOf(item));
-    if (line !== undefined) mine.set(item.customId, line);
-  }
   const job: FetchJob = {
-    http,
-    dir,
-    batch,
-    gone,
-    items: listed,
-    wanted,
-    ids,
-    earlier: mine,
-    names,
-    stemOf,
-    keepZip,
-    signal,
-    reporter,
+    ...{ http, dir, batch, gone, items: listed, wanted, isBorrowed, signal, reporter },
+    earlier: new Map(
+      wanted.flatMap(({ customId }) => {
+        const line = before.get(idOf(customId));
+        return line === undefined ? [] : [[customId, line] as const];
+      }),
+    ),
+    pathFor: (customId, index, type) => pathFor(idOf(customId), index, type),
   };
-  const fetched = await fetchImages(job).catch((error) => {
-    if (!isOfTheImages(error, job, service)) throw error;
-    if (options.isForgiving !== true && error !== gone && error.code !== "BATCH_IMAGE_OUTPUT_DELETED")
-      throw error;
-    return collectWithoutFetching(job, error);
-  });
-  const lines = wanted.map((item) => toLine(item, idOf(item), batch, fetched));
+  const kept = options.keepZip ? await keepZip(job) : null;
+  const fetched = kept ?? (await fetchImages(job, { withoutZip: options.keepZip }));
+  const { failure, fetchedCount } = fetched;
+  const isForgiven = options.isForgiving === true || failure === gone;
+  if (failure !== null && !isForgiven && failure.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw failure;
+  const lines = wanted.map((item) => toLine(item, idOf(item.customId), batch, fetched));
   for (const { custom_id, status, error = null } of lines)
     reporter.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
-  return { lines, fetchedCount: fetched.fetchedCount };
+  return { lines, fetchedCount };
 }
 
-/** Whether an error means that images cannot be fetched, now or ever. Errors of key, disk and command do not. */
-function isOfTheImages(
-  error: unknown,
-  { signal, keepZip }: FetchJob,
-  { isBorrowed }: RunService,
-): error is ImgbatchError {
-  if (signal?.aborted || !(error instanceof ImgbatchError)) return false;
-  // The service of another command has ended. The work continues with another service.
-  if (isBorrowed && error.code === "NETWORK") return false;
-  const { exit } = errorEntry(error.code);
-  return (exit === "temporary" && !keepZip) || exit === "gone";
-}
-
-function toLine(item: BatchItem, id: string, batch: Batch, { byItem, problems }: FetchedImages): ResultLine {
-  const fetched = byItem.get(item.customId);
+function toLine(item: BatchItem, id: string, batch: Batch, { here, problems }: FetchedImages): ResultLine {
   const problem = problems.get(item.customId);
   const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
   return {
     custom_id: id,
     status: item.status,
     batch_id: batch.id,
-    files: fetched?.files ?? [],
-    ...(fetched === undefined ? {} : { verified: fetched.verified }),
+    ...resultFiles(item, here.get(item.customId) ?? new Map()),
     ...item.facts,
     ...(error == null ? {} : { error }),
   };
 }
 
-/** Sorts lines in input order, since services need not keep it. Lines of unknown ids come last. */
-function sortAsIn(ids: readonly string[], lines: ResultLine[]): void {
-  const order = new Map(ids.map((id, index) => [id, index]));
-  const rank = (line: ResultLine) => order.get(line.custom_id) ?? ids.length;
-  lines.sort((a, b) => rank(a) - rank(b));
+/** Returns the error for the results of an image that the service has and that could not be fetched. */
+function undelivered({ code, message, requestId }: ImgbatchError): ResultLine["error"] {
+  const isOurs = code === "VERIFY_FAILED" || code === "NETWORK" || code === "BAD_RESPONSE";
+  const facts = requestId === undefined ? {} : { request_id: requestId };
+  return { code, message, source: isOurs ? CLIENT : "service", ...facts };
 }
 
 /** Files of an earlier run keep their names, so that a repair changes nothing else. */
@@ -251,7 +212,7 @@ function keepNames(earlier: readonly ResultLine[], batches: readonly Batch[]): D
   const names = createDiskNames();
   const ids = new Set(batches.map((batch) => batch.id));
   for (const line of earlier) {
-    if (ids.has(line.batch_id)) for (const file of line.files) names.keep(file.path);
+    if (ids.has(line.batch_id ?? "")) for (const file of line.files) names.keep(file.path);
   }
   return names;
 }
@@ -266,7 +227,9 @@ async function removeSuperseded(
   lines: readonly ResultLine[],
 ): Promise<void> {
   const current = new Set(lines.flatMap((line) => line.files.map((file) => file.path)));
-  const decided = new Set(lines.filter((line) => !isMissing(line)).map((line) => line.custom_id));
+  const decided = new Set(
+    lines.filter((line) => !stands(line, "later", "lost")).map((line) => line.custom_id),
+  );
   const old: ResultFile[] = earlier
     .filter((line) => decided.has(line.custom_id))
     .flatMap((line) => line.files)

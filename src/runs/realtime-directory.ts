@@ -10,8 +10,8 @@ import { makeDirectory } from "../kernel/files/make-directory.ts";
 import { claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
 import { mapRunInput, storeReferences, writeRunInput } from "./directory/input.ts";
 import { IMAGES_FOLDER } from "./directory/names.ts";
-import { RESULTS_FILE, readResults } from "./directory/results.ts";
-import { isImagePath, isIntact, isWholeResult, type ResultFile, toJsonLines } from "./directory/run-files.ts";
+import { RESULTS_FILE, type ResultLine, readResults } from "./directory/results.ts";
+import { isImagePath, isIntact, isWholeResult, toJsonLines } from "./directory/run-files.ts";
 import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
 import type { RunService } from "./directory/service-identity.ts";
@@ -23,17 +23,6 @@ import { standingOf } from "./standing.ts";
 /** No service keeps the images of real-time requests. */
 export const WITHOUT_RUN_STATE =
   "run the same command with another directory in --output: it makes and bills all images again";
-
-/** A line of `results.jsonl` of a real-time run: one for each image that was asked for, in the order of the input. */
-export interface RealtimeLine {
-  custom_id: string;
-  /** `pending`: not asked for yet, since the run was stopped. */
-  status: "success" | "failed" | "pending";
-  model_version: string | null;
-  files: ResultFile[];
-  notes?: string[];
-  error?: { code: string; message: string; source: null };
-}
 
 /** Throws `SAVE_FAILED` when a folder cannot be written: an image that was paid for must be saved. */
 async function requireWritable(folder: string): Promise<void> {
@@ -108,14 +97,11 @@ async function refuseEdited(dir: string, { items, settings }: RealtimePlan, befo
 export async function findFinished(
   dir: string,
   images: readonly PlannedImage[],
-  staysFailed: (line: RealtimeLine) => boolean,
-): Promise<{ found: Map<string, RealtimeLine>; again: RealtimeLine[] }> {
-  // The run state, which was checked, decides which kind of results these are.
-  const earlier = new Map(
-    ((await readResults(dir)) as unknown as RealtimeLine[]).map((line) => [line.custom_id, line]),
-  );
-  const found = new Map<string, RealtimeLine>();
-  const again: RealtimeLine[] = [];
+  staysFailed: (line: ResultLine) => boolean,
+): Promise<{ found: Map<string, ResultLine>; again: ResultLine[] }> {
+  const earlier = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
+  const found = new Map<string, ResultLine>();
+  const again: ResultLine[] = [];
   for (const image of images) {
     const line = earlier.get(image.customId);
     const [file] = line?.files ?? [];
@@ -135,7 +121,7 @@ export async function findFinished(
   return { found, again };
 }
 
-export async function rewriteResults(dir: string, lines: readonly RealtimeLine[]): Promise<void> {
+export async function rewriteResults(dir: string, lines: readonly ResultLine[]): Promise<void> {
   const path = join(dir, RESULTS_FILE);
   await saving(path, () => writeFileDurably(path, toJsonLines(lines)));
 }
@@ -151,12 +137,12 @@ async function hasAll(dir: string, images: readonly PlannedImage[]): Promise<boo
 }
 
 /** Appends a finished image to the results, so that a later run knows its hash. */
-export async function appendResult(dir: string, line: RealtimeLine): Promise<void> {
+export async function appendResult(dir: string, line: ResultLine): Promise<void> {
   const path = join(dir, RESULTS_FILE);
   await saving(path, () => appendFile(path, toJsonLines([line])));
 }
 
-async function findWhole(dir: string, image: PlannedImage): Promise<RealtimeLine | null> {
+async function findWhole(dir: string, image: PlannedImage): Promise<ResultLine | null> {
   for (const extension of Object.values(IMAGE_EXTENSIONS)) {
     const path = `${image.stem}.${extension}`;
     const data = await readFile(join(dir, path)).catch(() => null);

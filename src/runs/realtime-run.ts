@@ -9,7 +9,7 @@ import type { Clock } from "../kernel/clock.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
 import { readReference, readRunInput } from "./directory/input.ts";
 import { IMAGES_FOLDER } from "./directory/names.ts";
-import { writeResults } from "./directory/results.ts";
+import { type ResultLine, writeResults } from "./directory/results.ts";
 import { writeVerified } from "./directory/run-files.ts";
 import { readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunService } from "./directory/service-identity.ts";
@@ -18,7 +18,6 @@ import {
   appendResult,
   findFinished,
   openRealtimeDirectory,
-  type RealtimeLine,
   rewriteResults,
   WITHOUT_RUN_STATE,
 } from "./realtime-directory.ts";
@@ -47,12 +46,12 @@ export interface RealtimeRunOptions extends GenerateOptions {
    */
   approve?: (images: readonly PlannedImage[]) => Promise<number | null>;
   /** The failures of an earlier run that stay as they are. Default: images that two requests may have paid for. */
-  staysFailed?: (line: RealtimeLine) => boolean;
+  staysFailed?: (line: ResultLine) => boolean;
 }
 
 export interface RealtimeOutcome {
   /** In the order of the input. */
-  lines: RealtimeLine[];
+  lines: ResultLine[];
   /** Images that an earlier run had made. */
   keptCount: number;
   /** The images that this run has made. */
@@ -90,7 +89,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     clock,
     reporter,
     signal,
-    staysFailed = (line: RealtimeLine) => standingOf(line) === "lost",
+    staysFailed = (line: ResultLine) => standingOf(line) === "lost",
   } = options;
   const approve = async (images: readonly PlannedImage[]) => (await options.approve?.(images)) ?? null;
   // A refused run that is new leaves nothing behind.
@@ -176,10 +175,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
 
   const ordered = plan.images.map((image) => lines.get(image.customId) ?? pendingLine(image));
   if (countMade(lines) > keptCount) await syncDirectory(join(dir, IMAGES_FOLDER));
-  // An image that was not requested yet has not failed: the same command makes it.
-  const isUnpaid = (line: RealtimeLine) => line.status === "failed" && standingOf(line) !== "lost";
   const input = await readRunInput(dir);
-  const { hasRetry } = await writeResults(dir, ordered, input, isUnpaid);
+  const { hasRetry } = await writeResults(dir, ordered, input);
   if (run.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();
   await writeRunState(dir, runState);
   const isMade = ({ customId }: PlannedImage) =>
@@ -189,7 +186,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   return { lines: ordered, keptCount, made, hasRetry, stop, failure, abandonedCount };
 }
 
-async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<RealtimeLine> {
+async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<ResultLine> {
   const { dir, plan, service } = options;
   const images = [];
   for (const { sha256, mimeType } of image.references) {
@@ -205,7 +202,7 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   return keep(dir, image, made);
 }
 
-async function keep(dir: string, image: PlannedImage, made: GeneratedImage): Promise<RealtimeLine> {
+async function keep(dir: string, image: PlannedImage, made: GeneratedImage): Promise<ResultLine> {
   const { data, mimeType, modelVersion, mayBePaidTwice } = made;
   const path = `${image.stem}.${IMAGE_EXTENSIONS[mimeType]}`;
   const { sha256, bytes } = factsOf(data, mimeType);
@@ -215,7 +212,7 @@ async function keep(dir: string, image: PlannedImage, made: GeneratedImage): Pro
   return withNotes(line, mayBePaidTwice ? [PAID_TWICE_NOTE] : []);
 }
 
-function failedLine(image: PlannedImage, { code, message }: ImgbatchError): RealtimeLine {
+function failedLine(image: PlannedImage, { code, message }: ImgbatchError): ResultLine {
   const isTwice = code === "REALTIME_OUTCOME_UNKNOWN";
   // The service speaks of the key, which is this program's.
   const error = { code, message: isTwice ? errorEntry(code).message : message, source: null };
@@ -229,25 +226,25 @@ function failedLine(image: PlannedImage, { code, message }: ImgbatchError): Real
   return withNotes(line, isTwice ? [PAID_TWICE_NOTE] : []);
 }
 
-function withNotes(line: RealtimeLine, more: readonly string[] = []): RealtimeLine {
+function withNotes(line: ResultLine, more: readonly string[] = []): ResultLine {
   const notes = [...new Set([...(line.notes ?? []), ...more])];
   return notes.length === 0 ? line : { ...line, notes };
 }
 
-function pendingLine(image: PlannedImage): RealtimeLine {
+function pendingLine(image: PlannedImage): ResultLine {
   return { custom_id: image.customId, status: "pending", model_version: null, files: [] };
 }
 
-function reportSaved(reporter: RunReporter, { custom_id, files }: RealtimeLine): void {
+function reportSaved(reporter: RunReporter, { custom_id, files }: ResultLine): void {
   for (const { path, bytes, sha256 } of files)
     reporter.event?.({ event: "file_saved", batch_id: null, custom_id, path, bytes, sha256 });
 }
 
-function reportEnded(reporter: RunReporter, { custom_id, status, error }: RealtimeLine): void {
+function reportEnded(reporter: RunReporter, { custom_id, status, error }: ResultLine): void {
   reporter.event?.({ event: "item_ended", batch_id: null, custom_id, status, error: error ?? null });
 }
 
-function countMade(lines: ReadonlyMap<string, RealtimeLine>): number {
+function countMade(lines: ReadonlyMap<string, ResultLine>): number {
   return [...lines.values()].filter((line) => line.files.length > 0).length;
 }
 

@@ -10,7 +10,7 @@ import { openZip } from "./fetch/zip.ts";
 import type { Plan } from "./plan/plan.ts";
 import { planUpdate } from "./plan/update.ts";
 import { factsOf, recordedBatch } from "./run-batches.ts";
-import { isFailed, standingOf } from "./standing.ts";
+import { stands } from "./standing.ts";
 
 /**
  * Whether every image of a run is on disk as the results say, or has failed, or is one of those that are made `again`. The
@@ -41,9 +41,7 @@ export async function outcomeHere(
     items.flatMap((item) => item.references),
   );
   await writeRunInput(dir, items);
-  const input = await readRunInput(dir);
-  const { hasRetry } = await writeResults(dir, lines, input, isFailed);
-  const failedAt = lines.filter(isFailed).flatMap(({ custom_id: id }) => input.get(id)?.source ?? []);
+  const { hasRetry, failedAt } = await writeResults(dir, lines, await readRunInput(dir));
   const round = Math.max(...asked.map((entry) => entry.round));
   const last = new Set(asked.filter((entry) => entry.round === round).map(({ id }) => id));
   const deciding = batches.filter(({ id }) => last.has(id));
@@ -52,7 +50,7 @@ export async function outcomeHere(
 
 /** Returns a line as it was written, with its fields in the same order, so that the same results are the same file. */
 function asWritten(line: ResultLine): ResultLine {
-  const { custom_id, status, batch_id, files, verified, error } = line;
+  const { custom_id, status, batch_id = "", files, verified, error } = line;
   return {
     ...{ custom_id, status, batch_id, files },
     ...(verified === undefined ? {} : { verified }),
@@ -75,8 +73,8 @@ async function wholeLines(
   const zipped: ResultFile[] = [];
   for (const line of lines) {
     signal?.throwIfAborted();
-    if (isFailed(line) || again?.has(line.custom_id)) continue;
-    if (standingOf(line) !== "here") return null;
+    if (stands(line, "failed", "refused") || again?.has(line.custom_id)) continue;
+    if (!stands(line, "here")) return null;
     if (line.files.every(({ entry }) => entry !== undefined)) zipped.push(...line.files);
     else if (!(await isWholeResult(dir, line))) return null;
   }

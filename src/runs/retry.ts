@@ -8,7 +8,7 @@ import { isUpdate, lastRound, makerOf, writeRunState } from "./directory/run-sta
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "./directory/service-identity.ts";
 import { type Run, type StartedRun, send, unsentBatches } from "./send.ts";
-import { isFailed, isMissing, isUnknownHere, standingOf } from "./standing.ts";
+import { isUnknownHere, stands } from "./standing.ts";
 import { leaveElsewhere, planAgain } from "./start.ts";
 
 export interface RetryPlan {
@@ -30,8 +30,9 @@ export async function planRetry(
   lines: readonly ResultLine[],
   include: { refused: boolean; lost: boolean },
 ): Promise<RetryPlan> {
-  const failed = lines.filter((line) => isFailed(line) || (include.lost && standingOf(line) === "lost"));
-  const wanted = failed.filter((line) => include.refused || standingOf(line) !== "refused");
+  const lost = include.lost ? (["lost"] as const) : [];
+  const failed = lines.filter((line) => stands(line, "failed", "refused", ...lost));
+  const wanted = failed.filter((line) => include.refused || !stands(line, "refused"));
   const input = await readRunInput(run.dir);
   if (wanted.some((line) => !input.has(line.custom_id))) requireUndamaged(input);
   const known = wanted.filter((line) => input.has(line.custom_id));
@@ -39,7 +40,7 @@ export async function planRetry(
   const added: RunBatch[] = [];
   for (const batchId of new Set(known.map((line) => line.batch_id))) {
     const ids = known.filter((line) => line.batch_id === batchId).map((line) => line.custom_id);
-    const parentId = batchId === "" ? null : batchId;
+    const parentId = batchId || null;
     const state = { ...run.state, batches: [...run.state.batches, ...added] };
     added.push(...(await planAgain({ ...run, state }, input, { parentId, ids, round })));
   }
@@ -48,7 +49,7 @@ export async function planRetry(
     added,
     refused: failed.length - wanted.length,
     unknown: wanted.length - known.length,
-    missing: lines.filter((line) => isMissing(line) && !sent.has(line)).length,
+    missing: lines.filter((line) => stands(line, "later", "lost") && !sent.has(line)).length,
     unknownHere: lines.filter(isUnknownHere).length,
   };
 }

@@ -7,7 +7,7 @@ import type { ResultLine } from "./directory/results.ts";
 import { isUnsent, isUpdate, makerOf, retriedId, supersededIn } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { otherMaker, type RunService } from "./directory/service-identity.ts";
-import { isFailed } from "./standing.ts";
+import { stands } from "./standing.ts";
 
 /**
  * Gets a batch of a run. If the service does not know it, returns it as the run state does, marked as unknown: its images
@@ -157,7 +157,7 @@ async function itemsOf(
  * that had no outcome then is left out.
  */
 export function recordedItems(lines: readonly ResultLine[], batchId: string, isRetry: boolean): BatchItem[] {
-  const hasEnded = (line: ResultLine) => line.status === "success" || isFailed(line);
+  const hasEnded = (line: ResultLine) => line.status === "success" || stands(line, "failed", "refused");
   return lines
     .filter((line) => line.batch_id === batchId && hasEnded(line))
     .map((line) => toItem(line, isRetry));

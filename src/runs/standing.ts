@@ -1,11 +1,24 @@
-import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../contract/errors.ts";
+import { type ErrorCode, errorEntry, isErrorCode } from "../contract/errors.ts";
 import type { ExitName } from "../contract/exit-codes.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
-import type { ResultLine } from "./directory/results.ts";
 
 /** The `source` of an error that this program found, not the service. */
 export const CLIENT = "client";
+
+/** The facts of a line of the results that decide how its image stands. */
+interface Outcome {
+  status: string;
+  files: readonly unknown[];
+  error?: { code: string; message: string; source: string | null } | undefined;
+}
+
+/**
+ * How an image stands. `here`: all its files are. `failed`: it will never come, and a retry makes it. `refused`: the same
+ * because of its prompt. `later`: it has not failed, and may still come; to make it again would pay for it twice. `lost`: it
+ * was made and paid for, or may have been, but is gone, damaged or deleted.
+ */
+export type Standing = "here" | "failed" | "refused" | "later" | "lost";
 
 /** Errors of an image that has not failed although its batch has ended: it may still come, or was deleted. */
 const UNDECIDED: readonly string[] = [
@@ -13,79 +26,61 @@ const UNDECIDED: readonly string[] = [
   "BATCH_IMAGE_OUTPUT_DELETED",
   "BATCH_IMAGE_NOT_FOUND",
 ] satisfies ErrorCode[];
-
-type Outcome = Pick<ResultLine, "status" | "error" | "files">;
-
-/**
- * How an image of an ended batch stands. `here`: all its files are. `failed`: it will never come, and a retry makes it.
- * `refused`: the same because of its prompt. `later`: it has not failed, and may still come; to make it again would pay
- * for it twice. `lost`: it was made and paid for, or may have been, but is gone, damaged or deleted.
- */
-type Standing = "here" | "failed" | "refused" | "later" | "lost";
-
-/** The statuses after which the same request may succeed later. */
-const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
-
-export function standingOf({ status, error, files }: Outcome): Standing {
-  // The service made an image that could not be fetched.
-  const isUndelivered = status === "success" && error !== undefined;
-  const isUndecided = error?.source === CLIENT && UNDECIDED.includes(error.code);
-  if (isUndelivered || isUndecided || error?.code === "REALTIME_OUTCOME_UNKNOWN") {
-    const code = codeOf(error.code);
-    if (isGone(code)) return "lost";
-    const isPassing = code === "NETWORK" || PASSING_STATUSES.includes(errorEntry(code).httpStatus);
-    const mayCome = isPassing || code === "BATCH_IMAGE_NOT_READY" || isOutOfCapacity(error);
-    return isUndelivered && !mayCome ? "lost" : "later";
-  }
-  if (files.length > 0) return "here";
-  return error !== undefined && isRefusalCode(error.code) ? "refused" : "failed";
-}
-
-/** Whether an image will never come. `retry.jsonl` holds these. */
-export function isFailed(line: Outcome): boolean {
-  return ["failed", "refused"].includes(standingOf(line));
-}
-
-/** Whether an image is missing although it has not failed. */
-export function isMissing(line: Outcome): boolean {
-  return ["later", "lost"].includes(standingOf(line));
-}
-
-/** Returns the error for the results of an image that the service has and that could not be fetched. */
-export function undelivered({ code, message, requestId }: ImgbatchError): ResultLine["error"] {
-  const isOurs = code === "VERIFY_FAILED" || code === "NETWORK" || code === "BAD_RESPONSE";
-  const facts = requestId === undefined ? {} : { request_id: requestId };
-  return { code, message, source: isOurs ? CLIENT : "service", ...facts };
-}
-
-/**
- * Returns the exit and error code for missing images; null when none is missing. Wrong bytes come first, then images that
- * may come later, then images that are gone for good.
- */
-export function judgeMissing(lines: readonly ResultLine[]): { exit: ExitName; code: ErrorCode } | null {
-  const codes = lines.filter(isMissing).map(({ error }) => codeOf(error?.code));
-  const wrong = codes.find((code) => errorEntry(code).exit === "saving");
-  const later = codes.find((code) => errorEntry(code).exit !== "saving" && !isGone(code));
-  const [first] = codes;
-  if (wrong !== undefined) return { exit: "saving", code: wrong };
-  if (later !== undefined) return { exit: "temporary", code: later };
-  return first === undefined ? null : { exit: "gone", code: first };
-}
-
+/** Errors of an image that is not to be had any more. */
 const GONE: readonly string[] = [
   "BATCH_IMAGE_OUTPUT_DELETED",
   "BATCH_IMAGE_NOT_FOUND",
   "REALTIME_OUTCOME_UNKNOWN",
 ] satisfies ErrorCode[];
+/** The statuses after which the same request may succeed later. */
+const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 
-/** Whether an error means that the image is not to be had any more. */
-function isGone(code: string | undefined): boolean {
-  return code !== undefined && GONE.includes(code);
+export function standingOf({ status, error, files }: Outcome): Standing {
+  if (error === undefined) return files.length > 0 ? "here" : status === "pending" ? "later" : "failed";
+  const { code, source } = error;
+  const isUndecided = source === CLIENT && UNDECIDED.includes(code);
+  if (status === "success" || isUndecided || code === "REALTIME_OUTCOME_UNKNOWN")
+    return mayStillCome(error) ? "later" : "lost";
+  if (files.length > 0) return "here";
+  return isRefusalCode(code) ? "refused" : "failed";
 }
 
-/** Whether an image is missing whose batch the service does not know: another service may have made it, or still make it. */
+function mayStillCome(error: { code: string; message: string }): boolean {
+  const code = codeOf(error.code);
+  if (GONE.includes(code)) return false;
+  const isPassing = code === "NETWORK" || PASSING_STATUSES.includes(errorEntry(code).httpStatus);
+  return isPassing || code === "BATCH_IMAGE_NOT_READY" || isOutOfCapacity(error);
+}
+
+/** Whether an image stands in one of these ways. */
+export function stands(line: Outcome, ...standings: readonly Standing[]): boolean {
+  return standings.includes(standingOf(line));
+}
+
+/** Whether the service does not know the batch of a lost image: another service may have made it, or still make it. */
 export function isUnknownHere(line: Outcome): boolean {
-  return isMissing(line) && line.error?.code === "BATCH_IMAGE_NOT_FOUND";
+  return line.error?.code === "BATCH_IMAGE_NOT_FOUND" && stands(line, "lost");
+}
+
+/** The exits for images that have not failed and are not here, the first that applies: damaged, late, gone for good. */
+const MISSING_EXITS = ["saving", "temporary", "gone"] as const;
+
+/** Returns the exit and the error code for images that are late or lost, with the first such image; null when there is none. */
+export function judgeMissing<Line extends Outcome>(
+  lines: readonly Line[],
+): { exit: ExitName; code: ErrorCode; line: Line } | null {
+  const missing = lines.filter((line) => stands(line, "later", "lost"));
+  for (const exit of MISSING_EXITS) {
+    const line = missing.find((each) => missingExit(each) === exit);
+    if (line !== undefined) return { exit, code: codeOf(line.error?.code), line };
+  }
+  return null;
+}
+
+function missingExit({ error }: Outcome): (typeof MISSING_EXITS)[number] {
+  const code = codeOf(error?.code);
+  if (errorEntry(code).exit === "saving") return "saving";
+  return GONE.includes(code) ? "gone" : "temporary";
 }
 
 function codeOf(code: string | undefined): ErrorCode {
@@ -109,8 +104,8 @@ export interface Repair {
  */
 export function repairsOf(lines: readonly Outcome[]): Repair[] {
   const { failed, refused, lost } = countStandings(lines);
-  const missing = lines.filter(isMissing);
-  const mayCome = missing.some(({ error }) => !isGone(error?.code));
+  const missing = lines.filter((line) => stands(line, "later", "lost"));
+  const mayCome = missing.some((line) => missingExit(line) !== "gone");
   const repairs: Repair[] = [];
   if (mayCome) repairs.push({ kind: "fetch", images: 0 });
   // A run that another service has begun goes on here only on request.
@@ -145,7 +140,7 @@ export interface Counts {
 }
 
 export interface ImageCounts extends Counts {
-  /** Missing although they have not failed: see `isMissing`. */
+  /** Late or lost. */
   missing: number;
 }
 

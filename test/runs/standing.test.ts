@@ -81,7 +81,7 @@ it("[SAVE-1] bytes that are wrong in the ZIP and alone are an error of this imag
   });
   bench.fake.always(/cat\/content/, { lie: damaged });
   const outcome = await bench.submit(PETS);
-  expect(judgeMissing(outcome.lines)).toEqual({ exit: "saving", code: "VERIFY_FAILED" });
+  expect(judgeMissing(outcome.lines)).toMatchObject({ exit: "saving", code: "VERIFY_FAILED" });
   expect((await readdir(bench.path("images"))).sort()).toEqual(["cow.png", "dog.png"]);
 });
 

@@ -268,12 +268,13 @@ async function downloadZip(job: ZipDownload): Promise<CommandResult> {
     const items = await listItems(http, batch.id, signal);
     const target = resolve(cwd, shown);
     const zip = { http, batch, items, target, signal, reporter };
-    const saved = saveZip(zip, { mayReplace }).catch((error) => {
+    const saved = saveZip(zip, { name: shown, mayReplace }).catch((error) => {
       throw withoutZip(error, batch.id, job.singly);
     });
     const { images, bytes, wasThere } = await saved;
+    const imageCount = [...images.values()].reduce((sum, each) => sum + each.length, 0);
     if (wasThere) reporter.note(`${shown} already exists with the same content`);
-    files.push({ batch_id: batch.id, path: shown, bytes, image_count: images.length });
+    files.push({ batch_id: batch.id, path: shown, bytes, image_count: imageCount });
   }
   return { exitCode: EXIT_CODES.ok.code, json: { files }, lines: files.map((file) => file.path) };
 }

@@ -135,7 +135,7 @@ async function runHere(
     const submitted = new Set(submittedBatches(state).map(({ id }) => id));
     for (const batch of outcome.batches.filter(({ id }) => submitted.has(id)))
       reportReplay({ reporter: output, clock }, batch, { round: 0 });
-    for (const { batch_id, custom_id, status, error = null } of outcome.lines)
+    for (const { batch_id = null, custom_id, status, error = null } of outcome.lines)
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const earlier = new Set(outcome.batches.map(({ id }) => id));
     const updateStep = commandAgain(context.typed, "--update");

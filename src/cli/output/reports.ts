@@ -13,7 +13,7 @@ import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { GALLERY_FILE, type MakeThumbnail } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
-import { isFailed, repairsOf } from "../../runs/standing.ts";
+import { repairsOf, stands } from "../../runs/standing.ts";
 import type { CommandContext } from "../command.ts";
 import { flagOption, pathOption, type TypedOptions, textOption } from "../options.ts";
 
@@ -110,7 +110,7 @@ export function fetchAgain(
 ): { retryCommand?: string } {
   const [first] = repairsOf(lines);
   const isHere = first?.kind === "retryHere";
-  if (first === undefined || (lines.some(isFailed) && !isHere)) return {};
+  if (first === undefined || (lines.some((line) => stands(line, "failed", "refused")) && !isHere)) return {};
   const retry = `retry --include-lost${isHere ? " --here" : ""}`;
   return { retryCommand: `imgbatch ${first.kind === "fetch" ? "download" : retry} ${shellWord(shownDir)}` };
 }

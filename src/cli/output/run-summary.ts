@@ -18,12 +18,10 @@ import {
   type Allowance,
   countImages,
   type ImageCounts,
-  isFailed,
-  isMissing,
   judgeMissing,
   type Repair,
   repairsOf,
-  standingOf,
+  stands,
 } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./judge-batches.ts";
@@ -66,7 +64,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   const parts = [
     `${counts.success} of ${counts.total} images on disk and verified`,
     ...failureNote(counts),
-    ...repairNote(run, counts.success),
+    ...repairNote(run, counts),
   ];
   output.note(`${parts.join(", ")}${costNote(run, cost)}`);
   return {
@@ -106,9 +104,9 @@ function failureNote({ failed, missing }: ImageCounts): string[] {
 function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): Judgement | null {
   const judged = judgeMissing(lines);
   if (judged === null) return null;
-  const first = lines.find(isMissing);
-  const message = `${missing} of ${total} images could not be fetched: ${first?.custom_id}: ${first?.error?.message}`;
-  return { exitCode: EXIT_CODES[judged.exit].code, error: { code: judged.code, message } };
+  const { exit, code, line } = judged;
+  const message = `${missing} of ${total} images could not be fetched: ${line.custom_id}: ${line.error?.message}`;
+  return { exitCode: EXIT_CODES[exit].code, error: { code, message } };
 }
 
 /** Batches that were made earlier cost nothing now. */
@@ -122,10 +120,10 @@ function costNote({ outcome, earlier = new Set() }: EndedRun, cost: Cost | null)
 }
 
 /** Reports how many images a repeated run fetched. */
-function repairNote({ outcome, replayed }: EndedRun, successCount: number): string[] {
+function repairNote({ outcome, replayed }: EndedRun, { success, missing }: ImageCounts): string[] {
   const { fetchedCount } = outcome;
-  if (successCount === 0 || fetchedCount === successCount) return [];
-  if (fetchedCount === 0) return outcome.lines.some(isMissing) ? [] : ["nothing to fetch"];
+  if (success === 0 || fetchedCount === success) return [];
+  if (fetchedCount === 0) return missing > 0 ? [] : ["nothing to fetch"];
   return replayed === false ? [] : [`${fetchedCount} of them fetched now`];
 }
 
@@ -169,9 +167,9 @@ export function retryLostStep(shownDir: string, where: Whereabouts): string {
 function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | null {
   const { shownDir, outcome, canRetry = true } = run;
   const { hasRetry, lines } = outcome;
-  const isAlone = !lines.some(isMissing);
+  const isAlone = !lines.some((line) => stands(line, "later", "lost"));
   if (kind === "fetch")
-    return lines.some((line) => standingOf(line) === "lost")
+    return lines.some((line) => stands(line, "lost"))
       ? "run the same command again: it fetches what is missing"
       : "run the same command again, later: nothing is paid twice";
   if (kind === "retryHere") return canRetry ? goingOnHere(where, shownDir) : SUBMITTED_ELSEWHERE;
@@ -197,7 +195,7 @@ const MOST_PLACES = 5;
 
 /** The prompts that failed, by file: `p.txt (lines 4, 7)`. Null where a person cannot change one. */
 function placesOfPrompts({ failedAt, lines }: RunOutcome): string | null {
-  const isKnown = failedAt.length === lines.filter(isFailed).length;
+  const isKnown = failedAt.length === lines.filter((line) => stands(line, "failed", "refused")).length;
   if (!isKnown || failedAt.some(({ file }) => file === "<stdin>")) return null;
   const places = [...new Set(failedAt.map(({ file }) => file))].map((file) => {
     const numbers = [...new Set(failedAt.filter((at) => at.file === file).map(({ line }) => line))];

@@ -8,6 +8,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
+import { stands } from "../standing.ts";
 import type { InputLine, RunInput } from "./input.ts";
 import { type ResultFile, readJsonLines, type Verified, writeJsonLines } from "./run-files.ts";
 
@@ -77,8 +78,8 @@ const ofRealtime = z.looseObject({
 });
 
 /**
- * A line of `results.jsonl`: one for each image that was asked for, in the order of the input. It is a `ResultLine`
- * in a run of batches, and a `RealtimeLine` in one of `generate --file`, where each image is a request of its own.
+ * A line of `results.jsonl`: one for each image that was asked for, in the order of the input. In a
+ * run of `generate --file` each image is a request of its own, without a batch.
  */
 export const resultSchema = z.union([
   ofBatches.describe("of submit, retry and download"),
@@ -89,10 +90,14 @@ export const RESULTS_FILE = "results.jsonl";
 export const RETRY_FILE = "retry.jsonl";
 
 /** A line of `results.jsonl`, without what `input.jsonl` knows: one for each image that was asked for, in the order of the input. */
-export interface ResultLine extends ItemFacts {
+export interface ResultLine extends Omit<ItemFacts, "model_version"> {
   custom_id: string;
+  /** `pending`: not asked for yet, or not known. */
   status: string;
-  batch_id: string;
+  /** Absent for an image that was a request of its own. */
+  batch_id?: string;
+  /** Null for a request of its own without an image, or if it is not known. */
+  model_version?: string | null;
   files: ResultFile[];
   /** Absent without files. */
   verified?: Verified;
@@ -112,7 +117,6 @@ export async function readResults(dir: string): Promise<ResultLine[]> {
       if (line === undefined) continue;
       // Very many long prompts do not fit into memory.
       const { prompt: _, metadata: __, ...rest } = line;
-      // The run state of the directory decides which kind of results these are.
       found.push(rest as ResultLine);
     }
   } catch {
@@ -136,21 +140,21 @@ function askedFor(line: InputLine | undefined): object {
 
 /**
  * Writes `results.jsonl`, and `retry.jsonl` with the known input of the failed images. Returns whether there is a
- * `retry.jsonl`. Files with the same content are not touched.
+ * `retry.jsonl`, and the lines of the prompt files whose images failed, where they are known. Files with the same content
+ * are not touched.
  */
-export async function writeResults<Line extends { custom_id: string }>(
+export async function writeResults(
   dir: string,
-  lines: readonly Line[],
+  lines: readonly ResultLine[],
   input: Pick<RunInput, "get" | "has">,
-  isFailed: (line: Line) => boolean,
-): Promise<{ hasRetry: boolean }> {
+): Promise<{ hasRetry: boolean; failedAt: { file: string; line: number }[] }> {
   const shown = {
     *[Symbol.iterator]() {
       for (const line of lines) yield hideUsedKeysIn({ ...line, ...askedFor(input.get(line.custom_id)) });
     },
   };
   await writeJsonLines(join(dir, RESULTS_FILE), shown);
-  const failed = lines.filter((line) => isFailed(line) && input.has(line.custom_id));
+  const failed = lines.filter((line) => stands(line, "failed", "refused") && input.has(line.custom_id));
   const retry = {
     *[Symbol.iterator]() {
       for (const line of failed) yield* retryLine(input.get(line.custom_id));
@@ -159,7 +163,8 @@ export async function writeResults<Line extends { custom_id: string }>(
   const retryPath = join(dir, RETRY_FILE);
   if (failed.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
   else await writeJsonLines(retryPath, retry);
-  return { hasRetry: failed.length > 0 };
+  const failedAt = failed.flatMap(({ custom_id: id }) => input.get(id)?.source ?? []);
+  return { hasRetry: failed.length > 0, failedAt };
 }
 
 function retryLine(input: InputLine | undefined): Partial<InputLine>[] {

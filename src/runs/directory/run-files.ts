@@ -31,6 +31,12 @@ export interface ResultFile {
  */
 export type Verified = "sha256" | "crc32" | null;
 
+/** A file on disk, or an image inside a kept ZIP, that was checked. */
+export interface CheckedFile {
+  file: ResultFile;
+  verified: Verified;
+}
+
 /** The facts that the bytes of an image must match. Null: not known. */
 interface Expected {
   sha256: string | null;

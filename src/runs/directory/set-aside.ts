@@ -4,7 +4,6 @@ import { basename, join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { isFailed } from "../standing.ts";
 import { type RunInput, readRunInput } from "./input.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "./names.ts";
 import { type ResultLine, readResults, writeResults } from "./results.ts";
@@ -20,14 +19,14 @@ export async function setAside(dir: string, state: RunState): Promise<ResultLine
   const lines = await readResults(dir);
   if (state.updates === undefined) return lines;
   const rounds = new Map(state.batches.map(({ id, round }) => [id, supersededIn(state, round)]));
-  const isSuperseded = (line: ResultLine) => rounds.get(line.batch_id)?.has(line.custom_id) === true;
+  const isSuperseded = (line: ResultLine) => rounds.get(line.batch_id ?? "")?.has(line.custom_id) === true;
   const old = lines.filter(isSuperseded);
   if (old.length === 0) return lines;
   for (const { path } of old.flatMap(({ files }) => files)) if (isImagePath(path)) await moveAway(dir, path);
   for (const folder of [IMAGES_FOLDER, REMOVED_FOLDER])
     if (existsSync(join(dir, folder))) await syncDirectory(join(dir, folder));
   const left = lines.filter((line) => !isSuperseded(line));
-  await writeResults(dir, left, await readRunInput(dir), isFailed);
+  await writeResults(dir, left, await readRunInput(dir));
   return left;
 }
 
@@ -46,7 +45,7 @@ export async function setAsideStray(
   const own = new Set(batches.map(({ id }) => id));
   const known = new Set(lines.map(({ custom_id: id }) => id));
   const current = new Set(lines.flatMap(({ files }) => files.map(({ path }) => path)));
-  const isStray = ({ custom_id: id, batch_id }: ResultLine) =>
+  const isStray = ({ custom_id: id, batch_id = "" }: ResultLine) =>
     !own.has(batch_id) && !known.has(id) && !input.has(id);
   const stray = earlier.filter(isStray);
   for (const { path } of stray.flatMap(({ files }) => files))

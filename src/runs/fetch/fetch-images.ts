@@ -1,165 +1,168 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type BatchItem, hasImages } from "../../client/batch.ts";
+import { getContent } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
-import type { ImgbatchError } from "../../contract/errors.ts";
+import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
+import { sniffImageType } from "../../contract/image-formats.ts";
+import { mayPass } from "../../http/retries.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
-import type { ResultLine } from "../directory/results.ts";
-import { isIntact, isWholeResult, type ResultFile } from "../directory/run-files.ts";
+import { type CheckedFile, writeVerified } from "../directory/run-files.ts";
 import {
-  type Fetched,
-  type Fetches,
+  type FetchedImages,
+  type Fetching,
   type FetchJob,
-  fetchByContent,
   fileAt,
-  isZipFallback,
-} from "./fetch-by-content.ts";
-import { fetchByZip, takeThere, zipName } from "./fetch-zip.ts";
-
-export interface FetchedImages extends Fetches {
-  /** Items whose files were not here before. */
-  fetchedCount: number;
-}
+  intactFiles,
+  pathFor,
+  reportSaved,
+  scopeOf,
+} from "./fetch-job.ts";
+import { isZipFallback, unpackKeptZip, unpackZip, zipName } from "./fetch-zip.ts";
 
 /** Up to this many items are fetched one by one when the others are intact. More come as a ZIP. */
 const FEW = 8;
+/** Another way may bring the image of such an error. */
+const DOUBTFUL: readonly ErrorCode[] = ["VERIFY_FAILED", "NOT_FOUND"];
 
 /**
- * Fetches the missing and damaged images of a batch, and no others. When this resolves, every successful item has its
- * verified files, or a problem. Throws errors that concern all images: the reason why they are gone, the service's errors,
- * `NETWORK`, `SAVE_FAILED`.
+ * Fetches the missing and damaged images of a batch, and no others: as a ZIP or one by one, and what came wrong the other
+ * way too. Throws errors that concern the whole run. `withoutZip`: the service has no ZIP of the batch.
  */
-export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
+export async function fetchImages(
+  job: FetchJob,
+  { withoutZip = false }: { withoutZip?: boolean } = {},
+): Promise<FetchedImages> {
+  const work: Fetching = {
+    ...job,
+    here: new Map(),
+    problems: new Map(),
+    stated: new Map(),
+    mostUnanswered: 2,
+  };
+  const { dir, here, problems, reporter } = work;
   const wanted = job.wanted.filter(hasImages);
-  const byItem = job.keepZip ? new Map<string, Fetched>() : await intactItems(job, wanted);
-  const missing = wanted.filter((item) => !byItem.has(item.customId));
-  if (missing.length === 0) return { byItem, problems: new Map(), fetchedCount: 0 };
-  const { gone } = job;
-  const images = join(job.dir, IMAGES_FOLDER);
-  if (gone !== null) {
-    const zip = zipName(job.batch.id);
-    if (!existsSync(join(job.dir, zip))) throw gone;
-    if (!job.keepZip) await saving(images, () => makeDirectory(images));
-    const kept = await takeThere(job, missing, zip);
-    if (kept === null) throw gone;
-    const problems = new Map([...kept.problems.keys()].map((id) => [id, gone]));
-    const fetchedCount = job.keepZip ? 0 : missing.length - problems.size;
-    return { byItem: new Map([...byItem, ...kept.byItem]), problems, fetchedCount };
-  }
-  if (!job.keepZip) await saving(images, () => makeDirectory(images));
-  const { byItem: found, problems } = await fetchMissing(job, missing);
-  for (const [customId, fetched] of found) {
-    byItem.set(customId, fetched);
-    for (const { path, bytes, sha256 } of fetched.files) {
-      const file = { path, bytes, sha256 };
-      job.reporter.event?.({ event: "file_saved", batch_id: job.batch.id, custom_id: customId, ...file });
+  for (const item of wanted) here.set(item.customId, await intactFiles(job, item));
+  const isLacking = ({ customId, imageCount }: BatchItem) => (here.get(customId)?.size ?? 0) < imageCount;
+  const missing = wanted.filter(isLacking);
+  const before = new Set([...here.values()].flatMap((files) => [...files.values()]));
+  let failure: ImgbatchError | null = null;
+  if (missing.length > 0) {
+    const images = join(dir, IMAGES_FOLDER);
+    if (job.gone === null || existsSync(join(dir, zipName(job.batch.id))))
+      await saving(images, () => makeDirectory(images));
+    for (const way of waysFor(job, missing, withoutZip)) {
+      const isOpen = (item: BatchItem) => {
+        const problem = problems.get(item.customId);
+        return isLacking(item) && (problem === undefined || DOUBTFUL.includes(problem.code));
+      };
+      const open = missing.filter(isOpen);
+      if (open.length === 0) break;
+      const [problem] = open.flatMap(({ customId }) => problems.get(customId) ?? []);
+      if (problem !== undefined) reporter.detail(`${problem.message} Trying ${TRYING[way]}.`);
+      try {
+        await WAYS[way](work, open);
+      } catch (error) {
+        if (!(error instanceof ImgbatchError) || scopeOf(error, job) === "run") throw error;
+        if (way === "zip" && isZipFallback(error)) {
+          reporter.detail(`${error.message} Trying ${TRYING.single}.`);
+          // The connection already broke once: stop at the first image without an answer.
+          if (error.code === "NETWORK") work.mostUnanswered = 1;
+          continue;
+        }
+        failure = error;
+        break;
+      }
     }
+    failure ??= missing.some(isLacking) ? job.gone : null;
+    for (const at of [dir, images]) if (existsSync(at)) await saving(at, () => syncDirectory(at));
   }
-  for (const at of [job.dir, images]) if (existsSync(at)) await saving(at, () => syncDirectory(at));
-  return { byItem, problems, fetchedCount: missing.length - problems.size };
+  const lacking = missing.filter(isLacking);
+  for (const { customId } of lacking) {
+    const problem = job.gone ?? problems.get(customId) ?? failure;
+    if (problem !== null) problems.set(customId, problem);
+  }
+  for (const [custom_id, files] of here)
+    for (const file of files.values()) if (!before.has(file)) reportSaved(job, custom_id, file);
+  return { here, problems, failure, fetchedCount: missing.length - lacking.length };
 }
 
-async function intactItems(job: FetchJob, wanted: readonly BatchItem[]): Promise<Map<string, Fetched>> {
-  const intact = new Map<string, Fetched>();
-  for (const { customId } of wanted) {
-    job.signal?.throwIfAborted();
-    const line = job.earlier.get(customId);
-    if (line === undefined || line.error !== undefined || !(await isWholeResult(job.dir, line))) continue;
-    intact.set(customId, { files: line.files, verified: line.verified ?? null });
-  }
-  return intact;
-}
+type Way = "zip" | "kept" | "single";
 
-async function fetchMissing(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
+const WAYS: Record<Way, (work: Fetching, items: readonly BatchItem[]) => Promise<void>> = {
+  zip: unpackZip,
+  kept: unpackKeptZip,
+  single: fetchSingly,
+};
+const TRYING: Record<Way, string> = { zip: "the ZIP", kept: "the ZIP", single: "the images one by one" };
+
+function waysFor({ gone, earlier }: FetchJob, missing: readonly BatchItem[], withoutZip: boolean): Way[] {
+  if (gone !== null) return ["kept"];
+  if (withoutZip) return ["single"];
   // An image that was wrong before must be compared with the manifest, which only the ZIP has.
   const isRepairable = ({ customId }: BatchItem) => {
-    const line = job.earlier.get(customId);
+    const line = earlier.get(customId);
     return line !== undefined && line.error?.code !== "VERIFY_FAILED";
   };
-  const isRepair = !job.keepZip && missing.length <= FEW && missing.every(isRepairable);
-  return isRepair ? contentFirst(job, missing) : zipFirst(job, missing);
-}
-
-/** Fetches single images, and then tries the ZIP for those that came wrong. */
-async function contentFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
-  const single = await fetchByContent(job, missing);
-  const doubtful = missing.filter(({ customId }) => {
-    const code = single.problems.get(customId)?.code;
-    return code === "VERIFY_FAILED" || code === "NOT_FOUND";
-  });
-  if (doubtful.length === 0) return single;
-  job.reporter.detail(`${single.problems.get(doubtful[0]?.customId ?? "")?.message} Trying the ZIP.`);
-  try {
-    const { byItem, problems } = await fetchByZip(job, doubtful);
-    for (const { customId } of doubtful) {
-      const fetched = byItem.get(customId);
-      if (fetched === undefined || problems.has(customId)) continue;
-      single.byItem.set(customId, fetched);
-      single.problems.delete(customId);
-    }
-  } catch (error) {
-    job.signal?.throwIfAborted();
-    if (!isZipFallback(error)) throw error;
-  }
-  return single;
-}
-
-async function zipFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
-  let zipped: Fetches;
-  try {
-    zipped = await fetchByZip(job, missing);
-  } catch (error) {
-    job.signal?.throwIfAborted();
-    if (!isZipFallback(error)) throw error;
-    if (job.keepZip) job.reporter.note(`${error.message} The images come one by one instead of the ZIP.`);
-    else job.reporter.detail(`${error.message} Trying the images one by one.`);
-    // The connection already broke once: stop at the first image without an answer.
-    return fetchByContent(job, missing, error.code === "NETWORK" ? 1 : undefined);
-  }
-  const rest = missing.filter((item) => zipped.problems.has(item.customId));
-  if (rest.length === 0) return zipped;
-  job.reporter.detail(`${zipped.problems.get(rest[0]?.customId ?? "")?.message} Trying it alone.`);
-  const known = { ...job, earlier: withFetched(job, zipped.byItem), stated: zipped.stated };
-  const single = await fetchByContent(known, rest);
-  return { byItem: new Map([...zipped.byItem, ...single.byItem]), problems: single.problems };
-}
-
-/** Adds the fetched files to the earlier lines, so that only missing images of an item are fetched. */
-function withFetched(job: FetchJob, fetched: ReadonlyMap<string, Fetched>): Map<string, ResultLine> {
-  const lines = new Map(job.earlier);
-  for (const [custom_id, files] of fetched) {
-    lines.set(custom_id, { custom_id, status: "success", batch_id: job.batch.id, ...files });
-  }
-  return lines;
+  const isRepair = missing.length <= FEW && missing.every(isRepairable);
+  return isRepair ? ["single", "zip"] : ["zip", "single"];
 }
 
 /**
- * Returns the images of a batch that are intact on disk, when nothing can be fetched. Each other image gets `reason` as
- * its problem.
+ * Fetches the missing images of some items one by one. A problem with one image does not stop the others. Throws errors
+ * that concern all images, and the first error of `mostUnanswered` items in a row without an answer, or of all items.
  */
-export async function collectWithoutFetching(job: FetchJob, reason: ImgbatchError): Promise<FetchedImages> {
-  const here: FetchedImages = { byItem: new Map(), problems: new Map(), fetchedCount: 0 };
-  for (const item of job.wanted.filter(hasImages)) {
-    const files = await intactFiles(job, item);
-    const isWhole = files.length === item.imageCount;
-    if (!isWhole) here.problems.set(item.customId, reason);
-    if (files.length === 0) continue;
-    const verified = job.earlier.get(item.customId)?.verified ?? null;
-    const placed = isWhole ? files.map(({ image_index: _, ...file }) => file) : files;
-    here.byItem.set(item.customId, { files: placed, verified });
+async function fetchSingly(work: Fetching, items: readonly BatchItem[]): Promise<void> {
+  const { problems } = work;
+  const unanswered: ImgbatchError[] = [];
+  for (const item of items) {
+    work.signal?.throwIfAborted();
+    const problem = await fetchItem(work, item);
+    if (problem === null) problems.delete(item.customId);
+    else problems.set(item.customId, problem);
+    if (problem !== null && mayPass(problem)) unanswered.push(problem);
+    else unanswered.splice(0);
+    if (unanswered.length >= Math.min(work.mostUnanswered, items.length)) throw unanswered[0];
   }
-  return here;
 }
 
-async function intactFiles(job: FetchJob, item: BatchItem): Promise<ResultFile[]> {
-  const line = job.earlier.get(item.customId);
-  const files: ResultFile[] = [];
-  for (let index = 0; index < item.imageCount; index++) {
-    job.signal?.throwIfAborted();
-    const file = fileAt(line, index);
-    if (file !== undefined && (await isIntact(job.dir, file))) files.push({ ...file, image_index: index });
+async function fetchItem(work: Fetching, { customId, imageCount }: BatchItem): Promise<ImgbatchError | null> {
+  const files = work.here.get(customId);
+  let problem: ImgbatchError | null = null;
+  for (let index = 0; index < imageCount; index++) {
+    if (files?.has(index)) continue;
+    work.signal?.throwIfAborted();
+    work.reporter.progress(`fetching ${customId}`);
+    try {
+      files?.set(index, await fetchOne(work, customId, index));
+    } catch (error) {
+      if (!(error instanceof ImgbatchError) || scopeOf(error, work) !== "image") throw error;
+      problem ??= error;
+      if (mayPass(error)) break;
+    }
   }
-  return files;
+  return problem;
+}
+
+async function fetchOne(work: Fetching, customId: string, index: number): Promise<CheckedFile> {
+  const { dir, earlier } = work;
+  const { data, sha256 } = await getContent(work.http, work.batch.id, customId, index, work.signal);
+  const type = sniffImageType(data);
+  if (type === null)
+    throw new ImgbatchError(
+      "VERIFY_FAILED",
+      `The bytes received for ${customId} are not a PNG, JPEG or WebP image.`,
+    );
+  const path = pathFor(work, customId, index, type);
+  const known = fileAt(earlier.get(customId), index);
+  const stated = work.stated.get(customId)?.[index];
+  const said = sha256 ?? stated?.sha256 ?? null;
+  const bytes = known === undefined && sha256 === null ? (stated?.bytes ?? null) : null;
+  const expected = { sha256: known?.sha256 ?? said, bytes, crc32: null };
+  const { file } = await writeVerified([data], join(dir, path), expected, path);
+  // Matching the earlier hash proves nothing new: keep the earlier `verified`.
+  const before = known === undefined ? null : (earlier.get(customId)?.verified ?? null);
+  return { file: { path, ...file }, verified: said === null ? before : "sha256" };
 }

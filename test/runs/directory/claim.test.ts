@@ -186,7 +186,7 @@ it("deleted outputs are an error, unless every file is here and verified", async
   expect(await bench.submit(TWO)).toMatchObject({ fetchedCount: 0 });
   await rm(bench.path("images/cat.png"));
   const { lines } = await bench.submit(TWO);
-  expect(judgeMissing(lines)).toEqual({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
+  expect(judgeMissing(lines)).toMatchObject({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
   const results = await bench.results();
   expect(results.map(({ files, error }) => [files.length, error?.code])).toEqual([
     [0, "BATCH_IMAGE_OUTPUT_DELETED"],
@@ -285,7 +285,7 @@ it("a kept ZIP that is whole is enough when the service's images were deleted, a
   bytes[60] = (bytes[60] ?? 0) ^ 1;
   await writeFile(path, bytes);
   const damaged = await bench.submit(TWO, { keepZip: true });
-  expect(judgeMissing(damaged.lines)).toEqual({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
+  expect(judgeMissing(damaged.lines)).toMatchObject({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
 });
 
 it("a service that says less is read with tolerance and checked by CRC-32", async () => {

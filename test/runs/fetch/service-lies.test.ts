@@ -79,7 +79,7 @@ it("an item without an outcome in a completed batch has not failed, and is had w
   const outcome = await bench.submit(TWO, { isNew: true });
   expect(outcome).toMatchObject({ hasRetry: false, fetchedCount: 1 });
   expect(outcome.lines[0]).toMatchObject({ files: [], error: { code: "BATCH_IMAGE_NOT_READY" } });
-  expect(judgeMissing(outcome.lines)).toEqual({ exit: "temporary", code: "BATCH_IMAGE_NOT_READY" });
+  expect(judgeMissing(outcome.lines)).toMatchObject({ exit: "temporary", code: "BATCH_IMAGE_NOT_READY" });
   expect(await readdir(bench.dir)).not.toContain("retry.jsonl");
   expect((await bench.runState()).batches[0]?.missing_count).toBe(1);
   const [cat] = bench.fake.batches[0]?.items ?? [];
