@@ -3,7 +3,7 @@ import type { ItemErrorCode } from "../../contract/statuses.ts";
 import { askedOf } from "../../domain/batches/new-batch.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../domain/files/generated.ts";
-import type { LineReader } from "../../domain/lines/line.ts";
+import type { LineReader } from "../../domain/lines/take-in.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { fieldError } from "../http/errors.ts";

@@ -18,7 +18,7 @@ import {
   type JobState,
 } from "../../contract/native-jobs.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
+import { isTerminal } from "../../contract/statuses.ts";
 import { inWords } from "../../contract/text-rules.ts";
 import { deleteRecord } from "../../domain/batches/delete.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
@@ -34,7 +34,7 @@ import { callerOf, consentingCaller, requireBatchFeature, requireBatchGroup } fr
 import { sendBytes } from "../http/downloads.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { pageSizeOf, pagingBy } from "../http/query.ts";
-import { endedAs, hasResults, ownJob, resultLines } from "../jobs/results.ts";
+import { hasResults, type JobProgress, ownJob, progressOf, resultLines } from "../jobs/results.ts";
 import { CREATION_ERRORS, usableFile } from "../jobs/vendor-jobs.ts";
 import type { Operation } from "../operation.ts";
 import { type BodyFormat, shapeOf } from "../request-body/body-shape.ts";
@@ -116,7 +116,7 @@ function invalid(param: string, problem: string): ImgbatchError {
 const TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch";
 const OUTPUT_TYPE = `${TYPE}Output`;
 
-const STATES: Record<BatchStatus, JobState> = {
+const STATES: Record<JobProgress["status"], JobState> = {
   queued: "BATCH_STATE_PENDING",
   running: "BATCH_STATE_RUNNING",
   processing_results: "BATCH_STATE_RUNNING",
@@ -124,16 +124,14 @@ const STATES: Record<BatchStatus, JobState> = {
   completed: "BATCH_STATE_SUCCEEDED",
   failed: "BATCH_STATE_FAILED",
   cancelled: "BATCH_STATE_CANCELLED",
-  output_deleted: "BATCH_STATE_SUCCEEDED",
+  expired: "BATCH_STATE_EXPIRED",
 };
 
 /**
- * A batch job as its API shows it. `status` is the batch's, or the one that it ended in when its outputs were deleted since.
- * `output` is null when it has none, or none yet.
+ * A batch job as its API shows it. `output` is null when it has none, or none yet.
  */
-function jobView(batch: BatchRecord, status: BatchStatus, output: JobOutput | null): Job {
+function jobView(batch: BatchRecord, progress: JobProgress, output: JobOutput | null): Job {
   const name = `batches/${jobId(batch.id)}`;
-  const isDone = isTerminal(status);
   const { createdAtMs, inputReadAtMs, endedAtMs, input } = batch;
   return {
     name,
@@ -147,24 +145,20 @@ function jobView(batch: BatchRecord, status: BatchStatus, output: JobOutput | nu
       ...(endedAtMs === null ? {} : { endTime: timeOf(endedAtMs) }),
       updateTime: timeOf(endedAtMs ?? inputReadAtMs ?? createdAtMs),
       batchStats: statsOf(batch),
-      state: isExpired(batch, status) ? "BATCH_STATE_EXPIRED" : STATES[status],
+      state: STATES[progress.status],
       name,
     },
-    ...(isDone ? { done: true, ...outcomeOf(batch, status, output) } : {}),
+    ...(isTerminal(batch.status) ? { done: true, ...outcomeOf(progress, output) } : {}),
   };
 }
 
-const isExpired = ({ input }: BatchRecord, status: BatchStatus) =>
-  status === "failed" && input?.simulatedEnd === "expired";
-
-function outcomeOf(batch: BatchRecord, status: BatchStatus, output: JobOutput | null) {
+function outcomeOf({ status, error }: JobProgress, output: JobOutput | null) {
   if (status === "completed") return { response: { "@type": OUTPUT_TYPE, ...output } };
   if (status === "cancelled")
     return { error: { code: RPC_CODES.CANCELLED, message: "The job was cancelled." } };
-  if (isExpired(batch, status)) {
+  if (status === "expired") {
     return { error: { code: RPC_CODES.DEADLINE_EXCEEDED, message: "The job expired." } };
   }
-  const { error } = batch;
   const code = error?.code ?? "";
   const httpStatus = isErrorCode(code) ? errorEntry(code).httpStatus : 500;
   const message = error?.message ?? "The job failed.";
@@ -214,7 +208,7 @@ function listJobs(deps: ApiDeps) {
 async function viewOf({ stores }: ApiDeps, batch: BatchRecord, inlined: JobOutput | null = null) {
   const isFile = batch.input?.fileName != null;
   const file = isFile && hasResults(batch) ? { responsesFile: `files/${resultFileId(batch.id)}` } : null;
-  return jobView(batch, await endedAs(stores, batch), file ?? inlined);
+  return jobView(batch, await progressOf(stores, batch), file ?? inlined);
 }
 
 /** `GET …/batches/{id}`: the job as it is now, with the results of one that came inline, which is a download. */
@@ -306,7 +300,7 @@ function createBatchJob(deps: ApiDeps) {
       return createJob(deps, caller, { source, model, name, input: lines });
     });
     deps.onBatchCreated(batch);
-    response.json(jobView(batch, batch.status, null));
+    response.json(jobView(batch, { status: "queued", error: null }, null));
   };
 }
 

@@ -10,7 +10,6 @@ import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
 import { priceRealtimeImage } from "../../domain/billing/pricing.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";
-import { modelNamed, wholeNames } from "../../domain/realtime/model-names.ts";
 import { MAX_INPUT_IMAGES, pricedSizes, ratiosOf, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { AccountRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -18,6 +17,7 @@ import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf } from "../http/authenticate.ts";
 import { type Page, pageOf } from "../http/query.ts";
+import { modelNamed, wholeNames } from "../openai/model-names.ts";
 import { modelParameter } from "./paths.ts";
 
 const INPUT_TOKENS = 131_072;

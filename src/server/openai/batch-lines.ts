@@ -5,7 +5,7 @@ import { type ItemError, type ItemErrorCode, isTerminal } from "../../contract/s
 import { askedOf } from "../../domain/batches/new-batch.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../domain/files/generated.ts";
-import type { JobOfLines, LineReader } from "../../domain/lines/line.ts";
+import type { JobOfLines, LineReader } from "../../domain/lines/take-in.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
 import type { BatchRecord } from "../../domain/records.ts";
@@ -93,9 +93,23 @@ export function openaiLines(rules: LineRules): LineReader {
   return lineReader(rules, { format, images: EDIT_IMAGES }, (job) => formatOf(rules, job));
 }
 
-function formatOf(rules: LineRules, { input }: JobOfLines): LineFormat {
-  const endpoint = input?.openai?.endpoint ?? "";
-  const modelName = input?.openai?.modelName ?? null;
+/** The facts of a request for a batch that its record keeps. */
+export type JobOrigin = {
+  endpoint: string;
+  /** The model that all its lines must name, as they write it; null when they name none. */
+  modelName: string | null;
+  /** Whether the request repeats an earlier one, which may have been at work still. */
+  isRepeat?: boolean;
+  /** Whether the file with its errors was deleted. */
+  areErrorsDeleted?: boolean;
+};
+
+export function originOf({ input }: Pick<BatchRecord, "input">): JobOrigin | undefined {
+  return input?.origin as JobOrigin | undefined;
+}
+
+function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
+  const { endpoint = "", modelName = null } = originOf(job) ?? {};
   const known = new Set<string>();
   return {
     keyOf: ({ custom_id: id }: SentLine) => (typeof id === "string" ? id : undefined),
@@ -156,7 +170,7 @@ function resultLine(batch: BatchRecord, result: ItemResult): Piece[] {
   const name = batch.id.replace(/^.*_/, "");
   const id = `batch_req_${name}_${item.position + 1}`;
   const custom_id = item.clientKey === null ? null : JSON.parse(item.clientKey);
-  const notRun = notRunOf(batch, item.error);
+  const notRun = notRunOf(item.error);
   if (notRun !== null) return [JSON.stringify({ id, custom_id, response: null, error: notRun })];
   const failure = item.error && errorOf(item.error);
   const status_code = failure?.httpStatus ?? 200;
@@ -185,11 +199,8 @@ function bodyOf(batch: BatchRecord, { item, outputs: [output], inputImages }: It
 }
 
 /** Why a request was not run at all; null when it has an outcome of its own. */
-function notRunOf(batch: BatchRecord, error: ItemError | null): { code: string; message: string } | null {
-  if (error === null) return null;
-  if (error.code === "CANCELLED") return { code: "batch_cancelled", message: error.message };
-  if (batch.input?.simulatedEnd !== "expired") return null;
-  return { code: "batch_expired", message: error.message };
+function notRunOf(error: ItemError | null): { code: string; message: string } | null {
+  return error?.code === "CANCELLED" ? { code: "batch_cancelled", message: error.message } : null;
 }
 
 /** The parameter of a line that could not be read stands before its problem. */
@@ -218,12 +229,12 @@ export async function findResult(
 
 /** Returns the id of a file with results of a batch; null when it has none. */
 export function resultIdOf(batch: BatchRecord, kind: ResultKind): string | null {
-  const { successCount, failCount, input } = batch;
+  const { successCount, failCount } = batch;
   // Errors need no image: they outlast the images.
   const exists =
     kind === "output"
       ? hasResults(batch) && successCount > 0
-      : isTerminal(batch.status) && failCount > 0 && !input?.openai?.areErrorsDeleted;
+      : isTerminal(batch.status) && failCount > 0 && !originOf(batch)?.areErrorsDeleted;
   return exists ? resultFileId(kind, batch.id) : null;
 }
 

@@ -10,27 +10,33 @@ import {
   type OpenaiList,
   openaiCode,
 } from "../../contract/openai-api.ts";
-import type { BatchStatus } from "../../contract/statuses.ts";
 import { inWords } from "../../contract/text-rules.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
 import { createJob } from "../../domain/lines/create-job.ts";
 import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
-import { servedModelNamed } from "../../domain/realtime/model-names.ts";
 import { pricedSizes } from "../../domain/realtime/models.ts";
-import type { BatchRecord } from "../../domain/records.ts";
+import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf, consentingCaller } from "../http/authenticate.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { invalidQuery, queryInteger, queryText } from "../http/query.ts";
-import { endedAs, ownJob } from "../jobs/results.ts";
+import { type JobProgress, ownJob, progressOf } from "../jobs/results.ts";
 import { usableFile } from "../jobs/vendor-jobs.ts";
 import { modelNotFound } from "../native-api/models.ts";
 import { plainFormat, shapeOf } from "../request-body/body-shape.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
-import { batchOfOpenaiId, firstModelName, openaiBatchId, resultIdOf } from "./batch-lines.ts";
+import {
+  batchOfOpenaiId,
+  firstModelName,
+  type JobOrigin,
+  openaiBatchId,
+  originOf,
+  resultIdOf,
+} from "./batch-lines.ts";
+import { servedModelNamed } from "./model-names.ts";
 
 /** Checks the body of `POST /v1/batches`. Throws `REALTIME_INVALID_ARGUMENT`. */
 function checkBatch(body: unknown): CreateOpenaiBatch {
@@ -54,7 +60,7 @@ function isRepeated(request: Request): boolean {
   return Number(request.get("x-stainless-retry-count") ?? 0) > 0;
 }
 
-const STATES: Record<BatchStatus, OpenaiBatchState> = {
+const STATES: Record<JobProgress["status"], OpenaiBatchState> = {
   queued: "in_progress",
   running: "in_progress",
   processing_results: "finalizing",
@@ -62,20 +68,20 @@ const STATES: Record<BatchStatus, OpenaiBatchState> = {
   completed: "completed",
   failed: "failed",
   cancelled: "cancelled",
-  output_deleted: "completed",
+  expired: "expired",
 };
 
-/** A batch as OpenAI's API shows it. `status` is the batch's, or the one that it ended in when its outputs were deleted since. */
-function batchView(batch: BatchRecord, status: BatchStatus): OpenaiBatch {
-  const state = stateOf(batch, status);
+/** A batch as OpenAI's API shows it. */
+function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBatch {
+  const state = status === "queued" && !hasItems(batch) ? "validating" : STATES[status];
   const { createdAtMs, inputReadAtMs, endedAtMs, input, itemCount, successCount, failCount } = batch;
   const endedAs = (wanted: OpenaiBatchState) => (state === wanted ? secondsOf(endedAtMs) : null);
   return {
     id: openaiBatchId(batch.id),
     object: "batch",
-    endpoint: input?.openai?.endpoint ?? "",
+    endpoint: originOf(batch)?.endpoint ?? "",
     model: batch.model,
-    errors: state === "failed" ? errorsOf(batch) : null,
+    errors: state === "failed" ? errorsOf(error) : null,
     input_file_id: input?.fileName ?? "",
     completion_window: "24h",
     status: state,
@@ -95,13 +101,7 @@ function batchView(batch: BatchRecord, status: BatchStatus): OpenaiBatch {
   };
 }
 
-function stateOf(batch: BatchRecord, status: BatchStatus): OpenaiBatchState {
-  if (status === "queued" && !hasItems(batch)) return "validating";
-  if (status === "failed" && batch.input?.simulatedEnd === "expired") return "expired";
-  return STATES[status];
-}
-
-function errorsOf({ error }: BatchRecord): OpenaiBatch["errors"] {
+function errorsOf(error: BatchError | null): OpenaiBatch["errors"] {
   const given = error?.code ?? "";
   const code = isErrorCode(given) ? openaiCode(given) : given;
   const message = error?.message ?? "The batch failed.";
@@ -173,7 +173,7 @@ export function cancelOpenaiBatch(deps: ApiDeps) {
 }
 
 async function viewOf({ stores }: ApiDeps, batch: BatchRecord) {
-  return batchView(batch, await endedAs(stores, batch));
+  return batchView(batch, await progressOf(stores, batch));
 }
 
 async function batchOf(deps: ApiDeps, request: Request, response: Response): Promise<BatchRecord> {
@@ -203,7 +203,7 @@ export function createOpenaiBatch(deps: ApiDeps) {
       const asked = checkBatch(value);
       return create(deps, caller, asked, isRepeated(request));
     });
-    response.json(batchView(batch, batch.status));
+    response.json(await viewOf(deps, batch));
   };
 }
 
@@ -215,24 +215,25 @@ async function create(
 ): Promise<BatchRecord> {
   const requestHash = sha256Hex(JSON.stringify(asked));
   const fromMs = deps.clock.nowMs() - REPEATED_WITHIN_MS;
-  const equal = { apiKeyId: caller.key.id, requestHash, fromMs };
-  const before = await deps.stores.read.batches.ofOpenaiRequest(equal);
+  const source = "openai";
+  const equal = { apiKeyId: caller.key.id, source, requestHash, fromMs } as const;
+  const before = await deps.stores.read.batches.ofEqualRequest(equal);
   if (isRepeat && before !== null) return before;
   const { input_file_id: fileId, endpoint, metadata = null, output_expires_after: expiry } = asked;
   const file = await usableFile(deps, caller.key.id, fileId, "input_file_id");
   const modelName = await firstModelName(deps, file.blobKey);
-  const resultsKeptMs = expiry ? expiry.seconds * 1000 : null;
+  const origin: JobOrigin = { endpoint, modelName, ...(isRepeat && { isRepeat }) };
   const created = await createJob(deps, caller, {
-    source: "openai",
+    source,
     model: findModel(deps, caller, modelName),
     name: null,
     metadata,
-    openai: { endpoint, modelName, requestHash, resultsKeptMs, ...(isRepeat && { isRepeat }) },
+    facts: { requestHash, origin, ...(expiry && { resultsKeptMs: expiry.seconds * 1000 }) },
     findMade: async (tx) => {
-      const made = await tx.batches.ofOpenaiRequest(equal);
+      const made = await tx.batches.ofEqualRequest(equal);
       if (isRepeat || made === null) return made;
       // Only a repeat can have overtaken a first request. Another first request wants a batch of its own.
-      return made.id !== before?.id && made.input?.openai?.isRepeat ? made : null;
+      return made.id !== before?.id && originOf(made)?.isRepeat ? made : null;
     },
     input: { fileName: file.id, blobKey: file.blobKey },
   });

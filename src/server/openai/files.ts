@@ -121,9 +121,9 @@ export function removeOpenaiFile(deps: ApiDeps) {
 async function removeResult(deps: ApiDeps, { kind, batch }: ResultOf): Promise<void> {
   if (kind === "output") return dropOutputs(deps, batch.id, deps.clock.nowMs());
   const { input } = batch;
-  if (!input?.openai) return;
-  const openai = { ...input.openai, areErrorsDeleted: true };
-  await deps.stores.write((tx) => tx.batches.update(batch.id, { input: { ...input, openai } }));
+  if (input === null) return;
+  const origin = { ...input.origin, areErrorsDeleted: true };
+  await deps.stores.write((tx) => tx.batches.update(batch.id, { input: { ...input, origin } }));
 }
 
 const MOST_PARTS = 20;
