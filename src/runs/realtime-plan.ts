@@ -7,8 +7,7 @@ import { damaged, readRunInput, requireUndamaged } from "./directory/input.ts";
 import { createDiskNames, INPUT_FILE } from "./directory/names.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
 import { assignIds, contentHash, type PlannedItem } from "./plan/plan.ts";
-import type { PromptItem, PromptReference } from "./plan/prompt-files.ts";
-import type { PromptText } from "./plan/spool.ts";
+import type { PromptItem, PromptReference, PromptText } from "./plan/prompt-files.ts";
 import { itemsOf } from "./request.ts";
 
 /** The settings that all requests of a run share. */

@@ -25,13 +25,12 @@ import {
   writeJsonLines,
   writeVerified,
 } from "./directory/run-files.ts";
+import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
-import type { RunService } from "./directory/service-identity.ts";
-import { textOf } from "./plan/spool.ts";
+import { textOf } from "./plan/prompt-files.ts";
 import { changeLines, describeChanges, matchItems, toOldItem } from "./plan/update.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
-import type { RunReporter } from "./reporter.ts";
 import { factsOf, temporaryPath, tryToWrite } from "./save-image.ts";
 import { stands } from "./standing.ts";
 

@@ -9,6 +9,7 @@ import { formatProblem } from "../prompts/problems.ts";
 import { claimDirectory, commitPendingInput, pendingInputName, removeLeftovers } from "./directory/claim.ts";
 import { type RunInput, readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
+import { makerAt, type RunService } from "./directory/run-service.ts";
 import {
   intendedBatch,
   isLacking,
@@ -21,7 +22,6 @@ import {
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./directory/run-state-schema.ts";
-import { makerAt, type RunService } from "./directory/service-identity.ts";
 import { type Chunk, type Plan, type PlannedItem, planRun, type RunRequest } from "./plan/plan.ts";
 import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "./plan/update.ts";
 import { itemsOf, settingsOf } from "./request.ts";

@@ -4,8 +4,7 @@ import type { Limits } from "../../contract/limits.ts";
 import { expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
 import { canonicalJson, type JsonValue } from "../../kernel/json/canonical-json.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
-import type { PromptItem } from "./prompt-files.ts";
-import { textOf } from "./spool.ts";
+import { type PromptItem, textOf } from "./prompt-files.ts";
 
 /** Everything that decides the images of a run. */
 export interface RunRequest {
