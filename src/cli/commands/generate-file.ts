@@ -16,9 +16,14 @@ import {
   requireShapesFit,
   type Wish,
 } from "../../runs/plan/choose-model.ts";
+import { planRealtimeRun, type RealtimePlan } from "../../runs/plan/plan.ts";
 import { readPromptFiles } from "../../runs/plan/prompt-files.ts";
-import { planRealtimeRun, type RealtimePlan, readRealtimePlan } from "../../runs/realtime-plan.ts";
-import { type RealtimeOutcome, type RealtimeRunOptions, runRealtime } from "../../runs/realtime-run.ts";
+import {
+  type RealtimeOutcome,
+  type RealtimeRunOptions,
+  readRealtimePlan,
+  runRealtime,
+} from "../../runs/realtime-run.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { standingOf } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
