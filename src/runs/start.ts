@@ -7,7 +7,7 @@ import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { claimDirectory, commitPendingInput, pendingInputName, removeLeftovers } from "./directory/claim.ts";
-import { type RunInput, readRunInput, storeReferences, writeRunInput } from "./directory/input.ts";
+import { type RunInput, readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
 import {
   intendedBatch,
@@ -131,14 +131,6 @@ async function submit(options: StartOptions): Promise<StartedRun> {
   });
   const submitted = submittedBatches(state);
   return { ...started, replayed: submitted.some(({ id }) => id !== null && started.earlier.has(id)) };
-}
-
-async function writeInput(dir: string, items: readonly PlannedItem[], name?: string): Promise<void> {
-  await storeReferences(
-    dir,
-    items.flatMap((item) => item.references),
-  );
-  await writeRunInput(dir, items, name);
 }
 
 /** Returns the run state with which a run begins or goes on. Throws if the batches of the `earlier` one are others. */
@@ -337,7 +329,7 @@ async function resumeUpdate(options: StartOptions, state: RunState, update: Upda
   const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
   await removeLeftovers(dir);
   // The lines of the prompt file may have moved, and metadata may have changed.
-  await writeRunInput(dir, update.items);
+  await writeInput(dir, update.items);
   const started = await send({ ...options, state, imageConsentMicroUsd });
   return { ...started, replayed: started.earlier.size > 0 };
 }

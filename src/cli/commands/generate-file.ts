@@ -148,7 +148,7 @@ async function makeRun(
       const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
       await writeRunReports(context, {
-        outcome: { ...outcome, dir },
+        outcome,
         ...{ shownDir, model: model.id, name: null, flags: readReportFlags(context), retryCommand },
         // What earlier commands of the run paid is not known. Drawings are always free.
         cost: model.isPlay ? { micros: 0, isPlay: true } : null,

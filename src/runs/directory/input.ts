@@ -86,6 +86,15 @@ const inputSchema = z.looseObject({
 });
 export type InputLine = z.infer<typeof inputSchema>;
 
+/** Writes the input of a run with its reference images. `name`: see `writeRunInput`. */
+export async function writeInput(dir: string, items: readonly PlannedItem[], name?: string): Promise<void> {
+  await storeReferences(
+    dir,
+    items.flatMap((item) => item.references),
+  );
+  await writeRunInput(dir, items, name);
+}
+
 /** Writes the input of a run. `name` is another name than `input.jsonl` if the run has not taken this input yet. */
 export async function writeRunInput(
   dir: string,

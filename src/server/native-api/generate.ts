@@ -6,8 +6,8 @@ import { generateContentSchema } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
-import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
+import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
@@ -69,7 +69,7 @@ export function contentFormat(
 function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
@@ -83,13 +83,9 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
         const rules = { ...deps, strictImageConfig, sent, findFileImage: files.find };
         const content = await checkContent(value, model, rules);
         const operation = isStream ? "streamGenerateContent" : "generateContent";
-        const work = answerOnce<GeneratedContent>(deps, response, gone, {
-          apiKeyId: caller.key.id,
-          idempotencyKey,
-          fingerprint: () => contentFingerprint(operation, content),
-          make: (leaving, record) => deps.realtime.generate(caller, content, leaving, record),
-          render: bodyOf,
-        });
+        const once = key === null ? null : { key, fingerprint: contentFingerprint(operation, content) };
+        const asked = { caller, content, count: 1, gone, once, render: bodyOf };
+        const work = answerOnce(deps, response, asked);
         if (framing) await answerStream(deps, framing, response, work);
         else response.type("json").send(await work);
       } catch (error) {
@@ -102,7 +98,10 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   };
 }
 
-const bodyOf = (content: GeneratedContent): Buffer => Buffer.from(JSON.stringify(contentView(content)));
+function bodyOf([content]: readonly GeneratedContent[]): Buffer {
+  if (content === undefined) throw new Error("a request for one image has no outcome");
+  return Buffer.from(JSON.stringify(contentView(content)));
+}
 
 /** The errors of every request that makes images in real time. */
 export const generateErrors: readonly ServiceErrorCode[] = [

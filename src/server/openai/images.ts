@@ -5,7 +5,6 @@ import { openaiCode, openaiErrorBody } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { findLinkedImage } from "../../domain/links/linked-images.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
-import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream } from "../http/answer.ts";
 import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
@@ -62,20 +61,17 @@ function headersOf({ code, httpStatus, retryAfterMs }: ImgbatchError): Record<st
 function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const publicUrl = publicUrlOf(deps, request);
     await withRequest(deps, request, response, isEdit, async (sent) => {
       try {
         const asked = await checkRequest(deps, caller.group, sent);
-        const work = answerOnce<readonly GeneratedContent[]>(deps, response, gone, {
-          apiKeyId: caller.key.id,
-          idempotencyKey,
-          fingerprint: () => fingerprintOf(asked, isEdit),
-          make: (leaving, record) =>
-            deps.realtime.generateMany(caller, asked.content, asked.count, leaving, record, (made) =>
-              finishImage(deps.converter, asked, made),
-            ),
+        const { content, count } = asked;
+        const work = answerOnce(deps, response, {
+          ...{ caller, content, count, gone },
+          once: key === null ? null : { key, fingerprint: fingerprintOf(asked, isEdit) },
+          finish: (made) => finishImage(deps.converter, asked, made),
           render: async (contents) => {
             const finished = finishedImages(deps, asked, contents);
             if (asked.isStream) return eventsOf(finished, isEdit);
