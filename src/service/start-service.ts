@@ -8,7 +8,7 @@ import { deleteRecord, dropOutputs } from "../domain/batches/delete.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed } from "../domain/feed.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
-import { Realtime } from "../domain/realtime/generate.ts";
+import { Realtime } from "../domain/realtime/realtime.ts";
 import { toPixels } from "../imaging/thumbnail.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";

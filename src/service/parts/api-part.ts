@@ -1,5 +1,4 @@
 import type { Config } from "../../config/schema.ts";
-import { KeyedRequests } from "../../domain/realtime/keyed-requests.ts";
 import { sharpConverter } from "../../imaging/sharp-images.ts";
 import type { ApiDeps } from "../../server/deps.ts";
 import { DownloadSlots, FailedAuthLimit } from "../../server/http/limits.ts";
@@ -47,7 +46,6 @@ export function apiParts(
     keyHeaders: config.vendor.keyHeaders,
     modelNames: config.openai.models,
     converter: sharpConverter(decoding),
-    keyedRequests: new KeyedRequests(workerDeps),
     realtimeOffers,
     slots: new DownloadSlots(config.limits.downloadsPerKey),
     bodyBudgets: new BodyBudgets(),
