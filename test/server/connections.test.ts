@@ -64,12 +64,17 @@ describe("a connection", () => {
   });
 
   it("[LOAD-10] whose reader is slow but takes something all the time has its whole response", async () => {
-    const { url, ended } = await serve({ stallMs: 500 });
+    const { url, ended } = await serve({ stallMs: 800 });
     const socket = reader(url, "/large");
     const startedAt = performance.now();
-    const timer = setInterval(() => socket.resume(), 50);
-    socket.on("data", () => {
-      if (performance.now() - startedAt < 1500) socket.pause();
+    let left = MIB;
+    const timer = setInterval(() => {
+      left = MIB;
+      socket.resume();
+    }, 50);
+    socket.on("data", ({ length }) => {
+      left -= length;
+      if (left <= 0) socket.pause();
     });
     await expect.poll(() => ended, { timeout: 20_000 }).toHaveLength(1);
     clearInterval(timer);
