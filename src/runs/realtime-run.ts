@@ -14,8 +14,15 @@ import { syncDirectory } from "../kernel/files/durable-file.ts";
 import { makeDirectory } from "../kernel/files/make-directory.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
-import { mapRunInput, readReference, readRunInput, writeInput } from "./directory/input.ts";
-import { IMAGES_FOLDER } from "./directory/names.ts";
+import {
+  damaged,
+  mapRunInput,
+  readReference,
+  readRunInput,
+  requireUndamaged,
+  writeInput,
+} from "./directory/input.ts";
+import { IMAGES_FOLDER, INPUT_FILE } from "./directory/names.ts";
 import { RESULTS_FILE, type ResultLine, readResults, writeResults } from "./directory/results.ts";
 import {
   isImagePath,
@@ -25,13 +32,13 @@ import {
   writeJsonLines,
   writeVerified,
 } from "./directory/run-files.ts";
+import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
-import type { RunService } from "./directory/service-identity.ts";
-import { textOf } from "./plan/spool.ts";
+import { type PlannedImage, type RealtimePlan, realtimeImages } from "./plan/plan.ts";
+import { textOf } from "./plan/prompt-files.ts";
 import { changeLines, describeChanges, matchItems, toOldItem } from "./plan/update.ts";
-import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
-import type { RunReporter } from "./reporter.ts";
+import { itemsOf } from "./request.ts";
 import { factsOf, temporaryPath, tryToWrite } from "./save-image.ts";
 import { stands } from "./standing.ts";
 
@@ -352,4 +359,19 @@ function requestKeyOf({ request_keys }: RunState, customId: string, position: nu
 function renewRequestKey({ request_keys }: RunState, customId: string): void {
   if (request_keys === undefined) return;
   request_keys.renewed[customId] = (request_keys.renewed[customId] ?? 0) + 1;
+}
+
+/** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not tell. */
+export async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {
+  const path = join(dir, INPUT_FILE);
+  const { model, mime_type: mimeType = null, input_sha256: inputSha256 } = runState;
+  const input = await readRunInput(dir);
+  requireUndamaged(input);
+  const ids = [...input.keys()];
+  if (ids.length === 0) throw damaged(`${path} is missing`);
+  if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
+  const items = await itemsOf(dir, input, ids);
+  const images = realtimeImages(items.map((item, at) => [ids[at] ?? "", item]));
+  const settings = { model, aspectRatio: null, size: null, mimeType };
+  return { settings, items: null, images, inputSha256 };
 }

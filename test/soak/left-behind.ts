@@ -2,8 +2,9 @@ import { existsSync } from "node:fs";
 import { copyFile, mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
+import { LOCAL_STORAGE } from "../../src/config/storage-places.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import { openDataDirectory } from "../../src/service/data-directory.ts";
+import { openStorage } from "../../src/service/storage/open-storage.ts";
 import { fileBlobs } from "../../src/storage/blobs/file-blobs.ts";
 import { type Customer, expect } from "./customer.ts";
 
@@ -38,7 +39,7 @@ export class LeftBehind {
     }
     // A service that was killed while it made its database has promised nothing.
     if (customer.batches.size === 0 && !hasSchema(join(this.#paths.scratch, "imgbatch.db"))) return;
-    const copy = await openDataDirectory(this.#paths.scratch);
+    const copy = await openStorage(LOCAL_STORAGE, { directory: this.#paths.scratch });
     try {
       const damage = await copy.integrityProblems();
       expect(damage.length === 0, `the database is damaged: ${damage}`);

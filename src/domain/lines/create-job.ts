@@ -11,7 +11,7 @@ import type { Transaction } from "../ports/stores.ts";
 import { pricedSizes } from "../realtime/models.ts";
 import type { BatchInput, BatchRecord } from "../records.ts";
 
-interface JobRequest {
+export interface JobRequest {
   source: BatchSource;
   model: ModelEntry;
   /** Null when the caller gave none. */

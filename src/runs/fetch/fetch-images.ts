@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { type BatchItem, hasImages } from "../../client/batch.ts";
+import { type BatchItem, hasImages } from "../../client/answers.ts";
 import { getContent } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";

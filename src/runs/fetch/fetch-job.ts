@@ -1,4 +1,4 @@
-import type { Batch, BatchItem } from "../../client/batch.ts";
+import type { Batch, BatchItem } from "../../client/answers.ts";
 import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
 import type { ImageMimeType } from "../../contract/image-formats.ts";
@@ -12,7 +12,7 @@ import {
   type ResultFile,
   type Verified,
 } from "../directory/run-files.ts";
-import type { RunReporter } from "../reporter.ts";
+import type { RunReporter } from "../directory/run-service.ts";
 import type { ZipContents } from "./zip.ts";
 
 /** The task of bringing the images of one batch to the disk, verified. */

@@ -1,7 +1,7 @@
 import { createReadStream, existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { type Batch, type BatchItem, hasImages } from "../../client/batch.ts";
+import { type Batch, type BatchItem, hasImages } from "../../client/answers.ts";
 import { downloadFile } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
 import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
@@ -20,7 +20,7 @@ import {
   requireReplaceable,
   writeVerified,
 } from "../directory/run-files.ts";
-import type { RunReporter } from "../reporter.ts";
+import type { RunReporter } from "../directory/run-service.ts";
 import { type FetchedImages, type Fetching, type FetchJob, pathFor, reportSaved } from "./fetch-job.ts";
 import { openZip, readContents, readStart, type ZipContents, type ZippedImage } from "./zip.ts";
 

@@ -7,8 +7,7 @@ import { formatProblem } from "../../prompts/problems.ts";
 import { type InputLine, mapRunInput, referencePath } from "../directory/input.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { assignIds, type Plan, type PlannedItem } from "./plan.ts";
-import type { PromptItem } from "./prompt-files.ts";
-import { textOf } from "./spool.ts";
+import { type PromptItem, textOf } from "./prompt-files.ts";
 
 /** A prompt of the run as it is, without its text. */
 interface OldItem {

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { jobDirectivesOf } from "../../contract/job-directives.ts";
-import { type BatchSource, type BatchStatus, isTerminal } from "../../contract/statuses.ts";
+import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../domain/files/generated.ts";
 import { DRAWINGS } from "../../domain/offers.ts";
@@ -9,18 +9,6 @@ import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { isLeftOut, simulatedEnd } from "./simulated-jobs.ts";
-
-/** Returns a batch that this key made with the API `source`; null for all others. */
-export async function ownJob(
-  { read }: Stores,
-  keyId: string,
-  source: BatchSource,
-  batchId: string,
-): Promise<BatchRecord | null> {
-  const batch = await read.batches.byId(batchId);
-  const isOwn = batch?.apiKeyId === keyId && batch.source === source && batch.recordDeletedAtMs === null;
-  return isOwn ? batch : null;
-}
 
 /** How far a job has come, and why it failed. */
 export interface JobProgress {
@@ -86,6 +74,22 @@ export async function resultLines(
     if (items.length < PAGE) return isShuffled ? lines.reverse() : lines;
     await setImmediate();
   }
+}
+
+/**
+ * Puts the Base64 of each image where the field of this name is an empty text in a JSON text. No text of a caller may come
+ * before the last of them, but with its quotes escaped.
+ */
+export function withImages(json: string, field: string, outputs: readonly OutputRecord[]): Piece[] {
+  const mark = `"${field}":""`;
+  const pieces: Piece[] = [];
+  let from = 0;
+  for (const { blobKey, sizeBytes, crc32 } of outputs) {
+    const at = json.indexOf(mark, from) + mark.length - 1;
+    pieces.push(json.slice(from, at), { blobKey, sizeBytes, crc32, isBase64: true });
+    from = at;
+  }
+  return [...pieces, json.slice(from)];
 }
 
 /** Returns a file of JSON lines about an ended batch. Its images are read when they are sent. */
