@@ -11,28 +11,29 @@ import { missingEnd } from "../contract/image-structure.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
-import { makeDirectory } from "../kernel/files/make-directory.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
-import { mapRunInput, readReference, readRunInput, writeInput } from "./directory/input.ts";
-import { IMAGES_FOLDER } from "./directory/names.ts";
+import { damaged, readReference, readRunInput, requireUndamaged, writeInput } from "./directory/input.ts";
+import { IMAGES_FOLDER, INPUT_FILE } from "./directory/names.ts";
 import { RESULTS_FILE, type ResultLine, readResults, writeResults } from "./directory/results.ts";
 import {
+  inspect,
   isImagePath,
   isIntact,
   isWholeResult,
+  NOTHING_KNOWN,
   toJsonLines,
   writeJsonLines,
   writeVerified,
 } from "./directory/run-files.ts";
+import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
-import type { RunService } from "./directory/service-identity.ts";
-import { textOf } from "./plan/spool.ts";
-import { changeLines, describeChanges, matchItems, toOldItem } from "./plan/update.ts";
-import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
-import type { RunReporter } from "./reporter.ts";
-import { factsOf, temporaryPath, tryToWrite } from "./save-image.ts";
+import { type PlannedImage, type RealtimePlan, realtimeImages } from "./plan/plan.ts";
+import { textOf } from "./plan/prompt-files.ts";
+import { changedRealtimeError } from "./plan/update.ts";
+import { itemsOf } from "./request.ts";
+import { requireWritable } from "./save-image.ts";
 import { stands } from "./standing.ts";
 
 export interface RealtimeRunOptions extends GenerateOptions {
@@ -195,8 +196,7 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
     options,
   );
   const path = `${image.stem}.${IMAGE_EXTENSIONS[mimeType]}`;
-  const { sha256, bytes } = factsOf(data, mimeType);
-  const { file } = await writeVerified([data], join(dir, path), { sha256, bytes, crc32: null }, path);
+  const { file } = await writeVerified([data], join(dir, path), NOTHING_KNOWN, path);
   const line = { ...lineOf(customId, "success"), model_version: modelVersion, files: [{ path, ...file }] };
   return mayBePaidTwice ? { ...line, notes: [PAID_TWICE_NOTE] } : line;
 }
@@ -231,10 +231,14 @@ type Run = Pick<RealtimeRunOptions, "dir" | "plan" | "service" | "clock">;
 
 /** Checks whether the directory is free, or that of this run. Writes nothing. */
 async function checkRun({ dir, plan, service }: Run): Promise<void> {
-  const { inputSha256, images } = plan;
+  const { inputSha256, images, items, settings } = plan;
   const before = await readRunState(dir, WITHOUT_RUN_STATE);
   const isOurs = before?.kind === "realtime";
-  if (isOurs && before.input_sha256 !== inputSha256) await refuseEdited(dir, plan, before);
+  if (isOurs && before.input_sha256 !== inputSha256 && items !== null) {
+    const isSame = before.model === settings.model;
+    const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
+    throw await changedRealtimeError(dir, items, others);
+  }
   if (isOurs && before.base_url !== service.identity && !(await hasAll(dir, images)))
     requireSameService(dir, before, service.identity);
   await checkDirectory(dir, inputSha256);
@@ -257,22 +261,9 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   await removeLeftovers(dir);
   // An image that was paid for must be saved.
   const images = join(dir, IMAGES_FOLDER);
-  await saving(images, () => makeDirectory(images));
-  await saving(images, () => tryToWrite(temporaryPath(images, "test")));
+  await requireWritable(images, "test");
   if (items !== null) await writeInput(dir, items);
   return runState;
-}
-
-/** Throws `DIRECTORY_CONFLICT` with the prompts that differ from those of the run. */
-async function refuseEdited(dir: string, { items, settings }: RealtimePlan, before: RunState): Promise<void> {
-  if (items === null) return;
-  const old = await mapRunInput(dir, toOldItem);
-  const typed = items.map((item) => ({ ...item, customId: item.typedId }));
-  const match = matchItems(old, typed, { isSameRequest: true });
-  const isSame = before.model === settings.model;
-  const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
-  const message = `${dir} belongs to a run with other prompts or options: ${describeChanges({ ...match, settings: others })}. Choose another directory with --output.`;
-  throw new ImgbatchError("DIRECTORY_CONFLICT", message, { details: changeLines(match) });
 }
 
 /** Whether every image is on disk as the results say. */
@@ -323,7 +314,8 @@ async function findWhole(dir: string, { customId, stem }: PlannedImage): Promise
     const data = await readFile(join(dir, path)).catch(() => null);
     const mimeType = data === null ? null : sniffImageType(data);
     if (data === null || mimeType === null || missingEnd(data, mimeType) !== null) continue;
-    return { ...lineOf(customId, "success"), files: [{ path, ...factsOf(data, mimeType) }] };
+    const { file } = await inspect([data], NOTHING_KNOWN, path);
+    return { ...lineOf(customId, "success"), files: [{ path, ...file }] };
   }
   return null;
 }
@@ -352,4 +344,19 @@ function requestKeyOf({ request_keys }: RunState, customId: string, position: nu
 function renewRequestKey({ request_keys }: RunState, customId: string): void {
   if (request_keys === undefined) return;
   request_keys.renewed[customId] = (request_keys.renewed[customId] ?? 0) + 1;
+}
+
+/** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not tell. */
+export async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {
+  const path = join(dir, INPUT_FILE);
+  const { model, mime_type: mimeType = null, input_sha256: inputSha256 } = runState;
+  const input = await readRunInput(dir);
+  requireUndamaged(input);
+  const ids = [...input.keys()];
+  if (ids.length === 0) throw damaged(`${path} is missing`);
+  if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
+  const items = await itemsOf(dir, input, ids);
+  const images = realtimeImages(items.map((item, at) => [ids[at] ?? "", item]));
+  const settings = { model, aspectRatio: null, size: null, mimeType };
+  return { settings, items: null, images, inputSha256 };
 }

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { cancelBatch, deleteOutputs, deleteRecord, listItems } from "../../client/batches.ts";
 import { getContent } from "../../client/download.ts";
 import { BATCH_STATUSES, type BatchStatus, ITEM_STATUSES } from "../../contract/statuses.ts";

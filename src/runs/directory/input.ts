@@ -10,8 +10,7 @@ import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
 import type { PlannedItem } from "../plan/plan.ts";
-import type { PromptReference } from "../plan/prompt-files.ts";
-import { textOf } from "../plan/spool.ts";
+import { type PromptReference, textOf } from "../plan/prompt-files.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
 import { hashFile, readJsonLines, writeJsonLines } from "./run-files.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createHttpDashboardSource } from "../../../../src/cli/commands/watch-source.ts";
-import { readBatch } from "../../../../src/client/batch.ts";
+import { readBatch } from "../../../../src/client/answers.ts";
 import { createBatch, getBatch } from "../../../../src/client/batches.ts";
 import { createServiceHttp } from "../../../../src/client/service-http.ts";
 import { isTerminal } from "../../../../src/contract/statuses.ts";
