@@ -18,7 +18,7 @@ interface Outcome {
  * because of its prompt. `later`: it has not failed, and may still come; to make it again would pay for it twice. `lost`: it
  * was made and paid for, or may have been, but is gone, damaged or deleted.
  */
-export type Standing = "here" | "failed" | "refused" | "later" | "lost";
+type Standing = "here" | "failed" | "refused" | "later" | "lost";
 
 /** Errors of an image that has not failed although its batch has ended: it may still come, or was deleted. */
 const UNDECIDED: readonly string[] = [
