@@ -35,7 +35,7 @@ const GONE: readonly string[] = [
 /** The statuses after which the same request may succeed later. */
 const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 
-export function standingOf({ status, error, files }: Outcome): Standing {
+function standingOf({ status, error, files }: Outcome): Standing {
   if (error === undefined) return files.length > 0 ? "here" : status === "pending" ? "later" : "failed";
   const { code, source } = error;
   const isUndecided = source === CLIENT && UNDECIDED.includes(code);
