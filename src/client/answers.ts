@@ -158,9 +158,7 @@ export function microsOf(value: unknown, least = -MOST_USD): number | null {
 
 /** A time in seconds since 1970, within the range of dates, in ms. */
 export function momentMsOf(value: unknown): number | null {
-  return Number.isSafeInteger(value) && Math.abs(value as number) <= LAST_SECOND
-    ? (value as number) * 1000
-    : null;
+  return typeof value === "number" && Math.abs(value) <= LAST_SECOND ? Math.round(value * 1000) : null;
 }
 
 /** A number that may be written as text. */

@@ -37,6 +37,8 @@ export interface Batch {
   /** Whether the service reports that these amounts are no real money: the images are drawn. */
   isPlay: boolean;
   createdAtMs: number | null;
+  /** When it was settled, or ended without a payment. */
+  endedAtMs: number | null;
   error: { code: string; message: string } | null;
   /** Why the items cannot be made now; null when they can, or the service does not say. */
   waiting: BatchWaiting | null;
@@ -78,6 +80,7 @@ export function readBatch(value: unknown): Batch | null {
     actualCostMicroUsd: microsOf(numeric(wire.actual_cost)),
     isPlay: wire.play_money === true,
     createdAtMs: momentMsOf(numeric(wire.created_at)),
+    endedAtMs: momentMsOf(numeric(wire.settled_at)),
     error: errorOf(wire.error),
     waiting: isTerminal(status) ? null : waitingOf(wire.waiting),
     queuedBehind: status === "queued" ? countOf(numeric(wire.queued_behind)) : null,

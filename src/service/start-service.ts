@@ -4,12 +4,11 @@ import type { Role } from "../config/roles.ts";
 import type { Config } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
 import type { Credentials } from "../contract/data-directory.ts";
-import { deleteRecord, dropOutputs } from "../domain/batches/delete.ts";
-import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed, feedLog } from "../domain/feed.ts";
+import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
+import type { Stores } from "../domain/ports/stores.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
-import { toPixels } from "../imaging/thumbnail.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
@@ -25,7 +24,6 @@ import { acquireDataLockPatiently } from "../storage/data-lock.ts";
 import { storageFailure } from "../storage/disk-trouble.ts";
 import { Scheduler } from "../workers/scheduler.ts";
 import { signInLinks } from "./console.ts";
-import type { DashboardSourceDeps } from "./dashboard-source.ts";
 import { apiParts } from "./parts/api-part.ts";
 import { type LocalAccess, openLocalAccess } from "./parts/local-access.ts";
 import { sharedParts } from "./parts/shared-parts.ts";
@@ -85,8 +83,17 @@ export interface Service {
    * must close the service and end.
    */
   failed: AbortSignal;
-  /** Everything that a live view of this service uses. */
-  view: DashboardSourceDeps;
+  /** The load of this process now. `paid`: the requests that a stop waits for. */
+  queue(): { running: number; paid: number; slots: number; isPaused: boolean };
+  /** The state of its providers. */
+  health: ProviderHealth;
+  /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
+  signInLink: (() => Promise<string>) | null;
+  /**
+   * Opens the API on a private address of this machine for the live view of this process: with the key, it shows and manages
+   * the batches of all keys.
+   */
+  openLiveView(): Promise<{ baseUrl: string; apiKey: string; startedAtMs: number; providers: string | null }>;
   /**
    * Begins no more work for batches, and stops in the reverse order of the start: requests, workers, files. After the
    * grace, nothing waits any more for a shared database that is away, except the outcome of an item that was claimed for a paid upstream.
@@ -146,7 +153,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     const presence = { role: withWorkers ? role : "api", isAlone: !isShared } as const;
     const sources = { config, stores, blobs, clock, ids, random, feed, log, presence, ending: ending.signal };
     const parts = await sharedParts({ ...sources, providers: options.providers }, teardown);
-    const { workerDeps, providers, decoding } = parts;
+    const { workerDeps, providers } = parts;
     // A command with a service of its own gives the reason itself.
     for (const { name, upstream } of options.announceUrl ? providers : [])
       if (upstream?.disabled)
@@ -168,14 +175,15 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       scheduler.wake(batch.id, batch);
       callWorkers();
     };
-    const cancel = (batchId: string) => scheduler.cancel(batchId, callWorkers);
     let access: LocalAccess | null = null;
     const apiDeps: ApiDeps = {
       ...apiParts(parts, config, options.address.host),
       ...workOfAll(workerDeps),
       isLocalKey: (keyId) => keyId === access?.localKeyId,
       isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
+      operatorToken: null,
       facts: { dataDirectory, startedAtMs: clock.nowMs() },
+      setPaused: (isPaused) => scheduler.setPaused(isPaused),
       realtime,
       requestLog: options.log === "feed" ? silentLog : log,
       workersRunning: () =>
@@ -186,7 +194,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
       isStopping: () => ending.signal.aborted,
       secret,
-      cancel,
+      cancel: (batchId) => scheduler.cancel(batchId, callWorkers),
       onBatchCreated,
     };
     const app = buildApp(apiDeps, role === "worker" ? WORKER_SURFACES : SURFACES);
@@ -213,30 +221,18 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       credentials: access?.credentials ?? null,
       feed,
       failed: failing.signal,
-      view: {
-        ...workerDeps,
-        signInLink: signInLinks(config, apiDeps.secrets, listening.url, access?.ownerKeyId ?? null),
-        freeDiskBytes: apiDeps.freeDiskBytes,
-        cancel: apiDeps.cancel,
-        waitingOf: apiDeps.waitingOf,
-        jobsOf: apiDeps.jobsOf,
-        queueOfAll: apiDeps.queueOfAll,
-        isShared,
-        facts: {
-          ...apiDeps.facts,
-          url: listening.url,
-          providers: providers.map(({ name }) => name).join(", ") || null,
-        },
-        toPixels: (bytes, box) => toPixels(bytes, box, decoding),
-        queue: () => scheduler.load,
-        setPaused: (isPaused) => scheduler.setPaused(isPaused),
-        retry: async (batchId) => {
-          const { batch } = await retryFailed(apiDeps, batchId);
-          onBatchCreated(batch);
-          return { name: batch.taskName, itemCount: batch.itemCount };
-        },
-        deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, clock.nowMs()),
-        deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, clock.nowMs()),
+      queue: () => scheduler.load,
+      health: workerDeps.health,
+      signInLink: signInLinks(config, apiDeps.secrets, listening.url, access?.ownerKeyId ?? null),
+      openLiveView: async () => {
+        teardown.add(logFailures(feed, log, stores));
+        const operatorToken = randomBytes(32).toString("base64url");
+        const view = buildApp({ ...apiDeps, operatorToken, isOwnerKey: () => true, isLocalKey: () => false });
+        const opened = await listen(view.listener, { host: "127.0.0.1", port: 0 }, { http: view.http });
+        teardown.add(() => opened.close(0));
+        const names = providers.map(({ name }) => name).join(", ") || null;
+        const { startedAtMs } = apiDeps.facts;
+        return { baseUrl: opened.url, apiKey: operatorToken, startedAtMs, providers: names };
       },
       close: async (grace, drains = true) => {
         ending.abort();
@@ -262,4 +258,36 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     await teardown.run();
     throw withApiCode(storageFailure(dataDirectory, error));
   }
+}
+
+/** A person could not read more in a second. */
+const FAILURES_AT_ONCE = 10;
+
+/** Writes a line to the log for each image that could not be made. Returns the function that stops it. */
+function logFailures(feed: Feed, log: Log, { read }: Stores): () => void {
+  let atWork = 0;
+  const tell = async (batchId: string, customId: string) => {
+    if (atWork >= FAILURES_AT_ONCE) return;
+    atWork++;
+    try {
+      const [item, batch] = [
+        await read.items.byCustomId(batchId, customId),
+        await read.batches.byId(batchId),
+      ];
+      if (item?.error == null) return;
+      const { code, message } = item.error;
+      log.warn(`${customId} failed, ${code}: ${message} (“${batch?.taskName ?? batchId}”)`);
+    } finally {
+      atWork--;
+    }
+  };
+  return feed.subscribe((event) => {
+    const failed =
+      event.type === "elsewhere"
+        ? event.failed
+        : event.type === "item" && event.status === "failed"
+          ? [event.customId]
+          : [];
+    for (const customId of failed) if ("batchId" in event) tell(event.batchId, customId).catch(() => {});
+  });
 }

@@ -11,6 +11,8 @@ import type { SharedParts } from "./shared-parts.ts";
 /** The parts of the API that follow from the configuration and what the process shares. */
 type Derived = Omit<
   ApiDeps,
+  | "operatorToken"
+  | "setPaused"
   | "isLocalKey"
   | "isOwnerKey"
   | "facts"
