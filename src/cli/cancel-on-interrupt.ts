@@ -1,4 +1,4 @@
-import type { Batch } from "../client/batch.ts";
+import type { Batch } from "../client/answers.ts";
 import { cancelBatch } from "../client/batches.ts";
 import { deadline } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";

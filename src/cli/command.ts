@@ -1,6 +1,6 @@
 import type { ExitName } from "../contract/exit-codes.ts";
 import type { Clock } from "../kernel/clock.ts";
-import type { RunReporter } from "../runs/reporter.ts";
+import type { RunReporter } from "../runs/directory/run-service.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connect/connection.ts";
 import type { GlobalOptions, OptionSpec } from "./options.ts";
 

@@ -1,5 +1,4 @@
-import { microsOf, numeric } from "../client/answers.ts";
-import type { Batch, BatchItem } from "../client/batch.ts";
+import type { Batch, BatchItem } from "../client/answers.ts";
 import {
   cancelBatch,
   deleteOutputs,
@@ -301,6 +300,6 @@ function toItemRow(item: BatchItem): ItemRow {
     prompt: typeof raw.prompt === "string" ? raw.prompt : (promptPreview ?? ""),
     error: error === null ? null : `${error.code}: ${error.message}`,
     sizeBytes: images.length === 0 ? null : images.reduce((sum, { size }) => sum + size, 0),
-    costMicroUsd: microsOf(numeric(raw.cost)),
+    costMicroUsd: typeof raw.cost === "number" ? numberToMicros(raw.cost) : null,
   };
 }

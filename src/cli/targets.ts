@@ -1,15 +1,15 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
-import type { Batch } from "../client/batch.ts";
+import type { Batch } from "../client/answers.ts";
 import { getBatch } from "../client/batches.ts";
 import { UPSTREAM_NAMES } from "../config/presets.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Http } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { recordInRunState } from "../runs/directory/lock.ts";
+import { recordInRunState } from "../runs/directory/claim.ts";
+import { otherMaker, type RunService } from "../runs/directory/run-service.ts";
 import { isUnsent, lastRound, makerOf, RUN_STATE_FILE, readRunState } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
-import { otherMaker, type RunService } from "../runs/directory/service-identity.ts";
 import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";

@@ -7,7 +7,7 @@ import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
-import type { Batch } from "./batch.ts";
+import type { Batch } from "./answers.ts";
 import { getBatch } from "./batches.ts";
 import { followEvents } from "./events.ts";
 

@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
-import type { SizeTier } from "../contract/image-formats.ts";
-import { type ImageMimeType, sniffImageType } from "../contract/image-formats.ts";
+import { type ImageMimeType, type SizeTier, sniffImageType } from "../contract/image-formats.ts";
 import { missingEnd } from "../contract/image-structure.ts";
 import type { GenerateContentBody } from "../contract/native-api.ts";
 import {
@@ -14,6 +13,7 @@ import {
 import { REFUSING_FINISH_REASONS } from "../contract/statuses.ts";
 import type { Http, HttpRequest } from "../http/http.ts";
 import { readJson } from "../http/json-answer.ts";
+import type { Clock } from "../kernel/clock.ts";
 import { microsToDecimal, numberToMicros } from "../kernel/money.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 import { endlessness, MOST_USD, unexpectedAnswer } from "./answers.ts";
@@ -325,4 +325,34 @@ function readModel(value: unknown): RealtimeModel[] {
       raw: value as Record<string, unknown>,
     },
   ];
+}
+
+const MINUTE_MS = 60_000;
+
+/**
+ * Returns a function that resolves for at most `perMinute` callers in any minute, in the order of their calls. Undefined
+ * means no limit. Rejects with the reason of the caller's signal.
+ */
+export function createRateLimiter(
+  perMinute: number | undefined,
+  clock: Clock,
+): (signal?: AbortSignal) => Promise<void> {
+  if (perMinute === undefined) return async () => {};
+  const passedAtMs: number[] = [];
+  let last: Promise<void> = Promise.resolve();
+  const pass = async (signal?: AbortSignal) => {
+    signal?.throwIfAborted();
+    const [earliest] = passedAtMs;
+    if (earliest !== undefined && passedAtMs.length >= perMinute) {
+      const waitMs = Math.min(MINUTE_MS, earliest + MINUTE_MS - clock.nowMs());
+      if (waitMs > 0) await clock.sleep(waitMs, signal);
+      passedAtMs.shift();
+    }
+    passedAtMs.push(clock.nowMs());
+  };
+  return (signal) => {
+    const passed = last.then(() => pass(signal));
+    last = passed.catch(() => {});
+    return passed;
+  };
 }

@@ -1,4 +1,4 @@
-import type { Batch } from "../client/batch.ts";
+import type { Batch } from "../client/answers.ts";
 import type { LogLine, RequestLine } from "../contract/activity.ts";
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
 

@@ -7,7 +7,7 @@ import { linkProblems } from "./links/linked-images.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { ItemTotal } from "./ports/item-repository.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
-import { answerProblems } from "./realtime/kept-answers.ts";
+import { answerProblems } from "./realtime/answers.ts";
 import type { AccountRecord, BatchEvent, BatchRecord, LedgerEntry, OutputRecord } from "./records.ts";
 
 const MOVEMENTS = ["hold", "capture", "release", "charge", "grant", "take_back"] as const;

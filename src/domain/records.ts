@@ -84,25 +84,12 @@ export interface BatchInput {
   blobKey: string;
   /** The most that the person at this machine agreed to pay, in micro-dollars; null when the account pays. */
   consentMicroUsd: number | null;
-  /** How the job ends because a directive in its prompts asks for it; null or left out when it ends by itself. */
-  simulatedEnd?: "failed" | "expired" | null;
-  /** The request of a client of OpenAI's API; left out for others. */
-  openai?: OpenaiJob;
-}
-
-/** A job of OpenAI's API, as far as it differs from others. */
-export interface OpenaiJob {
-  endpoint: string;
-  /** The model that all its lines must name, as they write it; null when they name none. */
-  modelName: string | null;
-  /** SHA-256 of the request that made it. */
-  requestHash: string;
-  /** Whether that request repeats an earlier one, which may have been at work still. */
-  isRepeat?: boolean;
-  /** How long its results are kept at most after its end, in ms; null: as long as others. */
-  resultsKeptMs: number | null;
-  /** Whether the file with its errors was deleted. */
-  areErrorsDeleted?: boolean;
+  /** SHA-256 of the request, by which an equal one is found. Left out: nobody looks for it. */
+  requestHash?: string;
+  /** How long the results are kept at most after the end, in ms. Left out: as long as others. */
+  resultsKeptMs?: number;
+  /** The facts that the API which made the batch keeps for itself, as JSON. */
+  origin?: Readonly<Record<string, unknown>>;
 }
 
 export interface BatchRecord {

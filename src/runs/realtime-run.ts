@@ -1,36 +1,40 @@
+import { randomBytes } from "node:crypto";
+import { appendFile, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import PQueue from "p-queue";
-import { type GeneratedImage, type GenerateOptions, generateImage } from "../client/realtime.ts";
+import { saving } from "../client/file-errors.ts";
+import { type GenerateOptions, generateImage } from "../client/realtime.ts";
 import { PAID_TWICE_NOTE } from "../contract/batch-api.ts";
-import { errorEntry, ImgbatchError } from "../contract/errors.ts";
-import { IMAGE_EXTENSIONS } from "../contract/image-formats.ts";
+import { type ErrorCode, errorEntry, ImgbatchError } from "../contract/errors.ts";
+import { IMAGE_EXTENSIONS, sniffImageType } from "../contract/image-formats.ts";
+import { missingEnd } from "../contract/image-structure.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
-import { readReference, readRunInput } from "./directory/input.ts";
-import { IMAGES_FOLDER } from "./directory/names.ts";
-import { type ResultLine, writeResults } from "./directory/results.ts";
-import { writeVerified } from "./directory/run-files.ts";
-import { readRunState, writeRunState } from "./directory/run-state.ts";
-import type { RunService } from "./directory/service-identity.ts";
-import { textOf } from "./plan/spool.ts";
+import type { RunOutcome } from "./collect-run.ts";
+import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
+import { damaged, readReference, readRunInput, requireUndamaged, writeInput } from "./directory/input.ts";
+import { IMAGES_FOLDER, INPUT_FILE } from "./directory/names.ts";
+import { RESULTS_FILE, type ResultLine, readResults, writeResults } from "./directory/results.ts";
 import {
-  appendResult,
-  findFinished,
-  openRealtimeDirectory,
-  rewriteResults,
-  WITHOUT_RUN_STATE,
-} from "./realtime-directory.ts";
-import {
-  ENDED,
-  type PlannedImage,
-  type RealtimePlan,
-  renewRequestKey,
-  requestKeyOf,
-} from "./realtime-plan.ts";
-import type { RunReporter } from "./reporter.ts";
-import { factsOf } from "./save-image.ts";
-import { standingOf } from "./standing.ts";
+  inspect,
+  isImagePath,
+  isIntact,
+  isWholeResult,
+  NOTHING_KNOWN,
+  toJsonLines,
+  writeJsonLines,
+  writeVerified,
+} from "./directory/run-files.ts";
+import type { RunReporter, RunService } from "./directory/run-service.ts";
+import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
+import type { RunState } from "./directory/run-state-schema.ts";
+import { type PlannedImage, type RealtimePlan, realtimeImages } from "./plan/plan.ts";
+import { textOf } from "./plan/prompt-files.ts";
+import { changedRealtimeError } from "./plan/update.ts";
+import { itemsOf } from "./request.ts";
+import { requireWritable } from "./save-image.ts";
+import { stands } from "./standing.ts";
 
 export interface RealtimeRunOptions extends GenerateOptions {
   plan: RealtimePlan;
@@ -49,14 +53,11 @@ export interface RealtimeRunOptions extends GenerateOptions {
   staysFailed?: (line: ResultLine) => boolean;
 }
 
-export interface RealtimeOutcome {
-  /** In the order of the input. */
-  lines: ResultLine[];
+export interface RealtimeOutcome extends Pick<RunOutcome, "dir" | "lines" | "hasRetry"> {
   /** Images that an earlier run had made. */
   keptCount: number;
   /** The images that this run has made. */
   made: PlannedImage[];
-  hasRetry: boolean;
   /** The error that ended the run before every image was requested. Null when it ran to its end. */
   stop: ImgbatchError | null;
   /** The last failure that was not about one prompt. Null without one. */
@@ -68,7 +69,7 @@ export interface RealtimeOutcome {
 /** After this many temporary failures in a row, the service counts as not working. */
 const FAILURES_IN_A_ROW = 3;
 /** Failures that concern one prompt only. */
-const OF_ONE_PROMPT = [
+const OF_ONE_PROMPT: readonly ErrorCode[] = [
   "IMAGE_REFUSED",
   "NO_IMAGES",
   "REALTIME_INVALID_ARGUMENT",
@@ -77,113 +78,107 @@ const OF_ONE_PROMPT = [
 ];
 
 /**
- * Makes the images of a run that are not in its directory yet. When an error stops the run (no capacity, no money, no
- * permission, a full disk, failures in a row), requests under way are still waited for, since they may be billed. Only an
- * abort ends them. The results on disk always name every saved image.
+ * Makes the images of a run that are not in its directory yet, each with a request of its own. When an error stops the run
+ * (no capacity, no money, no permission, a full disk, failures in a row), requests under way are still waited for, since
+ * they may be billed. Only an abort ends them. The results on disk always name every saved image. A run may continue with
+ * another key, but not with other prompts, and with another service only when all its images are here. Throws
+ * `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
  */
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
-  const {
-    plan,
-    dir,
-    service,
-    clock,
-    reporter,
-    signal,
-    staysFailed = (line: ResultLine) => standingOf(line) === "lost",
-  } = options;
-  const approve = async (images: readonly PlannedImage[]) => (await options.approve?.(images)) ?? null;
-  // A refused run that is new leaves nothing behind.
-  const isNew = (await readRunState(dir, WITHOUT_RUN_STATE)) === null;
-  const early = isNew ? await approve(plan.images) : null;
-  const runState = await openRealtimeDirectory(dir, plan, service, clock);
+  const { plan, dir, clock, reporter, signal } = options;
+  const { staysFailed = (line: ResultLine) => stands(line, "lost") } = options;
+  await checkRun(options);
   const { found: lines, again } = await findFinished(dir, plan.images, staysFailed);
-  const kept = new Set(
-    [...lines.values()].flatMap((line) => (standingOf(line) === "here" ? [line.custom_id] : [])),
-  );
-  const keptCount = kept.size;
-  const consentMicroUsd = isNew
-    ? early
-    : await approve(plan.images.filter(({ customId }) => !lines.has(customId)));
-  const queue = new PQueue({ concurrency: options.concurrency });
-  const run: Pick<RealtimeOutcome, "stop" | "failure" | "abandonedCount"> & { failuresInARow: number } = {
-    stop: null,
-    failure: null,
-    failuresInARow: 0,
-    abandonedCount: 0,
-  };
-  const reportProgress = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
-  const halt = (error: ImgbatchError) => {
-    run.stop ??= error;
-    queue.clear();
-  };
-  const onAbort = () => halt(asError(signal?.reason));
+  const kept = new Set([...lines.values()].flatMap((line) => (stands(line, "here") ? [line.custom_id] : [])));
+  const missing = plan.images.filter(({ customId }) => !lines.has(customId));
+  // A refused run that is new leaves nothing behind.
+  const consentMicroUsd = (await options.approve?.(missing)) ?? null;
+  const runState = await openDirectory(options);
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
-  if (again.some((line) => standingOf(line) === "lost")) {
-    // With its old key, the service sends nothing any more. A kill must leave the image lost, or with a new key.
-    for (const line of again.filter((line) => standingOf(line) === "lost"))
-      renewRequestKey(runState, line.custom_id);
-    await writeRunState(dir, runState);
-    await rewriteResults(dir, [...lines.values()]);
-  }
-  const notesOf = new Map(again.map(({ custom_id, notes = [] }) => [custom_id, notes]));
-  signal?.addEventListener("abort", onAbort, { once: true });
+  // With its old key, the service sends nothing any more for a lost image. A kill must leave it lost, or with a new key.
+  for (const line of again) if (stands(line, "lost")) renewRequestKey(runState, line.custom_id);
+  await writeRunState(dir, runState);
+  await writeJsonLines(join(dir, RESULTS_FILE), [...lines.values()]);
 
+  const notesOf = new Map(again.map(({ custom_id, notes = [] }) => [custom_id, notes]));
+  const queue = new PQueue({ concurrency: options.concurrency });
+  const ended: Pick<RealtimeOutcome, "stop" | "failure" | "abandonedCount"> = {
+    stop: null,
+    failure: null,
+    abandonedCount: 0,
+  };
+  let failuresInARow = 0;
+  const madeCount = () => [...lines.values()].filter((line) => line.files.length > 0).length;
+  const reportProgress = () => reporter.progress(`${madeCount()} of ${plan.images.length} images made`);
+  const halt = (error: ImgbatchError) => {
+    ended.stop ??= error;
+    queue.clear();
+  };
   const makeOne = async (image: PlannedImage, position: number) => {
-    if (run.stop !== null) return;
+    if (ended.stop !== null) return;
     let isSent = false;
     const awaitTurnToSend = async (ending?: AbortSignal) => {
       await options.awaitTurnToSend?.(ending);
       isSent = true;
     };
+    const note = (line: ResultLine) => {
+      const notes = [...new Set([...(line.notes ?? []), ...(notesOf.get(image.customId) ?? [])])];
+      const noted = notes.length === 0 ? line : { ...line, notes };
+      lines.set(image.customId, noted);
+      return noted;
+    };
     try {
       const idempotencyKey = requestKeyOf(runState, image.customId, position);
-      const request = { ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey };
-      const line = withNotes(await make(request, image), notesOf.get(image.customId));
-      lines.set(image.customId, line);
-      run.failuresInARow = 0;
-      await appendResult(dir, line);
-      reportSaved(reporter, line);
+      const line = note(await make({ ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey }, image));
+      failuresInARow = 0;
+      // So that a later run knows the hash of its file.
+      const path = join(dir, RESULTS_FILE);
+      await saving(path, () => appendFile(path, toJsonLines([line])));
+      for (const { path, bytes, sha256 } of line.files)
+        reporter.event?.({
+          ...{ event: "file_saved", batch_id: null, custom_id: image.customId },
+          ...{ path, bytes, sha256 },
+        });
       reportEnded(reporter, line);
     } catch (thrown) {
       const error = asError(thrown);
       if (signal?.aborted && error === signal.reason) {
-        if (isSent) run.abandonedCount++;
+        if (isSent) ended.abandonedCount++;
         return;
       }
       if (ENDED.includes(error.code)) renewRequestKey(runState, image.customId);
-      const line = withNotes(failedLine(image, error), notesOf.get(image.customId));
-      lines.set(image.customId, line);
-      reportEnded(reporter, line);
+      reportEnded(reporter, note(failedLine(image, error)));
       const isOwn = OF_ONE_PROMPT.includes(error.code);
-      run.failuresInARow = isOwn ? 0 : run.failuresInARow + 1;
-      if (!isOwn) run.failure = error;
+      failuresInARow = isOwn ? 0 : failuresInARow + 1;
+      if (isOwn) return;
+      ended.failure = error;
       // Of an upstream on this machine that does not run.
       const isOff = error.code === "PROVIDER_UNREACHABLE";
       const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error) && !isOff;
-      if (!isOwn && (!mayPass || run.failuresInARow >= FAILURES_IN_A_ROW)) halt(error);
+      if (!mayPass || failuresInARow >= FAILURES_IN_A_ROW) halt(error);
     } finally {
       reportProgress();
     }
   };
-  if (keptCount > 0) reporter.note(`${keptCount} of ${plan.images.length} images are here already`);
-  if (keptCount < plan.images.length) reportProgress();
+  if (kept.size > 0) reporter.note(`${kept.size} of ${plan.images.length} images are here already`);
+  if (kept.size < plan.images.length) reportProgress();
+  const onAbort = () => halt(asError(signal?.reason));
+  signal?.addEventListener("abort", onAbort, { once: true });
+  if (signal?.aborted) onAbort();
   for (const [position, image] of plan.images.entries())
     if (!lines.has(image.customId)) void queue.add(() => makeOne(image, position));
   await queue.onIdle();
   signal?.removeEventListener("abort", onAbort);
 
-  const ordered = plan.images.map((image) => lines.get(image.customId) ?? pendingLine(image));
-  if (countMade(lines) > keptCount) await syncDirectory(join(dir, IMAGES_FOLDER));
-  const input = await readRunInput(dir);
-  const { hasRetry } = await writeResults(dir, ordered, input);
-  if (run.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();
+  const all = plan.images.map(({ customId }) => lines.get(customId) ?? lineOf(customId, "pending"));
+  if (madeCount() > kept.size) await syncDirectory(join(dir, IMAGES_FOLDER));
+  const { hasRetry } = await writeResults(dir, all, await readRunInput(dir));
+  if (ended.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();
   await writeRunState(dir, runState);
   const isMade = ({ customId }: PlannedImage) =>
     !kept.has(customId) && lines.get(customId)?.status === "success";
-  const made = plan.images.filter(isMade);
-  const { stop, failure, abandonedCount } = run;
-  return { lines: ordered, keptCount, made, hasRetry, stop, failure, abandonedCount };
+  return { dir, lines: all, hasRetry, keptCount: kept.size, made: plan.images.filter(isMade), ...ended };
 }
 
 async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<ResultLine> {
@@ -192,64 +187,176 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   for (const { sha256, mimeType } of image.references) {
     images.push({ mimeType, data: await readReference(dir, sha256) });
   }
-  const { aspectRatio, size } = image;
+  const { aspectRatio, size, customId } = image;
   const prompt = textOf(image.prompt);
-  const made = await generateImage(
+  const request = { ...plan.settings, aspectRatio, size, prompt, images };
+  const { data, mimeType, modelVersion, mayBePaidTwice } = await generateImage(
     service.http,
-    { ...plan.settings, aspectRatio, size, prompt, images },
+    request,
     options,
   );
-  return keep(dir, image, made);
-}
-
-async function keep(dir: string, image: PlannedImage, made: GeneratedImage): Promise<ResultLine> {
-  const { data, mimeType, modelVersion, mayBePaidTwice } = made;
   const path = `${image.stem}.${IMAGE_EXTENSIONS[mimeType]}`;
-  const { sha256, bytes } = factsOf(data, mimeType);
-  const { file } = await writeVerified([data], join(dir, path), { sha256, bytes, crc32: null }, path);
-  const files = [{ path, ...file }];
-  const line = { custom_id: image.customId, status: "success" as const, model_version: modelVersion, files };
-  return withNotes(line, mayBePaidTwice ? [PAID_TWICE_NOTE] : []);
+  const { file } = await writeVerified([data], join(dir, path), NOTHING_KNOWN, path);
+  const line = { ...lineOf(customId, "success"), model_version: modelVersion, files: [{ path, ...file }] };
+  return mayBePaidTwice ? { ...line, notes: [PAID_TWICE_NOTE] } : line;
 }
 
-function failedLine(image: PlannedImage, { code, message }: ImgbatchError): ResultLine {
+function failedLine({ customId }: PlannedImage, { code, message }: ImgbatchError): ResultLine {
   const isTwice = code === "REALTIME_OUTCOME_UNKNOWN";
   // The service speaks of the key, which is this program's.
   const error = { code, message: isTwice ? errorEntry(code).message : message, source: null };
-  const line = {
-    custom_id: image.customId,
-    status: "failed" as const,
-    model_version: null,
-    files: [],
-    error,
-  };
-  return withNotes(line, isTwice ? [PAID_TWICE_NOTE] : []);
+  const line = { ...lineOf(customId, "failed"), error };
+  return isTwice ? { ...line, notes: [PAID_TWICE_NOTE] } : line;
 }
 
-function withNotes(line: ResultLine, more: readonly string[] = []): ResultLine {
-  const notes = [...new Set([...(line.notes ?? []), ...more])];
-  return notes.length === 0 ? line : { ...line, notes };
-}
-
-function pendingLine(image: PlannedImage): ResultLine {
-  return { custom_id: image.customId, status: "pending", model_version: null, files: [] };
-}
-
-function reportSaved(reporter: RunReporter, { custom_id, files }: ResultLine): void {
-  for (const { path, bytes, sha256 } of files)
-    reporter.event?.({ event: "file_saved", batch_id: null, custom_id, path, bytes, sha256 });
+function lineOf(custom_id: string, status: "success" | "failed" | "pending"): ResultLine {
+  return { custom_id, status, model_version: null, files: [] };
 }
 
 function reportEnded(reporter: RunReporter, { custom_id, status, error }: ResultLine): void {
   reporter.event?.({ event: "item_ended", batch_id: null, custom_id, status, error: error ?? null });
 }
 
-function countMade(lines: ReadonlyMap<string, ResultLine>): number {
-  return [...lines.values()].filter((line) => line.files.length > 0).length;
-}
-
 function asError(thrown: unknown): ImgbatchError {
   if (thrown instanceof ImgbatchError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return new ImgbatchError("INTERNAL", `Something went wrong inside imgbatch: ${message}`, { cause: thrown });
+}
+
+/** No service keeps the images of real-time requests. */
+const WITHOUT_RUN_STATE =
+  "run the same command with another directory in --output: it makes and bills all images again";
+
+type Run = Pick<RealtimeRunOptions, "dir" | "plan" | "service" | "clock">;
+
+/** Checks whether the directory is free, or that of this run. Writes nothing. */
+async function checkRun({ dir, plan, service }: Run): Promise<void> {
+  const { inputSha256, images, items, settings } = plan;
+  const before = await readRunState(dir, WITHOUT_RUN_STATE);
+  const isOurs = before?.kind === "realtime";
+  if (isOurs && before.input_sha256 !== inputSha256 && items !== null) {
+    const isSame = before.model === settings.model;
+    const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
+    throw await changedRealtimeError(dir, items, others);
+  }
+  if (isOurs && before.base_url !== service.identity && !(await hasAll(dir, images)))
+    requireSameService(dir, before, service.identity);
+  await checkDirectory(dir, inputSha256);
+}
+
+/** Prepares a directory for this run, or opens it again. The key of the first request is on disk when this resolves. */
+async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunState> {
+  const { inputSha256, settings, items } = plan;
+  const earlier = await claimDirectory(dir, inputSha256);
+  const { model, aspectRatio: aspect_ratio, size, mimeType: mime_type } = settings;
+  const { identity: baseUrl, keyFingerprint, upstream } = service;
+  const facts = { baseUrl, keyFingerprint, upstream, inputSha256, isFresh: false, request: null };
+  const runState: RunState = earlier ?? {
+    ...newRunState({ ...facts, nowMs: clock.nowMs(), batches: [] }),
+    ...{ kind: "realtime", model, aspect_ratio, size, mime_type },
+  };
+  runState.finished_at = null;
+  runState.request_keys ??= { seed: randomBytes(16).toString("hex"), renewed: {} };
+  await writeRunState(dir, runState);
+  await removeLeftovers(dir);
+  // An image that was paid for must be saved.
+  const images = join(dir, IMAGES_FOLDER);
+  await requireWritable(images, "test");
+  if (items !== null) await writeInput(dir, items);
+  return runState;
+}
+
+/** Whether every image is on disk as the results say. */
+async function hasAll(dir: string, images: readonly PlannedImage[]): Promise<boolean> {
+  const lines = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
+  for (const { customId } of images) {
+    const line = lines.get(customId);
+    if (line === undefined || !(await isWholeResult(dir, line))) return false;
+  }
+  return true;
+}
+
+/**
+ * Finds the images that exist here, and the earlier failures that stay as they are. An image with a line in the results
+ * must match its hash. An image without a line was left by a killed process and must be complete. `again` are the failed
+ * lines whose images are asked for again.
+ */
+async function findFinished(
+  dir: string,
+  images: readonly PlannedImage[],
+  staysFailed: (line: ResultLine) => boolean,
+): Promise<{ found: Map<string, ResultLine>; again: ResultLine[] }> {
+  const earlier = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
+  const found = new Map<string, ResultLine>();
+  const again: ResultLine[] = [];
+  for (const image of images) {
+    const line = earlier.get(image.customId);
+    const [file] = line?.files ?? [];
+    if (line !== undefined && file !== undefined && (await isIntact(dir, file))) {
+      found.set(image.customId, line);
+    } else if (file?.path.startsWith(`${image.stem}.`) && isImagePath(file.path)) {
+      // A damaged line may name the file of another image, which was paid for: only its own file is removed.
+      const path = join(dir, file.path);
+      await saving(path, () => rm(path, { force: true }));
+    } else {
+      const orphan = await findWhole(dir, image);
+      if (orphan !== null) found.set(image.customId, orphan);
+      else if (line?.error !== undefined && staysFailed(line)) found.set(image.customId, line);
+      else if (line?.error !== undefined) again.push(line);
+    }
+  }
+  return { found, again };
+}
+
+async function findWhole(dir: string, { customId, stem }: PlannedImage): Promise<ResultLine | null> {
+  for (const extension of Object.values(IMAGE_EXTENSIONS)) {
+    const path = `${stem}.${extension}`;
+    const data = await readFile(join(dir, path)).catch(() => null);
+    const mimeType = data === null ? null : sniffImageType(data);
+    if (data === null || mimeType === null || missingEnd(data, mimeType) !== null) continue;
+    const { file } = await inspect([data], NOTHING_KNOWN, path);
+    return { ...lineOf(customId, "success"), files: [{ path, ...file }] };
+  }
+  return null;
+}
+
+/** The service has ended the request: with the same key it would give this answer again. */
+const ENDED: readonly ErrorCode[] = [
+  "IMAGE_REFUSED",
+  "NO_IMAGES",
+  "REALTIME_PROVIDER_FAILED",
+  "REALTIME_PROVIDER_UNREACHABLE",
+  "REALTIME_TIMEOUT",
+  "REALTIME_IDEMPOTENCY_CONFLICT",
+];
+
+/**
+ * Returns the idempotency key of the image at this position of the plan. The same run continues with the same keys, so that
+ * an image whose answer was lost is not billed again.
+ */
+function requestKeyOf({ request_keys }: RunState, customId: string, position: number): string {
+  if (request_keys === undefined) throw new Error("the run has no keys");
+  const { seed, renewed } = request_keys;
+  return `ib1-run-${seed}-${position + 1}-${renewed[customId] ?? 0}`;
+}
+
+/** Makes the next request for an image a new one. */
+function renewRequestKey({ request_keys }: RunState, customId: string): void {
+  if (request_keys === undefined) return;
+  request_keys.renewed[customId] = (request_keys.renewed[customId] ?? 0) + 1;
+}
+
+/** Returns the plan of the run that a directory holds. Throws `DIRECTORY_CONFLICT` when its files do not tell. */
+export async function readRealtimePlan(dir: string, runState: RunState): Promise<RealtimePlan> {
+  const path = join(dir, INPUT_FILE);
+  const { model, mime_type: mimeType = null, input_sha256: inputSha256 } = runState;
+  const input = await readRunInput(dir);
+  requireUndamaged(input);
+  const ids = [...input.keys()];
+  if (ids.length === 0) throw damaged(`${path} is missing`);
+  if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
+  const items = await itemsOf(dir, input, ids);
+  const images = realtimeImages(items.map((item, at) => [ids[at] ?? "", item]));
+  const settings = { model, aspectRatio: null, size: null, mimeType };
+  return { settings, items: null, images, inputSha256 };
 }

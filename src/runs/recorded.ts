@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { RunOutcome } from "./collect-run.ts";
 import { removeLeftovers } from "./directory/claim.ts";
-import { readRunInput, storeReferences, writeRunInput } from "./directory/input.ts";
+import { readRunInput, writeInput } from "./directory/input.ts";
 import { type ResultLine, readResults, writeResults } from "./directory/results.ts";
 import { isWholeResult, type ResultFile } from "./directory/run-files.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
@@ -36,11 +36,7 @@ export async function outcomeHere(
   if (lines === null || files.some(({ entry }) => (entry !== undefined) !== keepZip)) return null;
   const { items } = state.updates === undefined ? plan : await planUpdate(dir, state, plan);
   await removeLeftovers(dir);
-  await storeReferences(
-    dir,
-    items.flatMap((item) => item.references),
-  );
-  await writeRunInput(dir, items);
+  await writeInput(dir, items);
   const { hasRetry, failedAt } = await writeResults(dir, lines, await readRunInput(dir));
   const round = Math.max(...asked.map((entry) => entry.round));
   const last = new Set(asked.filter((entry) => entry.round === round).map(({ id }) => id));

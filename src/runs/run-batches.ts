@@ -1,12 +1,12 @@
-import { type Batch, type BatchItem, type ItemFacts, readBatch } from "../client/batch.ts";
+import { type Batch, type BatchItem, type ItemFacts, readBatch } from "../client/answers.ts";
 import { getBatch, listItems } from "../client/batches.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Http } from "../http/http.ts";
 import type { ResultLine } from "./directory/results.ts";
+import { otherMaker, type RunService } from "./directory/run-service.ts";
 import { isUnsent, isUpdate, makerOf, retriedId, supersededIn } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
-import { otherMaker, type RunService } from "./directory/service-identity.ts";
 import { stands } from "./standing.ts";
 
 /**

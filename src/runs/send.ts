@@ -1,15 +1,14 @@
 import PQueue from "p-queue";
-import type { Batch } from "../client/batch.ts";
+import type { Batch } from "../client/answers.ts";
 import { createBatch } from "../client/batches.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { counted } from "../kernel/text.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
+import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { isUpdate, recordBatch, submittedBatches, writeRunState } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
-import type { RunService } from "./directory/service-identity.ts";
-import type { RunReporter } from "./reporter.ts";
 import { requestOf } from "./request.ts";
 import { findBatch, isUnsentHere } from "./run-batches.ts";
 import { submittingText } from "./wait.ts";

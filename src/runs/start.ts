@@ -7,8 +7,9 @@ import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
 import { claimDirectory, commitPendingInput, pendingInputName, removeLeftovers } from "./directory/claim.ts";
-import { type RunInput, readRunInput, storeReferences, writeRunInput } from "./directory/input.ts";
+import { type RunInput, readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
+import { makerAt } from "./directory/run-service.ts";
 import {
   intendedBatch,
   isLacking,
@@ -21,9 +22,8 @@ import {
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./directory/run-state-schema.ts";
-import { makerAt, type RunService } from "./directory/service-identity.ts";
 import { type Chunk, type Plan, type PlannedItem, planRun, type RunRequest } from "./plan/plan.ts";
-import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "./plan/update.ts";
+import { changedError, describeChanges, planUpdate, type UpdatePlan } from "./plan/update.ts";
 import { itemsOf, settingsOf } from "./request.ts";
 import { isUnsentElsewhere } from "./run-batches.ts";
 import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
@@ -59,8 +59,25 @@ export interface StartOptions extends Omit<Run, "state" | "imageConsentMicroUsd"
   adviseUpdate: (images: number) => string;
 }
 
-/** How a submission begins: as a run of its own, or as one that goes on with an update or begins one. */
-export type Start = { kind: "run" } | { kind: "resume" | "update"; earlier: RunState; update: UpdatePlan };
+/** How a submission begins. Nothing is written or sent yet. */
+export interface Start {
+  /** It makes a run or goes on with it, as its batches were planned; or it changes the prompts of a run. */
+  kind: "run" | "update";
+  /** The run with the batches of the submission; before an update, as it was. */
+  state: RunState;
+  /** Whether the directory had no run. */
+  isNew: boolean;
+  /** Batches that no earlier command has planned. */
+  added: RunBatch[];
+  /** The prompts, with the ids that the run gives them. */
+  items: readonly PlannedItem[];
+  /** The images whose requests leave, with those that an earlier command left open. */
+  images: number;
+  /** Of these, the images of batches that the service may have made without an answer. Other prompts replace theirs. */
+  openImages: number;
+  /** The changes of the prompts; null if the run was never updated, or is new. */
+  update: UpdatePlan | null;
+}
 
 /**
  * Makes the batches of a run, or finds those that an earlier attempt made. A run that had other prompts is updated: only
@@ -70,79 +87,57 @@ export type Start = { kind: "run" } | { kind: "resume" | "update"; earlier: RunS
  */
 export async function startRun(options: StartOptions): Promise<StartedRun> {
   const start = await chooseStart(options, claimDirectory);
-  if (start.kind === "run") return submit(options);
-  const { earlier, update } = start;
-  return start.kind === "resume"
-    ? resumeUpdate(options, earlier, update)
-    : startUpdate(options, earlier, update);
+  return start.kind === "run" ? submit(options, start) : startUpdate(options, start);
 }
 
 /** Decides how a submission begins. `claim` checks the directory. Throws `DIRECTORY_CONFLICT` as `startRun` does. */
 export async function chooseStart(options: StartOptions, claim: typeof claimDirectory): Promise<Start> {
-  const { dir, plan, keys, shownDir } = options;
+  const { dir, plan, keys, shownDir, service } = options;
   const earlier = await readRunState(dir);
-  if (earlier === null || earlier.kind === "realtime" || earlier.input_sha256 === null)
-    return { kind: "run" };
-  const isSame = earlier.input_sha256 === plan.inputSha256;
-  if (isSame && (keys.isNew || earlier.updates === undefined)) return { kind: "run" };
+  const isSame = earlier?.input_sha256 === plan.inputSha256;
+  const isOther = earlier?.kind === "realtime" || earlier?.input_sha256 === null;
+  if (earlier === null || isOther || (isSame && (keys.isNew || earlier.updates === undefined))) {
+    const own = await claim(dir, plan.inputSha256);
+    const state = planSubmission(options, own);
+    const known = new Set(own?.batches.map((batch) => batch.idempotency_key));
+    const added = state.batches.filter(({ idempotency_key: key }) => !known.has(key));
+    const images = imagesIn(unsentBatches(state, service));
+    const fresh = { state, added, items: plan.items, images, openImages: 0, update: null };
+    return { ...fresh, kind: "run", isNew: own === null };
+  }
   await claim(dir, earlier.input_sha256);
   const update = await planUpdate(dir, earlier, plan);
-  if (isSame) return { kind: "resume", earlier, update };
+  const unsent = unsentBatches(earlier, service);
+  const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
+  if (isSame) return { ...begun, kind: "run", images: imagesIn(unsent), openImages: 0 };
   if (!options.isUpdate) throw changedError(shownDir, update, options.adviseUpdate);
-  return { kind: "update", earlier, update };
+  const openImages = imagesIn(unsent.filter(({ refused }) => refused !== true));
+  return { ...begun, kind: "update", images: update.images.length + openImages, openImages };
 }
 
-/** The number of images that the start of an update sends, with those that an earlier command left open. */
-export function imagesToSend(
-  { kind, earlier, update }: Exclude<Start, { kind: "run" }>,
-  service: RunService,
-): number {
-  return kind === "update"
-    ? update.images.length + openImages(earlier, service)
-    : imagesIn(unsentBatches(earlier, service));
-}
-
-/** The number of images whose batches this service may have made without an answer. They would be paid for and lost. */
-export function openImages(state: RunState, service: RunService): number {
-  return imagesIn(unsentBatches(state, service).filter((entry) => !isRefused(entry)));
-}
-
-async function submit(options: StartOptions): Promise<StartedRun> {
-  const { plan, dir, service } = options;
-  const earlier = await claimDirectory(dir, plan.inputSha256);
-  const state = planSubmission(options, earlier);
-  const added = state.batches.filter(
-    ({ idempotency_key: key }) => earlier?.batches.every((batch) => batch.idempotency_key !== key) !== false,
-  );
-  const imageConsentMicroUsd = (await options.approve?.(imagesIn(unsentBatches(state, service)))) ?? null;
+async function submit(options: StartOptions, start: Start): Promise<StartedRun> {
+  const { plan, dir } = options;
+  const { state, isNew, added, update } = start;
+  const imageConsentMicroUsd = (await options.approve?.(start.images)) ?? null;
   await writeRunState(dir, state);
   await removeLeftovers(dir);
-  await writeInput(dir, plan.items);
+  // The lines of the prompt file may have moved, and metadata may have changed.
+  await writeInput(dir, start.items);
   const explain = (error: unknown, { round, index }: RunBatch) => {
-    const chunk = round === 0 ? plan.chunks[index] : undefined;
+    const chunk = round === 0 && update === null ? plan.chunks[index] : undefined;
     return chunk === undefined ? error : locateInInput(error, chunk);
   };
-  const started = await send(
-    { ...options, state, imageConsentMicroUsd },
-    { added, saysReused: true, explain },
-  ).catch(async (error: unknown) => {
-    if (earlier === null) await undoRefusedRun(dir, state, error);
+  const run = { ...options, state, imageConsentMicroUsd };
+  const sending = send(run, { added, saysReused: update === null, explain });
+  const started = await sending.catch(async (error: unknown) => {
+    if (isNew) await undoRefusedRun(dir, state, error);
     throw error;
   });
-  const submitted = submittedBatches(state);
-  return { ...started, replayed: submitted.some(({ id }) => id !== null && started.earlier.has(id)) };
-}
-
-async function writeInput(dir: string, items: readonly PlannedItem[], name?: string): Promise<void> {
-  await storeReferences(
-    dir,
-    items.flatMap((item) => item.references),
-  );
-  await writeRunInput(dir, items, name);
+  return { ...started, replayed: started.earlier.size > 0 };
 }
 
 /** Returns the run state with which a run begins or goes on. Throws if the batches of the `earlier` one are others. */
-export function planSubmission(
+function planSubmission(
   { plan, service, keys, names = "id", clock }: StartOptions,
   earlier: RunState | null,
 ): RunState {
@@ -288,18 +283,18 @@ export async function leaveRun(dir: string, state: RunState): Promise<void> {
   await writeRunState(dir, state);
 }
 
-async function startUpdate(options: StartOptions, before: RunState, update: UpdatePlan): Promise<StartedRun> {
+async function startUpdate(options: StartOptions, start: Start): Promise<StartedRun> {
   const { dir, plan, service, limits } = options;
-  const { items, images, superseded } = update;
+  const { state: before, items, update } = start;
+  if (update === null) throw new ImgbatchError("INTERNAL", "An update has no changes.");
   if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
-  const wanted = imagesToSend({ kind: "update", earlier: before, update }, service);
-  const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
-  if (openImages(before, service) > 0) {
+  const imageConsentMicroUsd = (await options.approve?.(start.images)) ?? null;
+  if (start.openImages > 0) {
     // Their prompts are about to be replaced. Batches that the service has already made are found by their keys.
     options.reporter.note("finishing the earlier submission first");
     await send(
       { ...options, state: before, imageConsentMicroUsd },
-      { isWanted: (entry) => !isRefused(entry) },
+      { isWanted: ({ refused }) => refused !== true },
     );
   }
   await removeLeftovers(dir);
@@ -312,15 +307,16 @@ async function startUpdate(options: StartOptions, before: RunState, update: Upda
     is_fresh: false,
     finished_at: null,
     request: submittedRequest(plan.request),
-    batches: before.batches.filter((batch) => !isRefused(batch)).map((batch, index) => ({ ...batch, index })),
-    updates: [...(before.updates ?? []), { round, superseded }],
+    batches: before.batches
+      .filter(({ refused }) => refused !== true)
+      .map((batch, index) => ({ ...batch, index })),
+    updates: [...(before.updates ?? []), { round, superseded: update.superseded }],
   };
   const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;
   const pending = await readRunInput(dir, input);
+  const again = { parentId, ids: update.images, round };
   const added =
-    images.length === 0
-      ? []
-      : await planAgain({ dir, state, service, limits }, pending, { parentId, ids: images, round });
+    again.ids.length === 0 ? [] : await planAgain({ dir, state, service, limits }, pending, again);
   state.batches.push(...added);
   await writeRunState(dir, state);
   await commitPendingInput(dir, state);
@@ -328,18 +324,6 @@ async function startUpdate(options: StartOptions, before: RunState, update: Upda
   const started = await send(run, { added });
   await leaveElsewhere(run);
   return started;
-}
-
-/** Goes on with a run that was updated to these prompts. */
-async function resumeUpdate(options: StartOptions, state: RunState, update: UpdatePlan): Promise<StartedRun> {
-  const { dir, service } = options;
-  const wanted = imagesToSend({ kind: "resume", earlier: state, update }, service);
-  const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
-  await removeLeftovers(dir);
-  // The lines of the prompt file may have moved, and metadata may have changed.
-  await writeRunInput(dir, update.items);
-  const started = await send({ ...options, state, imageConsentMicroUsd });
-  return { ...started, replayed: started.earlier.size > 0 };
 }
 
 /**

@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import type { Batch, BatchWaiting } from "../client/batch.ts";
+import type { Batch, BatchWaiting } from "../client/answers.ts";
 import { followChanges, PollLimiter, pollUntilDone } from "../client/poll.ts";
 import type { ProviderIdentity } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
@@ -8,8 +8,7 @@ import { isWaitingCode, named, saidLines, waitingText } from "../contract/waitin
 import type { Clock } from "../kernel/clock.ts";
 import { clockTime, formatDuration } from "../kernel/durations.ts";
 import { counted, lowerFirst } from "../kernel/text.ts";
-import { EMBEDDED, isOnThisMachine, type RunService } from "./directory/service-identity.ts";
-import type { RunReporter } from "./reporter.ts";
+import { EMBEDDED, isOnThisMachine, type RunReporter, type RunService } from "./directory/run-service.ts";
 
 export interface AwaitOptions {
   service: RunService;

@@ -11,9 +11,7 @@ import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";
 import type { ImageConverter, ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
-import type { Realtime } from "../domain/realtime/generate.ts";
-import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
-import type { ModelNames } from "../domain/realtime/model-names.ts";
+import type { Realtime } from "../domain/realtime/realtime.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { Log } from "../kernel/log.ts";
 import type { EventHub } from "./console/event-hub.ts";
@@ -21,6 +19,7 @@ import type { Reach } from "./http/host.ts";
 import type { DownloadSlots, FailedAuthLimit } from "./http/limits.ts";
 import type { ConsoleSecrets } from "./http/secrets.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
+import type { ModelNames } from "./openai/model-names.ts";
 import type { BodyBudgets } from "./request-body/body-budgets.ts";
 
 /** The items (or jobs of whole batches) that run, and the most that may run at once. */
@@ -63,7 +62,6 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Names that OpenAI's clients have built in. */
   modelNames: ModelNames;
   realtime: Realtime;
-  keyedRequests: KeyedRequests;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
   /** The state of all configured providers. */

@@ -1,22 +1,18 @@
 import { errorBody, type ServiceErrorCode } from "../contract/errors.ts";
 import type { FindGeneratedFile } from "../domain/files/generated.ts";
-import type { LineReaders } from "../domain/lines/line.ts";
+import type { LineReaders } from "../domain/lines/take-in.ts";
 import { batchApi } from "./batch-api/batches.ts";
 import { accountApi } from "./console/account.ts";
 import { consoleApis } from "./console/sign-in.ts";
 import type { ApiDeps } from "./deps.ts";
 import type { LineRules } from "./jobs/lines.ts";
 import { monitoring } from "./monitoring/readiness.ts";
-import { nativeLines, resultFile as nativeResultFile } from "./native-api/job-lines.ts";
-import {
-  nativeApi,
-  nativeDownloads,
-  nativeFiles,
-  nativeUploads,
-  sharedModelList,
-} from "./native-api/operations.ts";
-import { openaiLines, resultFile as openaiResultFile } from "./openai/batch-lines.ts";
-import { openaiBatches, openaiImages } from "./openai/operations.ts";
+import { nativeLines } from "./native-api/job-lines.ts";
+import { resultFile as nativeResultFile } from "./native-api/jobs.ts";
+import { nativeSurfaces } from "./native-api/operations.ts";
+import { openaiLines } from "./openai/batch-lines.ts";
+import { resultFile as openaiResultFile } from "./openai/batches.ts";
+import { openaiSurfaces } from "./openai/operations.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
@@ -46,13 +42,8 @@ export const SURFACES: readonly Surface[] = [
   batchApi,
   accountApi,
   ...consoleApis,
-  nativeUploads,
-  nativeDownloads,
-  nativeFiles,
-  nativeApi,
-  sharedModelList,
-  ...openaiImages,
-  ...openaiBatches,
+  ...nativeSurfaces,
+  ...openaiSurfaces,
   monitoring,
 ];
 

@@ -1,4 +1,7 @@
 import pino from "pino";
+import type { LogLine } from "../contract/activity.ts";
+import type { Feed } from "../domain/feed.ts";
+import type { Clock } from "../kernel/clock.ts";
 import { hideApiKeys } from "../kernel/hide-keys.ts";
 import type { Log } from "../kernel/log.ts";
 import { escapeControls, escapeJsonControls } from "../kernel/text.ts";
@@ -43,4 +46,18 @@ function readable(line: string): string {
   const clock = new Date(Number(time)).toISOString().slice(11, 19);
   const rest = Object.entries(facts).map(([key, value]) => `${key}=${escapeControls(String(value))}`);
   return `${[clock, String(level).padEnd(5), escapeControls(String(msg)), ...rest].join(" ")}\n`;
+}
+
+/** A log whose lines go to the feed, for a live view. API keys are cut out. */
+export function feedLog(feed: Feed, clock: Clock): Log {
+  const say =
+    (level: LogLine["level"]) =>
+    (message: string, facts: object = {}) => {
+      const rest = Object.entries(facts).map(([name, value]) => `${name}=${String(value)}`);
+      feed.publish({
+        type: "log",
+        line: { atMs: clock.nowMs(), level, text: hideApiKeys([message, ...rest].join(" ")) },
+      });
+    };
+  return { debug: say("debug"), info: say("info"), warn: say("warn"), error: say("error") };
 }

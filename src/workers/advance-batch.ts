@@ -1,9 +1,7 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
-import { failBatch } from "../domain/batches/end-early.ts";
 import { type BatchEnd, hasItems, startBatch } from "../domain/batches/lifecycle.ts";
 import { processResults, settleBatch, startProcessing } from "../domain/batches/process-results.ts";
 import type { Feed } from "../domain/feed.ts";
-import { SIMULATED_END } from "../domain/lines/line.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
 
@@ -40,9 +38,6 @@ export async function advanceBatch(
       return (await startProcessing(stores, batchId, id, nowMs())) ? "processing_results" : null;
     }
     if (!(await becomeOwner(deps, batchId))) return null;
-    if (status === "processing_results" && batch.input?.simulatedEnd) {
-      return (await failBatch(deps, batchId, SIMULATED_END, () => endOf(deps))) && "failed";
-    }
     if (status === "processing_results")
       return (await processResults(deps, batchId, nowMs)) ? "settling" : null;
     if (status === "settling") return (await settleBatch(stores, batchId, endOf(deps))) ? "completed" : null;

@@ -3,7 +3,7 @@ import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
 import { removeUnknownFiles } from "../domain/files/files.ts";
 import { removeUnlinkedImages } from "../domain/links/linked-images.ts";
 import { DRAWINGS, identityOf, isPaid, providerModel } from "../domain/offers.ts";
-import { removeUnknownAnswers } from "../domain/realtime/kept-answers.ts";
+import { removeUnknownAnswers } from "../domain/realtime/answers.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { createYield } from "../kernel/yield.ts";
 import type { WorkerDeps } from "./deps.ts";

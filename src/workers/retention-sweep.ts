@@ -1,7 +1,6 @@
 import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/files.ts";
 import { LINK_RETENTION_MS, sweepLinkedImages } from "../domain/links/linked-images.ts";
-import { sweepAnswers } from "../domain/realtime/kept-answers.ts";
-import { ANSWER_RETENTION_MS } from "../domain/realtime/keyed-run.ts";
+import { ANSWER_RETENTION_MS, sweepAnswers } from "../domain/realtime/answers.ts";
 import type { RetentionTime } from "../domain/records.ts";
 import { lookAtClock, sweep } from "../domain/retention.ts";
 import type { WorkerDeps } from "./deps.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createDashboardSource } from "../../src/cli/dashboard-source.ts";
-import { readBatch } from "../../src/client/batch.ts";
+import { readBatch } from "../../src/client/answers.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import type { Fact, Vitals } from "../../src/dashboard/model.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";

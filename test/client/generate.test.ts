@@ -1,8 +1,8 @@
 import { createServer } from "node:http";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
-import { createRateLimiter } from "../../src/client/rate-limiter.ts";
 import {
+  createRateLimiter,
   type GenerateRequest,
   generateImage,
   listRealtimeModels,

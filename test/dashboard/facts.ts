@@ -1,4 +1,4 @@
-import { type Batch, readBatch } from "../../src/client/batch.ts";
+import { type Batch, readBatch } from "../../src/client/answers.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { Intent, ItemRow } from "../../src/dashboard/model.ts";
 import type { DashboardEvent, Key } from "../../src/dashboard/state/input.ts";

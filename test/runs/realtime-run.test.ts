@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { ImgbatchError } from "../../src/contract/errors.ts";
-import { planRealtimeRun } from "../../src/runs/realtime-plan.ts";
+import { planRealtimeRun } from "../../src/runs/plan/plan.ts";
 import { type RealtimeRunOptions, runRealtime } from "../../src/runs/realtime-run.ts";
 import { type FakeNative, startFakeNative } from "../support/fake-native.ts";
 import { FAKE_KEY } from "../support/fake-service.ts";

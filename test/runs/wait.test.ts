@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { exitCodeOf } from "../../src/cli/output/finish.ts";
-import { type Batch, readBatch } from "../../src/client/batch.ts";
+import { type Batch, readBatch } from "../../src/client/answers.ts";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import type { RunEvent } from "../../src/contract/events.ts";
 import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
@@ -8,7 +8,7 @@ import { WAITING_CODES } from "../../src/contract/waiting.ts";
 import type { Http, HttpRequest } from "../../src/http/http.ts";
 import type { JsonAnswer } from "../../src/http/json-answer.ts";
 import { clockTime } from "../../src/kernel/durations.ts";
-import { EMBEDDED } from "../../src/runs/directory/service-identity.ts";
+import { EMBEDDED } from "../../src/runs/directory/run-service.ts";
 import { type AwaitOptions, awaitBatches } from "../../src/runs/wait.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 

@@ -2,8 +2,9 @@ import { existsSync } from "node:fs";
 import { copyFile, mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
+import { LOCAL_STORAGE } from "../../build/config/storage-places.js";
 import { checkInvariants } from "../../build/domain/check-invariants.js";
-import { openDataDirectory } from "../../build/service/data-directory.js";
+import { openStorage } from "../../build/service/storage/open-storage.js";
 import { fileBlobs } from "../../build/storage/blobs/file-blobs.js";
 import { expect } from "./memory.mjs";
 
@@ -37,7 +38,7 @@ export class LeftBehind {
     }
     // A service that was killed while it made its database has promised nothing.
     if (memory.batches.size === 0 && !hasSchema(join(this.scratch, "imgbatch.db"))) return;
-    const copy = await openDataDirectory(this.scratch);
+    const copy = await openStorage(LOCAL_STORAGE, { directory: this.scratch });
     try {
       const damage = await copy.integrityProblems();
       expect(damage.length === 0, `the database is damaged: ${damage}`);

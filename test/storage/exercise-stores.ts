@@ -194,7 +194,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.lastEventMs();
     await read.batches.countUnended("key1", "batch");
     for (const [apiKeyId, fromMs] of [["key2", 0] as const, ["key1", 0] as const, ["key2", 99] as const])
-      await read.batches.ofOpenaiRequest({ apiKeyId, requestHash: "hash", fromMs });
+      await read.batches.ofEqualRequest({ apiKeyId, source: "openai", requestHash: "hash", fromMs });
     await read.batches.countByStatus();
     await read.batches.pendingItemCount();
     await read.batches.withStatus(["queued", "failed"]);

@@ -1,5 +1,4 @@
 import type { Job } from "../../src/contract/native-jobs.ts";
-import { batchOfJob } from "../../src/server/native-api/job-lines.ts";
 import { generate } from "./realtime.ts";
 import { MODEL, type TestService } from "./service.ts";
 
@@ -23,7 +22,7 @@ export function createInline(service: TestService, requests: readonly object[], 
 }
 
 /** The batch that a job is. */
-export const batchIdOf = (job: Job): string => batchOfJob(job.name.slice("batches/".length));
+export const batchIdOf = (job: Job): string => job.name.replace("batches/", "imgbatch_");
 
 /** The job as it is now. */
 export async function jobOf(service: TestService, { name }: Pick<Job, "name">): Promise<Job> {

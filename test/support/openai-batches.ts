@@ -1,5 +1,4 @@
 import type { OpenaiBatch, OpenaiFile, OpenaiList } from "../../src/contract/openai-api.ts";
-import { batchOfOpenaiId } from "../../src/server/openai/batch-lines.ts";
 import type { TestService } from "./service.ts";
 
 export const GENERATIONS = "/v1/images/generations";
@@ -62,9 +61,12 @@ export async function createOf(service: TestService, lines: readonly (Line | str
 export const batchNow = async (service: TestService, id: string): Promise<OpenaiBatch> =>
   batchOf(await ask(service, `batches/${id}`));
 
+/** The batch of the batch API. */
+export const batchIdOf = (id: string): string => id.replace("batch_", "imgbatch_");
+
 /** The batch after its end. */
 export async function ended(service: TestService, { id }: Pick<OpenaiBatch, "id">): Promise<OpenaiBatch> {
-  await service.until(batchOfOpenaiId(id));
+  await service.until(batchIdOf(id));
   return batchNow(service, id);
 }
 

@@ -1,4 +1,4 @@
-import type { ItemFacts } from "../../src/client/batch.ts";
+import type { ItemFacts } from "../../src/client/answers.ts";
 import type { ResultLine } from "../../src/runs/directory/results.ts";
 import { buildReport, type ReportFacts, type RunReport } from "../../src/runs/reports/run-report.ts";
 

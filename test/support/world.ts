@@ -1,5 +1,6 @@
 import { rm } from "node:fs/promises";
 import { crc32 } from "node:zlib";
+import { LOCAL_STORAGE } from "../../src/config/storage-places.ts";
 import type { ImageMimeType } from "../../src/contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
@@ -25,8 +26,7 @@ import { sweep } from "../../src/domain/retention.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { openDataDirectory } from "../../src/service/data-directory.ts";
-import type { OpenStorage } from "../../src/service/storage/open-storage.ts";
+import { type OpenStorage, openStorage } from "../../src/service/storage/open-storage.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
@@ -248,7 +248,7 @@ export class World {
 
   async #open(): Promise<void> {
     const clock = this.#clock(async () => {});
-    this.#data = await openDataDirectory(this.#directory, clock);
+    this.#data = await openStorage(LOCAL_STORAGE, { directory: this.#directory, clock });
     this.stores = this.#data.stores;
     this.processes.length = 0;
     for (let i = 0; i < this.#count; i++) this.processes.push(await this.#newProcess());

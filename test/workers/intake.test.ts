@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { Feed } from "../../src/domain/feed.ts";
-import type { Line } from "../../src/domain/lines/line.ts";
+import { invalidLine, type Line } from "../../src/domain/lines/take-in.ts";
 import { Offers } from "../../src/domain/offers.ts";
 import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
@@ -30,7 +30,7 @@ async function jobsOfKeys() {
     begun.push(apiKeyId);
     await fail();
     await gates.get(apiKeyId)?.promise;
-    yield { key: null, problem: "not this" };
+    yield { key: null, error: invalidLine("not this") };
   }
   const deps = {
     stores,

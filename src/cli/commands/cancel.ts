@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { cancelBatch } from "../../client/batches.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { microsToNumber } from "../../kernel/money.ts";

@@ -1,5 +1,5 @@
+import { makeSignInCode } from "../../client/batches.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
-import { makeSignInCode } from "../../client/sign-in-code.ts";
 import { signInUrl } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";

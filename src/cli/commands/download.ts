@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { listItems } from "../../client/batches.ts";
 import { getContent } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
@@ -10,8 +10,7 @@ import { sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { collectRun } from "../../runs/collect-run.ts";
-import { adoptDirectory } from "../../runs/directory/claim.ts";
-import { withRunLock } from "../../runs/directory/lock.ts";
+import { adoptDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { imageFileName } from "../../runs/directory/names.ts";
 import {
   inspect,
@@ -19,9 +18,9 @@ import {
   requireReplaceable,
   writeVerified,
 } from "../../runs/directory/run-files.ts";
+import type { RunReporter } from "../../runs/directory/run-service.ts";
 import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
 import { saveZip, zipName } from "../../runs/fetch/fetch-zip.ts";
-import type { RunReporter } from "../../runs/reporter.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { flagOption, pathOption, type TypedOptions, textOption, wholeOption } from "../options.ts";

@@ -1,12 +1,12 @@
 import { resolve } from "node:path";
-import { createRateLimiter } from "../../client/rate-limiter.ts";
+import { createRateLimiter } from "../../client/realtime.ts";
 import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
-import { withRunLock } from "../../runs/directory/lock.ts";
+import { withRunLock } from "../../runs/directory/claim.ts";
 import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
@@ -16,9 +16,14 @@ import {
   requireShapesFit,
   type Wish,
 } from "../../runs/plan/choose-model.ts";
+import { planRealtimeRun, type RealtimePlan } from "../../runs/plan/plan.ts";
 import { readPromptFiles } from "../../runs/plan/prompt-files.ts";
-import { planRealtimeRun, type RealtimePlan, readRealtimePlan } from "../../runs/realtime-plan.ts";
-import { type RealtimeOutcome, type RealtimeRunOptions, runRealtime } from "../../runs/realtime-run.ts";
+import {
+  type RealtimeOutcome,
+  type RealtimeRunOptions,
+  readRealtimePlan,
+  runRealtime,
+} from "../../runs/realtime-run.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { standingOf } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
@@ -148,7 +153,7 @@ async function makeRun(
       const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
       await writeRunReports(context, {
-        outcome: { ...outcome, dir },
+        outcome,
         ...{ shownDir, model: model.id, name: null, flags: readReportFlags(context), retryCommand },
         // What earlier commands of the run paid is not known. Drawings are always free.
         cost: model.isPlay ? { micros: 0, isPlay: true } : null,

@@ -6,8 +6,7 @@ import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
 import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../prompts/shape.ts";
-import { loadReference, type PromptReference, STDIN } from "../../runs/plan/prompt-files.ts";
-import { Spool } from "../../runs/plan/spool.ts";
+import { loadReference, type PromptReference, Spool, STDIN } from "../../runs/plan/prompt-files.ts";
 import type { CommandContext } from "../command.ts";
 import * as read from "../options.ts";
 

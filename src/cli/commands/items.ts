@@ -1,4 +1,4 @@
-import type { BatchItem } from "../../client/batch.ts";
+import type { BatchItem } from "../../client/answers.ts";
 import { getBatch, listItems } from "../../client/batches.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { type BatchFilter, listBatches } from "../../client/batches.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";

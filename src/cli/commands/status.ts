@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { withCounts } from "../../client/batches.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";

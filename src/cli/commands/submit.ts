@@ -6,24 +6,14 @@ import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
-import { checkDirectory } from "../../runs/directory/claim.ts";
-import { withRunLock } from "../../runs/directory/lock.ts";
+import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
 import { chooseModel, requireReferencesFit, usualReferences } from "../../runs/plan/choose-model.ts";
 import { type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
-import { imagesIn, reportReplay, type StartedRun, type Submissions, unsentBatches } from "../../runs/send.ts";
-import {
-  chooseStart,
-  imagesToSend,
-  leaveRun,
-  openImages,
-  planSubmission,
-  type Start,
-  type StartOptions,
-  startRun,
-} from "../../runs/start.ts";
+import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
+import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
 import { stoppable } from "../cancel-on-interrupt.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -270,81 +260,56 @@ async function withoutService(context: CommandContext): Promise<ImgbatchError> {
  * that the run itself would throw before it sends anything.
  */
 async function describeDryRun(work: StartOptions, budget: Budget): Promise<CommandResult> {
-  const { plan, dir } = work;
+  const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
-  if (start.kind !== "run") return describeUpdate(work, start, budget);
+  const { state, update, images, openImages } = start;
   const { chunks, items, request } = plan;
-  const state = planSubmission(work, await checkDirectory(dir, plan.inputSha256));
-  const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
-  const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
-  const fresh = chunks.filter((chunk) => !isReused(chunk));
-  const unsent = imagesIn(unsentBatches(state, work.service));
-  budget.approveImages(unsent);
-  const cost = budget.estimateImages(unsent);
-  return {
-    exitCode: EXIT_CODES.ok.code,
-    json: {
-      dry_run: true,
-      directory: work.shownDir,
-      model: request.model,
-      item_count: items.length,
-      image_count: imagesOf(chunks),
-      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
-      ...playMoneyField(cost),
-      batches: chunks.map((chunk) => ({
-        index: chunk.index,
-        item_count: chunk.items.length,
-        image_count: chunk.imageCount,
-        idempotency_key: keys[chunk.index],
-        replayed: isReused(chunk),
-      })),
-    },
-    lines: [
-      `${counted(items.length, "prompt")}, ${counted(imagesOf(chunks), "image")}, ${counted(chunks.length, "batch", "batches")} with ${request.model}`,
-      ...(fresh.length === chunks.length
-        ? []
-        : [
-            `${counted(chunks.length - fresh.length, "batch", "batches")} submitted before: re-used, nothing is paid again`,
-          ]),
-      ...estimateLine(cost),
-      ...keys.map(String),
-    ],
-  };
-}
-
-async function describeUpdate(
-  { plan, shownDir, service }: StartOptions,
-  start: Exclude<Start, { kind: "run" }>,
-  budget: Budget,
-): Promise<CommandResult> {
-  const { update, earlier } = start;
-  const { kept, changed, added, removed } = update;
-  const images = imagesToSend(start, service);
-  const open = start.kind === "update" ? openImages(earlier, service) : 0;
   budget.approveImages(images);
   const cost = budget.estimateImages(images);
-  return {
-    exitCode: EXIT_CODES.ok.code,
-    json: {
-      dry_run: true,
-      directory: shownDir,
-      model: plan.request.model,
-      item_count: plan.items.length,
-      image_count: images,
-      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
-      ...playMoneyField(cost),
-      changes: {
-        kept: kept.length,
-        changed: changed.map(({ customId }) => customId),
-        added: added.map(({ customId }) => customId),
-        removed: removed.map(({ id }) => id),
-      },
-    },
-    lines: [
-      start.kind === "resume" ? "the run was updated to these prompts" : describeChanges(update),
-      `${counted(images, "image")} to make with ${plan.request.model}`,
-      ...(open === 0 ? [] : [`${open} of them are of the earlier submission, which is finished first`]),
-      ...estimateLine(cost),
-    ],
+  const facts = {
+    dry_run: true,
+    directory: shownDir,
+    model: request.model,
+    item_count: items.length,
+    image_count: update === null ? imagesOf(chunks) : images,
+    estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+    ...playMoneyField(cost),
   };
+  if (update !== null) {
+    const { kept, changed, added, removed } = update;
+    const changes = {
+      kept: kept.length,
+      changed: changed.map(({ customId }) => customId),
+      added: added.map(({ customId }) => customId),
+      removed: removed.map(({ id }) => id),
+    };
+    const lines = [
+      start.kind === "run" ? "the run was updated to these prompts" : describeChanges(update),
+      `${counted(images, "image")} to make with ${request.model}`,
+      ...(openImages === 0
+        ? []
+        : [`${openImages} of them are of the earlier submission, which is finished first`]),
+      ...estimateLine(cost),
+    ];
+    return { exitCode: EXIT_CODES.ok.code, json: { ...facts, changes }, lines };
+  }
+  const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
+  const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
+  const reusedCount = chunks.filter(isReused).length;
+  const batches = chunks.map((chunk) => ({
+    index: chunk.index,
+    item_count: chunk.items.length,
+    image_count: chunk.imageCount,
+    idempotency_key: keys[chunk.index],
+    replayed: isReused(chunk),
+  }));
+  const lines = [
+    `${counted(items.length, "prompt")}, ${counted(imagesOf(chunks), "image")}, ${counted(chunks.length, "batch", "batches")} with ${request.model}`,
+    ...(reusedCount === 0
+      ? []
+      : [`${counted(reusedCount, "batch", "batches")} submitted before: re-used, nothing is paid again`]),
+    ...estimateLine(cost),
+    ...keys.map(String),
+  ];
+  return { exitCode: EXIT_CODES.ok.code, json: { ...facts, batches }, lines };
 }

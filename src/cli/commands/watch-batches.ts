@@ -1,8 +1,8 @@
 import { setMaxListeners } from "node:events";
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { followChanges, PollLimiter, pollUntilDone } from "../../client/poll.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { EMBEDDED, type RunService } from "../../runs/directory/service-identity.ts";
+import { EMBEDDED, type RunService } from "../../runs/directory/run-service.ts";
 import { hasChanged, outageText, parkedError, progressEvent } from "../../runs/wait.ts";
 import type { CommandContext, Lines, Output } from "../command.ts";
 import type { ConnectedService } from "../connect/with-service.ts";

@@ -5,7 +5,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
 import type { Attempt } from "../../http/http.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
+import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext } from "../command.ts";
 import { nextCommand, type Whereabouts } from "../output/next-command.ts";

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { jobsText, waitingText } from "../../contract/waiting.ts";
 import { costText, FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { escapeControls } from "../../kernel/text.ts";

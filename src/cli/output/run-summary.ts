@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { MAY_BE_PAID_TWICE } from "../../contract/batch-api.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import {

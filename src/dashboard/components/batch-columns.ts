@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { nameOf, progressOf, statusOf } from "../state/batches.ts";
 import { bar, dollars, inCells } from "../text/format.ts";

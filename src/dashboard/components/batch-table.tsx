@@ -1,7 +1,7 @@
 import { Text } from "ink";
 import { memo } from "react";
 import stringWidth from "string-width";
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { visibleBatches } from "../state/batches.ts";
 import { layoutOf } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";

@@ -1,5 +1,5 @@
 import { Text } from "ink";
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { jobsText, waitingText } from "../../contract/waiting.ts";
 import { clockTime } from "../../kernel/durations.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { BATCH_STATUSES, type BatchStatus } from "../../contract/statuses.ts";
 import type { DashboardState, Sort } from "./state.ts";
 

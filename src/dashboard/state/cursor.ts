@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { visibleBatches } from "./batches.ts";
 import { detailLines, layoutOf } from "./layout.ts";
 import type { DashboardState } from "./state.ts";

@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { forgetBatch, mergeBatches } from "./batches.ts";
 import { keepInView } from "./cursor.ts";
 import type { Change, DashboardEvent } from "./input.ts";

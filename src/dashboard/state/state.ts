@@ -1,4 +1,4 @@
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import type { LogLevel, LogLine, RequestLine } from "../../contract/activity.ts";
 import type { Abilities, BatchDetail, Intent, Picture, ServiceFacts, Vitals } from "../model.ts";
 

@@ -5,9 +5,10 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { cannotPay, type Payer, type PayingCaller, payerOf } from "../billing/payer.ts";
 import { priceBatchImage } from "../billing/pricing.ts";
+import { commitOrUndo } from "../commit-or-undo.ts";
 import type { GroupEntry, ModelEntry } from "../models.ts";
 import { identityOf, misfit, type Needs, type Offers } from "../offers.ts";
-import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
 import type { NewItem } from "../ports/item-repository.ts";
 import { BATCH_TERMS } from "../ports/item-terms.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
@@ -124,7 +125,7 @@ export async function createBatch(
     throw refusal;
   }
   const hasFiles = request.items.some((item) => item.references.some(({ image }) => image !== null));
-  try {
+  const save = async () => {
     const references = await storeReferences(deps.blobs, id, request);
     await deps.stores.write(async (tx) => {
       await openBatch(tx, batch, nowMs);
@@ -137,12 +138,14 @@ export async function createBatch(
       await tx.references.insertMany(id, references);
       await holdFor(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null });
     });
+  };
+  try {
+    await commitOrUndo(save, async () => hasFiles && deps.blobs.deleteAll(inputsPrefix(id)));
     return { batch, replayed: false };
   } catch (error) {
     // A commit that returned an error may have happened all the same.
     const known = await deps.stores.read.batches.byId(id);
     if (known) return { batch: known, replayed: false };
-    if (hasFiles && !StorageUnavailable.mayHaveHappened(error)) await discardReferences(deps.blobs, id);
     const winner = error === MADE ? await replay(deps.stores.read, caller, request, idempotencyKey) : null;
     if (winner) return { batch: winner, replayed: true };
     throw error;
@@ -227,11 +230,6 @@ function refusalOf(
   const code = "BATCH_IMAGE_INSUFFICIENT_BALANCE";
   if (!isUpstream) return new ImgbatchError(code);
   return cannotPay(code, "The batch", holdMicroUsd, consentMicroUsd === null ? account : { consentMicroUsd });
-}
-
-/** The next start removes references that no batch names, so a failure here does not matter. */
-async function discardReferences(blobs: BlobStore, batchId: string): Promise<void> {
-  await blobs.deleteAll(inputsPrefix(batchId)).catch(() => {});
 }
 
 async function storeReferences(

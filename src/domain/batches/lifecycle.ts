@@ -87,7 +87,7 @@ export async function moveBatch(
   if (facts.error) await tx.batches.update(batch.id, { error: facts.error });
   if (to === "output_deleted") await tx.batches.update(batch.id, { outputDeletedAtMs: atMs });
   else if (isTerminal(to)) {
-    const keptMs = batch.input?.openai?.resultsKeptMs ?? null;
+    const keptMs = batch.input?.resultsKeptMs ?? null;
     const asked = keptMs === null ? [] : [atMs + keptMs];
     const retained = facts.outputsExpireAtMs == null ? [] : [facts.outputsExpireAtMs + (atMs - nowMs)];
     const ends = [...asked, ...retained];

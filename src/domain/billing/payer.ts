@@ -77,6 +77,9 @@ export async function payerOf(
   };
 }
 
+/** An account has too little real money for a request. */
+export class RealMoneyMissing extends ImgbatchError {}
+
 /**
  * Returns the error for a payer that cannot cover a hold. `what` names the work as the subject of a sentence: `The batch`.
  */
@@ -91,6 +94,6 @@ export function cannotPay(
     const message = `${needs}, more than the ${formatUsd(limit.consentMicroUsd)} that the request agrees to; nothing was made.`;
     return new ImgbatchError(code, message);
   }
-  const message = `${needs}, and the balance of real money is ${formatUsd(limit.balanceMicroUsd)}; nothing was made. \`imgbatch admin accounts top-up\` adds real money to an account.`;
-  return new ImgbatchError(code, message);
+  const message = `${needs}, and the balance of real money is ${formatUsd(limit.balanceMicroUsd)}; nothing was made.`;
+  return new RealMoneyMissing(code, message);
 }

@@ -9,15 +9,16 @@ import type { ModelEntry } from "../models.ts";
 import type { BlobDraft } from "../ports/blob-store.ts";
 import type { Transaction } from "../ports/stores.ts";
 import { pricedSizes } from "../realtime/models.ts";
-import type { BatchRecord, OpenaiJob } from "../records.ts";
+import type { BatchInput, BatchRecord } from "../records.ts";
 
-interface JobRequest {
+export interface JobRequest {
   source: BatchSource;
   model: ModelEntry;
   /** Null when the caller gave none. */
   name: string | null;
   metadata?: Record<string, string> | null;
-  openai?: OpenaiJob;
+  /** Kept with the input. */
+  facts?: Pick<BatchInput, "requestHash" | "resultsKeptMs" | "origin">;
   /**
    * Looks for a batch that an equal request has made meanwhile, which is returned then, in the transaction that would write
    * another one. It has locked the key, so no process makes one at the same time.
@@ -38,7 +39,7 @@ export type LineText = readonly (string | SentImage)[];
 export async function createJob(
   deps: CreateBatchDeps,
   caller: Caller,
-  { source, model, name, metadata = null, openai, findMade, input }: JobRequest,
+  { source, model, name, metadata = null, facts, findMade, input }: JobRequest,
 ): Promise<BatchRecord> {
   const asked = { model, taskName: name, size: pricedSizes(model)[0] };
   const { payer, batch: opened } = await newBatch(deps, caller, asked);
@@ -58,7 +59,7 @@ export async function createJob(
       fileName: "lines" in input ? null : input.fileName,
       blobKey: ownKey,
       consentMicroUsd: payer.consentMicroUsd,
-      ...(openai && { openai }),
+      ...facts,
     },
   };
   const dropInputs = () => deps.blobs.deleteAll(inputsPrefix(id));

@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import type { BatchSource, ItemError } from "../../contract/statuses.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { amountText } from "../../kernel/money.ts";
 import { inputsPrefix } from "../batches/create-batch.ts";
@@ -12,7 +13,35 @@ import type { NewItem } from "../ports/item-repository.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { CheckedContent } from "../realtime/checked-content.ts";
 import type { BatchError, BatchRecord, NewReference } from "../records.ts";
-import { type Line, type LineReaders, SIMULATED_END, simulatedIn } from "./line.ts";
+
+/** A line of a batch job: a request that has passed every check, or why it is not made. */
+export type Line = {
+  /** The client's name of the line, as JSON; null when it has none. */
+  key: string | null;
+  /** No line of the job is made before this time. Default: any time. */
+  notBeforeMs?: number;
+} & ({ content: CheckedContent } | { error: ItemError });
+
+/** The error of a line that is no valid request. */
+export function invalidLine(message: string): ItemError {
+  return { code: "INVALID_ARGUMENT", message, source: "service" };
+}
+
+/** The job of some lines: they can name the files of its key. */
+export type JobOfLines = Pick<BatchRecord, "apiKeyId" | "input" | "upstream">;
+
+/**
+ * Reads the lines of a job from its input, one at a time. The content of a line can be used until the next one is
+ * asked for. Throws `ImgbatchError` when the job as a whole fails, and `StorageUnavailable` when the disk refuses its images.
+ */
+export type LineReader = (
+  model: ModelEntry,
+  input: AsyncIterable<Buffer>,
+  job: JobOfLines,
+) => AsyncIterable<Line>;
+
+/** The readers of the surfaces that take batch jobs. */
+export type LineReaders = Partial<Record<BatchSource, LineReader>>;
 
 export interface TakeInDeps {
   stores: Stores;
@@ -34,17 +63,9 @@ interface Draft {
   holdMicroUsd: number;
   priceMicroUsd: number;
   textChars: number;
-  simulatedEnd: "failed" | "expired" | null;
+  /** No item is made before. */
+  notBeforeMs: number;
 }
-
-const NO_LINES: Draft = {
-  items: [],
-  references: [],
-  holdMicroUsd: 0,
-  priceMicroUsd: 0,
-  textChars: 0,
-  simulatedEnd: null,
-};
 
 /**
  * Reads the input of a batch: stores the images of its lines, then writes its items and its hold in one transaction. It can
@@ -58,7 +79,7 @@ export async function takeIn(
 ): Promise<TakenIn | null> {
   try {
     const draft = await readAll(deps, batch, isOver);
-    return draft && (await writeItems(deps, batch, simulate(deps, batch, draft)));
+    return draft && (await writeItems(deps, batch, draft));
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
     return { error: { code: error.code, message: error.message, source: "service" } };
@@ -72,7 +93,8 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   const read = deps.lineReaders[source];
   const bytes = input && (await deps.blobs.open(input.blobKey));
   if (!bytes || !read) throw unusable("The input file does not exist any more.");
-  const draft: Draft = { ...NO_LINES, items: [], references: [] };
+  const sums = { holdMicroUsd: 0, priceMicroUsd: 0, textChars: 0, notBeforeMs: 0 };
+  const draft: Draft = { items: [], references: [], ...sums };
   const stored = new Set<string>();
   let moneyMicroUsd = 0;
   try {
@@ -126,11 +148,11 @@ async function addLine(
   const position = draft.items.length;
   const place = { position, sourceIndex: position, outputIndex: 0, customId: lineId(position) };
   const clientKey = line.key;
-  const checked = "problem" in line ? line : await storeImages(deps, batch, line.content, position, stored);
   draft.textChars += clientKey?.length ?? 0;
-  if ("problem" in checked || "problem" in line) {
-    const message = "problem" in checked ? checked.problem : "";
-    const error = { code: "INVALID_ARGUMENT", message, source: "service" } as const;
+  draft.notBeforeMs = Math.max(draft.notBeforeMs, line.notBeforeMs ?? 0);
+  const checked = "error" in line ? line : await storeImages(deps, batch, line.content, position, stored);
+  if ("error" in checked || "error" in line) {
+    const error = "error" in checked ? checked.error : invalidLine("");
     const terms = { ...NOTHING, clientKey };
     draft.items.push({ ...place, prompt: "", terms, failed: { error, atMs: deps.clock.nowMs() } });
     return;
@@ -155,9 +177,9 @@ async function storeImages(
   content: CheckedContent,
   sourceIndex: number,
   stored: Set<string>,
-): Promise<{ references: NewReference[] } | { problem: string }> {
+): Promise<{ references: NewReference[] } | { error: ItemError }> {
   const problem = refusalOf(deps, batch, content);
-  if (problem !== null) return { problem };
+  if (problem !== null) return { error: invalidLine(problem) };
   const references: NewReference[] = [];
   for (const [ordinal, image] of content.images.entries()) {
     const { sha256, mimeType } = image;
@@ -165,7 +187,7 @@ async function storeImages(
     try {
       if (!stored.has(blobKey)) await image.keepAs(deps.blobs, blobKey);
     } catch (error) {
-      if (error instanceof ImgbatchError) return { problem: error.message };
+      if (error instanceof ImgbatchError) return { error: invalidLine(error.message) };
       throw error;
     }
     stored.add(blobKey);
@@ -200,31 +222,9 @@ function refusalOf({ offers }: TakeInDeps, batch: BatchRecord, content: CheckedC
   return problem && `The line ${problem}.`;
 }
 
-/** Applies the directives in the prompts of a job. */
-function simulate({ clock }: TakeInDeps, batch: BatchRecord, draft: Draft): Draft {
-  const { end, partialFrom, stuckMs } = simulatedIn(batch, draft.items);
-  if (end !== null) return { ...NO_LINES, simulatedEnd: end };
-  const nowMs = clock.nowMs();
-  const error = { code: "RESULT_MISSING", message: SIMULATED_END.message, source: "provider" } as const;
-  const simulated = { ...draft, simulatedEnd: partialFrom === null ? null : ("failed" as const) };
-  simulated.items = draft.items.map((item) => {
-    const notBeforeMs = stuckMs === 0 ? 0 : nowMs + stuckMs;
-    if (partialFrom === null || item.position < partialFrom || item.failed) return { ...item, notBeforeMs };
-    const { clientKey = null, holdMicroUsd, priceMicroUsd } = item.terms ?? {};
-    simulated.holdMicroUsd -= holdMicroUsd ?? 0;
-    simulated.priceMicroUsd -= priceMicroUsd ?? 0;
-    return { ...item, terms: { ...NOTHING, clientKey }, failed: { error, atMs: nowMs } };
-  });
-  return simulated;
-}
-
 async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): Promise<TakenIn | null> {
-  const { items, references, holdMicroUsd, priceMicroUsd: estimatedMicroUsd, simulatedEnd } = draft;
-  const input = batch.input && { ...batch.input, simulatedEnd };
-  if (simulatedEnd !== null && items.length === 0) {
-    await deps.stores.write((tx) => tx.batches.update(batch.id, { input }));
-    return { error: SIMULATED_END };
-  }
+  const { references, holdMicroUsd, priceMicroUsd: estimatedMicroUsd, notBeforeMs } = draft;
+  const items = draft.items.map((item) => ({ ...item, notBeforeMs }));
   const nowMs = deps.clock.nowMs();
   const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
   const failCount = items.filter(({ failed }) => failed !== undefined).length;
@@ -233,7 +233,7 @@ async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): P
     if (now?.status !== "queued" || hasItems(now)) return false;
     await tx.items.insertMany(batch.id, items);
     await tx.references.insertMany(batch.id, references);
-    const change = { input, itemCount: items.length, estimatedMicroUsd, holdMicroUsd, inputReadAtMs: nowMs };
+    const change = { itemCount: items.length, estimatedMicroUsd, holdMicroUsd, inputReadAtMs: nowMs };
     await tx.batches.update(batch.id, { ...change, failCount });
     await holdFor(tx, { ...now, ...change }, nowMs, { isGranted: consentMicroUsd !== null });
     return true;

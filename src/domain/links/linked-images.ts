@@ -3,6 +3,7 @@ import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-forma
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { commitOrUndo } from "../commit-or-undo.ts";
 import { eachDue, type SweepDeps } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { LinkedImageRecord } from "../ports/realtime-records.ts";
@@ -28,7 +29,11 @@ export async function linkImage(
   const id = sha256Hex(name);
   await blobs.put(PREFIX + id, bytes);
   const expiresAtMs = clock.nowMs() + LINK_RETENTION_MS;
-  await stores.write((tx) => tx.linkedImages.insert({ id, mimeType, sizeBytes: bytes.length, expiresAtMs }));
+  const image = { id, mimeType, sizeBytes: bytes.length, expiresAtMs };
+  await commitOrUndo(
+    () => stores.write((tx) => tx.linkedImages.insert(image)),
+    () => blobs.delete(PREFIX + id),
+  );
   return name;
 }
 

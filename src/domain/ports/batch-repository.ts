@@ -19,10 +19,11 @@ export interface BatchPage {
   limit: number;
 }
 
-/** A request for a batch of OpenAI's API. */
-interface OpenaiRequest {
+/** A request for a batch with an input. */
+interface EqualRequest {
   apiKeyId: string;
-  /** See `OpenaiJob`. */
+  source: BatchSource;
+  /** See `BatchInput`. */
   requestHash: string;
   fromMs: number;
 }
@@ -69,8 +70,8 @@ export interface BatchRepository {
   inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
   /** How many batches of a key and source have not ended. */
   countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
-  /** The newest batch of OpenAI's API that the key made since the time by an equal request; null when there is none. */
-  ofOpenaiRequest(request: OpenaiRequest): Promise<BatchRecord | null>;
+  /** The newest batch that the key made since the time by an equal request; null when there is none. */
+  ofEqualRequest(request: EqualRequest): Promise<BatchRecord | null>;
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */

@@ -2,6 +2,7 @@ import { ERRORS, type ErrorDetails, ImgbatchError } from "../../contract/errors.
 import { imageSizePx } from "../../contract/image-formats.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
+import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { Log } from "../../kernel/log.ts";
 import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
@@ -12,6 +13,7 @@ import { isPaid, type Offer } from "../offers.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
 import type { CheckedContent } from "./checked-content.ts";
+import { takenForDead } from "./holds.ts";
 
 /** Returns the request to a provider for an image of the real-time request `id`. `index` counts its images from 0. */
 function imageRequest(
@@ -99,6 +101,13 @@ export interface MakeImageDeps {
   inspector: ImageInspector;
   log: Log;
   health: ProviderHealth;
+  /** The longest time that a request may take; 0 sets no limit. */
+  timeoutMs: number;
+  /**
+   * The worker that the holds belong to: others release them when it dies. `lost` is aborted when they took this process for
+   * dead; then there is another worker with another signal. While it is not fresh, they may do so at any moment.
+   */
+  presence: { readonly id: string; readonly lost: AbortSignal; readonly isFresh: boolean };
 }
 
 /** One of the images that a request asks for. */
@@ -115,6 +124,68 @@ export interface WantedImage {
 
 /** `beforeSending` may abort the signal: then nothing is sent. */
 type SentImage = WantedImage & { beforeSending(): void };
+
+/** Brings what was made into the form that was asked for. */
+export type Finish = (made: Made) => Promise<Made>;
+
+/** What ends the making early. */
+interface Ends {
+  /** The caller has left; null when that does not matter. */
+  gone: AbortSignal | null;
+  stopping: AbortSignal;
+  /** Others took this process for dead: what no upstream may have been paid for ends. */
+  lost: AbortSignal;
+}
+
+/**
+ * Makes images at the same time. Ends at the deadline and when the caller leaves, even when the provider goes on. Nothing is
+ * sent that other processes may be about to send. Returns those that were made and finished. Throws the failure of the first
+ * one when no image was made.
+ */
+export async function makeImages(
+  deps: MakeImageDeps,
+  offers: readonly Offer<ItemProvider>[],
+  wanted: readonly WantedImage[],
+  { gone, stopping, lost }: Ends,
+  finish: Finish = async (made) => made,
+): Promise<Made[]> {
+  const { clock, timeoutMs, presence, log } = deps;
+  const deadline = new AbortController();
+  const done = new AbortController();
+  if (timeoutMs > 0) {
+    const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
+    clock.sleep(timeoutMs, done.signal).then(late, () => {});
+  }
+  const makings = wanted.map(async (image) => {
+    const unsent = new AbortController();
+    const onLost = () => {
+      if (!image.trail.isPaid) unsent.abort(takenForDead());
+    };
+    if (lost.aborted) onLost();
+    lost.addEventListener("abort", onLost, { once: true });
+    const { signal, unlink } = linkSignals(...(gone ? [gone] : []), deadline.signal, stopping, unsent.signal);
+    const beforeSending = () => presence.isFresh || unsent.abort(takenForDead());
+    const made = await makeImage(deps, offers, { ...image, beforeSending }, signal).finally(() => {
+      unlink();
+      lost.removeEventListener("abort", onLost);
+    });
+    return finish(made).catch((error) => {
+      const { id, index } = image;
+      const facts = { id, index, error: String(error) };
+      log.error("a made image could not be finished; it is not billed", facts);
+      image.trail.calls = unbilled(image.trail.calls);
+      throw error;
+    });
+  });
+  const settled = await Promise.allSettled(makings);
+  done.abort();
+  const made = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  const [first] = settled;
+  if (first?.status === "rejected" && made.every(({ images }) => images.length === 0)) throw first.reason;
+  return made;
+}
+
+export const unbilled = (calls: readonly Call[]) => calls.map((call) => ({ ...call, billedMicroUsd: 0 }));
 
 /** The requests to providers for one image, as far as they are known. */
 export interface Trail {
@@ -142,7 +213,7 @@ export interface Made {
  * Returns the decoded images of the first provider that is well. Asks another one only when the last one has made
  * nothing for sure.
  */
-export async function makeImage(
+async function makeImage(
   deps: MakeImageDeps,
   offers: readonly Offer<ItemProvider>[],
   wanted: SentImage,

@@ -10,8 +10,7 @@ import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
 import type { PlannedItem } from "../plan/plan.ts";
-import type { PromptReference } from "../plan/prompt-files.ts";
-import { textOf } from "../plan/spool.ts";
+import { type PromptReference, textOf } from "../plan/prompt-files.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
 import { hashFile, readJsonLines, writeJsonLines } from "./run-files.ts";
 
@@ -85,6 +84,15 @@ const inputSchema = z.looseObject({
   source: z.looseObject({ id: z.string().optional(), file: z.string(), line: z.int().min(1) }),
 });
 export type InputLine = z.infer<typeof inputSchema>;
+
+/** Writes the input of a run with its reference images. `name`: see `writeRunInput`. */
+export async function writeInput(dir: string, items: readonly PlannedItem[], name?: string): Promise<void> {
+  await storeReferences(
+    dir,
+    items.flatMap((item) => item.references),
+  );
+  await writeRunInput(dir, items, name);
+}
 
 /** Writes the input of a run. `name` is another name than `input.jsonl` if the run has not taken this input yet. */
 export async function writeRunInput(

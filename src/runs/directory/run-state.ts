@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Batch } from "../../client/batch.ts";
+import type { Batch } from "../../client/answers.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { writeWhenChanged } from "./run-files.ts";
+import type { Maker } from "./run-service.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./run-state-schema.ts";
-import type { Maker } from "./service-identity.ts";
 
 export const RUN_STATE_FILE = "imgbatch.json";
 

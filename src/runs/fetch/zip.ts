@@ -1,7 +1,7 @@
 import { addAbortSignal, type Readable } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { z } from "zod";
-import type { BatchItem } from "../../client/batch.ts";
+import type { BatchItem } from "../../client/answers.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { replaceForbidden } from "../../kernel/files/file-names.ts";
 import { foldFileName } from "../../kernel/text.ts";

@@ -1,4 +1,4 @@
-import type { ListedModel } from "../../client/batch.ts";
+import type { ListedModel } from "../../client/answers.ts";
 import { listModels } from "../../client/batches.ts";
 import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts";
 import { ImgbatchError } from "../../contract/errors.ts";

@@ -1,11 +1,13 @@
 import { createHash } from "node:crypto";
-import type { ImageMimeType } from "../../contract/image-formats.ts";
+import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
+import { safeFileName } from "../../kernel/files/file-names.ts";
 import { canonicalJson, type JsonValue } from "../../kernel/json/canonical-json.ts";
+import type { Shape } from "../../prompts/shape.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
-import type { PromptItem } from "./prompt-files.ts";
-import { textOf } from "./spool.ts";
+import { createDiskNames } from "../directory/names.ts";
+import { type PromptItem, type PromptReference, type PromptText, textOf } from "./prompt-files.ts";
 
 /** Everything that decides the images of a run. */
 export interface RunRequest {
@@ -132,4 +134,58 @@ function identityOf(item: PromptItem): JsonValue {
     ...(aspectRatio === undefined ? {} : { aspect_ratio: aspectRatio }),
     ...(size === undefined ? {} : { size }),
   };
+}
+
+/** The settings that all requests of a run without batches share. */
+interface RealtimeSettings {
+  model: string;
+  aspectRatio: string | null;
+  size: SizeTier | null;
+  mimeType: ImageMimeType | null;
+}
+
+/** One request of a run. */
+export interface PlannedImage extends Pick<RealtimeSettings, "aspectRatio" | "size"> {
+  customId: string;
+  prompt: PromptText;
+  references: readonly PromptReference[];
+  /** Its path relative to the run's directory, with `/`. The extension is missing: it follows from the bytes. */
+  stem: string;
+}
+
+export interface RealtimePlan {
+  settings: RealtimeSettings;
+  /** Each with the ratio and size that it is asked for in. Null: the directory has them. */
+  items: PlannedItem[] | null;
+  images: PlannedImage[];
+  /** Identifies the run: hash of everything that it requests. */
+  inputSha256: string;
+}
+
+/** Gives every image an id and a name of its own, the same ones each time. */
+export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly PromptItem[]): RealtimePlan {
+  const planned = assignIds(prompts);
+  const items = planned.map((item) => ({ ...shapeOf(settings), ...item }));
+  const images = realtimeImages(
+    items.flatMap((item) =>
+      expandedCustomIds(item.customId, item.outputCount).map((id) => [id, item] as const),
+    ),
+  );
+  const { model, aspectRatio, size, mimeType } = settings;
+  const asked = { model, aspectRatio, size, ...(mimeType === null ? {} : { mimeType }) };
+  const inputSha256 = contentHash({ kind: "realtime", ...asked }, planned);
+  return { settings, items, images, inputSha256 };
+}
+
+/** Names the images of a run, one request each. */
+export function realtimeImages(items: readonly (readonly [id: string, PromptItem])[]): PlannedImage[] {
+  const names = createDiskNames();
+  return items.map(([customId, { prompt, references, aspectRatio = null, size = null }]) => {
+    const stem = names.take(safeFileName(customId));
+    return { customId, prompt, references, aspectRatio, size, stem };
+  });
+}
+
+function shapeOf({ aspectRatio, size }: RealtimeSettings): Shape {
+  return { ...(aspectRatio === null ? {} : { aspectRatio }), ...(size === null ? {} : { size }) };
 }

@@ -1,12 +1,22 @@
-import { writeFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { appendFile, writeFile } from "node:fs/promises";
 import { dirname, relative, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { type Cost, costText, microsToNumber } from "../../kernel/money.ts";
+import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import { type MakeThumbnail, writeGallery } from "./gallery.ts";
-import { type ActionsFiles, annotations, writeActionsFiles } from "./github-actions.ts";
-import { toJunit } from "./junit.ts";
-import { toMarkdown } from "./markdown.ts";
-import type { RunReport } from "./run-report.ts";
+import {
+  escapeAttribute,
+  escapeMarkdown,
+  escapeMarkup,
+  fileFacts,
+  fileHref,
+  printable,
+  type ReportImage,
+  type RunReport,
+  shortDate,
+} from "./run-report.ts";
 
 /** The requested reports of a run, with their paths. */
 interface ReportOptions {
@@ -58,4 +68,255 @@ async function orSay(say: (line: string) => void, what: string, work: () => Prom
   } catch (error) {
     say(`could not write ${what}: ${error instanceof Error ? error.message : error}`);
   }
+}
+
+/** The files into which a step of GitHub Actions writes its summary and outputs. Undefined where there is none. */
+interface ActionsFiles {
+  summary: string | undefined;
+  output: string | undefined;
+  /** The output `directory`. Default: as the caller named it. */
+  directory?: string;
+}
+
+/** GitHub shows this many annotations of a step, and takes this much of a summary. */
+const MAX_ANNOTATIONS = 10;
+const MAX_SUMMARY_BYTES = 1_000_000;
+
+/**
+ * Appends the step's summary, and its outputs `batch_id` (several between blanks), `directory`, `success_count` and
+ * `fail_count`. A summary that does not fit into the file is left out.
+ */
+export async function writeActionsFiles(report: RunReport, files: ActionsFiles): Promise<void> {
+  // A link of a summary leads to no file of the job.
+  const summary = toMarkdown(report, null);
+  if (files.summary !== undefined && Buffer.byteLength(summary) <= MAX_SUMMARY_BYTES)
+    await appendFile(files.summary, `${summary}\n`);
+  if (files.output !== undefined) await appendFile(files.output, outputText(report, files.directory));
+}
+
+function outputText(
+  { batches, directory: shown, images, failedCount }: RunReport,
+  directory = shown,
+): string {
+  const values = {
+    batch_id: batches.map(({ id }) => id).join(" "),
+    directory,
+    success_count: images.length - failedCount,
+    fail_count: failedCount,
+  };
+  // A value cannot end its own text early: it does not know the delimiter.
+  const end = `imgbatch_${randomBytes(16).toString("hex")}`;
+  return Object.entries(values)
+    .map(([name, value]) => `${name}<<${end}\n${value}\n${end}\n`)
+    .join("");
+}
+
+/** Returns the failures as annotations, a line each, with file and line of the prompt. The last line counts the failures that are not shown. */
+export function annotations({ images, failedCount, directory }: RunReport): string[] {
+  const shown = failedCount > MAX_ANNOTATIONS ? MAX_ANNOTATIONS - 1 : failedCount;
+  const failed = images.filter((image) => image.error !== null).slice(0, shown);
+  const lines = failed.map(({ id, error, fileLine }) =>
+    annotation(`${id}: ${error?.code}`, error?.message ?? "", fileLine),
+  );
+  const more = failedCount - shown;
+  return more > 0
+    ? [...lines, annotation("imgbatch", `${more} more images failed; see results.jsonl in ${directory}`)]
+    : lines;
+}
+
+function annotation(title: string, message: string, fileLine: ReportImage["fileLine"] = null): string {
+  const at = fileLine === null ? "" : `file=${escapeProperty(fileLine.file)},line=${fileLine.line},`;
+  return `::error ${at}title=${escapeProperty(title)}::${escapeData(message)}`;
+}
+
+function escapeData(text: string): string {
+  return text.replaceAll("%", "%25").replaceAll("\r", "%0D").replaceAll("\n", "%0A");
+}
+
+function escapeProperty(text: string): string {
+  return escapeData(text).replaceAll(":", "%3A").replaceAll(",", "%2C");
+}
+
+/** The most rows of each kind that are shown; the results have them all. */
+const MAX_FAILURES = 50;
+const MAX_NOTED = 20;
+const MAX_IMAGES = 100;
+const MAX_CELL_CHARS = 160;
+
+/**
+ * The run in Markdown: how it went, what failed and how to go on, and the images. `directory` is where their links lead, from
+ * the Markdown on; null for no links.
+ */
+export function toMarkdown(report: RunReport, directory: string | null = report.directory): string {
+  const { images, failedCount, title, batches, model, cost } = report;
+  const good = images.length - failedCount;
+  const sign = failedCount === 0 && good > 0 ? "✅" : good === 0 ? "❌" : "⚠️";
+  const outcome = [counted(good, "image"), ...(failedCount === 0 ? [] : [`**${failedCount} failed**`])];
+  const facts = [
+    ...(model === null ? [] : [code(model)]),
+    ...(cost === null ? [] : [costText(cost)]),
+    shortDate(report.endedAt),
+    ...batches.map(({ id, status }) => `${code(id)} (${escapeMarkdown(status)})`),
+  ];
+  return [
+    `### ${sign} ${cell(title)}: ${outcome.join(", ")}`,
+    "",
+    facts.join(" · "),
+    "",
+    ...failureRows(report),
+    ...noteRows(report),
+    ...imageRows(report, directory),
+    "",
+  ].join("\n");
+}
+
+function failureRows({ images, failedCount, retryCommand }: RunReport): string[] {
+  if (failedCount === 0) return [];
+  const failed = images.filter((image) => image.error !== null);
+  const rows = failed
+    .slice(0, MAX_FAILURES)
+    .map(({ id, error, prompt }) => row([id, error?.code ?? "", error?.message ?? "", prompt ?? ""]));
+  return [
+    "| failed | code | why | prompt |",
+    "|---|---|---|---|",
+    ...rows,
+    ...rest(failed.length - MAX_FAILURES),
+    "",
+    ...(retryCommand === null ? [] : ["Try these again:", "", "```sh", printable(retryCommand), "```", ""]),
+  ];
+}
+
+function noteRows({ images }: RunReport): string[] {
+  const noted = images.filter(({ notes }) => notes.length > 0);
+  if (noted.length === 0) return [];
+  return [
+    "| image | notes |",
+    "|---|---|",
+    ...noted.slice(0, MAX_NOTED).map(({ id, notes }) => row([id, notes.join("; ")])),
+    ...rest(noted.length - MAX_NOTED),
+    "",
+  ];
+}
+
+function imageRows({ images }: RunReport, directory: string | null): string[] {
+  const good = images.filter((image) => image.error === null);
+  if (good.length === 0) return [];
+  const rows = good.slice(0, MAX_IMAGES).map((image) => imageRow(image, directory));
+  return [
+    `<details><summary>${counted(good.length, "image")}</summary>`,
+    "",
+    "| image | size | prompt |",
+    "|---|---|---|",
+    ...rows,
+    ...rest(good.length - MAX_IMAGES),
+    "",
+    "</details>",
+  ];
+}
+
+function imageRow({ id, files, prompt }: ReportImage, directory: string | null): string {
+  const [file] = files;
+  const place = directory === null ? null : fileHref(directory.replace(/[\\/]+$/, ""));
+  const name = place === null ? cell(id) : `[${cell(id)}](<${place}/${fileHref(file?.path ?? "")}>)`;
+  const facts = file === undefined ? "" : fileFacts(file).join(", ");
+  return `| ${name} | ${cell(facts)} | ${cell(prompt ?? "")} |`;
+}
+
+function rest(count: number): string[] {
+  return count > 0 ? ["", `… and ${count} more in \`results.jsonl\`.`] : [];
+}
+
+function row(cells: readonly string[]): string {
+  return `| ${cells.map(cell).join(" | ")} |`;
+}
+
+function cell(text: string): string {
+  return escapeMarkdown(truncateCodePoints(text, MAX_CELL_CHARS, "…"));
+}
+
+function code(text: string): string {
+  return `<code>${escapeMarkdown(text)}</code>`;
+}
+
+/**
+ * Formats a run as JUnit XML: one suite with a test case for each image, so that CI systems list each failure with its
+ * reason. It has every attribute and element that strict readers of the format require.
+ */
+export function toJunit(report: RunReport): string {
+  const { images, failedCount, title } = report;
+  const seconds = Math.max(0, Date.parse(report.endedAt) - Date.parse(report.startedAt)) / 1000;
+  const counts = { tests: images.length, failures: failedCount, errors: 0, time: seconds.toFixed(3) };
+  const suite = {
+    id: 0,
+    package: "imgbatch",
+    name: title,
+    ...counts,
+    skipped: 0,
+    timestamp: report.endedAt.slice(0, 19),
+    hostname: "localhost",
+  };
+  const properties = propertiesOf(report).map(
+    ([name, value]) => `      <property${attributes({ name, value })}/>`,
+  );
+  return [
+    '<?xml version="1.0" encoding="UTF-8"?>',
+    `<testsuites${attributes({ name: "imgbatch", ...counts })}>`,
+    `  <testsuite${attributes(suite)}>`,
+    "    <properties>",
+    ...properties,
+    "    </properties>",
+    ...images.map((image) => testCase(image, report)),
+    "    <system-out/>",
+    "    <system-err/>",
+    "  </testsuite>",
+    "</testsuites>",
+    "",
+  ].join("\n");
+}
+
+function propertiesOf({ model, batches, cost, directory }: RunReport): [string, string][] {
+  return [
+    ["directory", directory],
+    ...(model === null ? [] : [["model", model] as [string, string]]),
+    ...batches.map(({ id }): [string, string] => ["batch_id", id]),
+    ...(cost === null ? [] : [costOf(cost)]),
+  ];
+}
+
+function costOf(cost: Cost): [string, string] {
+  return cost.isPlay ? ["cost", costText(cost)] : ["cost_usd", String(microsToNumber(cost.micros))];
+}
+
+function testCase(
+  { id, prompt, files, notes, error }: ReportImage,
+  { title, directoryFromRoot }: RunReport,
+): string {
+  const head = `    <testcase${attributes({ name: id, classname: title, time: "0" })}>`;
+  const said = [...(prompt === null ? [] : [prompt]), ...notes];
+  const body =
+    error === null
+      ? // The second kind of line makes GitLab show the picture beside the test.
+        element("system-out", [
+          ...said,
+          ...files.map(({ path }) => `[[ATTACHMENT|${directoryFromRoot.replace(/[\\/]+$/, "")}/${path}]]`),
+        ])
+      : element("failure", [`${error.code}: ${error.message}`, ...said], {
+          message: `${error.code}: ${error.message}`,
+          type: error.code,
+        });
+  return `${head}\n      ${body}\n    </testcase>`;
+}
+
+function element(
+  name: string,
+  lines: readonly string[],
+  values: Readonly<Record<string, string>> = {},
+): string {
+  return `<${name}${attributes(values)}>${escapeMarkup(lines.join("\n"))}</${name}>`;
+}
+
+function attributes(values: Readonly<Record<string, string | number>>): string {
+  return Object.entries(values)
+    .map(([name, value]) => ` ${name}="${escapeAttribute(String(value))}"`)
+    .join("");
 }

@@ -1,62 +1,26 @@
 import type { Response } from "express";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../../contract/routes.ts";
-import {
-  NOT_RECORDED,
-  outcomeOf,
-  type Render,
-  type RequestRecord,
-  type RunOutcome,
-} from "../../domain/realtime/keyed-run.ts";
+import type { RealtimeRequest } from "../../domain/realtime/realtime.ts";
 import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "./errors.ts";
 
-/** A real-time request that has passed every check. */
-interface CheckedRequest<T> {
-  apiKeyId: string;
-  /** Null: the request ends when its caller leaves, and is not repeated. */
-  idempotencyKey: string | null;
-  /** See `KeyedRequest.fingerprint`. */
-  fingerprint(): string;
-  /** `leaving`: ends the work when it aborts; null: nothing does. */
-  make(leaving: AbortSignal | null, record: RequestRecord<T>): Promise<T>;
-  render: Render<T>;
-}
-
 /**
- * Returns the body of the answer: with an idempotency key that of the first request with this key, and the response says
- * whether it is an earlier one. The body is made before anything is paid for.
+ * Returns the body of the answer to a real-time request. With an idempotency key, the response says whether it is that of an
+ * earlier request.
  */
-export async function answerOnce<T>(
-  { keyedRequests }: Pick<ApiDeps, "keyedRequests">,
+export async function answerOnce(
+  { realtime }: Pick<ApiDeps, "realtime">,
   response: Response,
-  gone: AbortSignal,
-  { apiKeyId, idempotencyKey, fingerprint, make, render }: CheckedRequest<T>,
+  request: RealtimeRequest,
 ): Promise<Buffer> {
-  if (idempotencyKey === null) {
-    const kept: RunOutcome[] = [];
-    const keep = async (made: T) => {
-      kept.push(await outcomeOf(render, made));
-    };
-    await make(gone, { ...NOT_RECORDED, keep });
-    return bodyOf(kept[0]);
-  }
-  const request = { apiKeyId, key: idempotencyKey, fingerprint: fingerprint() };
-  const answer = await keyedRequests.answer<T>(request, gone, {
-    make: (record) => make(null, record),
-    render,
-  });
-  if (!response.headersSent) {
+  const answer = await realtime.answer(request);
+  if (request.once !== null && !response.headersSent) {
     response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
     if (answer.paidRuns > 1) response.setHeader(MAY_BE_PAID_TWICE_HEADER, "true");
   }
-  return bodyOf(answer);
-}
-
-function bodyOf(outcome: RunOutcome | undefined): Buffer {
-  if (outcome === undefined) throw new Error("the work has ended without an answer");
-  if ("error" in outcome) throw outcome.error;
-  return outcome.body;
+  if ("error" in answer) throw answer.error;
+  return answer.body;
 }
 
 /** A stream without a result sends an opening after this time, so that the connection does not look dead. */

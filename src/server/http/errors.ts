@@ -3,6 +3,7 @@ import type { ErrorRequestHandler, RequestHandler, Response } from "express";
 import type { ZodError } from "zod";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { withUpstreamWords } from "../../contract/waiting.ts";
+import { RealMoneyMissing } from "../../domain/billing/payer.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -118,6 +119,10 @@ export function withApiCode<E>(error: E): E | ImgbatchError {
 /** Returns the error that callers see: `INTERNAL_ERROR` for everything that has no code of the HTTP APIs. */
 export function toServiceError(error: unknown): ImgbatchError {
   const thrown = withApiCode(error);
+  if (thrown instanceof RealMoneyMissing) {
+    const message = `${thrown.message} \`imgbatch admin accounts top-up\` adds real money to an account.`;
+    return new ImgbatchError(thrown.code, message);
+  }
   if (thrown instanceof ImgbatchError) return thrown.httpStatus === 0 ? internal(thrown) : thrown;
   // A part of the path does not decode.
   if (thrown instanceof URIError) return new ImgbatchError("NOT_FOUND");

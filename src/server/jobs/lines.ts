@@ -2,7 +2,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
-import type { JobOfLines, Line, LineReader } from "../../domain/lines/line.ts";
+import { invalidLine, type JobOfLines, type Line, type LineReader } from "../../domain/lines/take-in.ts";
 import type { ModelEntry } from "../../domain/models.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
@@ -11,6 +11,7 @@ import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isLongerThan } from "../../kernel/text.ts";
 import { JsonLines, type LinesFormat } from "../request-body/json-lines.ts";
+import { simulation } from "./simulated-jobs.ts";
 
 export interface LineRules {
   stores: Stores;
@@ -49,15 +50,17 @@ export function lineReader(
   });
   return async function* (model, input, job) {
     const format = formatOf(job);
+    const simulated = simulation(job, rules.clock);
     for await (const line of lines.read(input)) {
       if ("problem" in line) {
-        yield { key: null, ...line };
+        yield { key: null, error: invalidLine(line.problem) };
         continue;
       }
       // A line keeps the files that it names only until its images are stored.
       const files = fileImagesOf(rules, job.apiKeyId);
       try {
-        yield await checked(format, line.value, { model, sent: line.sent, findFileImage: files.find });
+        const asked = { model, sent: line.sent, findFileImage: files.find };
+        yield simulated(await checked(format, line.value, asked));
       } finally {
         await files.release();
       }
@@ -68,13 +71,13 @@ export function lineReader(
 async function checked(format: LineFormat, line: object, asked: LineContext): Promise<Line> {
   const given = format.keyOf(line);
   const problem = keyProblem(given);
-  if (problem !== null) return { key: null, problem };
+  if (problem !== null) return { key: null, error: invalidLine(problem) };
   const key = given === undefined ? null : JSON.stringify(given);
   try {
     return { key, content: await format.check(line, asked) };
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
-    return { key, problem: error.message };
+    return { key, error: invalidLine(error.message) };
   }
 }
 

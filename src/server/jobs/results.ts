@@ -1,31 +1,30 @@
 import { setImmediate } from "node:timers/promises";
 import { jobDirectivesOf } from "../../contract/job-directives.ts";
-import { type BatchSource, type BatchStatus, isTerminal } from "../../contract/statuses.ts";
+import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../domain/files/generated.ts";
 import { DRAWINGS } from "../../domain/offers.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
-import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
+import type { BatchError, BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { isLeftOut, simulatedEnd } from "./simulated-jobs.ts";
 
-/** Returns a batch that this key made with the API `source`; null for all others. */
-export async function ownJob(
-  { read }: Stores,
-  keyId: string,
-  source: BatchSource,
-  batchId: string,
-): Promise<BatchRecord | null> {
-  const batch = await read.batches.byId(batchId);
-  const isOwn = batch?.apiKeyId === keyId && batch.source === source && batch.recordDeletedAtMs === null;
-  return isOwn ? batch : null;
+/** How far a job has come, and why it failed. */
+export interface JobProgress {
+  status: Exclude<BatchStatus, "output_deleted"> | "expired";
+  error: BatchError | null;
 }
 
-/** Returns the status of a batch. If its outputs were deleted, returns the status that it ended in. */
-export async function endedAs({ read }: Stores, { id, status }: BatchRecord): Promise<BatchStatus> {
-  if (status !== "output_deleted") return status;
-  const events = await read.batches.events(id);
-  return events.find(({ to }) => to === "output_deleted")?.from ?? "completed";
+/** Returns the progress of a job. If its outputs were deleted, it is as far as it was before. */
+export async function progressOf({ read }: Stores, batch: BatchRecord): Promise<JobProgress> {
+  let { status } = batch;
+  if (status === "output_deleted") {
+    const events = await read.batches.events(batch.id);
+    status = events.find(({ to }) => to === "output_deleted")?.from ?? "completed";
+  }
+  const { error } = batch;
+  return (await simulatedEnd(read, batch, status)) ?? { status: status as JobProgress["status"], error };
 }
 
 /** Whether a batch has results to fetch. */
@@ -65,7 +64,7 @@ export async function resultLines(
       afterPosition = item.position;
       const asked = isDrawn ? jobDirectivesOf(item.prompt) : NOTHING_ASKED;
       isShuffled ||= asked.has("lines-shuffled");
-      if (asked.has("line-lost") || isLost(batch, item)) continue;
+      if (asked.has("line-lost") || (isDrawn && isLeftOut(item))) continue;
       const made = outputs.get(item.id) ?? [];
       const line = lineOf({ item, outputs: made, inputImages: inputImages.get(item.sourceIndex) ?? 0 });
       if (line === null) continue;
@@ -77,9 +76,20 @@ export async function resultLines(
   }
 }
 
-/** A job that fails with a part of its results leaves the others out. */
-function isLost({ input }: BatchRecord, { error }: ItemRecord): boolean {
-  return Boolean(input?.simulatedEnd) && error?.code === "RESULT_MISSING";
+/**
+ * Puts the Base64 of each image where the field of this name is an empty text in a JSON text. No text of a caller may come
+ * before the last of them, but with its quotes escaped.
+ */
+export function withImages(json: string, field: string, outputs: readonly OutputRecord[]): Piece[] {
+  const mark = `"${field}":""`;
+  const pieces: Piece[] = [];
+  let from = 0;
+  for (const { blobKey, sizeBytes, crc32 } of outputs) {
+    const at = json.indexOf(mark, from) + mark.length - 1;
+    pieces.push(json.slice(from, at), { blobKey, sizeBytes, crc32, isBase64: true });
+    from = at;
+  }
+  return [...pieces, json.slice(from)];
 }
 
 /** Returns a file of JSON lines about an ended batch. Its images are read when they are sent. */

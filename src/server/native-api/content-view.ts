@@ -1,6 +1,6 @@
 import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import type { GenerateContentResponse } from "../../contract/native-api.ts";
-import type { GeneratedContent } from "../../domain/realtime/generate.ts";
+import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import { joinTurns } from "../../kernel/text.ts";
 
 /** Tokens of an output image, by family of model and size. A name with `pro-image` is of the family `pro`. */

@@ -1,26 +1,23 @@
-import type { Request, Response } from "express";
+import type { Request } from "express";
 import type { z } from "zod";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type NativeFile, type NativeFileList, startUploadSchema } from "../../contract/native-jobs.ts";
+import { type NativeFile, startUploadSchema } from "../../contract/native-jobs.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { inWords } from "../../contract/text-rules.ts";
-import { deleteFile, findFile } from "../../domain/files/files.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";
 import { jsonExcess } from "../../kernel/json/json-shape.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../http/authenticate.ts";
-import { type Download, sendDownload } from "../http/downloads.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { pageSizeOf, wholeNumber } from "../http/query.ts";
+import { DEFAULT_TYPE, download, vendorFiles } from "../jobs/vendor-files.ts";
+import type { Operation } from "../operation.ts";
 import { camelKeys } from "./check-content.ts";
 
 /** The most bytes of the JSON that describes a file. */
 export const METADATA_BYTES = 64 * 1024;
-/** The type of a file for which nobody declares one. */
-export const DEFAULT_TYPE = "application/octet-stream";
 const ID = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
 
 /**
@@ -101,104 +98,50 @@ export function fileView(deps: Pick<ApiDeps, "server">, request: Request, file: 
   };
 }
 
-/** A type that fits into a header; callers declare any text. */
-const MIME_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
+const { filePageDefault, filePageMax } = FIXED_LIMITS;
 
-/** `GET …/files`: the uploaded files of the key, newest first, page by page. */
-export function listFiles(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { filePageDefault, filePageMax } = FIXED_LIMITS;
+const files = vendorFiles({
+  view: fileView,
+  readPage: async (_deps, request) => {
     const limit = pageSizeOf(request, filePageDefault, filePageMax);
     const beforeSeq = wholeNumber(request, "pageToken", "page_token");
-    const { key } = callerOf(response);
-    const found = await deps.stores.read.files.page({
-      apiKeyId: key.id,
-      nowMs: deps.clock.nowMs(),
-      // One more shows whether there is another page.
-      limit: limit + 1,
-      order: "newest-first",
-      ...(beforeSeq === 0 ? {} : { afterSeq: beforeSeq }),
-    });
-    const page = found.slice(0, limit);
-    const last = page.at(-1);
-    const list: NativeFileList = {
-      files: page.map((file) => fileView(deps, request, file)),
-      ...(found.length > limit && last ? { nextPageToken: String(last.seq) } : {}),
+    return {
+      limit,
+      filter: { order: "newest-first", ...(beforeSeq === 0 ? {} : { afterSeq: beforeSeq }) },
+      body: (views, found) => ({
+        files: views,
+        ...(found.length > limit ? { nextPageToken: String(found[limit - 1]?.seq) } : {}),
+      }),
     };
-    response.json(list);
-  };
-}
+  },
+  deleted: () => ({}),
+});
 
-/** `GET …/files/{file}`. */
-export function getFile(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    response.json(fileView(deps, request, await fileOf(deps, request, response)));
-  };
-}
-
-/** `DELETE …/files/{file}`. */
-export function removeFile(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    await deleteFile(deps, await fileOf(deps, request, response));
-    response.json({});
-  };
-}
-
-/** `GET …/files/{file}:download`: the bytes of an uploaded file, or of one that the service makes. */
-export function downloadFile(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { key } = callerOf(response);
-    const id = fileParameter(request);
-    const own = await findFile(deps.stores.read, key.id, id, deps.clock.nowMs());
-    const takeSlot = () => deps.slots.take(key.id);
-    if (own !== null) {
-      await sendDownload(request, response, { ...contentOf(deps, own), fileName: id }, takeSlot);
-      return;
-    }
-    // A file that the service makes costs work even when none of its bytes are sent.
-    const leaveSlot = takeSlot();
-    try {
-      const made = await deps.findGeneratedFile(key.id, id);
-      if (made === null) throw fileNotFound(id);
-      await sendDownload(request, response, { ...made, fileName: id }, () => () => {});
-    } finally {
-      leaveSlot();
-    }
-  };
-}
-
-function contentOf(
-  { blobs }: ApiDeps,
-  { blobKey, sizeBytes, sha256, mimeType }: FileRecord,
-): Omit<Download, "fileName"> {
-  return {
-    sizeBytes,
-    etag: sha256,
-    mimeType: MIME_TYPE.test(mimeType) ? mimeType : DEFAULT_TYPE,
-    open: async (range) => {
-      // A shorter file would end the response before its announced length.
-      const isWhole = (await blobs.sizeOf(blobKey)) === sizeBytes;
-      const bytes = isWhole ? await blobs.open(blobKey, range) : null;
-      if (bytes !== null) return bytes;
-      throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING", "The stored file is missing or damaged.");
-    },
-  };
-}
-
-async function fileOf(deps: ApiDeps, request: Request, response: Response): Promise<FileRecord> {
-  const id = fileParameter(request);
-  const file = await findFile(deps.stores.read, callerOf(response).key.id, id, deps.clock.nowMs());
-  if (file !== null) return file;
-  throw fileNotFound(id);
-}
-
-/** The id of the file in the path. */
-export function fileParameter(request: Request): string {
-  const { file } = request.params;
-  return typeof file === "string" ? file : "";
-}
-
-/** The error for a file that this key does not have. */
-export function fileNotFound(id: string): ImgbatchError {
-  return new ImgbatchError("FILE_NOT_FOUND", `files/${id} is not found for this key.`, { param: "file" });
-}
+/** The operations on files that were uploaded. */
+export const fileOperations: readonly Operation[] = [
+  {
+    ...files.list,
+    id: "listFiles",
+    path: PATHS.files,
+    summary: "Uploaded files of this key, newest first",
+    parameters: ["FilePageSize", "PageToken"],
+    answers: { 200: { description: "A page of files.", schema: "NativeFileList" } },
+    errors: ["REALTIME_INVALID_ARGUMENT"],
+  },
+  { ...download, id: "downloadFile", path: PATHS.fileDownload },
+  {
+    ...files.get,
+    id: "getFile",
+    path: PATHS.file,
+    summary: "One file",
+    answers: { 200: { description: "The file.", schema: "NativeFile" } },
+  },
+  {
+    ...files.remove,
+    id: "deleteFile",
+    path: PATHS.file,
+    summary: "Delete a file",
+    answers: { 200: { description: "The file is deleted.", schema: "Empty" } },
+    errors: [...files.remove.errors, "BATCH_IMAGE_QUEUE_FAILED"],
+  },
+];

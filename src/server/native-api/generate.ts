@@ -1,16 +1,19 @@
 import type { Request, Response } from "express";
+import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { ImgbatchError, nativeErrorBody } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { generateContentSchema } from "../../contract/native-api.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
-import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
+import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
 import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
 import { fieldError } from "../http/errors.ts";
 import { goneSignal } from "../http/exchange.ts";
+import type { Operation } from "../operation.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/body-shape.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { checkContent } from "./check-content.ts";
@@ -63,10 +66,10 @@ export function contentFormat(
  * `POST …:generateContent` and `POST …:streamGenerateContent`. The order, behind the key: model, size of
  * the body, its fields, provider, the limits of the key, money.
  */
-export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
+function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
@@ -80,13 +83,9 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
         const rules = { ...deps, strictImageConfig, sent, findFileImage: files.find };
         const content = await checkContent(value, model, rules);
         const operation = isStream ? "streamGenerateContent" : "generateContent";
-        const work = answerOnce<GeneratedContent>(deps, response, gone, {
-          apiKeyId: caller.key.id,
-          idempotencyKey,
-          fingerprint: () => contentFingerprint(operation, content),
-          make: (leaving, record) => deps.realtime.generate(caller, content, leaving, record),
-          render: bodyOf,
-        });
+        const once = key === null ? null : { key, fingerprint: contentFingerprint(operation, content) };
+        const asked = { caller, content, count: 1, gone, once, render: bodyOf };
+        const work = answerOnce(deps, response, asked);
         if (framing) await answerStream(deps, framing, response, work);
         else response.type("json").send(await work);
       } catch (error) {
@@ -99,4 +98,65 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   };
 }
 
-const bodyOf = (content: GeneratedContent): Buffer => Buffer.from(JSON.stringify(contentView(content)));
+function bodyOf([content]: readonly GeneratedContent[]): Buffer {
+  if (content === undefined) throw new Error("a request for one image has no outcome");
+  return Buffer.from(JSON.stringify(contentView(content)));
+}
+
+/** The errors of every request that makes images in real time. */
+export const generateErrors: readonly ServiceErrorCode[] = [
+  "REALTIME_INVALID_ARGUMENT",
+  "REALTIME_MODEL_NOT_FOUND",
+  "UNSUPPORTED_MEDIA_TYPE",
+  "REQUEST_TOO_LARGE",
+  "INVALID_JSON",
+  "REALTIME_NO_PROVIDER",
+  "REALTIME_INSUFFICIENT_BALANCE",
+  "REALTIME_PROVIDER_PAUSES",
+  "REALTIME_PROVIDER_LIMITED",
+  "REALTIME_PROVIDER_FAILED",
+  "REALTIME_PROVIDER_UNREACHABLE",
+  "REALTIME_PROVIDER_OVERLOADED",
+  "REALTIME_TIMEOUT",
+  "REALTIME_IDEMPOTENCY_CONFLICT",
+  "REALTIME_OUTCOME_UNKNOWN",
+  "BATCH_IMAGE_RESULT_MISSING",
+  "REALTIME_CANCELLED",
+  "REALTIME_STOPPING",
+];
+
+const verb = { method: "post", body: "GenerateContent", errors: generateErrors } as const;
+
+/** The verbs of a model that make an image in real time. */
+export const generateOperations: readonly Operation[] = [
+  {
+    ...verb,
+    id: "generateContent",
+    path: `${PATHS.nativeModel}:generateContent`,
+    summary: "Make or edit an image and wait for it",
+    parameters: ["Model", "RequestKey", "MaxCost"],
+    answers: {
+      200: {
+        description: "The image. A response without an `inlineData` part has none, and costs nothing.",
+        schema: "GenerateContentAnswer",
+        headers: ["RequestReplayed"],
+      },
+    },
+    handler: (deps) => generate(deps, { isStream: false }),
+  },
+  {
+    ...verb,
+    id: "streamGenerateContent",
+    path: `${PATHS.nativeModel}:streamGenerateContent`,
+    summary: "The same as a stream",
+    parameters: ["Model", "Alt", "RequestKey", "MaxCost"],
+    answers: {
+      200: {
+        description: "Parts of the answer, the last with `finishReason`; or an error, which ends the stream.",
+        streamOf: "GenerateContentAnswer",
+        headers: ["RequestReplayed"],
+      },
+    },
+    handler: (deps) => generate(deps, { isStream: true }),
+  },
+];

@@ -1,48 +1,39 @@
 import { randomBytes } from "node:crypto";
 import type { Request, Response } from "express";
 import type { z } from "zod";
-import {
-  errorEntry,
-  ImgbatchError,
-  isErrorCode,
-  nativeStatus,
-  RPC_CODES,
-  type ServiceErrorCode,
-} from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError, isErrorCode, nativeStatus, RPC_CODES } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import {
-  createJobSchema,
-  type Job,
-  type JobList,
-  type JobOutput,
-  type JobState,
-} from "../../contract/native-jobs.ts";
+import { createJobSchema, type Job, type JobOutput, type JobState } from "../../contract/native-jobs.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
+import { isTerminal } from "../../contract/statuses.ts";
 import { inWords } from "../../contract/text-rules.ts";
 import { deleteRecord } from "../../domain/batches/delete.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
-import { createJob, type LineText } from "../../domain/lines/create-job.ts";
-import type { Stores } from "../../domain/ports/stores.ts";
+import type { LineText } from "../../domain/lines/create-job.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { fieldsOf } from "../../kernel/json/fields.ts";
 import { hasUnstorableText, truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf, consentingCaller, requireBatchFeature, requireBatchGroup } from "../http/authenticate.ts";
 import { sendBytes } from "../http/downloads.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { pageSizeOf, pagingBy } from "../http/query.ts";
-import { endedAs, hasResults, ownJob, resultLines } from "../jobs/results.ts";
-import { CREATION_ERRORS, usableFile } from "../jobs/vendor-jobs.ts";
+import { hasResults, type JobProgress, progressOf, resultLines } from "../jobs/results.ts";
+import {
+  JOB_ERRORS,
+  numberOf,
+  type ResultFile,
+  resultIdOf,
+  usableFile,
+  vendorJobs,
+} from "../jobs/vendor-jobs.ts";
 import type { Operation } from "../operation.ts";
 import { type BodyFormat, shapeOf } from "../request-body/body-shape.ts";
 import type { TakenBody } from "../request-body/image-extraction.ts";
-import { withJsonBody } from "../request-body/json-body.ts";
 import { camelKeys } from "./check-content.ts";
 import { CONTENT_SHAPE } from "./generate.ts";
-import { batchOfJob, jobId, resultFileId, resultLine } from "./job-lines.ts";
+import { resultLine } from "./job-lines.ts";
 import { findBatchModel } from "./models.ts";
 
 /** The request in a body: the lines of a file, or those that came with it. */
@@ -116,7 +107,7 @@ function invalid(param: string, problem: string): ImgbatchError {
 const TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch";
 const OUTPUT_TYPE = `${TYPE}Output`;
 
-const STATES: Record<BatchStatus, JobState> = {
+const STATES: Record<JobProgress["status"], JobState> = {
   queued: "BATCH_STATE_PENDING",
   running: "BATCH_STATE_RUNNING",
   processing_results: "BATCH_STATE_RUNNING",
@@ -124,16 +115,14 @@ const STATES: Record<BatchStatus, JobState> = {
   completed: "BATCH_STATE_SUCCEEDED",
   failed: "BATCH_STATE_FAILED",
   cancelled: "BATCH_STATE_CANCELLED",
-  output_deleted: "BATCH_STATE_SUCCEEDED",
+  expired: "BATCH_STATE_EXPIRED",
 };
 
-/**
- * A batch job as its API shows it. `status` is the batch's, or the one that it ended in when its outputs were deleted since.
- * `output` is null when it has none, or none yet.
- */
-function jobView(batch: BatchRecord, status: BatchStatus, output: JobOutput | null): Job {
-  const name = `batches/${jobId(batch.id)}`;
-  const isDone = isTerminal(status);
+/** A batch job as its API shows it. `inlined`: the results that came inline, where they are shown. */
+function jobView(batch: BatchRecord, progress: JobProgress, inlined: JobOutput | null = null): Job {
+  const responsesFile = resultIdOf(results, batch);
+  const output = responsesFile === null ? inlined : { responsesFile: `files/${responsesFile}` };
+  const name = `batches/${numberOf(batch)}`;
   const { createdAtMs, inputReadAtMs, endedAtMs, input } = batch;
   return {
     name,
@@ -147,24 +136,20 @@ function jobView(batch: BatchRecord, status: BatchStatus, output: JobOutput | nu
       ...(endedAtMs === null ? {} : { endTime: timeOf(endedAtMs) }),
       updateTime: timeOf(endedAtMs ?? inputReadAtMs ?? createdAtMs),
       batchStats: statsOf(batch),
-      state: isExpired(batch, status) ? "BATCH_STATE_EXPIRED" : STATES[status],
+      state: STATES[progress.status],
       name,
     },
-    ...(isDone ? { done: true, ...outcomeOf(batch, status, output) } : {}),
+    ...(isTerminal(batch.status) ? { done: true, ...outcomeOf(progress, output) } : {}),
   };
 }
 
-const isExpired = ({ input }: BatchRecord, status: BatchStatus) =>
-  status === "failed" && input?.simulatedEnd === "expired";
-
-function outcomeOf(batch: BatchRecord, status: BatchStatus, output: JobOutput | null) {
+function outcomeOf({ status, error }: JobProgress, output: JobOutput | null) {
   if (status === "completed") return { response: { "@type": OUTPUT_TYPE, ...output } };
   if (status === "cancelled")
     return { error: { code: RPC_CODES.CANCELLED, message: "The job was cancelled." } };
-  if (isExpired(batch, status)) {
+  if (status === "expired") {
     return { error: { code: RPC_CODES.DEADLINE_EXCEEDED, message: "The job expired." } };
   }
-  const { error } = batch;
   const code = error?.code ?? "";
   const httpStatus = isErrorCode(code) ? errorEntry(code).httpStatus : 500;
   const message = error?.message ?? "The job failed.";
@@ -186,47 +171,72 @@ function statsOf({ itemCount, successCount, failCount }: BatchRecord): Job["meta
 
 const timeOf = (ms: number) => new Date(ms).toISOString();
 
-/** Returns the batch of a job that this key made with this API. Throws the same `JOB_NOT_FOUND` for all others. */
-async function findJob(stores: Stores, keyId: string, id: unknown): Promise<BatchRecord> {
-  const batch = await ownJob(stores, keyId, "native", batchOfJob(String(id)));
-  if (batch !== null) return batch;
-  throw new ImgbatchError("JOB_NOT_FOUND");
-}
-
 const paging = pagingBy("j", ["createdAtMs", "seq"], "pageToken");
+const { inlineLines, inlineLineFields, jobPageDefault, jobPageMax } = FIXED_LIMITS;
+const marks = { "batch.inputConfig.requests.requests[].request": CONTENT_SHAPE };
+const SHAPE = shapeOf(createJobSchema, marks, true);
 
-/** `GET …/batches`: the jobs of the key, newest first, a page at a time. Results that came inline are left out. */
-function listJobs(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { key } = callerOf(response);
-    const { jobPageDefault, jobPageMax } = FIXED_LIMITS;
+const formatOf = ({ promptChars }: Limits): BodyFormat => ({
+  shape: SHAPE,
+  prompts: 2 * inlineLines,
+  images: MAX_INPUT_IMAGES * inlineLines,
+  promptChars,
+  fields: inlineLineFields * inlineLines,
+  code: () => "REALTIME_INVALID_ARGUMENT",
+});
+
+const results: ResultFile = {
+  prefix: "batch-",
+  exists: (batch) => hasResults(batch) && batch.input?.fileName != null,
+  line: (batch, result) => resultLine(batch, result, "key"),
+};
+
+/** Clients cut the name of a file at the first character that is no letter or digit, so the ids of jobs have no underscore. */
+const jobs = vendorJobs({
+  source: "native",
+  prefix: "",
+  view: jobView,
+  showsCancelled: false,
+  // Results that came inline are left out of a list.
+  readPage: async (_deps, request) => {
     const limit = pageSizeOf(request, jobPageDefault, jobPageMax);
-    const filter = { apiKeyId: key.id, source: "native", ...paging.start(request) } as const;
-    const found = await deps.stores.read.batches.page({ ...filter, limit: limit + 1 });
-    const { data, next_cursor: next } = paging.page(found, limit, (batch) => batch);
-    const operations = [];
-    for (const batch of data) operations.push(await viewOf(deps, batch));
-    const list: JobList = { operations, ...(next === null ? {} : { nextPageToken: next }) };
-    response.json(list);
-  };
-}
+    return {
+      limit,
+      filter: paging.start(request),
+      body: (operations, found) => {
+        const { next_cursor: next } = paging.page(found, limit, (batch) => batch);
+        return { operations, ...(next === null ? {} : { nextPageToken: next }) };
+      },
+    };
+  },
+  results: [results],
+  readerOf: (deps, request, response) => {
+    const model = findBatchModel(deps, request, response);
+    return {
+      format: formatOf(deps.limits),
+      // A worker checks the images with their lines, and refuses those that are too large.
+      images: { base64: "lenient", maxBytes: FIXED_LIMITS.inlineBodyBytes, blobs: deps.blobs },
+      read: async ({ key }, body) => {
+        const { name, input } = checkJob(body);
+        if ("lines" in input) return { model, name, input };
+        const { id, blobKey } = await usableFile(deps, key.id, input.fileName, `${INPUT}.fileName`);
+        return { model, name, input: { fileName: `files/${id}`, blobKey } };
+      },
+    };
+  },
+});
 
-async function viewOf({ stores }: ApiDeps, batch: BatchRecord, inlined: JobOutput | null = null) {
-  const isFile = batch.input?.fileName != null;
-  const file = isFile && hasResults(batch) ? { responsesFile: `files/${resultFileId(batch.id)}` } : null;
-  return jobView(batch, await endedAs(stores, batch), file ?? inlined);
-}
+export const { resultFile } = jobs;
 
 /** `GET …/batches/{id}`: the job as it is now, with the results of one that came inline, which is a download. */
-export function getJob(deps: ApiDeps) {
+function getJob(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
-    const { key } = callerOf(response);
-    const batch = await findJob(deps.stores, key.id, request.params.id);
+    const batch = await jobs.find(deps, request, response);
     if (batch.input?.fileName != null || !hasResults(batch)) {
-      response.json(await viewOf(deps, batch));
+      response.json(await jobs.show(deps, batch));
       return;
     }
-    const leaveSlot = deps.slots.take(key.id);
+    const leaveSlot = deps.slots.take(batch.apiKeyId);
     try {
       const pieces = await withResults(deps, batch);
       const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
@@ -242,21 +252,13 @@ export function getJob(deps: ApiDeps) {
 /** The job with its results in it, twice, as its clients expect. The images are read when they are sent. */
 async function withResults(deps: ApiDeps, batch: BatchRecord): Promise<Piece[]> {
   const mark = randomBytes(16).toString("hex");
-  const view = await viewOf(deps, batch, { inlinedResponses: { inlinedResponses: [{ mark }] } });
+  const progress = await progressOf(deps.stores, batch);
+  const view = jobView(batch, progress, { inlinedResponses: { inlinedResponses: [{ mark }] } });
   const lines = await resultLines(deps.stores, batch, (result) => resultLine(batch, result, "metadata"));
   const list = lines.flatMap((line, i) => (i === 0 ? line : [",", ...line]));
   return JSON.stringify(view)
     .split(JSON.stringify({ mark }))
     .flatMap((text, i) => (i === 0 ? [text] : [...list, text]));
-}
-
-/** `POST …/batches/{id}:cancel`: stops the job; an ended one stays as it is. */
-function cancelJob(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { id } = await findJob(deps.stores, callerOf(response).key.id, request.params.id);
-    await deps.cancel(id);
-    response.json({});
-  };
 }
 
 /**
@@ -265,7 +267,7 @@ function cancelJob(deps: ApiDeps) {
  */
 function deleteJob(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
-    const batch = await findJob(deps.stores, callerOf(response).key.id, request.params.id);
+    const batch = await jobs.find(deps, request, response);
     if (!isTerminal(batch.status)) {
       throw new ImgbatchError("JOB_NOT_ENDED", "The job has not ended; cancel it before you delete it.");
     }
@@ -274,110 +276,58 @@ function deleteJob(deps: ApiDeps) {
   };
 }
 
-const SHAPE = shapeOf(
-  createJobSchema,
-  { "batch.inputConfig.requests.requests[].request": CONTENT_SHAPE },
-  true,
-);
-const { inlineLines, inlineLineFields } = FIXED_LIMITS;
-
-const formatOf = ({ promptChars }: Limits): BodyFormat => ({
-  shape: SHAPE,
-  prompts: 2 * inlineLines,
-  images: MAX_INPUT_IMAGES * inlineLines,
-  promptChars,
-  fields: inlineLineFields * inlineLines,
-  code: () => "REALTIME_INVALID_ARGUMENT",
-});
-
-/** `POST …:batchGenerateContent`: accepts a batch job. Its lines are checked and paid for later, by a worker. */
-function createBatchJob(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const model = findBatchModel(deps, request, response);
-    const maxBytes = FIXED_LIMITS.inlineBodyBytes;
-    // A worker checks the images with their lines, and refuses those that are too large.
-    const images = { base64: "lenient", maxBytes, blobs: deps.blobs } as const;
-    const options = { ...deps, maxBytes, format: formatOf(deps.limits), images };
-    const batch = await withJsonBody(request, response, options, async (body) => {
-      const { name, input } = checkJob(body);
-      const source = "native";
-      const lines = "lines" in input ? input : await fileInput(deps, caller.key.id, input.fileName);
-      return createJob(deps, caller, { source, model, name, input: lines });
-    });
-    deps.onBatchCreated(batch);
-    response.json(jobView(batch, batch.status, null));
-  };
-}
-
-async function fileInput(deps: ApiDeps, keyId: string, name: string) {
-  const { id, blobKey } = await usableFile(deps, keyId, name, "batch.inputConfig.fileName");
-  return { fileName: `files/${id}`, blobKey };
-}
-
-const guards = [requireBatchGroup];
-const groupErrors: readonly ServiceErrorCode[] = ["BATCH_IMAGE_GROUP_DISABLED"];
 const nothing = { description: "An empty object.", schema: "Empty" };
 
 /** The verb of a model that makes a batch job. */
 export const createJobOperation: Operation = {
+  ...jobs.create,
   id: "batchGenerateContent",
-  method: "post",
   path: `${PATHS.nativeModel}:batchGenerateContent`,
   summary: "Make many images as a job, from a file of requests or from requests in the body",
   parameters: ["Model", "MaxCost"],
   body: "CreateJob",
   answers: { 200: { description: "The job. Its lines are read and paid for later.", schema: "Job" } },
-  errors: CREATION_ERRORS,
-  guards: [requireBatchFeature, ...guards],
-  handler: createBatchJob,
 };
 
 const remove = {
   summary: "Delete an ended job and its results",
   parameters: ["JobId"],
   answers: { 200: nothing },
-  errors: [...groupErrors, "JOB_NOT_FOUND", "JOB_NOT_ENDED"],
-  guards,
+  errors: [...jobs.get.errors, "JOB_NOT_ENDED"],
+  guards: jobs.get.guards,
   handler: deleteJob,
 } as const satisfies Partial<Operation>;
 
 /** The operations on jobs. A verb stands before the job: its path looks like the path of a job. */
 export const jobOperations: readonly Operation[] = [
   {
+    ...jobs.list,
     id: "listJobs",
-    method: "get",
     path: PATHS.nativeJobs,
     summary: "The jobs of this key, newest first",
     parameters: ["JobPageSize", "PageToken"],
     answers: { 200: { description: "A page of jobs.", schema: "JobList" } },
-    errors: [...groupErrors, "REALTIME_INVALID_ARGUMENT", "BATCH_IMAGE_INVALID_QUERY"],
-    guards,
-    handler: listJobs,
+    errors: [...JOB_ERRORS, "REALTIME_INVALID_ARGUMENT", "BATCH_IMAGE_INVALID_QUERY"],
   },
   {
+    ...jobs.cancel,
     id: "cancelJob",
-    method: "post",
     path: `${PATHS.nativeJob}:cancel`,
     summary: "Stop a job. What was made stays, and is paid for",
     parameters: ["JobId"],
     answers: { 200: nothing },
-    errors: [...groupErrors, "JOB_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED", "BATCH_IMAGE_QUEUE_FAILED"],
-    guards,
-    handler: cancelJob,
   },
   { ...remove, id: "deleteJobByVerb", method: "post", path: `${PATHS.nativeJob}:delete` },
   {
+    ...jobs.get,
     id: "getJob",
-    method: "get",
     path: PATHS.nativeJob,
     summary: "A job as it is now",
     parameters: ["JobId"],
     answers: {
       200: { description: "The job; with its results when its requests came inline.", schema: "Job" },
     },
-    errors: [...groupErrors, "JOB_NOT_FOUND", "BATCH_IMAGE_DOWNLOAD_LIMITED"],
-    guards,
+    errors: [...jobs.get.errors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
     handler: getJob,
   },
   { ...remove, id: "deleteJob", method: "delete", path: PATHS.nativeJob },

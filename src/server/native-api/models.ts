@@ -6,11 +6,11 @@ import type {
   SharedModel,
   SharedModelList,
 } from "../../contract/native-api.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
 import { priceRealtimeImage } from "../../domain/billing/pricing.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";
-import { modelNamed, wholeNames } from "../../domain/realtime/model-names.ts";
 import { MAX_INPUT_IMAGES, pricedSizes, ratiosOf, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { AccountRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -18,6 +18,8 @@ import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf } from "../http/authenticate.ts";
 import { type Page, pageOf } from "../http/query.ts";
+import { modelNamed, wholeNames } from "../openai/model-names.ts";
+import type { Operation } from "../operation.ts";
 import { modelParameter } from "./paths.ts";
 
 const INPUT_TOKENS = 131_072;
@@ -69,7 +71,7 @@ const NATIVE_PAGE = 50;
 const SHARED_PAGE = 1000;
 
 /** `GET /v1beta/models`: the models that this key can use, page by page. */
-export function nativeModels(deps: ApiDeps) {
+function nativeModels(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const account = await accountOf(deps, response);
     const { entries, next } = page(deps, request, response, NATIVE_PAGE);
@@ -82,7 +84,7 @@ export function nativeModels(deps: ApiDeps) {
 }
 
 /** `GET /v1beta/models/{model}`: one model of the list. */
-export function nativeModel(deps: ApiDeps) {
+function nativeModel(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const account = await accountOf(deps, response);
     response.json(view(deps, response, account, findAmong(listed(deps, response), request)));
@@ -92,7 +94,7 @@ export function nativeModel(deps: ApiDeps) {
 /**
  * `GET /v1/models`: one response for two kinds of clients. OpenAI clients do not page, so the first page has all models.
  */
-export function sharedModels(deps: ApiDeps) {
+function sharedModels(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const account = await accountOf(deps, response);
     const { entries, next } = pageOf(listedByName(deps, response), request, SHARED_PAGE);
@@ -106,7 +108,7 @@ export function sharedModels(deps: ApiDeps) {
 }
 
 /** `GET /v1/models/{model}`: also a name that only stands for a model, such as `gpt-image-1`. */
-export function sharedModel(deps: ApiDeps) {
+function sharedModel(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const account = await accountOf(deps, response);
     const name = modelParameter(request);
@@ -182,3 +184,53 @@ function view(deps: ApiDeps, response: Response, account: AccountRecord, model: 
     isPlay: offer !== null && isPlayMoney(offer, account),
   });
 }
+
+const list = {
+  method: "get",
+  parameters: ["PageSize", "PageToken"],
+  errors: ["REALTIME_INVALID_ARGUMENT"],
+} as const;
+const oneModel = {
+  method: "get",
+  summary: "One of them",
+  parameters: ["Model"],
+  errors: ["REALTIME_MODEL_NOT_FOUND"],
+} as const;
+
+/** The operations on models for clients of the vendor's API. */
+export const modelOperations: readonly Operation[] = [
+  {
+    ...list,
+    id: "listNativeModels",
+    path: PATHS.nativeModels,
+    summary: "Models that this key can use in real time, with sizes, ratios and prices",
+    answers: { 200: { description: "A page of models.", schema: "NativeModelList" } },
+    handler: nativeModels,
+  },
+  {
+    ...oneModel,
+    id: "getNativeModel",
+    path: PATHS.nativeModel,
+    answers: { 200: { description: "The model.", schema: "NativeModel" } },
+    handler: nativeModel,
+  },
+];
+
+/** The model list of `/v1` for OpenAI clients; native clients on `/v1` get the one of `/v1beta`. */
+export const sharedModelOperations: readonly Operation[] = [
+  {
+    ...list,
+    id: "listModels",
+    path: PATHS.sharedModels,
+    summary: "The same models, for OpenAI clients",
+    answers: { 200: { description: "A page of models.", schema: "SharedModelList" } },
+    handler: sharedModels,
+  },
+  {
+    ...oneModel,
+    id: "getModel",
+    path: PATHS.sharedModel,
+    answers: { 200: { description: "The model.", schema: "SharedModel" } },
+    handler: sharedModel,
+  },
+];

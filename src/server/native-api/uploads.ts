@@ -1,6 +1,8 @@
 import type { Request, Response } from "express";
+import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { UploadedFile } from "../../contract/native-jobs.ts";
+import { PATHS } from "../../contract/routes.ts";
 import type { Chunk, Upload } from "../../domain/files/upload.ts";
 import { keyState } from "../../domain/keys.ts";
 import type { FileRecord } from "../../domain/ports/files.ts";
@@ -9,12 +11,14 @@ import { callerOf } from "../http/authenticate.ts";
 import { fieldError } from "../http/errors.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { storeForm } from "../jobs/vendor-files.ts";
+import type { Credential, Surface } from "../operation.ts";
 import { announcedLength, streamBody } from "../request-body/json-body.ts";
 import { bodyError, type Part, readParts, textOf } from "../request-body/multipart.ts";
+import { headerOrQueryKey } from "./credential.ts";
 import { byteHeader, fileView, METADATA_BYTES, readFileFacts } from "./files.ts";
 
 /** Headers of uploads, as the vendor's API names them. */
-export const UPLOAD_HEADERS = {
+const UPLOAD_HEADERS = {
   command: "X-Goog-Upload-Command",
   offset: "X-Goog-Upload-Offset",
   protocol: "X-Goog-Upload-Protocol",
@@ -26,7 +30,7 @@ export const UPLOAD_HEADERS = {
 } as const;
 
 /** The query parameter of an upload URL: whoever knows its value may go on with the upload. */
-export const UPLOAD_ID = "upload_id";
+const UPLOAD_ID = "upload_id";
 
 /** Writes the state of an upload into the headers of the response, whether that is a success or an error. */
 function showUpload(response: Response, upload: Upload): void {
@@ -194,7 +198,7 @@ function commandsOf(request: Request): string[] {
  * `POST /upload/…/files`: begins a resumable upload, goes on with one (`upload_id`), or takes a whole file with its
  * description in one multipart body.
  */
-export function upload(deps: ApiDeps) {
+function upload(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     if (request.query[UPLOAD_ID] !== undefined) return continueUpload(deps, request, response);
     const command = request.get(UPLOAD_HEADERS.command);
@@ -227,3 +231,66 @@ async function start(deps: ApiDeps, request: Request, response: Response): Promi
   response.setHeader(UPLOAD_HEADERS.url, `${publicUrlOf(deps, request)}${path}?${UPLOAD_ID}=${begun.id}`);
   response.json({});
 }
+
+const errors: readonly ServiceErrorCode[] = [
+  "REALTIME_INVALID_ARGUMENT",
+  "INVALID_JSON",
+  "UNSUPPORTED_MEDIA_TYPE",
+  "REQUEST_TIMEOUT",
+  "REQUEST_TOO_LARGE",
+  "FILE_NAME_TAKEN",
+  "FILE_QUOTA_EXCEEDED",
+  "FILE_UPLOAD_NOT_FOUND",
+  "FILE_UPLOAD_TAKEN_OVER",
+  "BATCH_IMAGE_QUEUE_FAILED",
+];
+
+/** The id of an upload stands for the key that began it. */
+const keyOrUploadId: Credential = {
+  schemes: [...headerOrQueryKey.schemes, "uploadId"],
+  errors: headerOrQueryKey.errors,
+  authenticate: (deps) => {
+    const authenticated = headerOrQueryKey.authenticate(deps);
+    return (request, response, next) =>
+      request.query[UPLOAD_ID] === undefined ? authenticated(request, response, next) : next();
+  },
+};
+
+export const nativeUploads: Surface = {
+  tag: "files",
+  prefix: "/upload",
+  operations: [
+    {
+      id: "uploadFile",
+      method: "post",
+      path: PATHS.uploads,
+      summary:
+        "Upload a file: begin, send the bytes to the URL of the answer, finish; or all in one multipart body",
+      parameters: [
+        "UploadId",
+        "UploadCommand",
+        "UploadOffset",
+        "UploadProtocol",
+        "UploadFileBytes",
+        "UploadFileType",
+      ],
+      body: "StartUpload",
+      bytesBody: ["*/*", "multipart/related", "multipart/form-data"],
+      answers: {
+        200: {
+          description: "The state of the upload is in the headers; `file` is there once it is finished.",
+          schema: "UploadedFile",
+          headers: ["UploadStatus", "UploadUrl", "UploadReceived"],
+        },
+      },
+      errors,
+      handler: upload,
+    },
+  ],
+  credential: keyOrUploadId,
+  // For every response that no upload stands behind, errors before the handler among them.
+  screen: () => (request, response, next) => {
+    if (request.path.startsWith("/upload/")) response.setHeader(UPLOAD_HEADERS.status, "cancelled");
+    next();
+  },
+};

@@ -1,6 +1,6 @@
-import type { Request, Response } from "express";
+import type { Request } from "express";
 import type { z } from "zod";
-import { ImgbatchError, isErrorCode } from "../../contract/errors.ts";
+import { isErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import {
   type CreateOpenaiBatch,
@@ -10,27 +10,35 @@ import {
   type OpenaiList,
   openaiCode,
 } from "../../contract/openai-api.ts";
-import type { BatchStatus } from "../../contract/statuses.ts";
+import { PATHS } from "../../contract/routes.ts";
+import { isTerminal } from "../../contract/statuses.ts";
 import { inWords } from "../../contract/text-rules.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
+import { dropOutputs } from "../../domain/batches/delete.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
-import { createJob } from "../../domain/lines/create-job.ts";
 import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
-import { servedModelNamed } from "../../domain/realtime/model-names.ts";
+import type { Transaction } from "../../domain/ports/stores.ts";
 import { pricedSizes } from "../../domain/realtime/models.ts";
-import type { BatchRecord } from "../../domain/records.ts";
+import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf, consentingCaller } from "../http/authenticate.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { invalidQuery, queryInteger, queryText } from "../http/query.ts";
-import { endedAs, ownJob } from "../jobs/results.ts";
-import { usableFile } from "../jobs/vendor-jobs.ts";
+import { hasResults, type JobProgress } from "../jobs/results.ts";
+import {
+  JOB_ERRORS,
+  numberOf,
+  type ResultFile,
+  resultIdOf,
+  usableFile,
+  vendorJobs,
+} from "../jobs/vendor-jobs.ts";
 import { modelNotFound } from "../native-api/models.ts";
+import type { Operation } from "../operation.ts";
 import { plainFormat, shapeOf } from "../request-body/body-shape.ts";
-import { withJsonBody } from "../request-body/json-body.ts";
-import { batchOfOpenaiId, firstModelName, openaiBatchId, resultIdOf } from "./batch-lines.ts";
+import { firstModelName, type JobOrigin, originOf, resultLine } from "./batch-lines.ts";
+import { servedModelNamed } from "./model-names.ts";
 
 /** Checks the body of `POST /v1/batches`. Throws `REALTIME_INVALID_ARGUMENT`. */
 function checkBatch(body: unknown): CreateOpenaiBatch {
@@ -54,7 +62,7 @@ function isRepeated(request: Request): boolean {
   return Number(request.get("x-stainless-retry-count") ?? 0) > 0;
 }
 
-const STATES: Record<BatchStatus, OpenaiBatchState> = {
+const STATES: Record<JobProgress["status"], OpenaiBatchState> = {
   queued: "in_progress",
   running: "in_progress",
   processing_results: "finalizing",
@@ -62,25 +70,25 @@ const STATES: Record<BatchStatus, OpenaiBatchState> = {
   completed: "completed",
   failed: "failed",
   cancelled: "cancelled",
-  output_deleted: "completed",
+  expired: "expired",
 };
 
-/** A batch as OpenAI's API shows it. `status` is the batch's, or the one that it ended in when its outputs were deleted since. */
-function batchView(batch: BatchRecord, status: BatchStatus): OpenaiBatch {
-  const state = stateOf(batch, status);
+/** A batch as OpenAI's API shows it. */
+function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBatch {
+  const state = status === "queued" && !hasItems(batch) ? "validating" : STATES[status];
   const { createdAtMs, inputReadAtMs, endedAtMs, input, itemCount, successCount, failCount } = batch;
   const endedAs = (wanted: OpenaiBatchState) => (state === wanted ? secondsOf(endedAtMs) : null);
   return {
-    id: openaiBatchId(batch.id),
+    id: `batch_${numberOf(batch)}`,
     object: "batch",
-    endpoint: input?.openai?.endpoint ?? "",
+    endpoint: originOf(batch)?.endpoint ?? "",
     model: batch.model,
-    errors: state === "failed" ? errorsOf(batch) : null,
+    errors: state === "failed" ? errorsOf(error) : null,
     input_file_id: input?.fileName ?? "",
     completion_window: "24h",
     status: state,
-    output_file_id: resultIdOf(batch, "output"),
-    error_file_id: resultIdOf(batch, "errors"),
+    output_file_id: resultIdOf(outputs, batch),
+    error_file_id: resultIdOf(errors, batch),
     created_at: Math.floor(createdAtMs / 1000),
     in_progress_at: secondsOf(inputReadAtMs),
     expires_at: null,
@@ -95,13 +103,7 @@ function batchView(batch: BatchRecord, status: BatchStatus): OpenaiBatch {
   };
 }
 
-function stateOf(batch: BatchRecord, status: BatchStatus): OpenaiBatchState {
-  if (status === "queued" && !hasItems(batch)) return "validating";
-  if (status === "failed" && batch.input?.simulatedEnd === "expired") return "expired";
-  return STATES[status];
-}
-
-function errorsOf({ error }: BatchRecord): OpenaiBatch["errors"] {
+function errorsOf(error: BatchError | null): OpenaiBatch["errors"] {
   const given = error?.code ?? "";
   const code = isErrorCode(given) ? openaiCode(given) : given;
   const message = error?.message ?? "The batch failed.";
@@ -118,126 +120,102 @@ export function pageLimit(request: Request, usual: number, largest: number): num
   return Math.min(queryInteger(request, "limit", { fallback: usual, min: 1, max: 10_000 }), largest);
 }
 
-/** A page of at most `limit` entries. One entry more in `found` means that another page follows. */
-export function listPage<T extends { id: string }>(found: readonly T[], limit: number): OpenaiList<T> {
-  const data = found.slice(0, limit);
+/** The body of a list: a page of views, and whether more were found. */
+export function listBody(views: readonly object[], found: readonly unknown[]): OpenaiList<object> {
+  const data = views as readonly { id: string }[];
   return {
     object: "list",
-    data,
+    data: [...data],
     first_id: data[0]?.id ?? null,
     last_id: data.at(-1)?.id ?? null,
-    has_more: found.length > limit,
+    has_more: found.length > data.length,
   };
 }
 
-/** `GET /v1/batches`: the batches of the key that were made with this API, newest first, page by page. */
-export function listOpenaiBatches(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { id: apiKeyId } = callerOf(response).key;
-    const limit = pageLimit(request, FIXED_LIMITS.jobPageDefault, FIXED_LIMITS.jobPageMax);
-    const after = await placeOf(deps, apiKeyId, queryText(request, "after"));
-    const found = await deps.stores.read.batches.page({
-      apiKeyId,
-      source: "openai",
-      ...(after && { after }),
-      // One more shows whether there is another page.
-      limit: limit + 1,
-    });
-    const views = [];
-    for (const batch of found) views.push(await viewOf(deps, batch));
-    response.json(listPage(views, limit));
-  };
-}
+const outputs: ResultFile = {
+  prefix: "output-",
+  exists: (batch) => hasResults(batch) && batch.successCount > 0,
+  line: (batch, result) => (result.item.error === null ? resultLine(batch, result) : null),
+};
 
-async function placeOf(deps: ApiDeps, apiKeyId: string, id: string | undefined) {
-  if (id === undefined) return null;
-  const last = await ownBatch(deps, apiKeyId, id);
-  if (last === null) throw invalidQuery("after", "must be the id of a batch of this list");
-  return deps.stores.read.batches.placeOf(last.id);
-}
-
-/** `GET /v1/batches/{id}`. */
-export function getOpenaiBatch(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    response.json(await viewOf(deps, await batchOf(deps, request, response)));
-  };
-}
-
-/** `POST /v1/batches/{id}/cancel`: stops the batch; an ended one stays as it is. */
-export function cancelOpenaiBatch(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { id } = await batchOf(deps, request, response);
-    await deps.cancel(id);
-    response.json(await viewOf(deps, await batchOf(deps, request, response)));
-  };
-}
-
-async function viewOf({ stores }: ApiDeps, batch: BatchRecord) {
-  return batchView(batch, await endedAs(stores, batch));
-}
-
-async function batchOf(deps: ApiDeps, request: Request, response: Response): Promise<BatchRecord> {
-  const batch = await ownBatch(deps, callerOf(response).key.id, String(request.params.id));
-  if (batch !== null) return batch;
-  throw new ImgbatchError("JOB_NOT_FOUND");
-}
-
-function ownBatch({ stores }: ApiDeps, keyId: string, id: string): Promise<BatchRecord | null> {
-  return ownJob(stores, keyId, "openai", batchOfOpenaiId(id));
-}
+/** Errors need no image: they outlast the images. */
+const errors: ResultFile = {
+  prefix: "errors-",
+  exists: (batch) => isTerminal(batch.status) && batch.failCount > 0 && !originOf(batch)?.areErrorsDeleted,
+  line: (batch, result) => (result.item.error === null ? null : resultLine(batch, result)),
+};
 
 const FORMAT = plainFormat(shapeOf(createOpenaiBatchSchema), "REALTIME_INVALID_ARGUMENT");
+const { jobPageDefault, jobPageMax } = FIXED_LIMITS;
+
+const jobs = vendorJobs({
+  source: "openai",
+  prefix: "batch_",
+  view: batchView,
+  showsCancelled: true,
+  readPage: async (deps, request, find) => {
+    const limit = pageLimit(request, jobPageDefault, jobPageMax);
+    const id = queryText(request, "after");
+    const last = id === undefined ? undefined : await find(id);
+    if (last === null) throw invalidQuery("after", "must be the id of a batch of this list");
+    const after = last && (await deps.stores.read.batches.placeOf(last.id));
+    return { limit, filter: { ...(after && { after }) }, body: listBody };
+  },
+  results: [outputs, errors],
+  readerOf: (deps, request) => ({
+    format: FORMAT,
+    images: null,
+    read: (caller, { value }) => readBatch(deps, caller, checkBatch(value), isRepeated(request)),
+  }),
+});
+
+export const { resultFile } = jobs;
+
+/** Deletes the images, or the errors, of a batch. Returns whether the id of a file stands for some. */
+export async function removeResult(deps: ApiDeps, keyId: string, fileId: string): Promise<boolean> {
+  const found = await jobs.findResult(deps, keyId, fileId);
+  if (found === null) return false;
+  const { file, batch } = found;
+  const { id, input } = batch;
+  if (file === outputs) await dropOutputs(deps, id, deps.clock.nowMs());
+  else if (input !== null) {
+    const origin = { ...input.origin, areErrorsDeleted: true };
+    await deps.stores.write((tx) => tx.batches.update(id, { input: { ...input, origin } }));
+  }
+  return true;
+}
+
 /** The library asks three times at most, and waits ten minutes for each answer. */
 const REPEATED_WITHIN_MS = 35 * 60_000;
 
 /**
- * `POST /v1/batches`: accepts a batch. Its lines are checked and paid for later, by a worker. OpenAI's library sends no
- * idempotency key: when it says that it repeats a request, and an equal one has made a batch, the response is that batch,
- * whichever of the two comes to its end first.
+ * Reads a request for a batch. OpenAI's library sends no idempotency key: when it says that it repeats a request, and an
+ * equal one has made a batch, the response is that batch, whichever of the two comes to its end first.
  */
-export function createOpenaiBatch(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const options = { ...deps, maxBytes: FIXED_LIMITS.inlineBodyBytes, format: FORMAT, images: null };
-    const batch = await withJsonBody(request, response, options, ({ value }) => {
-      const asked = checkBatch(value);
-      return create(deps, caller, asked, isRepeated(request));
-    });
-    response.json(batchView(batch, batch.status));
-  };
-}
-
-async function create(
-  deps: ApiDeps,
-  caller: Caller,
-  asked: CreateOpenaiBatch,
-  isRepeat: boolean,
-): Promise<BatchRecord> {
+async function readBatch(deps: ApiDeps, caller: Caller, asked: CreateOpenaiBatch, isRepeat: boolean) {
   const requestHash = sha256Hex(JSON.stringify(asked));
   const fromMs = deps.clock.nowMs() - REPEATED_WITHIN_MS;
-  const equal = { apiKeyId: caller.key.id, requestHash, fromMs };
-  const before = await deps.stores.read.batches.ofOpenaiRequest(equal);
-  if (isRepeat && before !== null) return before;
+  const source = "openai";
+  const equal = { apiKeyId: caller.key.id, source, requestHash, fromMs } as const;
+  const before = await deps.stores.read.batches.ofEqualRequest(equal);
+  if (isRepeat && before !== null) return { repeated: before };
   const { input_file_id: fileId, endpoint, metadata = null, output_expires_after: expiry } = asked;
   const file = await usableFile(deps, caller.key.id, fileId, "input_file_id");
   const modelName = await firstModelName(deps, file.blobKey);
-  const resultsKeptMs = expiry ? expiry.seconds * 1000 : null;
-  const created = await createJob(deps, caller, {
-    source: "openai",
+  const origin: JobOrigin = { endpoint, modelName, ...(isRepeat && { isRepeat }) };
+  return {
     model: findModel(deps, caller, modelName),
     name: null,
     metadata,
-    openai: { endpoint, modelName, requestHash, resultsKeptMs, ...(isRepeat && { isRepeat }) },
-    findMade: async (tx) => {
-      const made = await tx.batches.ofOpenaiRequest(equal);
+    facts: { requestHash, origin, ...(expiry && { resultsKeptMs: expiry.seconds * 1000 }) },
+    findMade: async (tx: Transaction) => {
+      const made = await tx.batches.ofEqualRequest(equal);
       if (isRepeat || made === null) return made;
       // Only a repeat can have overtaken a first request. Another first request wants a batch of its own.
-      return made.id !== before?.id && made.input?.openai?.isRepeat ? made : null;
+      return made.id !== before?.id && originOf(made)?.isRepeat ? made : null;
     },
     input: { fileName: file.id, blobKey: file.blobKey },
-  });
-  deps.onBatchCreated(created);
-  return created;
+  };
 }
 
 /** Without a name, and for names that have none, it is the first model that a provider serves now. */
@@ -247,3 +225,46 @@ function findModel(deps: ApiDeps, { group }: Caller, name: string | null): Model
   if (model === null) throw modelNotFound(name ?? "");
   return model;
 }
+
+const oneBatch = {
+  parameters: ["OpenaiBatchId"],
+  answers: { 200: { description: "The batch.", schema: "OpenaiBatch" } },
+};
+
+/** The operations on batches. */
+export const batchOperations: readonly Operation[] = [
+  {
+    ...jobs.create,
+    id: "createOpenaiBatch",
+    path: PATHS.openaiBatches,
+    summary: "Make many images as a batch, from a file of requests, for OpenAI clients",
+    parameters: ["RetryCount", "MaxCost"],
+    body: "CreateOpenaiBatch",
+    answers: {
+      200: { description: "The batch. Its lines are read and paid for later.", schema: "OpenaiBatch" },
+    },
+  },
+  {
+    ...jobs.list,
+    id: "listOpenaiBatches",
+    path: PATHS.openaiBatches,
+    summary: "The batches that this key made with this API, newest first",
+    parameters: ["OpenaiLimit", "OpenaiAfter"],
+    answers: { 200: { description: "A page of batches.", schema: "OpenaiBatchList" } },
+    errors: [...JOB_ERRORS, "BATCH_IMAGE_INVALID_QUERY"],
+  },
+  {
+    ...jobs.get,
+    ...oneBatch,
+    id: "getOpenaiBatch",
+    path: PATHS.openaiBatch,
+    summary: "A batch as it is now",
+  },
+  {
+    ...jobs.cancel,
+    ...oneBatch,
+    id: "cancelOpenaiBatch",
+    path: PATHS.openaiBatchCancel,
+    summary: "Stop a batch. What was made stays, and is paid for",
+  },
+];

@@ -7,7 +7,6 @@ import {
 import type { ImagesFields } from "../../contract/openai-api.ts";
 import type { ModelEntry } from "../../domain/models.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
-import { servedModelNamed } from "../../domain/realtime/model-names.ts";
 import {
   inputImageLimit,
   nearestRatio,
@@ -20,6 +19,7 @@ import type { ApiDeps } from "../deps.ts";
 import { fieldError } from "../http/errors.ts";
 import { modelNotFound } from "../native-api/models.ts";
 import { ImageChecker } from "../native-api/read-contents.ts";
+import { servedModelNamed } from "./model-names.ts";
 import { type SentRequest, tooManyImages } from "./read-request.ts";
 
 const DEFAULT_TIER: SizeTier = "1K";

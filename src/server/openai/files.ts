@@ -7,21 +7,18 @@ import {
   type OpenaiFile,
   uploadFieldsSchema,
 } from "../../contract/openai-api.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { inWords } from "../../contract/text-rules.ts";
-import { dropOutputs } from "../../domain/batches/delete.ts";
-import { deleteFile, findFile } from "../../domain/files/files.ts";
 import type { Chunk } from "../../domain/files/upload.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../http/authenticate.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { invalidQuery, queryChoice, queryText } from "../http/query.ts";
-import { type FileForm, storeForm } from "../jobs/vendor-files.ts";
-import { DEFAULT_TYPE, fileNotFound, fileParameter } from "../native-api/files.ts";
+import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
+import type { Operation } from "../operation.ts";
 import { type Part, readParts, textOf } from "../request-body/multipart.ts";
-import { findResult, type ResultOf } from "./batch-lines.ts";
-import { listPage, pageLimit } from "./batches.ts";
+import { listBody, pageLimit, removeResult } from "./batches.ts";
 
 const secondsOf = (ms: number) => Math.floor(ms / 1000);
 
@@ -56,81 +53,36 @@ function view(
   };
 }
 
-/** `GET /v1/files`: the uploaded files of the key, page by page. Files with results are named by their batches. */
-export function listOpenaiFiles(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { id: apiKeyId } = callerOf(response).key;
-    const limit = pageLimit(request, FIXED_LIMITS.filePageMax, FIXED_LIMITS.filePageMax);
+const { filePageMax } = FIXED_LIMITS;
+
+const files = vendorFiles({
+  view: (_deps, _request, file) => fileView(file),
+  readPage: async (deps, request, keyId) => {
+    const limit = pageLimit(request, filePageMax, filePageMax);
     const order = queryChoice(request, "order", ["asc", "desc"]) ?? "desc";
     const purpose = queryChoice(request, "purpose", [...FILE_PURPOSES, "batch_output"]);
     const after = queryText(request, "after");
-    const last = after === undefined ? undefined : await deps.stores.read.files.find(apiKeyId, after);
+    const last = after === undefined ? undefined : await deps.stores.read.files.find(keyId, after);
     if (last === null) throw invalidQuery("after", "must be the id of a file of this list");
-    const found = await deps.stores.read.files.page({
-      apiKeyId,
-      nowMs: deps.clock.nowMs(),
-      order: order === "asc" ? "oldest-first" : "newest-first",
-      ...(last && { afterSeq: last.seq }),
-      ...(purpose && { purpose }),
-      // One more shows whether there is another page.
-      limit: limit + 1,
-    });
-    response.json(listPage(found.map(fileView), limit));
-  };
-}
-
-/** `GET /v1/files/{file}`. */
-export function getOpenaiFile(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { id: keyId } = callerOf(response).key;
-    const id = fileParameter(request);
-    const file = await findFile(deps.stores.read, keyId, id, deps.clock.nowMs());
-    if (file !== null) {
-      response.json(fileView(file));
-      return;
-    }
-    // Its size is known only after the results were read.
-    const leaveSlot = deps.slots.take(keyId);
-    try {
-      const made = await deps.findGeneratedFile(keyId, id);
-      if (made === null) throw fileNotFound(id);
-      response.json(resultView(id, made));
-    } finally {
-      leaveSlot();
-    }
-  };
-}
-
-/** `DELETE /v1/files/{file}`: also the images, or the errors, of a batch. */
-export function removeOpenaiFile(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { id: keyId } = callerOf(response).key;
-    const id = fileParameter(request);
-    const file = await findFile(deps.stores.read, keyId, id, deps.clock.nowMs());
-    if (file !== null) await deleteFile(deps, file);
-    else {
-      const result = await findResult(deps, keyId, id);
-      if (result === null) throw fileNotFound(id);
-      await removeResult(deps, result);
-    }
-    const deleted: DeletedFile = { id, object: "file", deleted: true };
-    response.json(deleted);
-  };
-}
-
-async function removeResult(deps: ApiDeps, { kind, batch }: ResultOf): Promise<void> {
-  if (kind === "output") return dropOutputs(deps, batch.id, deps.clock.nowMs());
-  const { input } = batch;
-  if (!input?.openai) return;
-  const openai = { ...input.openai, areErrorsDeleted: true };
-  await deps.stores.write((tx) => tx.batches.update(batch.id, { input: { ...input, openai } }));
-}
+    return {
+      limit,
+      filter: {
+        order: order === "asc" ? "oldest-first" : "newest-first",
+        ...(last && { afterSeq: last.seq }),
+        ...(purpose && { purpose }),
+      },
+      body: listBody,
+    };
+  },
+  deleted: (id): DeletedFile => ({ id, object: "file", deleted: true }),
+  results: { view: resultView, remove: removeResult },
+});
 
 const MOST_PARTS = 20;
 const FIELD_BYTES = 1024;
 
 /** `POST /v1/files`: stores the file of a form. Unknown fields are ignored. */
-export function uploadFile(deps: ApiDeps) {
+function uploadFile(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const { file } = await storeForm(deps, request, response, readForm);
     if (file !== null) response.json(fileView(file));
@@ -190,3 +142,50 @@ function factsOf(fields: Record<string, string>, file: Pick<Part, "fileName" | "
 }
 
 const invalidFile = (problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", "file", problem);
+
+/** The operations on files. */
+export const fileOperations: readonly Operation[] = [
+  {
+    id: "uploadOpenaiFile",
+    method: "post",
+    path: PATHS.openaiFiles,
+    summary: "Upload a file of requests, or an image for edits, for OpenAI clients",
+    formBody: "OpenaiUploadForm",
+    answers: { 200: { description: "The file.", schema: "OpenaiFile" } },
+    errors: [
+      "REALTIME_INVALID_ARGUMENT",
+      "UNSUPPORTED_MEDIA_TYPE",
+      "REQUEST_TIMEOUT",
+      "REQUEST_TOO_LARGE",
+      "FILE_QUOTA_EXCEEDED",
+      "BATCH_IMAGE_QUEUE_FAILED",
+    ],
+    handler: uploadFile,
+  },
+  {
+    ...files.list,
+    id: "listOpenaiFiles",
+    path: PATHS.openaiFiles,
+    summary: "Uploaded files of this key, of both APIs",
+    parameters: ["OpenaiLimit", "OpenaiAfter", "OpenaiOrder", "OpenaiPurpose"],
+    answers: { 200: { description: "A page of files.", schema: "OpenaiFileList" } },
+    errors: ["BATCH_IMAGE_INVALID_QUERY"],
+  },
+  { ...download, id: "downloadOpenaiFile", path: PATHS.openaiFileContent },
+  {
+    ...files.get,
+    id: "getOpenaiFile",
+    path: PATHS.openaiFile,
+    summary: "One file",
+    answers: { 200: { description: "The file.", schema: "OpenaiFile" } },
+    errors: [...files.get.errors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
+  },
+  {
+    ...files.remove,
+    id: "deleteOpenaiFile",
+    path: PATHS.openaiFile,
+    summary: "Delete a file; with the one of its images, those of a batch",
+    answers: { 200: { description: "The file is deleted.", schema: "DeletedFile" } },
+    errors: [...files.remove.errors, "BATCH_IMAGE_QUEUE_FAILED"],
+  },
+];

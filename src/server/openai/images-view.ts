@@ -9,8 +9,8 @@ import {
 import { routes } from "../../contract/routes.ts";
 import { linkImage } from "../../domain/links/linked-images.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
-import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
+import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { Framing } from "../http/answer.ts";
 import { usageOf } from "../native-api/content-view.ts";

@@ -1,17 +1,18 @@
 import type { Request, Response } from "express";
-import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { openaiCode, openaiErrorBody } from "../../contract/openai-api.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { findLinkedImage } from "../../domain/links/linked-images.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
-import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream } from "../http/answer.ts";
 import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
-import { sendDownload } from "../http/downloads.ts";
+import { downloadAnswers, sendDownload } from "../http/downloads.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { publicUrlOf } from "../http/host.ts";
-import type { ErrorStyle } from "../operation.ts";
+import { generateErrors } from "../native-api/generate.ts";
+import type { Answer, ErrorStyle, Operation } from "../operation.ts";
 import { type AskedImages, checkRequest } from "./check-request.ts";
 import { eventsOf, FRAMING, finishedImages, finishImage, imagesView } from "./images-view.ts";
 import { withRequest } from "./read-request.ts";
@@ -53,32 +54,24 @@ function headersOf({ code, httpStatus, retryAfterMs }: ImgbatchError): Record<st
   };
 }
 
-/** Also for paths as they were sent, where no request could be parsed. */
-export const openaiErrorStyles: readonly (readonly [RegExp, ErrorStyle])[] = [
-  [/^(?:\/v1)?\/images\/(?:generations|edits|outputs)(?:\/|$)/, openaiErrorStyle],
-];
-
 /**
  * `POST /v1/images/generations` and `POST /v1/images/edits`. The order, behind the key: its limits, the body, its fields,
  * provider, money.
  */
-export function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
+function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+    const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const publicUrl = publicUrlOf(deps, request);
     await withRequest(deps, request, response, isEdit, async (sent) => {
       try {
         const asked = await checkRequest(deps, caller.group, sent);
-        const work = answerOnce<readonly GeneratedContent[]>(deps, response, gone, {
-          apiKeyId: caller.key.id,
-          idempotencyKey,
-          fingerprint: () => fingerprintOf(asked, isEdit),
-          make: (leaving, record) =>
-            deps.realtime.generateMany(caller, asked.content, asked.count, leaving, record, (made) =>
-              finishImage(deps.converter, asked, made),
-            ),
+        const { content, count } = asked;
+        const work = answerOnce(deps, response, {
+          ...{ caller, content, count, gone },
+          once: key === null ? null : { key, fingerprint: fingerprintOf(asked, isEdit) },
+          finish: (made) => finishImage(deps.converter, asked, made),
           render: async (contents) => {
             const finished = finishedImages(deps, asked, contents);
             if (asked.isStream) return eventsOf(finished, isEdit);
@@ -100,7 +93,7 @@ function fingerprintOf({ content, ...rest }: AskedImages, isEdit: boolean): stri
 }
 
 /** `GET /v1/images/outputs/{name}`: an image that was asked for by URL. Its name is the only credential. */
-export function imageOutput(deps: ApiDeps) {
+function imageOutput(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const { name } = request.params;
     const image = await findLinkedImage(deps, typeof name === "string" ? name : "");
@@ -121,3 +114,53 @@ export function imageOutput(deps: ApiDeps) {
     await sendDownload(request, response, download, () => () => {});
   };
 }
+
+const errors: readonly ServiceErrorCode[] = [
+  ...generateErrors,
+  "REALTIME_REFUSED",
+  "REALTIME_NO_IMAGE",
+  "REQUEST_TIMEOUT",
+  "BATCH_IMAGE_QUEUE_FAILED",
+];
+
+const answers: Record<number, Answer> = {
+  200: {
+    description: "The images that were made; with `stream`, an event for each of them.",
+    schema: "Images",
+    eventsOf: "ImageEvent",
+    headers: ["RequestReplayed"],
+  },
+};
+
+const make = { method: "post", parameters: ["RequestKey", "MaxCost"], answers, errors } as const;
+
+/** Makes images and waits for them. */
+export const generateOperation: Operation = {
+  ...make,
+  id: "generateImages",
+  path: PATHS.imageGenerations,
+  summary: "Make images and wait for them, for OpenAI clients",
+  body: "GenerateImages",
+  handler: (deps) => makeImages(deps, { isEdit: false }),
+};
+
+export const editOperation: Operation = {
+  ...make,
+  id: "editImages",
+  path: PATHS.imageEdits,
+  summary: "The same from images of yours",
+  body: "EditImages",
+  formBody: "EditImagesForm",
+  handler: (deps) => makeImages(deps, { isEdit: true }),
+};
+
+export const outputOperation: Operation = {
+  id: "getImageOutput",
+  method: "get",
+  path: PATHS.imageOutput,
+  summary: "An image that was asked for by URL, for an hour",
+  parameters: ["OutputName", "Range", "IfRange", "IfNoneMatch"],
+  answers: downloadAnswers("The image.", ["image/png", "image/jpeg", "image/webp"]),
+  errors: ["REALTIME_OUTPUT_NOT_FOUND"],
+  handler: imageOutput,
+};

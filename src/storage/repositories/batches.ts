@@ -139,13 +139,13 @@ export function batchRepository(session: SqlSession): BatchRepository {
         .where("source", "=", source);
       return (await first(query))?.count ?? 0;
     },
-    ofOpenaiRequest: async ({ apiKeyId, requestHash, fromMs }) => {
+    ofEqualRequest: async ({ apiKeyId, source, requestHash, fromMs }) => {
       // A function that knows no wildcards.
       const positionOf = sql.raw(session.dialect === "sqlite" ? "instr" : "strpos");
       const equal = batches()
         .where("apiKeyId", "=", apiKeyId)
         .where("createdAtMs", ">=", fromMs)
-        .where("source", "=", "openai")
+        .where("source", "=", source)
         .where("recordDeletedAtMs", "is", null)
         .where(sql<number>`${positionOf}(input, ${JSON.stringify(requestHash)})`, ">", 0)
         .orderBy("createdAtMs", "desc")

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { batchLine } from "../../../src/cli/output/batch-text.ts";
-import { readBatch } from "../../../src/client/batch.ts";
+import { readBatch } from "../../../src/client/answers.ts";
 
 it("the line of a batch says that it is a job of a vendor's API", () => {
   const wire = { id: "imgbatch_1", status: "running", item_count: 3, success_count: 1, fail_count: 0 };

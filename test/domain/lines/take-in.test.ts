@@ -4,8 +4,7 @@ import { inputsPrefix } from "../../../src/domain/batches/create-batch.ts";
 import { cancelBatch } from "../../../src/domain/batches/end-early.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
-import type { Line } from "../../../src/domain/lines/line.ts";
-import { type TakeInDeps, takeIn } from "../../../src/domain/lines/take-in.ts";
+import { invalidLine, type Line, type TakeInDeps, takeIn } from "../../../src/domain/lines/take-in.ts";
 import { Offers } from "../../../src/domain/offers.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { modelEntry } from "../../support/entries.ts";
@@ -32,7 +31,7 @@ async function queuedJob(prompts: readonly string[], change: { consentMicroUsd?:
   async function* lines(): AsyncGenerator<Line> {
     for (const prompt of prompts) {
       read++;
-      if (prompt === "bad") yield { key: '"k"', problem: "not this" };
+      if (prompt === "bad") yield { key: '"k"', error: invalidLine("not this") };
       else {
         const size = prompt.includes("2K") ? "2K" : "1K";
         const images = [{ ...image, mimeType: "image/png" as const }];

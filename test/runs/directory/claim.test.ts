@@ -1,6 +1,6 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
-import { keyFingerprint } from "../../../src/runs/directory/service-identity.ts";
+import { keyFingerprint } from "../../../src/runs/directory/run-service.ts";
 import { judgeMissing } from "../../../src/runs/standing.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
 import { createBench } from "../../support/run-harness.ts";

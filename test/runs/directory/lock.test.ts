@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { getBatch } from "../../../src/client/batches.ts";
 import { wallClock } from "../../../src/kernel/clock.ts";
-import { recordInRunState, withRunLock } from "../../../src/runs/directory/lock.ts";
+import { recordInRunState, withRunLock } from "../../../src/runs/directory/claim.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { startNode } from "../../support/processes.ts";
 import { createBench } from "../../support/run-harness.ts";
@@ -27,7 +27,7 @@ it("[RUN-21] of two commands in one directory the second gets an error, and the 
 it("[RUN-21] a process that is killed leaves the directory free", async () => {
   const dir = await tempDir();
   const script = join(dir, "hold.mjs");
-  const lock = new URL("../../../build/runs/directory/lock.js", import.meta.url);
+  const lock = new URL("../../../build/runs/directory/claim.js", import.meta.url);
   const clock = new URL("../../../build/kernel/clock.js", import.meta.url);
   await writeFile(
     script,

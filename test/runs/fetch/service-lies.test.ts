@@ -1,6 +1,6 @@
 import { mkdir, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
-import { requireAskedFor } from "../../../src/runs/check-outcome.ts";
+import { requireAskedFor } from "../../../src/runs/collect-run.ts";
 import { judgeMissing } from "../../../src/runs/standing.ts";
 import { leaveRun } from "../../../src/runs/start.ts";
 import { packZip, png } from "../../support/fake-service.ts";

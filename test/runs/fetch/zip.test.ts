@@ -3,7 +3,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { expect, it, onTestFinished } from "vitest";
-import { readItem } from "../../../src/client/batch.ts";
+import { readItem } from "../../../src/client/answers.ts";
 import { createDiskNames } from "../../../src/runs/directory/names.ts";
 import { inspect } from "../../../src/runs/directory/run-files.ts";
 import { checkInPlace, takeImages } from "../../../src/runs/fetch/fetch-zip.ts";

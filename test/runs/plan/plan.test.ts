@@ -2,9 +2,8 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { expandedCustomIds } from "../../../src/contract/text-rules.ts";
-import { planRun, type RunRequest } from "../../../src/runs/plan/plan.ts";
+import { planRealtimeRun, planRun, type RunRequest } from "../../../src/runs/plan/plan.ts";
 import type { PromptItem, PromptReference } from "../../../src/runs/plan/prompt-files.ts";
-import { planRealtimeRun } from "../../../src/runs/realtime-plan.ts";
 import { chooseKeys } from "../../../src/runs/start.ts";
 
 function item(prompt: string, fields: Partial<PromptItem> = {}): PromptItem {

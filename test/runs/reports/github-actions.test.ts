@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { annotations, writeActionsFiles } from "../../../src/runs/reports/github-actions.ts";
+import { annotations, writeActionsFiles } from "../../../src/runs/reports/write-reports.ts";
 import { reportOf } from "../../support/report.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

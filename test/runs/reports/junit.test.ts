@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { toJunit } from "../../../src/runs/reports/junit.ts";
+import { toJunit } from "../../../src/runs/reports/write-reports.ts";
 import { CHARACTER } from "../../support/characters.ts";
 import { fuzzRuns } from "../../support/fuzz-runs.ts";
 import { HOSTILE, reportOf } from "../../support/report.ts";

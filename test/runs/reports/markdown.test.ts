@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { toMarkdown } from "../../../src/runs/reports/markdown.ts";
+import { toMarkdown } from "../../../src/runs/reports/write-reports.ts";
 import { HOSTILE, reportOf } from "../../support/report.ts";
 
 const error = { code: "PROVIDER_TIMEOUT", message: "too slow" };

@@ -3,10 +3,10 @@ import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
-import { batchOfOpenaiId } from "../../../src/server/openai/batch-lines.ts";
 import { draftsBelow } from "../../support/drafts.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import {
+  batchIdOf,
   create,
   createOf,
   EDITS,
@@ -91,7 +91,7 @@ describe("a batch of OpenAI's API", () => {
       ["d", 400, "REALTIME_INVALID_ARGUMENT", "size"],
     ]);
     expect(new Set([...output, ...errors].map(({ id }) => id)).size).toBe(6);
-    const shown = await service.batch(batchOfOpenaiId(batch.id));
+    const shown = await service.batch(batchIdOf(batch.id));
     expect(shown).toMatchObject({ source: "openai", success_count: 2, actual_cost: 0.067 });
     expect((await service.ask(`/${shown.id}/retry`, { method: "POST" })).status).toBe(400);
     const { stores, blobs } = await openBeside(service.data);

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { createPlainView } from "../../../../src/cli/commands/watch-batches.ts";
-import { type Batch, readBatch } from "../../../../src/client/batch.ts";
+import { type Batch, readBatch } from "../../../../src/client/answers.ts";
 import { InstantClock } from "../../../support/instant-clock.ts";
 
 function batch(id: string, status: string, success_count: number): Batch {

@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
 import { expect, it } from "vitest";
-import type { ApiDeps } from "../../../../src/server/deps.ts";
+import type { HandlerDeps } from "../../../../src/server/deps.ts";
 import { DownloadSlots } from "../../../../src/server/http/limits.ts";
-import { downloadFile } from "../../../../src/server/native-api/files.ts";
+import { download } from "../../../../src/server/jobs/vendor-files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 it("a file that the service makes is not made before the download has a slot", async () => {
@@ -16,14 +16,14 @@ it("a file that the service makes is not made before the download has a slot", a
       made++;
       return null;
     },
-  } as unknown as ApiDeps;
+  } as unknown as HandlerDeps;
   const request = { params: { file: "batch-x" } } as unknown as Request;
   const response = { locals: { key: { id: "key" }, group: {} } } as unknown as Response;
-  const download = async () => downloadFile(deps)(request, response);
+  const fetchFile = async () => download.handler(deps)(request, response);
   const leave = slots.take("key");
-  await expect(download()).rejects.toMatchObject({ code: "BATCH_IMAGE_DOWNLOAD_LIMITED" });
+  await expect(fetchFile()).rejects.toMatchObject({ code: "BATCH_IMAGE_DOWNLOAD_LIMITED" });
   expect(made).toBe(0);
   leave();
-  for (const _ of [1, 2]) await expect(download()).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
+  for (const _ of [1, 2]) await expect(fetchFile()).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
   expect(made).toBe(2);
 });

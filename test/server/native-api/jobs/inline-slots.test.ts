@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
 import { expect, it } from "vitest";
-import type { ApiDeps } from "../../../../src/server/deps.ts";
+import type { HandlerDeps } from "../../../../src/server/deps.ts";
 import { DownloadSlots } from "../../../../src/server/http/limits.ts";
-import { getJob } from "../../../../src/server/native-api/jobs.ts";
+import { jobOperations } from "../../../../src/server/native-api/jobs.ts";
 
 it("a job with its results in it is a download; a job that runs is not", async () => {
   const slots = new DownloadSlots(1);
@@ -17,11 +17,12 @@ it("a job with its results in it is a download; a job that runs is not", async (
   };
   const outputs = { ofBatch: async () => Promise.reject(new Error(`read ${++reads}`)) };
   const batches = { byId: async () => ({ ...batch, status, input: {}, createdAtMs: 0, endedAtMs: null }) };
-  const deps = { stores: { read: { batches, outputs } }, slots } as unknown as ApiDeps;
+  const deps = { stores: { read: { batches, outputs } }, slots } as unknown as HandlerDeps;
   const request = { params: { id: "x" } } as unknown as Request;
   const shown: unknown[] = [];
   const response = { locals: { key: { id: "key" }, group: {} }, json: (job: unknown) => shown.push(job) };
-  const get = async () => getJob(deps)(request, response as unknown as Response);
+  const getJob = jobOperations.find(({ id }) => id === "getJob")?.handler(deps);
+  const get = async () => getJob?.(request, response as unknown as Response, () => {});
   const leave = slots.take("key");
   await expect(get()).rejects.toMatchObject({ code: "BATCH_IMAGE_DOWNLOAD_LIMITED" });
   expect(reads).toBe(0);

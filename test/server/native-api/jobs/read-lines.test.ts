@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../../src/contract/limits.ts";
-import type { Line } from "../../../../src/domain/lines/line.ts";
+import type { Line } from "../../../../src/domain/lines/take-in.ts";
 import { Decoding } from "../../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../../src/imaging/sharp-images.ts";
 import { systemClock } from "../../../../src/kernel/clock.ts";
@@ -31,14 +31,14 @@ async function read(text: string | Buffer, chunkBytes = 1000, limits: object = {
     for (let at = 0; at < bytes.length; at += chunkBytes) yield bytes.subarray(at, at + chunkBytes);
   }
   const seen: Seen[] = [];
-  for await (const line of lines(model, chunks(), { apiKeyId: "key", input: null }))
+  for await (const line of lines(model, chunks(), { apiKeyId: "key", input: null, upstream: "u" }))
     seen.push(await shown(line));
   expect(await blobs.list("drafts/")).toEqual([]);
   return seen;
 }
 
 async function shown(line: Line): Promise<Seen> {
-  if ("problem" in line) return line;
+  if ("error" in line) return { key: line.key, problem: line.error.message };
   const images: string[] = [];
   for (const image of line.content.images) {
     expect(sha256Hex(await image.read())).toBe(image.sha256);

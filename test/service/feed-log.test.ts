@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { Feed, feedLog, type ServiceEvent } from "../../src/domain/feed.ts";
+import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
+import { feedLog } from "../../src/service/pino-log.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 it("lines of the log come on the feed with level and facts, without keys", () => {

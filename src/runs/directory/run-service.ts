@@ -1,4 +1,5 @@
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
+import type { RunEvent } from "../../contract/events.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 
@@ -76,4 +77,16 @@ export function isOnThisMachine(identity: string): boolean {
   if (identity === EMBEDDED) return true;
   const host = URL.canParse(identity) ? new URL(identity).hostname : "";
   return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
+}
+
+/** Takes the messages of a run while it works. */
+export interface RunReporter {
+  /** A line that stays visible. */
+  note(line: string): void;
+  /** A line for verbose output. */
+  detail(line: string): void;
+  /** The progress; the next one replaces it. `sinceMs`: when the work began, if its duration should be shown. */
+  progress(text: string, sinceMs?: number): void;
+  /** An event for programs that follow the run. */
+  event?(event: RunEvent): void;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parseConfig } from "../../../src/config/load.ts";
-import { modelNamed, wholeNames } from "../../../src/domain/realtime/model-names.ts";
+import { modelNamed, wholeNames } from "../../../src/server/openai/model-names.ts";
 
 const { models } = parseConfig(
   { models: [{ id: "first" }, { id: "second" }, { id: "gpt-image-2" }] },

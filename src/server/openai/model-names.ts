@@ -1,5 +1,5 @@
-import type { ModelEntry } from "../models.ts";
-import type { Offers } from "../offers.ts";
+import type { ModelEntry } from "../../domain/models.ts";
+import type { Offers } from "../../domain/offers.ts";
 
 /** Names that OpenAI's clients have built in. Without a configuration they stand for the first model. */
 const BUILT_IN = ["gpt-image-*", "dall-e-*", "chatgpt-image-latest"];

@@ -1,0 +1,366 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import { unlessAborted } from "../../kernel/unless-aborted.ts";
+import type { Caller } from "../batches/create-batch.ts";
+import { payerOf } from "../billing/payer.ts";
+import { priceRealtimeImage } from "../billing/pricing.ts";
+import { commitOrUndo } from "../commit-or-undo.ts";
+import { type Call, recordCalls } from "../health/record-call.ts";
+import { isPaid, misfit, type Offer, type Offers } from "../offers.ts";
+import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
+import type { ItemProvider } from "../ports/image-provider.ts";
+import type { KeyedRequestRecord, RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
+import type { Stores, Transaction } from "../ports/stores.ts";
+import {
+  answerKey,
+  changeLatest,
+  type KeyedAnswer,
+  keptError,
+  type Outcome,
+  Overtaken,
+  putAnswer,
+  replay,
+  requireNoOther,
+  storeAnswer,
+} from "./answers.ts";
+import type { CheckedContent } from "./checked-content.ts";
+import { countRequest, endHold, type NewHold, openHold, type RequestRate } from "./holds.ts";
+import {
+  type Finish,
+  type Made,
+  type MakeImageDeps,
+  makeImages,
+  type Trail,
+  unbilled,
+} from "./make-image.ts";
+
+const TROUBLE_DELAY_MS = 1000;
+/** How often a repeat asks for the answer of another process. */
+const POLL_MS = 250;
+
+interface RealtimeDeps extends MakeImageDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  ids: Ids;
+  /** Those of the providers that are used for real time. */
+  offers: Offers<ItemProvider>;
+  /** The limits of a key, over all processes that take requests. */
+  rate: RequestRate;
+}
+
+/** The outcome of one image of a request: images, no image, or a refusal of the prompt. */
+export interface GeneratedContent extends Omit<Made, "provider"> {
+  id: string;
+  request: CheckedContent;
+}
+
+/** A request that has passed every check. */
+export interface RealtimeRequest {
+  caller: Caller;
+  content: CheckedContent;
+  /** How many images are made at the same time, with one hold for all. */
+  count: number;
+  /** Aborted when the caller leaves. A request with an idempotency key goes on all the same. */
+  gone: AbortSignal;
+  /**
+   * The idempotency key, and SHA-256 over the operation and everything that it is asked for: requests that ask for the same
+   * have equal ones. Null: the request is not repeated.
+   */
+  once: { key: string; fingerprint: string } | null;
+  /** Brings an image into the form that was asked for. Default: it has that form. */
+  finish?: Finish;
+  /** Writes the body of the answer, before anything is paid for. An `ImgbatchError` that it throws is the answer instead. */
+  render(contents: readonly GeneratedContent[]): Buffer | Promise<Buffer>;
+}
+
+interface Running {
+  fingerprint: string;
+  /** Resolves when it is known whether this request makes something; false: it found an earlier answer. */
+  begins: Promise<boolean>;
+  answer: Promise<KeyedAnswer>;
+}
+
+/**
+ * Makes images while the caller waits. Money is held before the work. The price of the made images is captured
+ * together with the usage records; the rest of the hold is released.
+ *
+ * With an idempotency key, a request is answered once: a repeat gets the first finished answer, byte for byte, and a repeat
+ * that comes too early waits for it, also when another process makes it: that one is at work as long as the hold of the
+ * request exists. An answer is finished when it is a success, or an error after which an upstream may have been paid. After
+ * any other error a repeat runs again. A run that a stop or a kill cut short is followed by another one; when an upstream
+ * may have been paid for it, there is only one more, which is marked. `REALTIME_OUTCOME_UNKNOWN` answers the next repeat.
+ */
+export class Realtime {
+  readonly #deps: RealtimeDeps;
+  readonly #work = new Set<Promise<unknown>>();
+  /** The requests with an idempotency key that this process answers, by API key and key. */
+  readonly #running = new Map<string, Running>();
+  readonly #stopping = new AbortController();
+
+  constructor(deps: RealtimeDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Returns the answer to a request. Each image that was made and finished is paid for. While other processes take this one
+   * for dead, it asks no upstream for further images.
+   *
+   * Rejects with an `ImgbatchError` when the first image failed and no other was made, with
+   * `REALTIME_IDEMPOTENCY_CONFLICT` when the key was used with another request, with `StorageUnavailable`, or with the reason
+   * of `gone`.
+   */
+  async answer(request: RealtimeRequest): Promise<KeyedAnswer> {
+    const { caller, once, gone } = request;
+    if (once === null) return this.#run(request, null);
+    const id = `${caller.key.id} ${once.key}`;
+    for (let other = this.#running.get(id); other; other = this.#running.get(id)) {
+      if (other.fingerprint === once.fingerprint) {
+        return { ...(await unlessAborted(other.answer, gone)), isReplay: true };
+      }
+      if (await other.begins) throw conflict();
+    }
+    let notify: (begins: boolean) => void = () => {};
+    const begins = new Promise<boolean>((resolve) => {
+      notify = resolve;
+    });
+    const answer = this.#answerOnce(request, once, () => notify(true));
+    this.#running.set(id, { fingerprint: once.fingerprint, begins, answer });
+    try {
+      return await answer;
+    } finally {
+      this.#running.delete(id);
+      notify(false);
+    }
+  }
+
+  /**
+   * Gives running requests `graceMs` (default 0). Then it ends them and later ones with `REALTIME_STOPPING`, and releases
+   * their holds.
+   */
+  async stop(graceMs = 0): Promise<void> {
+    if (graceMs > 0 && this.#work.size > 0) {
+      const done = new AbortController();
+      const ended = Promise.allSettled([...this.#work]).finally(() => done.abort());
+      await Promise.race([ended, this.#deps.clock.sleep(graceMs, done.signal).catch(() => {})]);
+    }
+    this.#stopping.abort(new ImgbatchError("REALTIME_STOPPING"));
+    // A request that ends may add the release of its hold to the work.
+    while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
+  }
+
+  async #answerOnce(
+    request: RealtimeRequest,
+    { key, fingerprint }: { key: string; fingerprint: string },
+    onBegin: () => void,
+  ): Promise<KeyedAnswer> {
+    const { stores, blobs, clock } = this.#deps;
+    for (;;) {
+      const earlier = await stores.read.keyedRequests.find(request.caller.key.id, key);
+      if (earlier !== null && earlier.fingerprint !== fingerprint) throw conflict();
+      if (earlier !== null && earlier.answer !== null) return replay(blobs, earlier, earlier.answer);
+      if (earlier !== null && (await stores.read.realtimeHolds.isOpen(earlier.realtimeId)).isOpen) {
+        await clock.sleep(POLL_MS);
+        continue;
+      }
+      onBegin();
+      try {
+        return await this.#run(request, earlier);
+      } catch (error) {
+        if (!(error instanceof Overtaken)) throw error;
+      }
+    }
+  }
+
+  #run(request: RealtimeRequest, earlier: KeyedRequestRecord | null): Promise<KeyedAnswer> {
+    const work = this.#makeAnswer(request, earlier);
+    this.#track(work);
+    return work;
+  }
+
+  /**
+   * Makes an answer in three transactions: the first reserves the money and the key, then the images and the answer are
+   * made, and the last pays for them or releases the money. `earlier`: the record of a run with the same key that was cut
+   * short.
+   */
+  async #makeAnswer(
+    { caller, content, count, once, ...request }: RealtimeRequest,
+    earlier: KeyedRequestRecord | null,
+  ): Promise<KeyedAnswer> {
+    const gone = once === null ? request.gone : null;
+    gone?.throwIfAborted();
+    this.#stopping.signal.throwIfAborted();
+    const { stores, blobs, clock, ids, rate, presence } = this.#deps;
+    const { model, size: tier, ratio, images } = content;
+    const needs = { references: images.length, ratios: [ratio], tiers: [tier] };
+    const offers = this.#deps.offers.all(model.id, needs);
+    const first = offers[0];
+    if (!first) throw noProvider(misfit(this.#deps.offers.serving(model.id), needs));
+    const paidBefore = earlier?.paidRuns ?? 0;
+    if (earlier !== null && paidBefore > 1) return this.#giveUp(earlier, first, model.id);
+    const payer = await payerOf(this.#deps, caller, first);
+    const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier);
+    if (priceMicroUsd === null) throw new Error(`${model.id} has no price at ${tier}`);
+    const { id: worker, lost } = presence;
+    const createdAtMs = clock.nowMs();
+    const owner = { apiKeyId: caller.key.id, accountId: payer.account.id };
+    const id = ids.recordId("gen");
+    const hold: NewHold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker };
+    const paidRuns = paidBefore + (offers.some(({ provider }) => isPaid(provider)) ? 1 : 0);
+    const record = once && { apiKeyId: caller.key.id, ...once, realtimeId: id, paidRuns };
+    const reserve = async (tx: Transaction) => {
+      await countRequest(tx, caller.key.id, rate, createdAtMs);
+      if (record === null) return;
+      await requireNoOther(tx, record, earlier);
+      await putAnswer(tx, record, null, clock);
+    };
+    /** Without an answer, a repeat runs again as if this run had not been. */
+    const forget = async (tx: Transaction) => {
+      if (record === null) return;
+      const change = () => (earlier ? tx.keyedRequests.put(earlier) : tx.keyedRequests.remove(record));
+      await changeLatest(tx, record, change);
+    };
+    try {
+      const what = count === 1 ? "The image" : "The request";
+      await openHold(stores, hold, payer, { what, alongside: reserve });
+    } catch (error) {
+      if (StorageUnavailable.mayHaveHappened(error)) this.#track(this.#release(hold, [], forget));
+      throw error;
+    }
+    const mayBePaidTwice = paidBefore > 0;
+    const trails = Array.from({ length: count }, (): Trail => ({ calls: [], isPaid: false, mayBePaidTwice }));
+    const calls = () => trails.flatMap((trail) => trail.calls);
+    try {
+      const wanted = trails.map((trail, index) => ({ request: content, id, index, priceMicroUsd, trail }));
+      const ends = { gone, lost, stopping: this.#stopping.signal };
+      const made = await makeImages(this.#deps, offers, wanted, ends, request.finish);
+      const outcome = await outcomeOf(() =>
+        request.render(made.map((each) => ({ id, request: content, ...each }))),
+      );
+      const answer = record && (await storeAnswer(blobs, id, outcome));
+      const usage = usageOf(hold, { request: content, made, priceMicroUsd }, clock.nowMs());
+      const pay = () =>
+        endHold(stores, hold, usage, calls(), clock.nowMs(), async (tx) => {
+          if (record === null) return;
+          const { isOurs } = await changeLatest(tx, record, () => putAnswer(tx, record, answer, clock));
+          if (!isOurs) throw new Overtaken();
+        });
+      // What is paid for is given out: a repeat finds whether it is.
+      const payOnce = () =>
+        pay().catch((error) => (StorageUnavailable.mayHaveHappened(error) ? pay() : Promise.reject(error)));
+      await commitOrUndo(payOnce, async () => record && blobs.delete(answerKey(id)));
+      return { ...outcome, isReplay: false, paidRuns };
+    } catch (error) {
+      const isPaidFor = trails.some((trail) => trail.isPaid);
+      // The end of the service is no answer, nor is an unexpected error: a repeat finds a run that was cut short.
+      const final = error instanceof ImgbatchError && error.code !== "REALTIME_STOPPING" ? error : null;
+      const releasing = this.#release(hold, unbilled(calls()), async (tx) => {
+        if (!isPaidFor) await forget(tx);
+        else if (final && record)
+          await changeLatest(tx, record, () => putAnswer(tx, record, keptError(final), clock));
+      });
+      this.#track(releasing);
+      if (record === null) throw error;
+      await releasing;
+      if (isPaidFor && final) return { error: final, isReplay: false, paidRuns };
+      throw error;
+    }
+  }
+
+  /** Ends a request whose runs were cut short, and counts the last of them, which has not done so. */
+  async #giveUp(
+    earlier: KeyedRequestRecord,
+    { provider }: Offer<ItemProvider>,
+    model: string,
+  ): Promise<KeyedAnswer> {
+    const { stores, clock } = this.#deps;
+    const message =
+      "The service was stopped during two requests with this Idempotency-Key, and an upstream may have been paid for both. Use another key to make the image all the same.";
+    const error = new ImgbatchError("REALTIME_OUTCOME_UNKNOWN", message);
+    const nothing = { images: 0, isError: true, billedMicroUsd: 0, usage: null };
+    const call = { provider: provider.name, model, isMaybePaidTwice: true, ...nothing };
+    await stores.write(async (tx) => {
+      await requireNoOther(tx, earlier, earlier);
+      await putAnswer(tx, earlier, keptError(error), clock);
+      await recordCalls(tx, [call], clock.nowMs());
+    });
+    return { error, isReplay: false, paidRuns: earlier.paidRuns };
+  }
+
+  /**
+   * Releases a hold, and ends the run of its key in the same transaction. Resolves after the first attempt. A failed one is
+   * repeated, because money must not stay held; the next start releases it otherwise.
+   */
+  async #release(
+    hold: RealtimeHoldRecord,
+    calls: readonly Call[],
+    end: (tx: Transaction) => Promise<void>,
+  ): Promise<void> {
+    const { stores, clock, log } = this.#deps;
+    let uncounted = calls;
+    const attempt = async () => {
+      try {
+        await endHold(stores, hold, [], uncounted, clock.nowMs(), end);
+        return true;
+      } catch (error) {
+        if (StorageUnavailable.mayHaveHappened(error)) uncounted = [];
+        log.error("a hold could not be released; trying again", { id: hold.id, error: String(error) });
+        return false;
+      }
+    };
+    const repeat = async () => {
+      while (!this.#stopping.signal.aborted) {
+        await clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+        if (await attempt()) return;
+      }
+    };
+    if (!(await attempt())) this.#track(repeat());
+  }
+
+  #track(work: Promise<unknown>): void {
+    const tracked = work.catch(() => {}).finally(() => this.#work.delete(tracked));
+    this.#work.add(tracked);
+  }
+}
+
+const conflict = () => new ImgbatchError("REALTIME_IDEMPOTENCY_CONFLICT");
+
+/** `problem`: why there can never be one for the request; null when there may be one later. */
+function noProvider(problem: string | null): ImgbatchError {
+  if (problem === null) return new ImgbatchError("REALTIME_NO_PROVIDER");
+  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `contents: ${problem}`, { param: "contents" });
+}
+
+async function outcomeOf(render: () => Buffer | Promise<Buffer>): Promise<Outcome> {
+  try {
+    return { body: await render() };
+  } catch (error) {
+    if (error instanceof ImgbatchError) return { error };
+    throw error;
+  }
+}
+
+/** Returns one record for each image. The first of each wanted image is paid for; further ones are free. */
+function usageOf(
+  hold: RealtimeHoldRecord,
+  { request, made, priceMicroUsd }: { request: CheckedContent; made: readonly Made[]; priceMicroUsd: number },
+  nowMs: number,
+): UsageRecord[] {
+  const images = made.flatMap(({ images, executed, provider }) =>
+    images.map((each, i) => ({ ...each, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
+  );
+  return images.map(({ image, facts, executed, provider, amountMicroUsd }, imageIndex) => ({
+    realtimeId: hold.id,
+    imageIndex,
+    apiKeyId: hold.apiKeyId,
+    accountId: hold.accountId,
+    model: request.model.id,
+    executedModel: executed,
+    provider,
+    size: request.size,
+    ratio: request.ratio,
+    ...facts,
+    sizeBytes: image.length,
+    amountMicroUsd,
+    createdAtMs: nowMs,
+  }));
+}
