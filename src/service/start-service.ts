@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import type { Role } from "../config/roles.ts";
 import type { Config } from "../config/schema.ts";
@@ -8,35 +7,17 @@ import { deleteRecord, dropOutputs } from "../domain/batches/delete.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed } from "../domain/feed.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
-import { Realtime } from "../domain/realtime/realtime.ts";
 import { toPixels } from "../imaging/thumbnail.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { removePartialFiles } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
-import { type Log, silentLog } from "../kernel/log.ts";
-import { identitiesOf } from "../providers/registry.ts";
-import { buildApp } from "../server/app.ts";
-import type { ApiDeps } from "../server/deps.ts";
+import type { Log } from "../kernel/log.ts";
 import { withApiCode } from "../server/http/errors.ts";
-import { withPathTargets } from "../server/http/host.ts";
-import { listen } from "../server/listen.ts";
-import { SURFACES, WORKER_SURFACES } from "../server/surfaces.ts";
-import { acquireDataLockPatiently } from "../storage/data-lock.ts";
 import { storageFailure } from "../storage/disk-trouble.ts";
-import { Scheduler } from "../workers/scheduler.ts";
-import { signInLinks } from "./console.ts";
+import { openApi } from "./api-part.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
-import { apiParts } from "./parts/api-part.ts";
-import { type LocalAccess, openLocalAccess } from "./parts/local-access.ts";
-import { sharedParts } from "./parts/shared-parts.ts";
-import { shareChanges } from "./parts/sharing.ts";
-import { Teardown } from "./parts/teardown.ts";
-import { workOfAll } from "./parts/work-of-all.ts";
-import { startWorkers } from "./parts/worker-part.ts";
 import { feedLog } from "./pino-log.ts";
-import { claimBucket } from "./storage/bucket-owner.ts";
-import { freeBytesOf, makeDataDirectory } from "./storage/make-data-directory.ts";
-import { openStorage } from "./storage/open-storage.ts";
+import { openOwnStorage } from "./storage/open-storage.ts";
+import { openWorkers, runAll } from "./workers-part.ts";
 
 /** How long a process that stops still takes requests beside others: by then their proxy has seen that it is not ready. */
 const DRAIN_MS = 5000;
@@ -111,112 +92,68 @@ export interface LocalService extends Service {
 export async function startService(options: LocalServiceOptions): Promise<LocalService>;
 export async function startService(options: ServiceOptions): Promise<Service>;
 export async function startService(options: LocalServiceOptions & Partial<ServiceOptions>): Promise<Service> {
-  const { config, dataDirectory, storage = LOCAL_STORAGE, role = "all" } = options;
+  const { config, dataDirectory, storage = LOCAL_STORAGE, role = "all", usesNotices = true } = options;
   const isShared = storage.database.kind === "postgres";
-  const ids = options.ids ?? randomIds;
   const feed = options.feed ?? new Feed();
   const log = options.log === "feed" ? feedLog(feed, options.clock ?? systemClock) : options.log;
-  const teardown = new Teardown();
-  const [failing, ending, hurrying] = [new AbortController(), new AbortController(), new AbortController()];
+  const [failing, ending, stopping] = [new AbortController(), new AbortController(), new AbortController()];
   // Everything that waits for the database listens to it, and Node would warn of the eleventh listener.
-  setMaxListeners(0, hurrying.signal);
+  setMaxListeners(0, stopping.signal);
   const onBroken = (cause: Error) => {
     const error = storageFailure(dataDirectory, cause);
     log.error("the database cannot be used any more; stopping", { error: error.message });
     failing.abort(error);
   };
+  /** In the order of their start. */
+  const parts: { close(graceMs: number): Promise<void> }[] = [];
+  const closeAll = (graceMs: number) =>
+    runAll(
+      ...parts
+        .splice(0)
+        .reverse()
+        .map((part) => () => part.close(graceMs)),
+    );
   try {
-    await makeDataDirectory(dataDirectory);
-    teardown.add(await acquireDataLockPatiently(dataDirectory, systemClock));
-    await removePartialFiles(dataDirectory);
-    const opened = await openStorage(storage, {
+    const stored = await openOwnStorage(storage, {
       directory: dataDirectory,
       ...(options.clock ? { clock: options.clock } : {}),
       onBroken,
-      hurry: hurrying.signal,
+      hurry: stopping.signal,
     });
-    const { stores, blobs } = opened;
-    const clock = options.clock ?? opened.clock;
-    teardown.add(() => opened.close());
-    for (const { message, advice } of opened.warnings) log.warn(message, { advice });
-    await claimBucket(storage, opened);
-    await blobs.removeDrafts();
-
-    const random = options.random ?? Math.random;
+    parts.push(stored);
+    for (const { message, advice } of stored.warnings) log.warn(message, { advice });
     const withWorkers = role !== "api" && options.workers && config.features.workers;
-    const presence = { role: withWorkers ? role : "api", isAlone: !isShared } as const;
-    const sources = { config, stores, blobs, clock, ids, random, feed, log, presence, ending: ending.signal };
-    const parts = await sharedParts({ ...sources, providers: options.providers }, teardown);
-    const { workerDeps, providers, decoding } = parts;
+    const workers = await openWorkers({
+      config,
+      storage: usesNotices ? stored : { ...stored, listen: null },
+      clock: options.clock ?? stored.clock,
+      ids: options.ids ?? randomIds,
+      random: options.random ?? Math.random,
+      ...{ feed, log, ending: ending.signal, failed: failing.signal },
+      providers: options.providers,
+      presence: { role: withWorkers ? role : "api", isAlone: !isShared },
+    });
+    parts.push(workers);
+    const { providers, scheduler, decoding } = workers;
     // A command with a service of its own gives the reason itself.
     for (const { name, upstream } of options.announceUrl ? providers : [])
       if (upstream?.disabled)
         log.warn("a provider is disabled", { provider: name, reason: upstream.disabled });
-    const scheduler = new Scheduler(workerDeps);
-    const realtime = new Realtime({
-      ...workerDeps,
-      offers: parts.realtimeOffers,
-      timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
-      rate: config.limits,
+    const api = await openApi({
+      ...{ ...options, storage, role, workers, withWorkers, isShared },
+      isFeedOnly: options.log === "feed",
     });
-    const { usesNotices = true } = options;
-    const callWorkers = isShared
-      ? shareChanges(opened, workerDeps, scheduler, { usesNotices, teardown })
-      : () => {};
-    const secret = randomBytes(32).toString("base64url");
-    const onBatchCreated: ApiDeps["onBatchCreated"] = (batch) => {
-      feed.publish({ type: "batch", batchId: batch.id, status: "queued" });
-      scheduler.wake(batch.id, batch);
-      callWorkers();
-    };
-    const cancel = (batchId: string) => scheduler.cancel(batchId, callWorkers);
-    let access: LocalAccess | null = null;
-    const apiDeps: ApiDeps = {
-      ...apiParts(parts, config, options.address.host),
-      ...workOfAll(workerDeps),
-      isLocalKey: (keyId) => keyId === access?.localKeyId,
-      isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
-      facts: { dataDirectory, startedAtMs: clock.nowMs() },
-      realtime,
-      requestLog: options.log === "feed" ? silentLog : log,
-      workersRunning: () =>
-        (scheduler.isRunning && workerDeps.presence.isFresh) ||
-        (role !== "worker" && workerDeps.presence.hasWorkers),
-      workersExpected: withWorkers || (isShared && config.features.workers),
-      freeDiskBytes: () => freeBytesOf(dataDirectory),
-      askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
-      isStopping: () => ending.signal.aborted,
-      secret,
-      cancel,
-      onBatchCreated,
-    };
-    const app = buildApp(apiDeps, role === "worker" ? WORKER_SURFACES : SURFACES);
-    let graceMs = 0;
-    // A process without workers may be telling upstreams to cancel.
-    teardown.add(() => scheduler.stop(graceMs, failing.signal.aborted));
-    if (withWorkers) await startWorkers(scheduler, config, workerDeps, teardown);
-    const listening = await listen(withPathTargets(app.listener), options.address, { log, http: app.http });
-    teardown.add(async () => {
-      const startMs = clock.monotonicMs();
-      await listening.close(graceMs, () => realtime.stop());
-      // Requests with an idempotency key may be at work whose callers have left.
-      await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
-    });
-    teardown.add(() => apiDeps.events.close());
-    if (!isShared) {
-      const identities = identitiesOf(config.providers, providers);
-      const facts = { url: listening.url, workers: withWorkers, providers: identities, secret };
-      access = await openLocalAccess({ ...options, facts }, { stores, clock, ids, log }, teardown);
-    }
+    parts.push(api);
+    const { access, deps: apiDeps } = api;
     return {
-      url: listening.url,
+      url: api.url,
       credentialsFile: access?.credentialsFile ?? null,
       credentials: access?.credentials ?? null,
       feed,
       failed: failing.signal,
       view: {
-        ...workerDeps,
-        signInLink: signInLinks(config, apiDeps.secrets, listening.url, access?.ownerKeyId ?? null),
+        ...workers.deps,
+        signInLink: api.signInLink,
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         waitingOf: apiDeps.waitingOf,
@@ -225,7 +162,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         isShared,
         facts: {
           ...apiDeps.facts,
-          url: listening.url,
+          url: api.url,
           providers: providers.map(({ name }) => name).join(", ") || null,
         },
         toPixels: (bytes, box) => toPixels(bytes, box, decoding),
@@ -233,25 +170,24 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
           const { batch } = await retryFailed(apiDeps, batchId);
-          onBatchCreated(batch);
+          apiDeps.onBatchCreated(batch);
           return { name: batch.taskName, itemCount: batch.itemCount };
         },
-        deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, clock.nowMs()),
-        deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, clock.nowMs()),
+        deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, apiDeps.clock.nowMs()),
+        deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, apiDeps.clock.nowMs()),
       },
       close: async (grace, drains = true) => {
         ending.abort();
         // Otherwise each step below would wait for a database that is away, one after the other.
         const stopped = new AbortController();
         systemClock.sleep(grace, stopped.signal).then(
-          () => hurrying.abort(),
+          () => stopping.abort(),
           () => {},
         );
         const drainMs = drains && isShared && role !== "worker" ? Math.min(DRAIN_MS, grace / 2) : 0;
         try {
           await systemClock.sleep(drainMs);
-          graceMs = grace - drainMs;
-          await teardown.run();
+          await closeAll(grace - drainMs);
         } catch (error) {
           throw withApiCode(storageFailure(dataDirectory, error));
         } finally {
@@ -260,7 +196,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       },
     };
   } catch (error) {
-    await teardown.run();
+    await closeAll(0).catch(() => {});
     throw withApiCode(storageFailure(dataDirectory, error));
   }
 }

@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from "vitest";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { SharedFeed } from "../../src/service/parts/shared-feed.ts";
+import { SharedFeed } from "../../src/service/shared-feed.ts";
 import type { Notices } from "../../src/storage/dialects/postgres-notices.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { openStores } from "../support/stores.ts";

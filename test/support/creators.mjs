@@ -2,15 +2,17 @@
 // do the same:
 //   node creators.mjs DATA_DIRECTORY COUNT
 // Says `ready`, waits for SIGUSR2, and prints what it got: for each the id, whether it was replayed, or the error's code.
+
 import { once } from "node:events";
+import { LOCAL_STORAGE } from "../../build/config/storage-places.js";
 import { createBatch } from "../../build/domain/batches/create-batch.js";
 import { imageInMemory } from "../../build/domain/images/sent-image.js";
 import { systemClock } from "../../build/kernel/clock.js";
 import { randomIds } from "../../build/kernel/ids.js";
-import { openDataDirectory } from "../../build/service/data-directory.js";
+import { openStorage } from "../../build/service/storage/open-storage.js";
 
 const [directory, count] = process.argv.slice(2);
-const { stores, blobs, close } = await openDataDirectory(directory);
+const { stores, blobs, close } = await openStorage(LOCAL_STORAGE, { directory });
 const [key] = await stores.read.keys.list();
 const group = { name: "default", rateMultiplier: 1, batchDiscount: 0.5, holdMultiplier: 0.6 };
 const image = imageInMemory(Buffer.from("a reference image"));

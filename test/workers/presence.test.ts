@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
+import { LOCAL_STORAGE } from "../../src/config/storage-places.ts";
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
 import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { openHold } from "../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { openDataDirectory } from "../../src/service/data-directory.ts";
+import { openStorage } from "../../src/service/storage/open-storage.ts";
 import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { type Gate, gate } from "../support/gate.ts";
@@ -13,7 +14,7 @@ import { tempDir } from "../support/temp-dir.ts";
 
 async function openTimed(): Promise<{ stores: Stores; clock: FakeClock }> {
   const clock = new FakeClock();
-  const { stores } = await openDataDirectory(await tempDir(), clock);
+  const { stores } = await openStorage(LOCAL_STORAGE, { directory: await tempDir(), clock });
   return { stores, clock };
 }
 

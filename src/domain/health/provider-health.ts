@@ -145,11 +145,9 @@ export class ProviderHealth {
   }
 
   /**
-   * Takes over what another process has changed in the database: `imgbatch providers --probe` forgives troubles. `isShared`:
-   * other processes ask the providers, too, and may have met troubles.
+   * Takes over what another process has changed in the database: it may have met troubles, or forgiven them after a probe.
    */
-  async refresh({ isShared }: { isShared: boolean }): Promise<void> {
-    if (!isShared && [...this.#scopes.values()].every(({ record }) => record.state === "ok")) return;
+  async refresh(): Promise<void> {
     this.#saving = this.#saving
       .then(() => this.#readAgain())
       .catch((error) =>

@@ -15,8 +15,7 @@ import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { sqlStores } from "../../storage/stores.ts";
 import { TERM_MS } from "../../workers/presence.ts";
 import { beginMove, isFree, ownerName, writeOwner } from "./bucket-owner.ts";
-import { type Moved, placeOf, readMoved, writeMoved } from "./moved.ts";
-import { openBlobs, openDatabase } from "./open-storage.ts";
+import { type Moved, openBlobs, openDatabase, placeOf, readMoved, writeMoved } from "./open-storage.ts";
 
 interface MoveReport extends MovedBlobs {
   /** Null: the database has stayed. */

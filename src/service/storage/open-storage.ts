@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { existsSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { BlobsPlace, DatabasePlace, StoragePlaces } from "../../config/storage-places.ts";
@@ -8,16 +8,19 @@ import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
 import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { removePartialFiles, writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { fieldsOf } from "../../kernel/json/fields.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
+import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
 import type { Notices } from "../../storage/dialects/postgres-notices.ts";
 import type { SqlDatabase, Warning } from "../../storage/dialects/sql-session.ts";
 import { openSqlite } from "../../storage/dialects/sqlite.ts";
 import { storageFailure } from "../../storage/disk-trouble.ts";
 import { migrate } from "../../storage/migrate.ts";
 import { sqlStores } from "../../storage/stores.ts";
-import { refuseForeignBucket } from "./bucket-owner.ts";
-import { makeDataDirectory } from "./make-data-directory.ts";
-import { refuseMoved } from "./moved.ts";
+import { claimBucket, refuseForeignBucket } from "./bucket-owner.ts";
 
 /** Everything that a service keeps, open. */
 export interface OpenStorage {
@@ -90,6 +93,30 @@ export async function openStorage(
   }
 }
 
+/**
+ * Makes a data directory that of this process and opens the storage of its service. Throws as `openStorage` does,
+ * `DATA_DIRECTORY_IN_USE` when another process owns the directory, and `INVALID_CONFIG` for the bucket of another database.
+ */
+export async function openOwnStorage(places: StoragePlaces, options: StorageOptions): Promise<OpenStorage> {
+  const { directory } = options;
+  await makeDataDirectory(directory);
+  const release = await acquireDataLockPatiently(directory, systemClock);
+  let opened: OpenStorage | null = null;
+  const close = async () => {
+    await opened?.close().finally(release);
+  };
+  try {
+    await removePartialFiles(directory);
+    opened = await openStorage(places, options);
+    await claimBucket(places, opened);
+    await opened.blobs.removeDrafts();
+    return { ...opened, close };
+  } catch (error) {
+    await (opened === null ? release() : close());
+    throw error;
+  }
+}
+
 /** Opens the images of one place. When `closed` aborts, all requests to a bucket end. */
 export async function openBlobs(
   place: BlobsPlace,
@@ -156,4 +183,73 @@ async function refuseLostDatabase(file: string, directory: string): Promise<void
   if (images.length === 0) return;
   const message = `${file} is missing or empty, but ${directory} holds images of batches: put the database back, or move the directory away.`;
   throw new ImgbatchError("STORAGE_FAILED", message);
+}
+
+/** `moved.json`: where the data of a directory went. The old data stays, and no service uses it. */
+export interface Moved {
+  /** `postgres://host/database`; null: the database has stayed. */
+  database: string | null;
+  /** `s3://bucket/prefix`. */
+  blobs: string;
+  /** Null while the move has not ended. */
+  moved_at: number | null;
+}
+
+/** Null for a directory whose data is its own. Throws `STORAGE_FAILED` for a file that cannot be read. */
+export function readMoved(directory: string): Moved | null {
+  const file = join(directory, DATA_FILES.moved);
+  try {
+    const { database, blobs, moved_at } = fieldsOf(JSON.parse(readFileSync(file, "utf8"))) ?? {};
+    return {
+      database: typeof database === "string" ? database : null,
+      blobs: String(blobs),
+      moved_at: typeof moved_at === "number" ? moved_at : null,
+    };
+  } catch (cause) {
+    if (systemCodeOf(cause) === "ENOENT") return null;
+    throw new ImgbatchError("STORAGE_FAILED", `${file} cannot be read.`, { cause });
+  }
+}
+
+export function writeMoved(directory: string, moved: Moved): Promise<void> {
+  return writeFileDurably(join(directory, DATA_FILES.moved), `${JSON.stringify(moved)}\n`);
+}
+
+/**
+ * Throws `INVALID_CONFIG`, which names the new places, for data of a directory that is being moved, at either side, and for
+ * the old places of data that was moved.
+ */
+export function refuseMoved(directory: string, { database, blobs }: StoragePlaces): void {
+  const moved = readMoved(directory);
+  if (moved === null) return;
+  const flags = flagsOf(moved);
+  const file = join(directory, DATA_FILES.moved);
+  if (moved.moved_at === null) {
+    const message = `The data of ${directory} is being moved to ${placeOf(moved)}.`;
+    const advice = `finish it: imgbatch admin move --data ${directory} ${flags}; or give it up: remove ${file}`;
+    throw new ImgbatchError("INVALID_CONFIG", message, { advice });
+  }
+  if (blobs.kind !== "files" && (database.kind !== "sqlite" || moved.database === null)) return;
+  const message = `The data of ${directory} was moved to ${placeOf(moved)}.`;
+  const advice = `add ${flags}, or the same under "storage" in the configuration; to go on with the old data, remove ${file}`;
+  throw new ImgbatchError("INVALID_CONFIG", message, { advice });
+}
+
+export function placeOf({ database, blobs }: Pick<Moved, "database" | "blobs">): string {
+  return database === null ? blobs : `${database} and ${blobs}`;
+}
+
+function flagsOf({ database, blobs }: Moved): string {
+  return `${database === null ? "" : `--database ${database} `}--blobs ${blobs}`;
+}
+
+/** Makes a data directory that only its user can read. Throws `SAVE_FAILED` with the reason of the system. */
+export async function makeDataDirectory(directory: string): Promise<void> {
+  await makeDirectory(directory, 0o700).catch((cause) => {
+    const message = `The data directory ${directory} cannot be made: ${systemCodeOf(cause)}.`;
+    throw new ImgbatchError("SAVE_FAILED", message, {
+      cause,
+      advice: "choose another directory with --data",
+    });
+  });
 }

@@ -14,12 +14,12 @@ describe("the health of a provider in two processes", () => {
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
     const changes: string[] = [];
     service.onChange(() => changes.push("change"));
-    await service.refresh({ isShared: false });
+    await service.refresh();
     expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
     await (await other()).forgive(provider.name);
     expect(changes).toEqual([]);
-    await service.refresh({ isShared: false });
-    await service.refresh({ isShared: false });
+    await service.refresh();
+    await service.refresh();
     expect(service.blockOf(provider, "m")).toBeNull();
     expect(changes).toEqual(["change"]);
   });
@@ -30,8 +30,8 @@ describe("the health of a provider in two processes", () => {
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
     await (await other()).forgive(provider.name);
     const storing = early?.failed(limited(600_000), "2");
-    await Promise.all([service.refresh({ isShared: false }), storing]);
-    await service.refresh({ isShared: false });
+    await Promise.all([service.refresh(), storing]);
+    await service.refresh();
     expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
     expect((await other()).blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
   });
@@ -54,16 +54,14 @@ describe("the health of a provider in processes that both ask it", () => {
     const changes: string[] = [];
     second.onChange(() => changes.push("change"));
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
-    await second.refresh({ isShared: false });
-    expect(second.blockOf(provider, "m")).toBeNull();
-    await second.refresh({ isShared: true });
-    await second.refresh({ isShared: true });
+    await second.refresh();
+    await second.refresh();
     expect(second.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
     expect(changes).toEqual(["change"]);
     const stranger = new FakeUpstream("own", { fingerprint: "another key" });
     const deps = { stores, clock: new FakeClock(), log: silentLog };
     const third = await ProviderHealth.load(deps, [stranger]);
-    await third.refresh({ isShared: true });
+    await third.refresh();
     expect(third.blockOf(stranger, "m")).toBeNull();
   });
 
@@ -72,7 +70,7 @@ describe("the health of a provider in processes that both ask it", () => {
     const second = await other();
     await second.begin(provider, "m")?.succeeded();
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
-    await second.refresh({ isShared: true });
+    await second.refresh();
     expect(second.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
   });
 
@@ -81,8 +79,8 @@ describe("the health of a provider in processes that both ask it", () => {
     const second = await other();
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
     await second.begin(provider, "m")?.failed(troubled("failing"), "2");
-    await second.refresh({ isShared: true });
-    await service.refresh({ isShared: true });
+    await second.refresh();
+    await service.refresh();
     for (const each of [service, second, await other()])
       expect(each.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
   });
@@ -92,16 +90,16 @@ describe("the health of a provider in processes that both ask it", () => {
     const second = await other();
     for (const item of ["1", "2", "3", "4", "5"])
       await service.begin(provider, "m")?.failed(troubled("unreachable"), item);
-    await second.refresh({ isShared: true });
+    await second.refresh();
     expect(second.blockOf(provider, "m")).toBeNull();
     expect(second.knownBlockOf(provider, "m")).toMatchObject({ trouble: "unreachable" });
     expect(second.blocksOf(provider)).toMatchObject([{ trouble: "unreachable", model: "m" }]);
     await second.begin(provider, "m")?.succeeded();
-    await service.refresh({ isShared: true });
+    await service.refresh();
     expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "unreachable" });
     await (await other()).forgive(provider.name);
     for (const each of [service, second]) {
-      await each.refresh({ isShared: true });
+      await each.refresh();
       expect(each.knownBlockOf(provider, "m")).toBeNull();
     }
   });

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { LOCAL_STORAGE } from "../../../src/config/storage-places.ts";
 import { joinFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
@@ -9,8 +10,8 @@ import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
-import { openDataDirectory } from "../../../src/service/data-directory.ts";
-import { workOfAll } from "../../../src/service/parts/work-of-all.ts";
+import { openStorage } from "../../../src/service/storage/open-storage.ts";
+import { workOfAll } from "../../../src/service/workers-part.ts";
 import type { WorkerDeps } from "../../../src/workers/deps.ts";
 import { itemBatch, waitForProvider } from "../../../src/workers/items/item-batch.ts";
 import { type ItemAttempt, recordItem } from "../../../src/workers/items/make-item.ts";
@@ -150,7 +151,7 @@ onEachDialect("an outage that not all workers have", (open) => {
 
 it("a time in which no process made images is no outage", async () => {
   const clock = new FakeClock();
-  const { stores } = await openDataDirectory(await tempDir(), clock);
+  const { stores } = await openStorage(LOCAL_STORAGE, { directory: await tempDir(), clock });
   const batch = await openBatchRecord(stores, 1);
   await startBatch(stores, batch.id, 1);
   const joined = async (role: "api" | "worker", isAlone = false) => {

@@ -1,10 +1,13 @@
-import { isTerminal } from "../../contract/statuses.ts";
-import type { Feed, ServiceEvent } from "../../domain/feed.ts";
-import type { Stores } from "../../domain/ports/stores.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { fieldsOf } from "../../kernel/json/fields.ts";
-import type { Log } from "../../kernel/log.ts";
-import type { Notices } from "../../storage/dialects/postgres-notices.ts";
+import { isTerminal } from "../contract/statuses.ts";
+import type { Feed, ServiceEvent } from "../domain/feed.ts";
+import type { Stores } from "../domain/ports/stores.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { coalesced } from "../kernel/coalesced.ts";
+import { fieldsOf } from "../kernel/json/fields.ts";
+import type { Log } from "../kernel/log.ts";
+import type { Notices } from "../storage/dialects/postgres-notices.ts";
+import type { WorkerDeps } from "../workers/deps.ts";
+import type { OpenStorage } from "./storage/open-storage.ts";
 
 /** How long changes are gathered: a notice of each commit would hold up all of them, one behind the other. */
 const GATHER_MS = 200;
@@ -15,6 +18,47 @@ const LISTENING_POLL_MS = 15_000;
 const BATCHES_BYTES = 7800;
 const FAILURES_PER_BATCH = 3;
 const LATEST = 100;
+
+/** A poll reads all that is at work: a hundred notices a second must not become as many polls. */
+const WORK_PAUSE_MS = 200;
+
+/** How a process and the others on its database let each other know of changes. */
+export interface Sharing {
+  /** Notifies all workers that there is work, or that some of theirs has ended. */
+  notifyWorkers(): void;
+  close(): Promise<void>;
+}
+
+/**
+ * Lets the processes of a shared database know of each other's changes before the next heartbeat. `pollWork` looks for work.
+ * `listen` is null where there are no notices: then reading the database and heartbeats have to do.
+ */
+export function shareChanges(
+  deps: Pick<WorkerDeps, "feed" | "stores" | "clock" | "log" | "ids">,
+  listen: OpenStorage["listen"],
+  pollWork: () => Promise<unknown>,
+): Sharing {
+  const feed = new SharedFeed(deps, deps.ids.recordId("process"));
+  const poll = coalesced(async () => {
+    await pollWork().catch((error) => {
+      deps.log.error("the work of others could not be looked at", { error: String(error) });
+    });
+    await deps.clock.sleep(WORK_PAUSE_MS);
+  });
+  const notices = listen?.((text) => {
+    if (feed.read(text).isCall) void poll();
+  });
+  if (notices) feed.use(notices);
+  return {
+    notifyWorkers: () => feed.notifyWorkers(),
+    close: async () => {
+      feed.close();
+      // The work that this process gave back is taken up at once.
+      feed.notifyWorkers();
+      await notices?.close();
+    },
+  };
+}
 
 /** The changes of a batch since the last notice. */
 interface Change {
@@ -37,7 +81,7 @@ interface Deps {
  */
 export class SharedFeed {
   readonly #deps: Deps;
-  /** Tells its own notices from those of others. */
+  /** Distinguishes its own notices from those of others. */
   readonly #from: string;
   readonly #changes = new Map<string, Change>();
   readonly #unsubscribe: () => void;
@@ -55,7 +99,7 @@ export class SharedFeed {
     this.#deps = deps;
     this.#from = from;
     this.#unsubscribe = deps.feed.subscribe((event) => this.#note(event));
-    this.#timer = setInterval(() => this.#beat(), GATHER_MS).unref();
+    this.#timer = setInterval(() => this.#tick(), GATHER_MS).unref();
   }
 
   /** Uses notices from now on. */
@@ -63,8 +107,8 @@ export class SharedFeed {
     this.#notices = notices;
   }
 
-  /** Tells the other processes at once that there is work for them, or that some of theirs has ended. */
-  callWorkers(): void {
+  /** Notifies the other processes at once that there is work for them, or that some of theirs has ended. */
+  notifyWorkers(): void {
     this.#notices?.send(JSON.stringify({ from: this.#from, look: true }));
   }
 
@@ -85,7 +129,7 @@ export class SharedFeed {
   close(): void {
     this.#unsubscribe();
     clearInterval(this.#timer);
-    this.#tell();
+    this.#flush();
   }
 
   #publish(event: ServiceEvent): void {
@@ -107,8 +151,8 @@ export class SharedFeed {
       change.failed.push(event.customId);
   }
 
-  #beat(): void {
-    this.#tell();
+  #tick(): void {
+    this.#flush();
     const isListening = this.#notices?.isListening === true;
     const nowMs = this.#deps.clock.monotonicMs();
     if (this.#isPolling || nowMs - this.#pollAtMs < (isListening ? LISTENING_POLL_MS : POLL_MS)) return;
@@ -121,7 +165,7 @@ export class SharedFeed {
       });
   }
 
-  #tell(): void {
+  #flush(): void {
     let batches: string[] = [];
     let bytes = 0;
     const send = () => {

@@ -1,0 +1,156 @@
+import { randomBytes } from "node:crypto";
+import { statfs } from "node:fs/promises";
+import type { Role } from "../config/roles.ts";
+import type { StoragePlaces } from "../config/storage-places.ts";
+import { signInUrl } from "../contract/console-api.ts";
+import { FIXED_LIMITS } from "../contract/limits.ts";
+import { Thumbnails } from "../domain/images/thumbnails.ts";
+import { Realtime } from "../domain/realtime/realtime.ts";
+import { sharpConverter } from "../imaging/sharp-images.ts";
+import { thumbnail } from "../imaging/thumbnail.ts";
+import { packageFile } from "../kernel/files/package-file.ts";
+import { silentLog } from "../kernel/log.ts";
+import { identitiesOf } from "../providers/registry.ts";
+import { buildApp } from "../server/app.ts";
+import { EventHub } from "../server/console/event-hub.ts";
+import type { ApiDeps } from "../server/deps.ts";
+import { withPathTargets } from "../server/http/host.ts";
+import { DownloadSlots, FailedAuthLimit } from "../server/http/limits.ts";
+import { consoleSecrets } from "../server/http/secrets.ts";
+import { listen } from "../server/listen.ts";
+import { BodyBudgets } from "../server/request-body/body-budgets.ts";
+import { generatedFiles, SURFACES, WORKER_SURFACES } from "../server/surfaces.ts";
+import { type AccessOptions, type LocalAccess, openLocalAccess } from "./local-access.ts";
+import { runAll, type Workers, workOfAll } from "./workers-part.ts";
+
+/** The build of the web console, also when the service runs from its source. */
+const CONSOLE_DIRECTORY = packageFile("dist/console");
+
+interface ApiOptions extends Omit<AccessOptions, "facts"> {
+  address: { host: string; port: number };
+  role: Role;
+  storage: StoragePlaces;
+  workers: Workers;
+  /** Whether this process makes images of batches. */
+  withWorkers: boolean;
+  /** Whether others may have the same database. */
+  isShared: boolean;
+  /** Whether the lines of requests go to the feed alone. */
+  isFeedOnly: boolean;
+}
+
+/** The HTTP side of a process, listening. */
+interface Api {
+  url: string;
+  deps: ApiDeps;
+  /** Null with a shared database. */
+  access: LocalAccess | null;
+  /** Makes a new link to sign in to the console with; null where there is no console. */
+  signInLink: (() => Promise<string>) | null;
+  /** Stops accepting requests, and gives those that run the time to end. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Takes requests for a process, and writes the files by which programs on this machine find it. */
+export async function openApi(options: ApiOptions): Promise<Api> {
+  const { config, role, address, storage, dataDirectory, workers, withWorkers, isShared } = options;
+  const { scheduler, providers } = workers;
+  const { blobs, clock, feed, log, presence, ending } = workers.deps;
+  const realtime = new Realtime({
+    ...workers.deps,
+    offers: workers.realtimeOffers,
+    timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
+    rate: config.limits,
+  });
+  const secret = randomBytes(32).toString("base64url");
+  let access: LocalAccess | null = null;
+  const deps: ApiDeps = {
+    ...workers.deps,
+    ...derivedOf(options),
+    ...workOfAll(workers.deps),
+    realtime,
+    secret,
+    isLocalKey: (keyId) => keyId === access?.localKeyId,
+    isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
+    facts: { dataDirectory, startedAtMs: clock.nowMs() },
+    requestLog: options.isFeedOnly ? silentLog : log,
+    workersRunning: () =>
+      (scheduler.isRunning && presence.isFresh) || (role !== "worker" && presence.hasWorkers),
+    workersExpected: withWorkers || (isShared && config.features.workers),
+    freeDiskBytes: async () => {
+      const { bavail, bsize } = await statfs(dataDirectory);
+      return bavail * bsize;
+    },
+    askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
+    isStopping: () => ending.aborted,
+    cancel: (batchId) => scheduler.cancel(batchId, workers.notifyOthers),
+    onBatchCreated: (batch) => {
+      feed.publish({ type: "batch", batchId: batch.id, status: "queued" });
+      scheduler.wake(batch.id, batch);
+      workers.notifyOthers();
+    },
+  };
+  const app = buildApp(deps, role === "worker" ? WORKER_SURFACES : SURFACES);
+  const listening = await listen(withPathTargets(app.listener), address, { log, http: app.http });
+  const close = (graceMs: number) =>
+    runAll(
+      () => access?.close(),
+      () => deps.events.close(),
+      async () => {
+        const startMs = clock.monotonicMs();
+        await listening.close(graceMs, () => realtime.stop());
+        // Requests with an idempotency key may be at work whose callers have left.
+        await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
+      },
+    );
+  const { url } = listening;
+  try {
+    if (!isShared) {
+      const identities = identitiesOf(config.providers, providers);
+      const facts = { url, workers: withWorkers, providers: identities, secret };
+      access = await openLocalAccess({ ...options, facts }, workers.deps);
+    }
+  } catch (error) {
+    await close(0).catch(() => {});
+    throw error;
+  }
+  const keyId = access?.ownerKeyId ?? null;
+  const signInLink = async () =>
+    signInUrl(
+      config.server.publicUrl ?? url,
+      (await deps.secrets.codes.issue({ keyId: keyId ?? "" })).secret,
+    );
+  const hasConsole = config.features.console && keyId !== null;
+  return { url, deps, access, signInLink: hasConsole ? signInLink : null, close };
+}
+
+/** The parts of the API that follow from the configuration and the workers. */
+function derivedOf({ config, address, workers: { deps, decoding, realtimeOffers } }: ApiOptions) {
+  const { stores, blobs, clock } = deps;
+  return {
+    consoleDirectory: CONSOLE_DIRECTORY,
+    secrets: consoleSecrets({ stores, clock }),
+    events: new EventHub(deps),
+    thumbnails: new Thumbnails({
+      stores,
+      blobs,
+      shrink: (bytes, edgePx) => thumbnail(bytes, edgePx, decoding),
+    }),
+    thumbnailSlots: new DownloadSlots(FIXED_LIMITS.thumbnailsPerKey),
+    server: { ...config.server, host: address.host },
+    storageUriPrefixes: config.storageUriPrefixes,
+    groups: config.groups,
+    limits: config.limits,
+    features: config.features,
+    keyHeaders: config.vendor.keyHeaders,
+    modelNames: config.openai.models,
+    converter: sharpConverter(decoding),
+    realtimeOffers,
+    slots: new DownloadSlots(config.limits.downloadsPerKey),
+    bodyBudgets: new BodyBudgets(),
+    failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
+      countsLoopback: config.server.trustProxy !== false,
+    }),
+    findGeneratedFile: generatedFiles({ stores, blobs }),
+  };
+}

@@ -1,0 +1,218 @@
+import type { Config } from "../config/schema.ts";
+import { FIXED_LIMITS } from "../contract/limits.ts";
+import { isTerminal } from "../contract/statuses.ts";
+import { joinFinishes } from "../domain/batches/finish-item.ts";
+import { Uploads } from "../domain/files/uploads.ts";
+import { ProviderHealth } from "../domain/health/provider-health.ts";
+import { waitingFor } from "../domain/health/waiting.ts";
+import { isAtWork, showJob } from "../domain/jobs/job-rules.ts";
+import { Offers } from "../domain/offers.ts";
+import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
+import { poolThreads, secretOf } from "../environment.ts";
+import { Decoding } from "../imaging/decoding.ts";
+import { sharpInspector } from "../imaging/sharp-images.ts";
+import { readVersion } from "../kernel/version.ts";
+import { createProviders } from "../providers/registry.ts";
+import type { ApiDeps } from "../server/deps.ts";
+import { lineReaders } from "../server/surfaces.ts";
+import type { WorkerDeps } from "../workers/deps.ts";
+import { Presence, type PresenceFacts } from "../workers/presence.ts";
+import { shareProviders } from "../workers/provider-slots.ts";
+import { startRetention } from "../workers/retention-sweep.ts";
+import { Scheduler } from "../workers/scheduler.ts";
+import { type Sharing, shareChanges } from "./shared-feed.ts";
+import type { OpenStorage } from "./storage/open-storage.ts";
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+/** How soon the service learns that another process has changed the state of a provider. */
+const HEALTH_POLL_MS = 2000;
+
+interface WorkersOptions extends Pick<WorkerDeps, "clock" | "ids" | "random" | "feed" | "log" | "ending"> {
+  config: Config;
+  storage: Pick<OpenStorage, "stores" | "blobs" | "listen">;
+  /** Default: those of the configuration are made. */
+  providers?: readonly ImageProvider[] | undefined;
+  /** The row by which other processes see this one. */
+  presence: Pick<PresenceFacts, "role" | "isAlone">;
+  /** Aborted when the disk fails under the database: then nothing can be recorded. */
+  failed: AbortSignal;
+}
+
+/** What makes images, and what the API needs of it. */
+export interface Workers {
+  deps: WorkerDeps;
+  scheduler: Scheduler;
+  /** As the configuration has them. */
+  providers: readonly ImageProvider[];
+  /** Those of the providers that are used for real time. */
+  realtimeOffers: Offers<ItemProvider>;
+  decoding: Decoding;
+  /** Notifies the workers of other processes. */
+  notifyOthers(): void;
+  /** Gives running work the time to end, then stops it. Also after a start that has failed. */
+  close(graceMs: number): Promise<void>;
+}
+
+/**
+ * Makes the providers with their health, joins the other processes, and, unless its role is `api`, begins to work on batches
+ * and to delete what has expired.
+ */
+export async function openWorkers(options: WorkersOptions): Promise<Workers> {
+  const { config, storage, clock, log, failed } = options;
+  const { stores, blobs, listen } = storage;
+  const { role, isAlone } = options.presence;
+  const decoding = new Decoding(poolThreads());
+  const providers =
+    options.providers ??
+    (await createProviders(config.providers, {
+      clock,
+      draft: () => blobs.draft(),
+      simulate: config.simulate,
+      decoding,
+      secret: (name) => secretOf(name),
+    }));
+  const shared = shareProviders(providers);
+  const names = shared.forBatches.map(({ name }) => name);
+  const presence = new Presence(
+    { ...options, stores },
+    { role, isAlone, version: readVersion(), providers: role === "api" ? [] : names },
+  );
+  const closing = new AbortController();
+  let scheduler: Scheduler | null = null;
+  let sharing: Sharing | null = null;
+  let stopRetention: (() => Promise<void>) | null = null;
+  let heartbeat: Promise<void> | null = null;
+  const close = (graceMs: number) =>
+    runAll(
+      () => stopRetention?.(),
+      // A process without workers may be telling upstreams to cancel.
+      () => scheduler?.stop(graceMs, failed.aborted),
+      () => sharing?.close(),
+      async () => {
+        closing.abort();
+        if (heartbeat === null) return;
+        await heartbeat;
+        await presence
+          .leave()
+          .catch((error) => log.debug("a worker could not leave", { error: String(error) }));
+      },
+      ...providers.map((provider) => () => provider.close()),
+    );
+  try {
+    const health = await ProviderHealth.load({ stores, clock, log }, providers);
+    const polling = setInterval(() => void health.refresh(), HEALTH_POLL_MS).unref();
+    closing.signal.addEventListener("abort", () => clearInterval(polling));
+    const offersOf = <P extends ImageProvider>(some: readonly P[]) =>
+      offersFor(config, some, health, providers);
+    const inspector = sharpInspector(decoding);
+    const deps: WorkerDeps = {
+      ...{ stores, blobs, clock, log, inspector, health, presence },
+      ids: options.ids,
+      random: options.random,
+      feed: options.feed,
+      ending: options.ending,
+      finishes: joinFinishes(stores),
+      limits: config.limits,
+      lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),
+      models: config.models,
+      providers: shared.forBatches,
+      offers: offersOf(shared.forBatches),
+      outageMs: config.limits.outageHours * HOUR_MS,
+      uploads: new Uploads({ stores, blobs, clock }, { ...FIXED_LIMITS, ...config.limits }),
+      outputRetentionMs: config.retention.outputHours * HOUR_MS,
+    };
+    await presence.join();
+    heartbeat = presence.run(closing.signal);
+    const own = new Scheduler(deps);
+    scheduler = own;
+    sharing = isAlone ? null : shareChanges(deps, listen, () => own.poll());
+    if (role !== "api") {
+      // An image library that does not load is reported now, and not with each image.
+      await import("../imaging/sharp-config.ts");
+      await own.start();
+      const { inputHours, sweepMinutes } = config.retention;
+      const pace = { inputRetentionMs: inputHours * HOUR_MS, everyMs: sweepMinutes * MINUTE_MS };
+      stopRetention = startRetention(deps, pace);
+    }
+    const realtimeOffers = offersOf(shared.forRealtime);
+    const notifyOthers = () => sharing?.notifyWorkers();
+    return { deps, scheduler: own, providers, realtimeOffers, decoding, notifyOthers, close };
+  } catch (error) {
+    await close(0).catch(() => {});
+    throw error;
+  }
+}
+
+function offersFor<P extends ImageProvider>(
+  { models, providers: entries }: Config,
+  some: readonly P[],
+  health: ProviderHealth,
+  all: readonly ImageProvider[],
+): Offers<P> {
+  const rates = new Map(entries.map(({ name, rateMultiplier }) => [name, rateMultiplier]));
+  return new Offers(
+    some,
+    models,
+    rates,
+    health,
+    all.some(({ upstream }) => upstream !== undefined),
+  );
+}
+
+/** Runs all steps in their order, also those after one that fails. Then throws the first error. */
+export async function runAll(...steps: (() => unknown)[]): Promise<void> {
+  const errors: unknown[] = [];
+  for (const step of steps) {
+    try {
+      await step();
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (errors.length > 0) throw errors[0];
+}
+
+/**
+ * Reads from the database what the workers of all processes do. This process may have nothing to do with a batch. The
+ * processes of a service have the same configuration.
+ */
+export function workOfAll({
+  stores,
+  offers,
+  health,
+  providers,
+  clock,
+}: WorkerDeps): Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> {
+  const slots = providers.reduce((sum, { concurrency }) => sum + concurrency, 0);
+  const hasJobs = new Set(providers.flatMap(({ kind, name }) => (kind === "job" ? [name] : [])));
+  return {
+    waitingOf: (batch) => {
+      const { status, waitingSinceMs, waiting } = batch;
+      // A job may be at work at an upstream that cannot be asked for it.
+      const mayWait = waitingSinceMs !== null || (status === "running" && hasJobs.has(batch.provider));
+      if (isTerminal(status) || !mayWait) return null;
+      const able = offers.forBatch(batch);
+      const known = waitingFor(able.map((each) => health.knownBlockOf(each.provider, each.executedModel)));
+      if (known !== null) return known;
+      const isOver =
+        waitingSinceMs === null || (waiting?.untilMs ?? Number.POSITIVE_INFINITY) <= clock.nowMs();
+      return isOver ? null : waiting;
+    },
+    jobsOf: async (batch) => {
+      if (isTerminal(batch.status) || !hasJobs.has(batch.provider)) return [];
+      const jobs = await stores.read.upstreamJobs.ofBatch(batch.id);
+      return jobs.filter(isAtWork).map(showJob);
+    },
+    queueOfAll: async () => {
+      const workers = (await stores.read.workers.list()).filter(({ role }) => role !== "api");
+      const slotsOfAll = slots * workers.length;
+      return {
+        // An item is claimed before it has a slot.
+        running: Math.min(await stores.read.items.countLeased(), slotsOfAll),
+        slots: slotsOfAll,
+        isPaused: workers.length > 0 && workers.every(({ isPaused }) => isPaused),
+      };
+    },
+  };
+}
