@@ -113,8 +113,7 @@ async function withForm<T>(
   const boundary = boundaryOf(request.get("content-type"));
   const form: ImagesForm = { fields: {}, images: [] };
   const drafts: BlobDraft[] = [];
-  const caller = response.locals.key.id;
-  const reservation = new BodyReservation(deps.bodyBudgets, caller, 0, BODY_RATE.waitMs);
+  const reservation = new BodyReservation(deps.bodyBudgets, 0, BODY_RATE.waitMs);
   const ended = new AbortController();
   const store = async (part: Part) => {
     const draft = deps.blobs.draft();
