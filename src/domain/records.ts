@@ -272,8 +272,6 @@ export interface IdempotencyRecord {
 export interface RetentionTime {
   /** The wall clock at the last check. */
   seenMs: number;
-  /** How far the clock has jumped, if the jump may be wrong. Retention uses a time that is this much earlier. */
-  aheadMs: number;
-  /** The wall clock after the last such jump; 0 when there was none. */
-  jumpedAtMs: number;
+  /** Nothing is deleted by time until then, because the clock may be wrong; 0: it never jumped. */
+  pausedUntilMs: number;
 }

@@ -189,7 +189,6 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.byId("b2");
     await read.batches.byId("b3");
     await read.batches.events("b1");
-    await read.batches.lastEventMs();
     await read.batches.countUnended("key1", "batch");
     await read.batches.countByStatus();
     await read.batches.pendingItemCount();
@@ -501,8 +500,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: 7 });
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: null });
       await tx.providerCalls.add(2 * DAY_MS, { ...calls, provider: "q", lastSuccessMs: null });
-      await tx.retentionTime.write({ seenMs: 1, aheadMs: 2, jumpedAtMs: 3 });
-      await tx.retentionTime.write({ seenMs: 4, aheadMs: 5, jumpedAtMs: 6 });
+      await tx.retentionTime.write({ seenMs: 1, pausedUntilMs: 2 });
+      await tx.retentionTime.write({ seenMs: 4, pausedUntilMs: 5 });
       const file = {
         mimeType: "text/plain",
         purpose: null,

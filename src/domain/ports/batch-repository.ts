@@ -103,7 +103,5 @@ export interface BatchRepository {
   appendEvent(event: BatchEvent): Promise<void>;
   /** The events of some batches, the oldest first. */
   events(...ids: string[]): Promise<BatchEvent[]>;
-  /** When the last written event of any batch happened, as the clock said then; null when there is none. */
-  lastEventMs(): Promise<number | null>;
   all(): Promise<BatchRecord[]>;
 }

@@ -232,10 +232,6 @@ export function batchRepository(session: SqlSession): BatchRepository {
           .where("batchId", "in", ids)
           .orderBy("seq"),
       ),
-    lastEventMs: async () => {
-      const events = build.selectFrom("batch_events").select("atMs");
-      return (await first(events.orderBy("seq", "desc").limit(1)))?.atMs ?? null;
-    },
     all: () => all(batches().orderBy("seq")),
   };
 }

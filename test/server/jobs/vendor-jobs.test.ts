@@ -283,12 +283,12 @@ describe.each([NATIVE, OPENAI])("a job of the $source API", (api) => {
 
   it("keeps its input, and is no batch that can be retried: its file may be deleted right after it was created", async () => {
     const service = await startTestService({ providers: [new FakeProvider()] });
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const fileId = await api.send(service, [api.line("0", "x")]);
     const job = await created(service, fileId);
     expect((await api.ask(service, `files/${fileId}`, { method: "DELETE" })).status).toBe(200);
     expect((await api.create(service, fileId)).status).toBe(400);
-    service.view.setPaused(false);
+    await service.setPaused(false);
     const last = await ended(service, job);
     expect([last.state, await resultsOf(service, last)]).toEqual([
       api.states.completed,
@@ -303,7 +303,7 @@ describe.each([NATIVE, OPENAI])("a job of the $source API", (api) => {
       code: "BATCH_IMAGE_INVALID_ITEMS",
       param: "parent_batch_id",
     });
-    await expect(service.view.retry(job.batchId)).rejects.toMatchObject({
+    await expect(service.retry(job.batchId)).rejects.toMatchObject({
       code: "BATCH_IMAGE_INVALID_ITEMS",
     });
   });
@@ -329,14 +329,14 @@ describe.each([NATIVE, OPENAI])("a job of the $source API", (api) => {
     expect((await textOf(service, `${file.split("-")[0]}-${"0".repeat(32)}`)).status).toBe(404);
     const { key } = await otherKey(service);
     expect((await api.ask(service, api.contentPath(file), { key })).status).toBe(404);
-    await service.view.deleteOutputs(last.batchId);
+    await service.ask(`/${last.batchId}/outputs`, { method: "DELETE" });
     expect((await textOf(service, file)).status).toBe(404);
     expect(await now(service, last)).toEqual({ ...last, files: [] });
   });
 
   it("is refused above the number that a key may have running", async () => {
     const service = await startTestService();
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const fileId = await api.send(service, [api.line("a", "x")]);
     for (let i = 0; i < 100; i++) await created(service, fileId);
     expect((await api.create(service, fileId)).status).toBe(429);
