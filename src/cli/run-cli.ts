@@ -5,7 +5,7 @@ import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/version.ts";
 import type { CommandResult, CommandSpec, Output, Results } from "./command.ts";
 import { loadNamedCommands } from "./commands/registry.ts";
-import { NOTHING_TYPED } from "./output/advice.ts";
+import { NOTHING_TYPED } from "./output/next-step.ts";
 import { createFinish, type ErrorStyle, type Finish, toImgbatchError } from "./output/finish.ts";
 import { createOutput, type EventLog, openEventLog } from "./output/output.ts";
 import { commandIn, type Invocation, readCommandLine } from "./parse.ts";

@@ -14,10 +14,8 @@ import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts"
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";
 import { choiceOption } from "./options.ts";
-import { OWNER_ADVICE } from "./output/advice.ts";
+import { OWNER_ADVICE, nextCommand, type Whereabouts, finishing, goingOnHere } from "./output/next-step.ts";
 import { exitCodeOf } from "./output/finish.ts";
-import { nextCommand, type Whereabouts } from "./output/next-command.ts";
-import { finishing, goingOnHere } from "./output/next-steps.ts";
 
 /** The meaning of an `<id|dir>` argument. */
 export interface Target {

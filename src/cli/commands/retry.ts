@@ -23,7 +23,7 @@ import { finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
 import { timeLimit } from "../interruption.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
-import { notEnded } from "../output/judge-batches.ts";
+import { notEnded } from "../output/batches.ts";
 import { describeRun } from "../output/run-summary.ts";
 import { rememberedUpstream, resolveTarget } from "../targets.ts";
 import { running, runOptions } from "./shared-options.ts";

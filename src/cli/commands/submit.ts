@@ -24,7 +24,7 @@ import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
 import { timeLimit } from "../interruption.ts";
 import { textOption } from "../options.ts";
-import { commandAgain, type Flag, nextCommand } from "../output/next-command.ts";
+import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
 import { running } from "./shared-options.ts";
 import { readSubmitOptions, realtimeCommand, type SubmitOptions, submitOptions } from "./submit-options.ts";

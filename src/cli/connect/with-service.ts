@@ -8,7 +8,7 @@ import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext } from "../command.ts";
-import { nextCommand, type Whereabouts } from "../output/next-command.ts";
+import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 
 export interface ConnectedService extends RunService {

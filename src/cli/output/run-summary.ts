@@ -24,9 +24,8 @@ import {
   stands,
 } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
-import { batchProblems, type Judgement, judgeBatches } from "./judge-batches.ts";
-import { type Flag, nextCommand, type Whereabouts } from "./next-command.ts";
-import { ALL_HERE, goingOnHere, lookInto, unknownNote } from "./next-steps.ts";
+import { batchProblems, type Judgement, judgeBatches } from "./batches.ts";
+import { type Flag, nextCommand, type Whereabouts, ALL_HERE, goingOnHere, lookInto, unknownNote } from "./next-step.ts";
 
 interface EndedRun {
   outcome: RunOutcome;
