@@ -1,11 +1,11 @@
-import chalk from "chalk";
 import type { ColorSupportLevel } from "chalk";
+import chalk from "chalk";
 import { render, useInput } from "ink";
 import { Dashboard } from "./components/dashboard.tsx";
 import type { DashboardSource } from "./model.ts";
 import { FrameStream, Painter } from "./painter.ts";
 import { DashboardSession } from "./session.ts";
-import type { Key, DashboardState } from "./state/state.ts";
+import type { DashboardState, Key } from "./state/state.ts";
 
 /** The time between two frames, in the only timer of the dashboard. Keys take effect at once. */
 const FRAME_MS = 500;

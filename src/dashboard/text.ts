@@ -1,8 +1,8 @@
+import chalk, { Chalk } from "chalk";
 import cliTruncate from "cli-truncate";
 import stringWidth from "string-width";
 import { formatUsd } from "../kernel/money.ts";
 import { escapeControls } from "../kernel/text.ts";
-import chalk, { Chalk } from "chalk";
 import type { Picture } from "./model.ts";
 
 const PLAIN = /^[\x20-\x7e]*$/;

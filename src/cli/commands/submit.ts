@@ -147,7 +147,7 @@ async function submit(
   { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
   const { signal, clock, output: reporter } = context;
-  if (options.detach && service.kind === "own" && !options.dryRun) throw await withoutService(context);
+  if (options.detach && service.kind === "embedded" && !options.dryRun) throw await withoutService(context);
   // The service's first model may be another one by now: a second payment for the same run.
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);

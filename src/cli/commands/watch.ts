@@ -1,21 +1,29 @@
+import { setMaxListeners } from "node:events";
 import type { Batch } from "../../client/answers.ts";
 import { allWithCounts, listBatches } from "../../client/batches.ts";
+import { followChanges, PollLimiter, pollUntilDone } from "../../client/poll.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { EMBEDDED, type RunService } from "../../runs/directory/run-service.ts";
+import { hasChanged, outageText, parkedError, progressEvent } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { explainStop, pollInterval, timeLimit } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
-import { describeEnd, batchLine } from "../output/batches.ts";
+import { batchLine, describeEnd } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
-import { recordAll, rememberedUpstream, requireBatches, requireImages, requireSubmitted, resolveTargets, type Target } from "../targets.ts";
-import { mayShowDashboard, mayColor } from "../terminal.ts";
+import {
+  recordAll,
+  rememberedUpstream,
+  requireBatches,
+  requireImages,
+  requireSubmitted,
+  resolveTargets,
+  type Target,
+} from "../targets.ts";
+import { mayColor, mayShowDashboard } from "../terminal.ts";
 import { intervalOption, targets, timeoutOption, waiting } from "./shared-options.ts";
-import { setMaxListeners } from "node:events";
-import { followChanges, PollLimiter, pollUntilDone } from "../../client/poll.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { EMBEDDED, type RunService } from "../../runs/directory/run-service.ts";
-import { hasChanged, outageText, parkedError, progressEvent } from "../../runs/wait.ts";
 
 export const command: CommandDetails = {
   arguments: [{ ...targets, name: "[id|dir...]" }],
@@ -120,7 +128,7 @@ interface WatchOptions {
 /** Polls all batches at the same time until every one has ended, and returns them. Throws like `parkedError`. */
 export async function watchBatches(batches: readonly Batch[], options: WatchOptions): Promise<Batch[]> {
   const { service, clock, intervalMs, view, output } = options;
-  const { http, isLocal, isBorrowed } = service;
+  const { http, isLocal } = service;
   const states = [...batches];
   // When one fails, polling the others stops too.
   const failed = new AbortController();
@@ -137,7 +145,6 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
       return await pollUntilDone(batch.id, {
         http,
         isLocal,
-        isBorrowed,
         clock,
         intervalMs,
         signal,

@@ -1,16 +1,16 @@
 import type { Batch } from "../../client/answers.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import { waitingText, jobsText } from "../../contract/waiting.ts";
+import { jobsText, waitingText } from "../../contract/waiting.ts";
 import type { Http } from "../../http/http.ts";
+import { costText, FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
+import { escapeControls } from "../../kernel/text.ts";
 import { lastRound } from "../../runs/directory/run-state.ts";
 import { askedCounts } from "../../runs/run-batches.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import type { Target } from "../targets.ts";
 import { nextSteps } from "./next-step.ts";
-import { costText, FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
-import { escapeControls } from "../../kernel/text.ts";
 
 /** An exit code, and the error of the JSON document if the code is not 0. */
 export interface Judgement {

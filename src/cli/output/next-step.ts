@@ -1,12 +1,12 @@
+import { basename, extname } from "node:path";
+import type { Batch } from "../../client/answers.ts";
 import { type ErrorCode, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
-import type { Batch } from "../../client/answers.ts";
 import { isLacking, lastRound } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { shellWord, quoted } from "../../runs/reports/run-report.ts";
-import { basename, extname } from "node:path";
+import { quoted, shellWord } from "../../runs/reports/run-report.ts";
 import type { GlobalOptions } from "../options.ts";
 
 /** The parts of the command line that an advice can repeat. */
@@ -215,6 +215,7 @@ const SLOWER = "; with --file also use fewer --jobs or a lower --rpm";
 const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
   INTERNAL: ANOTHER,
   NETWORK: ANOTHER,
+  SERVICE_GONE: ANOTHER,
   INTERNAL_ERROR: ANOTHER,
   HTTP_502: ANOTHER,
   HTTP_504: ANOTHER,

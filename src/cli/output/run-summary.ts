@@ -25,7 +25,15 @@ import {
 } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./batches.ts";
-import { type Flag, nextCommand, type Whereabouts, ALL_HERE, goingOnHere, lookInto, unknownNote } from "./next-step.ts";
+import {
+  ALL_HERE,
+  type Flag,
+  goingOnHere,
+  lookInto,
+  nextCommand,
+  unknownNote,
+  type Whereabouts,
+} from "./next-step.ts";
 
 interface EndedRun {
   outcome: RunOutcome;

@@ -2,13 +2,13 @@ import { Text } from "ink";
 import { memo } from "react";
 import stringWidth from "string-width";
 import type { Batch } from "../../client/answers.ts";
-import { visibleBatches, nameOf, progressOf, statusOf } from "../state/batches.ts";
+import { formatDuration } from "../../kernel/durations.ts";
+import { nameOf, progressOf, statusOf, visibleBatches } from "../state/batches.ts";
 import { layoutOf } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
-import { Blank, Line } from "./line.tsx";
-import { formatDuration } from "../../kernel/durations.ts";
 import { bar, dollars, inCells } from "../text.ts";
 import { type Mark, STATUS_MARKS, WAITING_MARK } from "../theme.ts";
+import { Blank, Line } from "./line.tsx";
 
 /** The visible part of the batch list, with its column titles. */
 export function BatchTable({ state }: { state: DashboardState }) {

@@ -1,11 +1,11 @@
 import { Box, Text } from "ink";
-import type { DashboardState } from "../state/state.ts";
-import { DetailScreen } from "./detail-screen.tsx";
-import { MainScreen } from "./main-screen.tsx";
-import type { Abilities } from "../model.ts";
-import { inCells, halfBlockLines } from "../text.ts";
-import { Footer, Blank, Line, Rule } from "./line.tsx";
 import { escapeControls } from "../../kernel/text.ts";
+import type { Abilities } from "../model.ts";
+import type { DashboardState } from "../state/state.ts";
+import { halfBlockLines, inCells } from "../text.ts";
+import { DetailScreen } from "./detail-screen.tsx";
+import { Blank, Footer, Line, Rule } from "./line.tsx";
+import { MainScreen } from "./main-screen.tsx";
 
 const SCREENS = { batches: MainScreen, detail: DetailScreen, picture: PictureScreen, help: HelpScreen };
 

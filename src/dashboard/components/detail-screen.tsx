@@ -11,7 +11,7 @@ import type { DashboardState } from "../state/state.ts";
 import { dollars, inCells } from "../text.ts";
 import { ITEM_MARKS, STATUS_MARKS } from "../theme.ts";
 import { markOf } from "./batch-table.tsx";
-import { Footer, Blank, Line, Rule } from "./line.tsx";
+import { Blank, Footer, Line, Rule } from "./line.tsx";
 
 /** The screen of one batch: its facts, its history and its items. */
 export function DetailScreen({ state }: { state: DashboardState }) {

@@ -1,17 +1,17 @@
-import type { DashboardState } from "../state/state.ts";
-import { BatchTable } from "./batch-table.tsx";
-import { Footer, Rule, Line, Blank } from "./line.tsx";
-import { Text, Box } from "ink";
+import { Box, Text } from "ink";
+import { LOG_LEVELS, type LogLine, type RequestLine } from "../../contract/activity.ts";
 import { unnamed } from "../../contract/waiting.ts";
 import { clockTime, formatDuration } from "../../kernel/durations.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
 import type { TroubleRow } from "../model.ts";
-import { ACCENT, LEVEL_MARKS } from "../theme.ts";
-import { imagesPerSecond, timeLeftMs } from "../state/rate.ts";
-import { sparkline, inCells } from "../text.ts";
-import { LOG_LEVELS, type LogLine, type RequestLine } from "../../contract/activity.ts";
 import { layoutOf } from "../state/layout.ts";
+import { imagesPerSecond, timeLeftMs } from "../state/rate.ts";
+import type { DashboardState } from "../state/state.ts";
+import { inCells, sparkline } from "../text.ts";
+import { ACCENT, LEVEL_MARKS } from "../theme.ts";
+import { BatchTable } from "./batch-table.tsx";
+import { Blank, Footer, Line, Rule } from "./line.tsx";
 
 /** The first screen: the service, batches, queue, requests, log and keys. */
 export function MainScreen({ state }: { state: DashboardState }) {

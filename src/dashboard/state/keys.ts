@@ -1,7 +1,14 @@
-import { nameOf, selectedBatch, visibleBatches } from "./batches.ts";
-import { type Key, type DashboardState, type Pressed, type Question, SORTS, type ViewState } from "./state.ts";
-import { detailLines, layoutOf, pictureBox } from "./layout.ts";
 import { LOG_LEVELS } from "../../contract/activity.ts";
+import { nameOf, selectedBatch, visibleBatches } from "./batches.ts";
+import { detailLines, layoutOf, pictureBox } from "./layout.ts";
+import {
+  type DashboardState,
+  type Key,
+  type Pressed,
+  type Question,
+  SORTS,
+  type ViewState,
+} from "./state.ts";
 
 /** Asks before an action that cannot be undone. Before quitting it asks only if that stops work. */
 function ask(state: DashboardState, kind: Question["kind"]): Pressed {

@@ -1,6 +1,6 @@
-import type { DashboardState } from "./state.ts";
 import type { Batch } from "../../client/answers.ts";
 import { visibleBatches } from "./batches.ts";
+import type { DashboardState } from "./state.ts";
 
 /** The heights of the parts of the main screen, in lines. Together they fit into the window. */
 interface Layout {

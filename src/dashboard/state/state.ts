@@ -1,6 +1,6 @@
-import type { Fact, Abilities, BatchDetail, Intent, Picture, ServiceFacts, Vitals } from "../model.ts";
 import type { Batch } from "../../client/answers.ts";
 import type { LogLevel, LogLine, RequestLine } from "../../contract/activity.ts";
+import type { Abilities, BatchDetail, Fact, Intent, Picture, ServiceFacts, Vitals } from "../model.ts";
 
 /** A pressed key, by its meaning. `char` is any printable text. */
 export type Key =

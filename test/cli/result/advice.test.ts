@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import type { CommandSpec } from "../../../src/cli/command.ts";
 import { loadCommands } from "../../../src/cli/commands/registry.ts";
-import { adviceFor, type Typed, commandAgain, nextCommand } from "../../../src/cli/output/next-step.ts";
+import { adviceFor, commandAgain, nextCommand, type Typed } from "../../../src/cli/output/next-step.ts";
 import { readCommandLine } from "../../../src/cli/parse.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../../src/contract/errors.ts";
 import { retryAtOnce, runInProcess } from "../../support/cli-in-process.ts";
