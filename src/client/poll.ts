@@ -1,16 +1,15 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../contract/errors.ts";
-import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { isFromElsewhere } from "../http/json-answer.ts";
 import { mayPass } from "../http/retries.ts";
-import type { Answer } from "../http/transport.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
 import type { Batch } from "./answers.ts";
 import { getBatch } from "./batches.ts";
+import { followEvents } from "./events.ts";
 
 /** Returns how long to wait before the next look, in ms. */
 type PollSchedule = (elapsedMs: number, looks: number, random: () => number) => number;
@@ -20,31 +19,29 @@ const MINUTE_MS = 60_000;
 export const SHORTEST_REMOTE_INTERVAL_MS = 10_000;
 
 /** For a remote service: 10–15 s for two minutes, then 30 s, rising to 60 s between the tenth and thirtieth minute. */
-export const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
+const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
   if (elapsedMs < 2 * MINUTE_MS) return SHORTEST_REMOTE_INTERVAL_MS + random() * 5_000;
   const long = (elapsedMs - 10 * MINUTE_MS) / (20 * MINUTE_MS);
   return 30_000 + 30_000 * Math.min(1, Math.max(0, long));
 };
 
 /** For a service on this machine: 150 ms, rising to half a second. */
-export const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
+const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
 
 /** The bounds of a `Retry-After`: zero must not cause a flood of requests, and a day must not stop the polling. */
 const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };
 const LONGEST_ASKED_MS = 60 * MINUTE_MS;
 
-/** For how long polls may fail in a row, in ms without the pauses that the service asks for, and the pause after each. */
-const PATIENT = { limitMs: 8 * MINUTE_MS, backoff: { baseMs: 1_000, capMs: 60_000 } };
-/** A service inside another command ends with it, and does not come back under its address. */
-const IMPATIENT = { limitMs: 400, backoff: { baseMs: 100, capMs: 200 } };
+/** For how long polls may fail in a row, in ms without the pauses that the service asks for. */
+const PATIENCE_MS = 8 * MINUTE_MS;
+/** The pauses after polls that failed. */
+const BACKOFF = { baseMs: 1_000, capMs: 60_000 };
 
 interface PollOptions {
   http: Http;
   clock: Clock;
   random: () => number;
   isLocal: boolean;
-  /** The service runs inside another command. */
-  isBorrowed?: boolean;
   /** When the batch was made: the schedule counts from then. Default now; a time in the future counts as now. */
   sinceMs?: number | null;
   /** Shared with the pollers of other batches of the service. */
@@ -74,7 +71,6 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
         ? localSchedule
         : remoteSchedule
       : () => options.intervalMs ?? 0;
-  const patience = options.isBorrowed ? IMPATIENT : PATIENT;
   let failures = 0;
   let untilMs = 0;
   for (let looks = 0; ; looks++) {
@@ -92,10 +88,10 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       failures++;
       const isElsewhere = isFromElsewhere(error);
       if (!mayPass(error) && !isElsewhere) throw error;
-      if (failures === 1) untilMs = clock.nowMs() + patience.limitMs;
+      if (failures === 1) untilMs = clock.nowMs() + PATIENCE_MS;
       if (clock.nowMs() >= untilMs) throw isElsewhere ? notTheService(error) : error;
       askedForMs = withinReason(error.retryAfterMs ?? null, options.isLocal);
-      delayMs = Math.max(usualMs(), backoffMs(failures, patience.backoff, random));
+      delayMs = Math.max(usualMs(), backoffMs(failures, BACKOFF, random));
       untilMs += askedForMs ?? 0;
       options.onFailure?.(error, askedForMs ?? delayMs, untilMs);
     }
@@ -171,12 +167,8 @@ export class PollLimiter {
   }
 }
 
-/** The pause before a stream that broke is opened again. */
-const PAUSE_MS = 10_000;
 /** The shortest pause of a poller, however often its batch changes. */
 const SHORTEST_SLEEP_MS = 1_000;
-/** No line of ours is longer; a longer one is none of ours. */
-const MAX_LINE_CHARS = 64 * 1024;
 
 /** Learns from the events of a service which batches have changed, so that pollers need not wait for their next look. */
 export class Changes {
@@ -191,7 +183,8 @@ export class Changes {
   /** A service without the stream, or one that breaks, costs nothing: then every sleep takes its time. */
   constructor(http: Http, clock: Clock) {
     this.#clock = clock;
-    this.#follow(http).catch(() => {});
+    const { signal } = this.#stopping;
+    followEvents(http, { clock, signal }, (_name, id) => id !== null && this.#note(id)).catch(() => {});
   }
 
   stop(): void {
@@ -217,41 +210,7 @@ export class Changes {
     }
   }
 
-  async #follow(http: Http): Promise<void> {
-    const { signal } = this.#stopping;
-    for (;;) {
-      try {
-        const request = { method: "GET", path: routes.events, maxRetries: 0, signal, isQuiet: true } as const;
-        await http.stream(
-          async () => request,
-          (response) => this.#read(response),
-        );
-      } catch (error) {
-        // Without the stream it does not begin later either.
-        if (!mayPass(error)) return;
-      }
-      await this.#clock.sleep(PAUSE_MS, signal);
-    }
-  }
-
-  async #read(response: Answer): Promise<void> {
-    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
-      this.stop();
-      return;
-    }
-    const decoder = new TextDecoder();
-    let rest = "";
-    for await (const chunk of response.body) {
-      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-      rest = lines.pop() ?? "";
-      if (rest.length > MAX_LINE_CHARS) return;
-      for (const line of lines) this.#note(line);
-    }
-  }
-
-  #note(line: string): void {
-    const [, batchId] = /^data: \{"id":"([\w-]+)"/.exec(line) ?? [];
-    if (batchId === undefined) return;
+  #note(batchId: string): void {
     const wake = this.#sleepers.get(batchId);
     if (wake) wake();
     else if (this.#polled.has(batchId)) this.#early.add(batchId);

@@ -13,7 +13,6 @@ import { processResults, settleBatch, startProcessing } from "../../src/domain/b
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Offers } from "../../src/domain/offers.ts";
-import type { BatchRepository } from "../../src/domain/ports/batch-repository.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { endHold, openHold, releaseDeadHolds } from "../../src/domain/realtime/holds.ts";
@@ -23,11 +22,11 @@ import { silentLog } from "../../src/kernel/log.ts";
 import { fileBlobs } from "../../src/storage/blobs/file-blobs.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
+import { seededRandom } from "../soak/random.ts";
 import { groupEntry, imageFacts, modelEntry } from "../support/entries.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
 import { fuzzRuns } from "../support/fuzz-runs.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
-import { seededRandom } from "../support/seeded-turns.ts";
 import { turnBeforeEveryStatement } from "../support/statement-turns.ts";
 import { joinAs } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -73,16 +72,6 @@ async function ledgerProblems(stores: Stores, accountId: string): Promise<string
     balance += balanceChangeMicroUsd;
     return balance < 0 ? [`entry ${seq} of the ledger leaves ${balance}`] : [];
   });
-}
-
-/** The same stores, but nothing is locked before it is read. */
-function withoutLocks(stores: Stores): Stores {
-  const write: Stores["write"] = (work) =>
-    stores.write((tx) => {
-      const batches = tx.batches as typeof tx.batches & BatchRepository;
-      return work({ ...tx, lock: async () => {}, batches: { ...batches, locked: batches.byId } });
-    });
-  return { ...stores, write };
 }
 
 /**
@@ -218,17 +207,5 @@ describe.skipIf(!hasPostgres)("races of three processes on one PostgreSQL", () =
       turns.begin(seed);
       expect(await race(seed, all, blobs), `seed ${seed}`).toEqual([]);
     }
-  });
-
-  it("the same races find out when nothing is locked", async () => {
-    const { all, blobs } = await processes();
-    const turns = turnBeforeEveryStatement();
-    const bare = all.map(withoutLocks);
-    const problems: string[] = [];
-    for (let seed = 1; seed <= 60 && problems.length === 0; seed++) {
-      turns.begin(seed);
-      problems.push(...(await race(seed, bare, blobs)));
-    }
-    expect(problems).not.toEqual([]);
   });
 });

@@ -170,9 +170,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.insert(batch("b1", { taskName: "100% ÄPFEL_X" }));
       await tx.batches.insert(batch("b2", { provider: "q", createdAtMs: 11 }));
       await tx.batches.insert(batch("b3", { apiKeyId: "key2", source: "native", input: input("in/b3") }));
-      const openai = { endpoint: "e", modelName: null, requestHash: "hash", resultsKeptMs: null };
-      const asked = { source: "openai" as const, input: { ...input("in/b4"), openai } };
-      await tx.batches.insert(batch("b4", { apiKeyId: "key2", ...asked }));
+      await tx.batches.insert(batch("b4", { apiKeyId: "key2", source: "openai", input: input("in/b4") }));
       await tx.batches.appendEvent({ batchId: "b1", from: null, to: "queued", atMs: 10 });
       await tx.batches.appendEvent({ batchId: "b1", from: "queued", to: "running", atMs: 12 });
       await tx.batches.changeStatus("b1", "queued", "running");
@@ -191,10 +189,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.byId("b2");
     await read.batches.byId("b3");
     await read.batches.events("b1");
-    await read.batches.lastEventMs();
     await read.batches.countUnended("key1", "batch");
-    for (const [apiKeyId, fromMs] of [["key2", 0] as const, ["key1", 0] as const, ["key2", 99] as const])
-      await read.batches.ofEqualRequest({ apiKeyId, source: "openai", requestHash: "hash", fromMs });
     await read.batches.countByStatus();
     await read.batches.pendingItemCount();
     await read.batches.withStatus(["queued", "failed"]);
@@ -204,12 +199,12 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.unmadeByOthers([]);
     await read.batches.endedSince(5, ["failed"]);
     await read.batches.endedSince(5, []);
-    await read.batches.countBegun({ provider: "p", apiKeyId: "key1" });
+    await read.batches.queues();
     await read.batches.begun();
     await read.batches.outputsDue(30, { afterSeq: 0, limit: 9 });
     await read.batches.inputsDue(20, { afterSeq: 0, limit: 9 });
-    await read.batches.waitingQueues();
-    await read.batches.waiting({ provider: "p", apiKeyId: "key2" }, 5);
+    await read.batches.unread();
+    await read.batches.nextOf({ provider: "p", apiKeyId: "key2" }, 5);
     await read.batches.openBefore({ id: "b3", provider: "p", apiKeyId: "key1" }, 5);
     await write(async (tx) => {
       await tx.batches.becomeOwner("b1", "gone");
@@ -222,7 +217,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.ownerOf("b2");
     });
     await read.batches.begun();
-    await read.batches.waiting({ provider: "q", apiKeyId: "key1" }, 5);
+    await read.batches.nextOf({ provider: "q", apiKeyId: "key1" }, 5);
+    await write((tx) => tx.batches.serve("b2"));
+    await read.batches.queues();
     await read.batches.all();
     const after = (await read.batches.placeOf("b2")) ?? undefined;
     const page = { apiKeyId: "key1", limit: 10 };
@@ -247,7 +244,10 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await write(async (tx) => {
       await tx.idempotency.insert({ ...record, batchId: "b1" });
       await tx.idempotency.insert({ ...record, batchId: "b2" });
+      await tx.idempotency.replace({ ...record, key: "again", batchId: "b1" });
+      await tx.idempotency.replace({ ...record, key: "again", batchId: "b2" });
     });
+    await read.idempotency.find("key1", "again");
     await read.idempotency.find("key1", "idem");
     await read.idempotency.find("key2", "idem");
     await write(async (tx) => {
@@ -296,8 +296,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.sums("b3", PRICE);
     await read.items.totals(["b1", "b2", "b3"]);
     await read.items.shapes("b2");
-    await read.items.nextDueMs("b1");
-    await read.items.nextDueMs("b3");
+    await read.items.nextDueMs(0);
+    await read.items.nextDueMs(9);
     await exerciseLeases();
   }
 
@@ -502,8 +502,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: 7 });
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: null });
       await tx.providerCalls.add(2 * DAY_MS, { ...calls, provider: "q", lastSuccessMs: null });
-      await tx.retentionTime.write({ seenMs: 1, aheadMs: 2, jumpedAtMs: 3 });
-      await tx.retentionTime.write({ seenMs: 4, aheadMs: 5, jumpedAtMs: 6 });
+      await tx.retentionTime.write({ seenMs: 1, pausedUntilMs: 2 });
+      await tx.retentionTime.write({ seenMs: 4, pausedUntilMs: 5 });
       const file = {
         mimeType: "text/plain",
         purpose: null,

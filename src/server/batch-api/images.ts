@@ -8,6 +8,7 @@ import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { deleteImages } from "../../domain/batches/delete.ts";
 import { readIntact } from "../../domain/downloads/piece-stream.ts";
+import { OPERATOR } from "../../domain/keys.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
@@ -72,7 +73,8 @@ function indexOutOfRange(imageCount: number | null): ImgbatchError {
 function content(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
-    const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded: true });
+    const mustHaveEnded = caller.key !== OPERATOR;
+    const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
     const { sizeBytes, sha256, mimeType } = output;

@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Request, RequestHandler, Response } from "express";
 import { PATHS, REQUEST_ID_HEADER } from "../../contract/routes.ts";
+import { OPERATOR } from "../../domain/keys.ts";
 import { hideApiKeys, holdsApiKey } from "../../kernel/hide-keys.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { Metrics } from "../monitoring/metrics.ts";
@@ -36,7 +37,7 @@ export function beginExchange(deps: ExchangeDeps, metrics: Pick<Metrics, "observ
       metrics.observe({ method, route, status: isWhole ? String(status) : "aborted", ms });
       const isProbe = path === PATHS.health;
       const line = { atMs: clock.nowMs(), method, path, status, durationMs, key: key?.prefix ?? null };
-      if (!isProbe) feed.publish({ type: "request", line });
+      if (!isProbe && key !== OPERATOR) feed.publish({ type: "request", line });
       const facts = { method, path, status, ms: durationMs, request_id: requestId };
       requestLog[isProbe ? "debug" : "info"]("request", isWhole ? facts : { ...facts, aborted: true });
       if (isWhole) boundUnreadBody(request);

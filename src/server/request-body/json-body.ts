@@ -4,8 +4,8 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { progressWithin, type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
 import { type BodyBudgets, BodyReservation } from "./body-budgets.ts";
-import type { BodyFormat } from "./body-shape.ts";
 import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
+import type { BodyFormat } from "./json-value.ts";
 
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
 export interface BodyRate extends TransferRate {
@@ -130,12 +130,10 @@ export async function withJsonBody<T>(
 ): Promise<T> {
   const { maxBytes, format, images, bodyBudgets, rate = BODY_RATE } = options;
   refuseOtherTypes(request);
-  const isChunked = request.get("transfer-encoding") !== undefined;
-  const announced = isChunked ? 0 : Number(request.get("content-length") ?? 0);
+  const announced = announcedLength(request);
   // A body that announces too many bytes is refused without reading it.
   if (announced > maxBytes) throw tooLarge(maxBytes);
-  const caller = response.locals.key?.id ?? request.socket.remoteAddress ?? "";
-  const reservation = new BodyReservation(bodyBudgets, caller, announced, rate.waitMs);
+  const reservation = new BodyReservation(bodyBudgets, announced, rate.waitMs);
   const extraction = new ImageExtraction(format, images, reservation);
   try {
     mayContinue(request, response);

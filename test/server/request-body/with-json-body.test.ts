@@ -5,8 +5,8 @@ import { silentLog } from "../../../src/kernel/log.ts";
 import { answerErrors } from "../../../src/server/http/errors.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { BodyBudgets } from "../../../src/server/request-body/body-budgets.ts";
-import { plainFormat } from "../../../src/server/request-body/body-shape.ts";
 import { BODY_RATE, type BodyRate, withJsonBody } from "../../../src/server/request-body/json-body.ts";
+import { plainFormat } from "../../../src/server/request-body/json-value.ts";
 import { batchErrorStyle } from "../../../src/server/surfaces.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 
@@ -76,7 +76,7 @@ describe("the body of a request", () => {
   it("has its memory from its own service: another one in the process may have none left", async () => {
     const full = new BodyBudgets();
     for (const budget of [full.small, full.large]) {
-      const place = budget.enter("somebody");
+      const place = budget.enter();
       place.take(100 * MIB);
       place.finish();
     }
