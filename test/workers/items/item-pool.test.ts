@@ -340,7 +340,7 @@ it("what waits to be sent is given back when others may take this process for de
   await expect.poll(leased).toBe(1);
   await pool.poll();
   expect([upstream.requests.length, turns.length]).toEqual([1, 2]);
-  if (presence instanceof Cluster) await presence.beat();
+  if (presence instanceof Cluster) await presence.heartbeat();
   await pool.poll();
   await expect.poll(() => turns.length).toBe(3);
   turns[2]?.open();
