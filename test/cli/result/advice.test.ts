@@ -8,7 +8,7 @@ import { commandAgain, nextCommand } from "../../../src/cli/output/next-command.
 import { readCommandLine } from "../../../src/cli/parse.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../../src/contract/errors.ts";
 import { retryAtOnce, runInProcess } from "../../support/cli-in-process.ts";
-import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
