@@ -91,7 +91,6 @@ function bench(
     keyFingerprint: "x",
     upstream: null,
     isLocal: false,
-    isBorrowed: false,
   };
   const waiting = awaitBatches(batches, {
     service,
