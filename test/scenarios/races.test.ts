@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import pg from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
@@ -7,7 +8,7 @@ import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { dropOutputs } from "../../src/domain/batches/delete.ts";
 import { cancelBatch } from "../../src/domain/batches/end-early.ts";
-import { failItem, finishItem, joinFinishes } from "../../src/domain/batches/finish-item.ts";
+import { failItem, finishItem, groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
 import { processResults, settleBatch, startProcessing } from "../../src/domain/batches/process-results.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
@@ -27,9 +28,62 @@ import { groupEntry, imageFacts, modelEntry } from "../support/entries.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
 import { fuzzRuns } from "../support/fuzz-runs.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
-import { turnBeforeEveryStatement } from "../support/statement-turns.ts";
 import { joinAs } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
+
+/** A statement that takes longer waits for a lock: the others go on meanwhile. */
+const LOCK_WAIT_MS = 6;
+
+/**
+ * Until the end of the test, every statement that this process sends to PostgreSQL waits for a turn first. A seed
+ * decides which of all waiting statements, on whichever connection, is next. So transactions meet between any two of
+ * their statements.
+ */
+function turnBeforeEveryStatement(): { begin(seed: number): void } {
+  let random = seededRandom(1);
+  const waiting: (() => void)[] = [];
+  let isBusy = false;
+  const next = () => {
+    if (isBusy || waiting.length === 0) return;
+    isBusy = true;
+    // All statements that can go on by now are waiting.
+    setImmediate(() => {
+      const [go] = waiting.splice(Math.floor(random() * waiting.length), 1);
+      go?.();
+    });
+  };
+  const done = () => {
+    isBusy = false;
+    next();
+  };
+  const original = pg.Client.prototype.query;
+  const inOrder = async function (this: pg.Client, ...given: unknown[]) {
+    await new Promise<void>((resolve) => {
+      waiting.push(resolve);
+      next();
+    });
+    const asked = (original as (...given: unknown[]) => Promise<unknown>).apply(this, given);
+    let isOver = false;
+    const end = () => {
+      if (isOver) return;
+      isOver = true;
+      clearTimeout(late);
+      done();
+    };
+    const late = setTimeout(end, LOCK_WAIT_MS);
+    asked.then(end, end);
+    return asked;
+  };
+  pg.Client.prototype.query = inOrder as typeof original;
+  onTestFinished(() => {
+    pg.Client.prototype.query = original;
+  });
+  return {
+    begin: (seed) => {
+      random = seededRandom(seed);
+    },
+  };
+}
 
 const PROCESSES = 3;
 const RACES = fuzzRuns(60);
@@ -175,7 +229,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     const claim = { token, worker, nowMs: Date.now(), provider: "procedural", isPaid: false, ...which };
     const items = await one.write((tx) => tx.items.claim(id, claim));
     if (batch === null) return;
-    const finishes = joinFinishes(one);
+    const finishes = groupFinishes(one);
     await Promise.all(
       items.map((item) => {
         const leased = { ...item, leaseToken: token };

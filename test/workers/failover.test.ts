@@ -3,8 +3,7 @@ import type { ItemObject } from "../../src/contract/batch-api.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../support/fake-clock.ts";
-import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
-import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
+import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { content, errorOf, generate, imagePart } from "../support/realtime.ts";
 import {
@@ -121,17 +120,6 @@ describe("an upstream that cannot be used", () => {
       expect(Math.max(...askedTwice)).toBe(2);
     }
     expect(upstream.requests.length).toBeLessThan(60);
-  });
-
-  it("[HEALTH-6] a second unknown outcome ends the item, which is marked", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeUpstream("vendor");
-    upstream.answer = () => Promise.reject(troubled("ambiguous"));
-    const service = await start([upstream], { clock });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
-    expect(await untilEnded(service, id, clock)).toMatchObject({ fail_count: 1 });
-    expect(upstream.requests).toHaveLength(2);
-    expect((await itemsOf(service, id))[0]?.notes).toEqual([expect.stringContaining(MARK)]);
   });
 
   it("[HEALTH-6] a refusal is final, and never given to another provider", async () => {

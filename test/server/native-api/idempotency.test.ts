@@ -6,8 +6,7 @@ import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { TEST_STORES } from "../../support/cluster/test-stores.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { content, errorOf, generate, imagePart, refusalOf } from "../../support/realtime.ts";
 import { MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
@@ -75,17 +74,6 @@ describe("a real-time request with an idempotency key", () => {
     const without = await answerTo(await generate(next, content("x")));
     expect(without.slice(0, 2)).toEqual([200, null]);
     await expectCharges(service.data, 3);
-  });
-
-  it("[ONCE-1] streams the same events to a repeat", async () => {
-    const { provider, end } = gated(new FakeProvider());
-    end();
-    const service = await startTestService({ workers: false, providers: [provider] });
-    const target = { verb: "streamGenerateContent?alt=sse", ...keyed() };
-    const first = await answerTo(await generate(service, content("x"), target));
-    expect(first[2]).toMatch(/^data: .*"inlineData"/);
-    expect(await answerTo(await generate(service, content("x"), target))).toEqual([200, "true", first[2]]);
-    await expectCharges(service.data, 1);
   });
 
   it("that comes ten times at once makes one image, and all get it", async () => {
