@@ -7,8 +7,7 @@ import { takeIn } from "../domain/lines/take-in.ts";
 import type { BatchQueue } from "../domain/ports/batch-repository.ts";
 import { StorageUnavailable } from "../domain/ports/blob-store.ts";
 import type { BatchRecord } from "../domain/records.ts";
-import { backoffMs } from "../kernel/backoff.ts";
-import { createYield } from "../kernel/yield.ts";
+import { backoffMs, createYield } from "../kernel/pacing.ts";
 import { endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
 

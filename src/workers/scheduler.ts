@@ -1,8 +1,7 @@
 import { isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/end-early.ts";
 import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
-import { coalesced } from "../kernel/coalesced.ts";
-import { createYield } from "../kernel/yield.ts";
+import { coalesced, createYield } from "../kernel/pacing.ts";
 import { advanceBatch, becomeOwner, endOf, reportEnded } from "./advance-batch.ts";
 import type { PoolLoad, WorkerPool } from "./batch-set.ts";
 import type { WorkerDeps } from "./deps.ts";

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { packageFile } from "../../kernel/files/package-file.ts";
-import { type Hex, recolor } from "./color.ts";
+import { packageFile } from "../../kernel/package-file.ts";
+import { type Hex, recolor } from "./palette.ts";
 
 const ROOT = "src/providers/procedural";
 

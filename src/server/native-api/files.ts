@@ -6,7 +6,7 @@ import { type NativeFile, startUploadSchema } from "../../contract/native-jobs.t
 import { PATHS } from "../../contract/routes.ts";
 import { inWords } from "../../contract/text-rules.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";
-import { jsonExcess } from "../../kernel/json/json-shape.ts";
+import { jsonExcess } from "../../kernel/json.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";

@@ -2,7 +2,7 @@ import { named, type Waiting } from "../../contract/waiting.ts";
 import { isPaid } from "../../domain/offers.ts";
 import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { coalesced } from "../../kernel/coalesced.ts";
+import { coalesced } from "../../kernel/pacing.ts";
 import { BatchSet, type PoolLoad, type WorkerPool } from "../batch-set.ts";
 import type { WorkerDeps } from "../deps.ts";
 import {
