@@ -18,31 +18,29 @@ const MINUTE_MS = 60_000;
 export const SHORTEST_REMOTE_INTERVAL_MS = 10_000;
 
 /** For a remote service: 10–15 s for two minutes, then 30 s, rising to 60 s between the tenth and thirtieth minute. */
-export const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
+const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
   if (elapsedMs < 2 * MINUTE_MS) return SHORTEST_REMOTE_INTERVAL_MS + random() * 5_000;
   const long = (elapsedMs - 10 * MINUTE_MS) / (20 * MINUTE_MS);
   return 30_000 + 30_000 * Math.min(1, Math.max(0, long));
 };
 
 /** For a service on this machine: 150 ms, rising to half a second. */
-export const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
+const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
 
 /** The bounds of a `Retry-After`: zero must not cause a flood of requests, and a day must not stop the polling. */
 const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };
 const LONGEST_ASKED_MS = 60 * MINUTE_MS;
 
-/** For how long polls may fail in a row, in ms without the pauses that the service asks for, and the pause after each. */
-const PATIENT = { limitMs: 8 * MINUTE_MS, backoff: { baseMs: 1_000, capMs: 60_000 } };
-/** A service inside another command ends with it, and does not come back under its address. */
-const IMPATIENT = { limitMs: 400, backoff: { baseMs: 100, capMs: 200 } };
+/** For how long polls may fail in a row, in ms without the pauses that the service asks for. */
+const PATIENCE_MS = 8 * MINUTE_MS;
+/** The pauses after polls that failed. */
+const BACKOFF = { baseMs: 1_000, capMs: 60_000 };
 
 interface PollOptions {
   http: Http;
   clock: Clock;
   random: () => number;
   isLocal: boolean;
-  /** The service runs inside another command. */
-  isBorrowed?: boolean;
   /** When the batch was made: the schedule counts from then. Default now; a time in the future counts as now. */
   sinceMs?: number | null;
   /** Shared with the pollers of other batches of the service. */
@@ -72,7 +70,6 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
         ? localSchedule
         : remoteSchedule
       : () => options.intervalMs ?? 0;
-  const patience = options.isBorrowed ? IMPATIENT : PATIENT;
   let failures = 0;
   let untilMs = 0;
   for (let looks = 0; ; looks++) {
@@ -90,10 +87,10 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       failures++;
       const isElsewhere = isFromElsewhere(error);
       if (!mayPass(error) && !isElsewhere) throw error;
-      if (failures === 1) untilMs = clock.nowMs() + patience.limitMs;
+      if (failures === 1) untilMs = clock.nowMs() + PATIENCE_MS;
       if (clock.nowMs() >= untilMs) throw isElsewhere ? notTheService(error) : error;
       askedForMs = withinReason(error.retryAfterMs ?? null, options.isLocal);
-      delayMs = Math.max(usualMs(), backoffMs(failures, patience.backoff, random));
+      delayMs = Math.max(usualMs(), backoffMs(failures, BACKOFF, random));
       untilMs += askedForMs ?? 0;
       options.onFailure?.(error, askedForMs ?? delayMs, untilMs);
     }

@@ -48,7 +48,6 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
       await pollUntilDone(batch.id, {
         http: service.http,
         isLocal: service.isLocal,
-        isBorrowed: service.isBorrowed,
         clock,
         random,
         intervalMs,
@@ -153,19 +152,6 @@ export function outageText({ message }: Error, untilMs: number): string {
   return `${lowerFirst(message).replace(/\.$/, "")}; trying until ${clockTime(untilMs)}`;
 }
 
-/**
- * The same as `progressOf` while batches are still being submitted: `0/10000 images, submitting batch 3 of 50`. `imageCount` is that of
- * the whole run.
- */
-export function submittingText(
-  made: readonly Batch[],
-  run: { imageCount: number; batch: number; batchCount: number },
-): string {
-  if (run.batchCount === 1) return "submitting";
-  const { successCount } = countsOf(made, new Set());
-  return `${successCount}/${run.imageCount} images, submitting batch ${run.batch} of ${run.batchCount}`;
-}
-
 interface CountOptions {
   retries?: ReadonlySet<string>;
   superseded?: ReadonlyMap<string, number>;
@@ -236,7 +222,11 @@ const PATIENCE_MS = 10 * 60_000 + 1000;
  */
 export function parkedError(
   batches: readonly Batch[],
-  { identity, isBorrowed, providers = [] }: Pick<RunService, "identity" | "isBorrowed" | "providers">,
+  {
+    identity,
+    readsConfiguration = true,
+    providers = [],
+  }: Pick<RunService, "identity" | "readsConfiguration" | "providers">,
   nowMs: number,
 ): ImgbatchError | null {
   if (identity !== EMBEDDED) return null;
@@ -260,7 +250,7 @@ export function parkedError(
   const which = open.length === 1 ? `${one?.id} is` : `${open.length} batches are`;
   const why = code === "PROVIDER_NOT_CONFIGURED" && first.provider ? named(first.provider, message) : message;
   const restart =
-    isBorrowed && untilMs === null
+    !readsConfiguration && untilMs === null
       ? " The service of another process reads a change when it starts again."
       : "";
   return new ImgbatchError(

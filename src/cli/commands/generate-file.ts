@@ -25,17 +25,23 @@ import {
   runRealtime,
 } from "../../runs/realtime-run.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import { standingOf } from "../../runs/standing.ts";
+import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { stopReason } from "../interruption.ts";
 import { flagOption, usdOption } from "../options.ts";
-import { adviceByKind, NO_CAPACITY_ADVICE, whenBilled } from "../output/advice.ts";
+import { type Judgement, judgeFailed } from "../output/batches.ts";
 import { exitCodeOf, originLines } from "../output/finish.ts";
-import { type Judgement, judgeFailed } from "../output/judge-batches.ts";
-import { defaultRunDirectory, nextCommand, type Whereabouts } from "../output/next-command.ts";
-import { lookInto } from "../output/next-steps.ts";
+import {
+  adviceByKind,
+  defaultRunDirectory,
+  lookInto,
+  NO_CAPACITY_ADVICE,
+  nextCommand,
+  type Whereabouts,
+  whenBilled,
+} from "../output/next-step.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
 import { failureLines, paidTwiceNote, retryLostStep } from "../output/run-summary.ts";
 import { chooseUpstream } from "../targets.ts";
@@ -92,7 +98,7 @@ export async function retryLost(
     wish: { model: plan.settings.model, aspectRatio: null, size: null, inputImages },
     itemCount: plan.images.length,
     planFor: () => plan,
-    staysFailed: (line) => standingOf(line) === "refused" && !withRefused,
+    staysFailed: (line) => stands(line, "refused") && !withRefused,
   });
 }
 
@@ -147,7 +153,7 @@ async function makeRun(
     const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
     reporter.settle();
     // `withService` replaces a borrowed service that ended, and runs this work again.
-    if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
+    if (outcome.stop?.code === "SERVICE_GONE") throw outcome.stop;
     if (!signal.aborted) {
       const made = { dir: shownDir, model: model.id, upstream: service.upstream };
       const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;
@@ -267,7 +273,7 @@ function nextStep(made: MadeImages, exitCode: number, outcome: RealtimeOutcome, 
     const look = hasRetry ? `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ` : "";
     const steps = [
       ...(hasRetry ? [retryOf(made, where)] : []),
-      ...(outcome.lines.some((line) => standingOf(line) === "lost") ? [retryLostStep(dir, where)] : []),
+      ...(outcome.lines.some((line) => stands(line, "lost")) ? [retryLostStep(dir, where)] : []),
     ];
     return `${look}${steps.join("; ")}`;
   }

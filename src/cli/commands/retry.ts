@@ -11,7 +11,7 @@ import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { type ChosenModel, chooseModel } from "../../runs/plan/choose-model.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import { isRetryOpen, planRetry, type RetryPlan, sendRetry, unsentRetries } from "../../runs/retry.ts";
+import { openRetry, planRetry, type RetryPlan, sendRetry } from "../../runs/retry.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import { imagesIn, type Run, type Submissions } from "../../runs/send.ts";
 import { type Budget, createBudget, estimateLine } from "../budget.ts";
@@ -23,7 +23,7 @@ import { finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
 import { timeLimit } from "../interruption.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
-import { notEnded } from "../output/judge-batches.ts";
+import { notEnded } from "../output/batches.ts";
 import { describeRun } from "../output/run-summary.ts";
 import { rememberedUpstream, resolveTarget } from "../targets.ts";
 import { running, runOptions } from "./shared-options.ts";
@@ -118,9 +118,9 @@ async function retry(
   );
   const updateStep = updateStepOf(shownDir);
   const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
-  const images = imagesIn(unsentRetries(runState, service));
+  const images = openRetry(runState, service);
   const budget = createBudget(options, model, service, context);
-  if (isRetryOpen(runState, service)) {
+  if (images !== null) {
     if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
     const imageConsentMicroUsd = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");
@@ -271,7 +271,10 @@ async function readRetryOptions(context: CommandContext): Promise<RetryCommandOp
   const target = await resolveTarget(shownDir, cwd);
   const { run } = target;
   if (run === null) {
-    const message = `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: a service returns only the beginning of each prompt.`;
+    const why = "a service returns only the beginning of each prompt";
+    const message = shownDir.startsWith("imgbatch_")
+      ? `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: ${why}.`
+      : `There is no run directory ${shownDir}. retry needs the output directory of a run: ${why}.`;
     throw new ImgbatchError("USAGE", message);
   }
   return {

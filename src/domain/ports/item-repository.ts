@@ -141,8 +141,8 @@ export interface ItemRepository {
   abandoned(batchId?: string): Promise<ItemRecord[]>;
   /** The leases that a worker holds on items, without those of jobs. */
   leasesOf(workerId: string): Promise<ItemLease[]>;
-  /** Returns when the next pending item without a lease may be tried; null when there is none. */
-  nextDueMs(batchId: string): Promise<number | null>;
+  /** Returns the first time after `afterMs` from which on a pending item without a lease may be tried; null without one. */
+  nextDueMs(afterMs: number): Promise<number | null>;
   /**
    * Writes the outcomes of leased items whose lease is still held and that are pending. Returns these. An item must not
    * come twice under one lease.

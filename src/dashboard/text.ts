@@ -1,0 +1,100 @@
+import chalk, { Chalk } from "chalk";
+import cliTruncate from "cli-truncate";
+import stringWidth from "string-width";
+import { formatUsd } from "../kernel/money.ts";
+import { escapeControls } from "../kernel/text.ts";
+import type { Picture } from "./model.ts";
+
+const PLAIN = /^[\x20-\x7e]*$/;
+/** Measuring wide characters is slow, and every frame shows the same names. */
+const known = new Map<string, string>();
+const KNOWN_MOST = 4000;
+
+/** Returns the text in exactly `width` cells, cut with an ellipsis or padded. Wide characters take two cells. */
+export function inCells(text: string, width: number, align: "left" | "right" = "left"): string {
+  if (width <= 0) return "";
+  if (PLAIN.test(text))
+    return fill(text.length <= width ? text : `${text.slice(0, width - 1)}…`, width, align);
+  const key = `${width}${align}${text}`;
+  const before = known.get(key);
+  if (before !== undefined) return before;
+  if (known.size >= KNOWN_MOST) known.clear();
+  const cells = cutToCells(text, width, align);
+  known.set(key, cells);
+  return cells;
+}
+
+function fill(text: string, width: number, align: "left" | "right"): string {
+  return align === "left" ? text.padEnd(width) : text.padStart(width);
+}
+
+function cutToCells(text: string, width: number, align: "left" | "right"): string {
+  // Terminals disagree about the width of joined emoji. Apart, each takes two cells everywhere.
+  const safe = escapeControls(text).replace(/[\u200d\ufe0e\ufe0f]/g, "");
+  let cut = safe;
+  // The libraries disagree about some widths, so cut until `stringWidth` agrees.
+  for (let limit = width; stringWidth(cut) > width; limit--) cut = cliTruncate(safe, limit);
+  const space = " ".repeat(Math.max(0, width - stringWidth(cut)));
+  return align === "left" ? cut + space : space + cut;
+}
+
+/** A bar such as `███▒▒░░░░░`: done, failed (part of done) and left, as shares from 0 to 1 of `width` cells. */
+export function bar(width: number, done: number, failed = 0): { good: string; bad: string; rest: string } {
+  const filled = done >= 1 ? width : Math.min(width - 1, Math.floor(done * width));
+  const bad = failed > 0 ? Math.min(filled, Math.max(1, Math.round(failed * width))) : 0;
+  return { good: "█".repeat(filled - bad), bad: "▒".repeat(bad), rest: "░".repeat(width - filled) };
+}
+
+const HEIGHTS = " ▁▂▃▄▅▆▇█";
+
+/** The last `width` values as a line of bars, where the highest value is a full bar. */
+export function sparkline(values: readonly number[], width: number): string {
+  const shown = values.slice(-width);
+  const most = Math.max(1, ...shown);
+  const bars = shown.map((value) => HEIGHTS[value === 0 ? 0 : Math.max(1, Math.round((value / most) * 8))]);
+  return bars.join("").padStart(width, " ");
+}
+
+/** An amount, or a dash where the service does not report it. */
+export function dollars(microUsd: number | null, as: Parameters<typeof formatUsd>[1]): string {
+  return microUsd === null ? "–" : formatUsd(microUsd, as);
+}
+
+/**
+ * Returns a picture as lines of text, centred in `columns` cells. Each cell shows two pixels: the upper one is the colour
+ * of a half block, and the lower one is its background. Without colours, each cell is a sign of fitting darkness.
+ */
+export function halfBlockLines(
+  picture: Pick<Picture, "widthPx" | "heightPx" | "rgb">,
+  columns: number,
+): string[] {
+  const { widthPx, heightPx } = picture;
+  const margin = " ".repeat(Math.max(0, Math.floor((columns - widthPx) / 2)));
+  const lines: string[] = [];
+  // Sixteen colours are too few for a picture, and nearly every terminal with 16 has 256.
+  const colors = new Chalk({ level: chalk.level === 1 ? 2 : chalk.level });
+  for (let y = 0; y < heightPx; y += 2) {
+    let line = margin;
+    for (let x = 0; x < widthPx; x++) {
+      const upper = pixelAt(picture, x, y);
+      const lower = y + 1 < heightPx ? pixelAt(picture, x, y + 1) : upper;
+      line += colors.level === 0 ? shade(upper, lower) : colors.rgb(...upper).bgRgb(...lower)("▀");
+    }
+    lines.push(line);
+  }
+  return lines;
+}
+
+type Rgb = [number, number, number];
+
+const SHADES = " ░▒▓█";
+
+function shade(upper: Rgb, lower: Rgb): string {
+  const light = [...upper, ...lower].reduce((sum, part) => sum + part, 0) / 6;
+  return SHADES[Math.min(SHADES.length - 1, Math.floor((light / 256) * SHADES.length))] ?? " ";
+}
+
+function pixelAt({ rgb, widthPx }: Pick<Picture, "widthPx" | "rgb">, x: number, y: number): Rgb {
+  const at = (y * widthPx + x) * 3;
+  return [rgb[at] ?? 0, rgb[at + 1] ?? 0, rgb[at + 2] ?? 0];
+}

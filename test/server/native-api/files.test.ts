@@ -1,0 +1,157 @@
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { draftsBelow } from "../../support/drafts.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { apiChecker } from "../../support/openapi.ts";
+import { errorOf, refusalOf } from "../../support/realtime.ts";
+import { openBeside, startTestService } from "../../support/service.ts";
+import { ask, fileOf, listOf, send, start, upload, urlOf } from "../../support/uploads.ts";
+
+const HOUR_MS = 3_600_000;
+const serve = () => startTestService({ workers: false });
+
+describe("an uploaded file", () => {
+  it("[FILES-5] is listed page by page, newest first, shown and deleted", async () => {
+    const service = await serve();
+    expect(await (await ask(service, "/v1beta/files")).json()).toEqual({ files: [] });
+    const names: string[] = [];
+    for (const text of ["a", "b", "c"]) names.unshift((await upload(service, text)).name);
+    const first = await listOf(await ask(service, "/v1beta/files?pageSize=2"));
+    expect(first.files?.map(({ name }) => name)).toEqual(names.slice(0, 2));
+    // A file that is deleted between two pages leaves no gap.
+    expect(
+      await (await ask(service, `/v1beta/${names[0]}`, { method: "DELETE", body: "{}" })).json(),
+    ).toEqual({});
+    const next = await ask(service, `/v1beta/files?page_size=2&page_token=${first.nextPageToken}`);
+    expect(await next.json()).toEqual({ files: [expect.objectContaining({ name: names[2] })] });
+    expect(await (await ask(service, `/v1beta/${names[2]}`)).json()).toMatchObject({ sizeBytes: "1" });
+    const missing = await ask(service, `/v1beta/${names[0]}`);
+    expect([missing.status, (await errorOf(missing)).status]).toEqual([404, "NOT_FOUND"]);
+    for (const query of ["pageSize=x", "pageToken=x"]) {
+      const [field] = query.split("=");
+      expect(await refusalOf(await ask(service, `/v1beta/files?${query}`))).toEqual([
+        400,
+        "INVALID_ARGUMENT",
+        field,
+      ]);
+    }
+  });
+
+  it("[FILES-5] is downloaded from both paths, whole, in part or not at all", async () => {
+    const service = await serve();
+    const { name } = await upload(service, "a red fox", { mimeType: "text/plain" });
+    for (const path of [
+      `/v1beta/${name}:download`,
+      `/download/v1beta/${name}:download`,
+      `/v1beta/${name}%3Adownload`,
+    ]) {
+      const whole = await ask(service, `${path}?alt=media`);
+      expect([whole.status, await whole.text()]).toEqual([200, "a red fox"]);
+      expect(whole.headers.get("content-type")).toBe("text/plain");
+      const etag = whole.headers.get("etag") ?? "";
+      const part = await ask(service, path, { headers: { range: "bytes=2-4", "if-range": etag } });
+      expect([part.status, await part.text()]).toEqual([206, "red"]);
+      expect((await ask(service, path, { headers: { range: "bytes=99-" } })).status).toBe(416);
+      expect((await ask(service, path, { headers: { "if-none-match": etag } })).status).toBe(304);
+      const head = await ask(service, path, { method: "HEAD" });
+      expect([head.status, head.headers.get("content-length")]).toEqual([200, "9"]);
+    }
+  });
+
+  it("is downloaded by what the OpenAPI document says of its second path", async () => {
+    const service = await startTestService({ workers: false });
+    const { name } = await upload(service, "fox");
+    const { paths } = await (await fetch(`${service.url}/openapi.json`)).json();
+    const path = "/download/v1beta/files/{file}:download";
+    expect(paths[path].get.responses["200"]).toEqual(
+      paths["/v1beta/files/{file}:download"].get.responses["200"],
+    );
+    expect(paths[path].get.security).not.toContainEqual({ queryKey: [] });
+    const headers = { "x-vendorx-api-key": service.credentials.api_key };
+    const url = service.url + path.replace("files/{file}", name);
+    expect(await (await fetch(url, { headers })).text()).toBe("fox");
+    const put = await fetch(url, { method: "PUT", headers });
+    expect([put.status, put.headers.get("allow")]).toEqual([405, "GET, HEAD"]);
+  });
+
+  it("[FILES-5] of a type that fits into no header is downloaded as bytes", async () => {
+    const service = await serve();
+    const { name, mimeType } = await upload(service, "x", { mimeType: "jsonl\r\nx: y" });
+    expect(mimeType).toBe("jsonl\r\nx: y");
+    const answer = await ask(service, `/v1beta/${name}:download`);
+    expect(answer.headers.get("content-type")).toBe("application/octet-stream");
+  });
+
+  it("[FILES-5] whose bytes are gone is an error, not a short answer", async () => {
+    const service = await serve();
+    const { name } = await upload(service, "x");
+    const { stores, blobs } = await openBeside(service.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    await blobs.deleteAll("files/");
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([expect.stringContaining("is missing")]);
+    expect((await ask(service, `/v1beta/${name}:download`)).status).toBe(500);
+    expect((await ask(service, `/v1beta/${name}`)).status).toBe(200);
+  });
+
+  it("is gone after 48 hours, with its bytes, and makes way for its name", async () => {
+    const clock = new FakeClock();
+    const config = { retention: { sweepMinutes: 10 } };
+    const service = await startTestService({ clock, config });
+    const { blobs } = await openBeside(service.data);
+    const { name } = await upload(service, "x", { name: "files/fox" });
+    await expect.poll(() => clock.sleeperCount).toBe(1);
+    clock.advance(48 * HOUR_MS - 1);
+    await expect.poll(() => clock.sleeperCount).toBe(1);
+    expect((await ask(service, `/v1beta/${name}`)).status).toBe(200);
+    clock.advance(1);
+    expect((await ask(service, `/v1beta/${name}`)).status).toBe(404);
+    expect(await (await ask(service, "/v1beta/files")).json()).toEqual({ files: [] });
+    expect(await blobs.list("files/")).toHaveLength(1);
+    const again = await upload(service, "y", { name: "files/fox" });
+    expect(await (await ask(service, `/v1beta/${again.name}:download`)).text()).toBe("y");
+    expect(await blobs.list("files/")).toHaveLength(1);
+    clock.advance(48 * HOUR_MS);
+    await expect.poll(() => blobs.list("files/")).toEqual([]);
+  });
+
+  it("outlives a restart, and so does what an unfinished upload has brought", async () => {
+    const service = await startTestService();
+    const { name } = await upload(service, "x");
+    const url = new URL(await urlOf(await start(service)));
+    await send(url.href, "upload", 0, "unfinished");
+    const { blobs } = await openBeside(service.data);
+    await blobs.put("files/stored-without-a-record", Buffer.from("x"));
+    await service.close(0);
+    const next = await startTestService({ data: service.data });
+    expect(await (await ask(next, `/v1beta/${name}:download`)).text()).toBe("x");
+    expect(await blobs.list("files/")).toHaveLength(1);
+    const last = await send(next.url + url.pathname + url.search, "upload, finalize", 10, " no more");
+    expect((await fileOf(last)).sizeBytes).toBe("18");
+    expect(await draftsBelow(service.data)).toEqual([]);
+  });
+
+  it("[OPS-3] fits the description, and so do its errors", async () => {
+    const service = await serve();
+    const checker = apiChecker();
+    const begun = await start(service);
+    await checker.expectConforming("post", "/upload/v1beta/files", begun);
+    const url = await urlOf(begun);
+    await checker.expectConforming("post", "/upload/v1beta/files", await send(url, "upload", 7, "x"));
+    const last = await send(url, "upload, finalize", 0, "x");
+    await checker.expectConforming("post", "/upload/v1beta/files", last);
+    const { file } = await last.json();
+    const one = "/v1beta/files/{file}";
+    for (const [method, path, target, status] of [
+      ["get", "/v1beta/files", "/v1beta/files", 200],
+      ["get", "/v1beta/files", "/v1beta/files?pageSize=x", 400],
+      ["get", one, `/v1beta/${file.name}`, 200],
+      ["get", `${one}:download`, `/v1beta/${file.name}:download`, 200],
+      ["delete", one, `/v1beta/${file.name}`, 200],
+      ["delete", one, `/v1beta/${file.name}`, 404],
+    ] as const) {
+      const answer = await ask(service, target, { method: method.toUpperCase() });
+      await checker.expectConforming(method, path, answer);
+      expect([target, answer.status]).toEqual([target, status]);
+    }
+  });
+});
