@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { secretVariables } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { ProviderEntry } from "../contract/provider-entries.ts";
-import { writeFileDurably, makeDirectory } from "../kernel/files.ts";
+import { makeDirectory, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf } from "../kernel/json.ts";
 import { agreementsFile } from "./paths.ts";
