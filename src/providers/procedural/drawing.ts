@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { packageFile } from "../../kernel/package-file.ts";
-import { type Hex, recolor } from "./palette.ts";
+import { type Hex, recolor } from "./color.ts";
 
 const ROOT = "src/providers/procedural";
 

@@ -1,5 +1,5 @@
+import { type Hex, lighten } from "./color.ts";
 import { drawingData, motifFiles } from "./drawing.ts";
-import { type Hex, lighten } from "./palette.ts";
 import { hashSeed, Random } from "./random.ts";
 import words from "./words.json" with { type: "json" };
 

@@ -1,5 +1,6 @@
+import { type Hex, mix } from "./color.ts";
 import { type Coat, type Drawing, drawing, type Ink, paint, tilesOf } from "./drawing.ts";
-import { type Hex, mix, type Palette, patternColors } from "./palette.ts";
+import { type Palette, patternColors } from "./palette.ts";
 import type { Plan, Subject } from "./plan.ts";
 import type { Random } from "./random.ts";
 import layers from "./scene.json" with { type: "json" };
