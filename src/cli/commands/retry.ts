@@ -161,7 +161,7 @@ async function collectEnded(work: Run, keepZip: boolean): Promise<RunOutcome> {
   const batches = [];
   for (const entry of runState.batches) {
     const { id } = entry;
-    if (id === null && !isUnsentHere(runState, entry, service)) continue;
+    if (id === null && !isUnsentHere(entry, service)) continue;
     if (id === null)
       throw new ImgbatchError(
         "SUBMISSION_UNKNOWN",

@@ -14,7 +14,7 @@ export function workerRepository(session: SqlSession, clockMs: () => Promise<num
     insert: async (worker) => {
       await insertRows(session, "workers", [{ ...worker, seenAtMs: await clockMs() }]);
     },
-    beat: async (id, pauseMs) => {
+    heartbeat: async (id, pauseMs) => {
       const nowMs = await clockMs();
       const seenMs = (await first(seenOf(id)))?.seenAtMs ?? 0;
       const seen = build.updateTable("workers").set({ seenAtMs: nowMs });
