@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { selectedBatch, visibleBatches } from "../../../src/dashboard/state/batches.ts";
-import { layoutOf } from "../../../src/dashboard/state/layout.ts";
-import { SORTS } from "../../../src/dashboard/state/state.ts";
-import { ALL_ABILITIES, applied, batchRow, itemRow, press, viewOf } from "../facts.ts";
+import { selectedBatch, visibleBatches } from "../../src/dashboard/state/batches.ts";
+import { layoutOf } from "../../src/dashboard/state/layout.ts";
+import { SORTS } from "../../src/dashboard/state/state.ts";
+import { ALL_ABILITIES, applied, batchRow, itemRow, press, viewOf } from "./facts.ts";
 
 const RUNNING = batchRow(1);
 const ENDED = batchRow(2, { status: "completed", successCount: 9, failCount: 1, endedAtMs: 1 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { imagesPerSecond, RATE_SECONDS, timeLeftMs } from "../../../src/dashboard/state/rate.ts";
-import { applied, NOW, viewOf } from "../facts.ts";
+import { imagesPerSecond, RATE_SECONDS, timeLeftMs } from "../../src/dashboard/state/rate.ts";
+import { applied, NOW, viewOf } from "./facts.ts";
 
 describe("the rate", () => {
   it("is the mean of the last full seconds, quiet ones too", () => {

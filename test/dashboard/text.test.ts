@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import stringWidth from "string-width";
 import { describe, expect, it } from "vitest";
-import { bar, dollars, inCells, sparkline } from "../../../src/dashboard/text.ts";
-import { CHARACTER } from "../../support/characters.ts";
+import { bar, dollars, inCells, sparkline } from "../../src/dashboard/text.ts";
+import { CHARACTER } from "../support/characters.ts";
 
 describe("text in cells", () => {
   it("takes exactly its width, whatever the script, and passes no control character on", () => {

@@ -1,10 +1,10 @@
 import { render } from "ink";
 import stringWidth from "string-width";
 import { describe, expect, it } from "vitest";
-import { Dashboard } from "../../../src/dashboard/components/dashboard.tsx";
-import { FrameStream } from "../../../src/dashboard/painter.ts";
-import type { DashboardState } from "../../../src/dashboard/state/state.ts";
-import { applied, batchRow, itemRow, NOW, press, viewOf } from "../facts.ts";
+import { Dashboard } from "../../src/dashboard/components/dashboard.tsx";
+import { FrameStream } from "../../src/dashboard/painter.ts";
+import type { DashboardState } from "../../src/dashboard/state/state.ts";
+import { applied, batchRow, itemRow, NOW, press, viewOf } from "./facts.ts";
 
 /** The screen as a person sees it: lines without colours. */
 function linesOf(state: DashboardState): string[] {
