@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
 /**
@@ -9,4 +9,9 @@ export function packageFile(path: string): string {
   let folder = import.meta.dirname;
   while (!existsSync(join(folder, "package.json"))) folder = dirname(folder);
   return join(folder, path);
+}
+
+/** The version of this package. */
+export function readVersion(): string {
+  return JSON.parse(readFileSync(packageFile("package.json"), "utf8")).version;
 }

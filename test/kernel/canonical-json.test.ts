@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { canonicalJson, type JsonValue } from "../../../src/kernel/json/canonical-json.ts";
+import { canonicalJson, type JsonValue } from "../../src/kernel/json.ts";
 
 it("the sample of RFC 8785, section 3.2, is written as in section 3.2.4", () => {
   const sample = String.raw`{

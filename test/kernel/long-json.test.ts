@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type ByteSink, LongJsonReader } from "../../../src/kernel/json/long-json.ts";
+import { type ByteSink, LongJsonReader } from "../../src/kernel/long-json.ts";
 
 class Kept implements ByteSink {
   bytes = Buffer.alloc(0);

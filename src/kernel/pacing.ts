@@ -31,3 +31,37 @@ function goOn(): void {
   waiting.shift()?.();
   if (waiting.length > 0) setImmediate(goOn);
 }
+
+/**
+ * Returns a function that runs the work, one run at a time. A call during a run leads to one more run after it, because
+ * the run may have missed the reason for the call. The promise resolves when no run is left. The work must not reject.
+ */
+export function coalesced(work: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | null = null;
+  let again = false;
+  const run = async () => {
+    while (again) {
+      again = false;
+      await work();
+    }
+    running = null;
+  };
+  return () => {
+    again = true;
+    running ??= run();
+    return running;
+  };
+}
+
+export interface BackoffPolicy {
+  /** Ceiling of the first delay, in ms; it doubles with each attempt. */
+  baseMs: number;
+  /** No delay is longer. */
+  capMs: number;
+}
+
+/** Returns the delay before retry number `attempt` (1 for the first retry), in ms, with full jitter. */
+export function backoffMs(attempt: number, policy: BackoffPolicy, random: () => number): number {
+  const ceiling = Math.min(policy.capMs, policy.baseMs * 2 ** (attempt - 1));
+  return Math.round(random() * ceiling);
+}

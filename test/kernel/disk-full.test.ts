@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { saving } from "../../../src/client/file-errors.ts";
-import { isDiskFull, systemCodeOf } from "../../../src/kernel/files/disk-full.ts";
-import { notStored, storageFailure } from "../../../src/storage/disk-trouble.ts";
+import { saving } from "../../src/client/file-errors.ts";
+import { isDiskFull, systemCodeOf } from "../../src/kernel/files.ts";
+import { notStored, storageFailure } from "../../src/storage/disk-trouble.ts";
 
 /** Errors as Node makes them: it has no name for a quota that is used up. */
 const systemError = (code: string, errno: number) =>

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { jsonExcess } from "../../../src/kernel/json/json-shape.ts";
+import { jsonExcess } from "../../src/kernel/json.ts";
 
 const deeper = (text: string, maxDepth: number) =>
   jsonExcess(Buffer.from(text), { maxDepth, maxElements: 1e9 }) === "depth";

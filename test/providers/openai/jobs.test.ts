@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api.ts";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
-import { createOpenaiBatchAdapter } from "../../../src/providers/openai-batch/provider.ts";
+import { createOpenaiBatchAdapter } from "../../../src/providers/openai/jobs.ts";
 import { asJobProvider } from "../../../src/providers/upstream/job-provider.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";

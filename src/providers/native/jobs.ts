@@ -10,14 +10,14 @@ import { headersOf } from "../../http/transport.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type AdapterDeps, refuseStoredReferences } from "../upstream/adapter.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
-import { countAt, listAt, oneLine, textAt, upstreamWords, valueAt } from "../upstream/answer-text.ts";
 import { ambiguous, answerError } from "../upstream/classify.ts";
-import { generateContentBody, modelPath, NATIVE_TAKES, readContent } from "../upstream/generate-content.ts";
+import { countAt, listAt, oneLine, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { withTimeLimit } from "../upstream/item-provider.ts";
 import { type JobAdapter, jobWords, type ResultFile } from "../upstream/job-provider.ts";
 import { bytesBody, jsonBody, jsonLinesBody, type RequestBody } from "../upstream/request-body.ts";
 import { resultLines } from "../upstream/result-lines.ts";
+import { generateContentBody, modelPath, NATIVE_TAKES, readContent } from "./provider.ts";
 
 const PAGE = 50;
 

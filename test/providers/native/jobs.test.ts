@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api.ts";
 import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
-import { createNativeBatchAdapter } from "../../../src/providers/native-batch/provider.ts";
+import { createNativeBatchAdapter } from "../../../src/providers/native/jobs.ts";
 import { asJobProvider } from "../../../src/providers/upstream/job-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";

@@ -1,8 +1,8 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { makeDirectory } from "../../../src/kernel/files/make-directory.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { makeDirectory } from "../../src/kernel/files.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 it("a directory is made with its parents, by several at once too, and the topmost new one is returned", async () => {
   const root = await tempDir();

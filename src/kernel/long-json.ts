@@ -1,4 +1,4 @@
-import { decodeDataUrl } from "../base64.ts";
+import { decodeDataUrl } from "./base64.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { DATA_FILES } from "../../src/contract/data-directory.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { copyTables, isUnused, sumTables, tablesOf } from "../../src/storage/copy-tables.ts";
+import { copyTables, isUnused, sumTables, tablesOf } from "../../src/storage/copy.ts";
 import type { SqlDatabase } from "../../src/storage/dialects/sql-session.ts";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
