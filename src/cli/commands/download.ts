@@ -8,7 +8,7 @@ import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
-import { syncDirectory } from "../../kernel/files/durable-file.ts";
+import { syncDirectory } from "../../kernel/files.ts";
 import { collectRun } from "../../runs/collect-run.ts";
 import { adoptDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { imageFileName } from "../../runs/directory/names.ts";
@@ -23,11 +23,11 @@ import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
 import { saveZip, zipName } from "../../runs/fetch/fetch-zip.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { describeRun } from "../finish-run.ts";
 import { flagOption, pathOption, type TypedOptions, textOption, wholeOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
-import { describeRun } from "../output/run-summary.ts";
 import {
   rememberedUpstream,
   requireBatches,

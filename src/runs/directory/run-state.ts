@@ -5,7 +5,7 @@ import type { Batch } from "../../client/answers.ts";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
@@ -87,12 +87,6 @@ function unknownBatch(index: number, { base_url, key_fingerprint }: Maker): RunB
 /** Whether the request of a batch has to be sent, or sent again to find its batch. */
 export function isUnsent({ state }: RunBatch): boolean {
   return state === "intent" || state === "unknown";
-}
-
-/** The service and key that a batch belongs to. */
-export function makerOf(runState: RunState, entry: RunBatch): Maker {
-  const { base_url = runState.base_url, key_fingerprint = runState.key_fingerprint } = entry;
-  return { base_url, key_fingerprint };
 }
 
 /** The number of the last retry or update; 0 when there was none. */
