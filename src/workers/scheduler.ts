@@ -2,8 +2,7 @@ import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/end-early.ts";
 import type { BegunBatch } from "../domain/ports/batch-repository.ts";
 import type { BatchRecord } from "../domain/records.ts";
-import { coalesced } from "../kernel/coalesced.ts";
-import { createYield } from "../kernel/yield.ts";
+import { coalesced, createYield } from "../kernel/pacing.ts";
 import { advanceBatch, endOf, reportEnded } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { Intake } from "./intake.ts";
@@ -228,7 +227,7 @@ export class Scheduler {
   /** A batch has ended here: images that no record names can only be those of processes that died. */
   async #end(batchId: string): Promise<void> {
     this.#forget(batchId);
-    if (!this.#deps.presence.isAlone) await removeOrphansOf(this.#deps, [batchId]);
+    if (!this.#deps.presence.isAlone) await removeOrphansOf(this.#deps, batchId);
   }
 
   #forget(batchId: string): void {

@@ -8,7 +8,7 @@ import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { dropOutputs } from "../../src/domain/batches/delete.ts";
 import { cancelBatch } from "../../src/domain/batches/end-early.ts";
-import { failItem, finishItem, joinFinishes } from "../../src/domain/batches/finish-item.ts";
+import { failItem, finishItem, groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
 import { processResults, settleBatch, startProcessing } from "../../src/domain/batches/process-results.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
@@ -229,7 +229,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     const claim = { token, worker, nowMs: Date.now(), provider: "procedural", isPaid: false, ...which };
     const items = await one.write((tx) => tx.items.claim(id, claim));
     if (batch === null) return;
-    const finishes = joinFinishes(one);
+    const finishes = groupFinishes(one);
     await Promise.all(
       items.map((item) => {
         const leased = { ...item, leaseToken: token };

@@ -5,18 +5,18 @@ import { customIdProblem, referenceLimitByName } from "../../src/contract/text-r
 import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
 import { fileIdOf } from "../../src/domain/files/files.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
-import { safeFileName } from "../../src/kernel/files/file-names.ts";
 import { hideApiKeys, hideUsedKeys, holdsApiKey, watchKey } from "../../src/kernel/hide-keys.ts";
 import {
   escapeControls,
   foldFileName,
   hasUnstorableText,
   isLongerThan,
+  safeFileName,
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
 import { checkRequest } from "../../src/server/batch-api/check-request.ts";
-import { shownPath } from "../../src/server/http/access-log.ts";
 import { namesApiKey } from "../../src/server/http/authenticate.ts";
+import { shownPath } from "../../src/server/http/exchange.ts";
 import { hostOf } from "../../src/server/http/host.ts";
 import { queryInteger, readInstant } from "../../src/server/http/query.ts";
 import { readFileFacts } from "../../src/server/native-api/files.ts";

@@ -16,8 +16,7 @@ import { isPaid, type Offer } from "../../domain/offers.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
-import { backoffMs } from "../../kernel/backoff.ts";
-import { aside } from "../../kernel/yield.ts";
+import { aside, backoffMs } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { slotsOf } from "../provider-slots.ts";
@@ -162,7 +161,7 @@ export async function recordItem(
 ): Promise<ItemOutcome> {
   const { batch, item, ticket } = work;
   const result = await inspected(deps, work, attempt);
-  await tellHealth(ticket, item, result);
+  await notifyHealth(ticket, item, result);
   for (let tries = 1; ; tries++) {
     try {
       if ("aborted" in result) return await recordAbort(deps, work, result.isSent);
@@ -183,7 +182,7 @@ export async function recordItem(
 
 type InspectedAttempt = MadeItem | Exclude<ItemAttempt, GeneratedImages>;
 
-/** Looks into the images: the upstream's word is not enough. */
+/** Decodes the images: the upstream's word is not enough. */
 async function inspected(
   { inspector, log }: WorkerDeps,
   { batch, item, offer: { provider } }: ItemWork,
@@ -204,7 +203,7 @@ async function inspected(
   }
 }
 
-async function tellHealth(ticket: Ticket, item: LeasedItem, result: InspectedAttempt): Promise<void> {
+async function notifyHealth(ticket: Ticket, item: LeasedItem, result: InspectedAttempt): Promise<void> {
   if ("aborted" in result) ticket.dropped();
   else if (result instanceof ProviderError) await ticket.failed(result, String(item.id));
   else await ticket.succeeded();
