@@ -5,7 +5,7 @@ import { PATHS } from "../../contract/routes.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
 import type { ListedItem } from "../../domain/ports/item-repository.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { groupBy } from "../../kernel/json/fields.ts";
+import { groupBy } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText } from "../http/query.ts";

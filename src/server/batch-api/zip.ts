@@ -9,7 +9,7 @@ import { planBatchZip } from "../../domain/downloads/zip.ts";
 import { activeKey } from "../../domain/keys.ts";
 import type { ListedItem } from "../../domain/ports/item-repository.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
-import { safeFileName } from "../../kernel/files/file-names.ts";
+import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import { conditions, downloadAnswers, headAnswers, ranges, sendDownload } from "../http/downloads.ts";
