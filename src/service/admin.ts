@@ -19,7 +19,7 @@ import { type KeyState, keyState } from "../domain/keys.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { systemCodeOf } from "../kernel/files/disk-full.ts";
+import { systemCodeOf } from "../kernel/files.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { withApiCode } from "../server/http/errors.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";

@@ -5,10 +5,8 @@ import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../.
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
-import { writeFileDurably } from "../../kernel/files/durable-file.ts";
-import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { packageFile } from "../../kernel/files/package-file.ts";
-import { readVersion } from "../../kernel/version.ts";
+import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
+import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { choiceOption, flagOption } from "../options.ts";

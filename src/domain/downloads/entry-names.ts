@@ -1,6 +1,5 @@
 import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
-import { MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
-import { foldFileName, truncateBytes } from "../../kernel/text.ts";
+import { foldFileName, MAX_NAME_BYTES, safeFileName, truncateBytes } from "../../kernel/text.ts";
 import type { ItemRecord, OutputRecord } from "../records.ts";
 
 interface NamedImage {

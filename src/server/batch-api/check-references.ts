@@ -9,8 +9,8 @@ import { InputImages, shownSize } from "../../domain/images/input-images.ts";
 import { receiveImage, type SentTexts } from "../../domain/images/sent-image.ts";
 import { type ModelEntry, referenceLimit } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
+import { createYield } from "../../kernel/pacing.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
-import { createYield } from "../../kernel/yield.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 
 type ReferenceBody = z.infer<typeof referenceImageSchema>;

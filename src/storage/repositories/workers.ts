@@ -1,3 +1,4 @@
+import type { RetentionTimeRepository } from "../../domain/ports/stores.ts";
 import type { WorkerRepository } from "../../domain/ports/workers.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
@@ -47,3 +48,19 @@ export function workerRepository(session: SqlSession, clockMs: () => Promise<num
 
 /** The ids of the workers that are alive, as a part of another query. */
 export const liveWorkers = (build: SqlSession["build"]) => build.selectFrom("workers").select("id");
+
+/** The table has one row at most. */
+const ONLY = 1;
+
+export function retentionTimeRepository({ build, first, run }: SqlSession): RetentionTimeRepository {
+  return {
+    read: async () => {
+      const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
+      return row && { seenMs: row.seenMs, pausedUntilMs: row.pausedUntilMs };
+    },
+    write: async (time) => {
+      const insert = build.insertInto("retention_time").values({ id: ONLY, ...time });
+      await run(insert.onConflict((on) => on.column("id").doUpdateSet(time)));
+    },
+  };
+}

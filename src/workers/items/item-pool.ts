@@ -5,7 +5,7 @@ import { isPaid, type Offer } from "../../domain/offers.ts";
 import type { BatchQueue } from "../../domain/ports/batch-repository.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { ItemClaim } from "../../domain/ports/item-repository.ts";
-import { coalesced } from "../../kernel/coalesced.ts";
+import { coalesced } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
 import { InFlightItems } from "./in-flight.ts";

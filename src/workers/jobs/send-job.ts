@@ -6,7 +6,7 @@ import { type JobItem, ProviderError } from "../../domain/ports/image-provider.t
 import type { Transaction } from "../../domain/ports/stores.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
-import { unlessAborted } from "../../kernel/unless-aborted.ts";
+import { unlessAborted } from "../../kernel/signals.ts";
 import { OwnerLost } from "../advance-batch.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { endWaiting, findJob, findJobInTime, type JobWork, ticketFor, waitAfter } from "./job-work.ts";
