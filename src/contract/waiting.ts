@@ -1,5 +1,5 @@
 import { clockTime, formatDuration } from "../kernel/durations.ts";
-import type { EXIT_CODES } from "./exit-codes.ts";
+import type { EXIT_CODES } from "./errors.ts";
 
 /** Whoever asks for a longer pause than this, in ms, is in error or means harm. */
 export const LONGEST_PAUSE_MS = 24 * 3_600_000;

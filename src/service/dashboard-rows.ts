@@ -1,6 +1,6 @@
 import { jobsText, type ShownJob, type Waiting, waitingText } from "../contract/waiting.ts";
 import type { BatchRow } from "../dashboard/model.ts";
-import { costOf } from "../domain/batches/new-batch.ts";
+import { costOf } from "../domain/batches/create-batch.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";

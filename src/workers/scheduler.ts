@@ -1,6 +1,6 @@
 import { isTerminal } from "../contract/statuses.ts";
-import { cancelBatch } from "../domain/batches/end-early.ts";
-import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
+import { cancelBatch } from "../domain/batches/end-batch.ts";
+import type { BatchQueue, BegunBatch } from "../domain/ports/batches.ts";
 import { coalesced } from "../kernel/coalesced.ts";
 import { createYield } from "../kernel/yield.ts";
 import { advanceBatch, becomeOwner, endOf, reportEnded } from "./advance-batch.ts";

@@ -9,7 +9,7 @@ import {
   isKnownRequest,
 } from "../../src/domain/batches/create-batch.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import { Offers } from "../../src/domain/offers.ts";
+import { Offers } from "../../src/domain/models.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { ImageInspector } from "../../src/domain/ports/image-inspector.ts";
 import { systemClock } from "../../src/kernel/clock.ts";

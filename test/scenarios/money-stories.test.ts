@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, inject, it } from "vitest";
 import { isTerminal } from "../../src/contract/statuses.ts";
-import { settleBatch } from "../../src/domain/batches/process-results.ts";
+import { settleBatch } from "../../src/domain/batches/end-batch.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";

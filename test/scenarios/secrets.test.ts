@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { authenticate } from "../../src/domain/keys.ts";
+import { authenticate } from "../../src/domain/accounts.ts";
 import type { Repositories } from "../../src/domain/ports/stores.ts";
 import { holdsApiKey } from "../../src/kernel/hide-keys.ts";
 import { randomIds, sha256Hex } from "../../src/kernel/ids.ts";

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { expandedCustomIds } from "../../src/contract/text-rules.ts";
+import { expandedCustomIds } from "../../src/contract/limits.ts";
 import { packZip, png } from "./fake-service.ts";
 import { listen } from "./listen.ts";
 

@@ -1,6 +1,6 @@
 import type { Batch } from "../../client/answers.ts";
 import { allWithCounts, listBatches } from "../../client/batches.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES } from "../../contract/errors.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";

@@ -1,6 +1,6 @@
 import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
 import { grant, placeHold, settleHold } from "../billing/ledger.ts";
-import type { BatchQueue } from "../ports/batch-repository.ts";
+import type { BatchQueue } from "../ports/batches.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 

@@ -1,6 +1,5 @@
 import type { Batch, BatchItem } from "../../client/answers.ts";
-import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import type { ExitName } from "../../contract/exit-codes.ts";
+import { type ErrorCode, errorEntry, ImgbatchError, type ExitName } from "../../contract/errors.ts";
 import type { ImageMimeType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";

@@ -5,7 +5,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ItemError } from "../../contract/statuses.ts";
 import { type ShownJob, type Waiting, withUpstreamWords } from "../../contract/waiting.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
-import type { ListedItem } from "../../domain/ports/item-repository.ts";
+import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";

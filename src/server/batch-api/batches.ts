@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { BATCH_STATUSES } from "../../contract/statuses.ts";
 import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
-import type { BatchPage } from "../../domain/ports/batch-repository.ts";
+import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { ApiDeps } from "../deps.ts";
 import {
   authenticate,

@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
-import type { ListedItem } from "../../domain/ports/item-repository.ts";
+import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json/fields.ts";
 import type { ApiDeps } from "../deps.ts";

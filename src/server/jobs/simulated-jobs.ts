@@ -1,8 +1,8 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { jobDirectivesOf, stuckMs } from "../../contract/job-directives.ts";
 import type { BatchStatus, ItemError } from "../../contract/statuses.ts";
-import type { Line } from "../../domain/lines/take-in.ts";
-import { DRAWINGS } from "../../domain/offers.ts";
+import type { Line } from "../../domain/jobs/take-in.ts";
+import { DRAWINGS } from "../../domain/models.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord, ItemRecord } from "../../domain/records.ts";
 import type { Clock } from "../../kernel/clock.ts";

@@ -8,15 +8,13 @@ import {
   SIZE_TIERS,
   type SizeTier,
 } from "../../contract/image-formats.ts";
-import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits, inWords } from "../../contract/limits.ts";
 import { type GenerateContentRequest, generateContentSchema } from "../../contract/native-api.ts";
-import { inWords } from "../../contract/text-rules.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../domain/images/sent-image.ts";
-import type { ModelEntry } from "../../domain/models.ts";
+import { type ModelEntry, nearestRatio, pricedSizes, ratiosOf } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
-import { nearestRatio, pricedSizes, ratiosOf } from "../../domain/realtime/models.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { isFromUser, readImages, readTurns } from "./read-contents.ts";

@@ -1,11 +1,10 @@
 import type { Request } from "express";
 import type { z } from "zod";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type NativeFile, startUploadSchema } from "../../contract/native-jobs.ts";
+import { FIXED_LIMITS, inWords } from "../../contract/limits.ts";
+import { type NativeFile, startUploadSchema } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { inWords } from "../../contract/text-rules.ts";
-import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";
+import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { jsonExcess } from "../../kernel/json/json-shape.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";

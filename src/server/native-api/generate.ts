@@ -1,12 +1,11 @@
 import type { Request, Response } from "express";
-import type { ServiceErrorCode } from "../../contract/errors.ts";
-import { ImgbatchError, nativeErrorBody } from "../../contract/errors.ts";
+import { ImgbatchError, nativeErrorBody, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { generateContentSchema } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
+import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
-import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";

@@ -3,11 +3,17 @@ import { type ImageMimeType, isImageMimeType, type SizePx } from "../../contract
 import type { Limits } from "../../contract/limits.ts";
 import type { GenerateContentRequest } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
-import { type InputImageProblem, InputImages, shownSize } from "../../domain/images/input-images.ts";
-import { receiveImage, type SentImage, type SentTexts } from "../../domain/images/sent-image.ts";
+import {
+  type InputImageProblem,
+  InputImages,
+  receiveImage,
+  type SentImage,
+  type SentTexts,
+  shownSize,
+} from "../../domain/images/sent-image.ts";
+import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { CheckedImage } from "../../domain/realtime/checked-content.ts";
-import { MAX_INPUT_IMAGES } from "../../domain/realtime/models.ts";
 import { formatBytes, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { fieldError } from "../http/errors.ts";
 

@@ -1,7 +1,7 @@
 import type { Request } from "express";
 import type { z } from "zod";
 import { isErrorCode } from "../../contract/errors.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { FIXED_LIMITS, inWords } from "../../contract/limits.ts";
 import {
   type CreateOpenaiBatch,
   createOpenaiBatchSchema,
@@ -12,13 +12,11 @@ import {
 } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
-import { inWords } from "../../contract/text-rules.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { dropOutputs } from "../../domain/batches/delete.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
-import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
+import { batchModelsOf, type ModelEntry, pricedSizes } from "../../domain/models.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
-import { pricedSizes } from "../../domain/realtime/models.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";

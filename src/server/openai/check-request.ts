@@ -5,15 +5,15 @@ import {
   type SizeTier,
 } from "../../contract/image-formats.ts";
 import type { ImagesFields } from "../../contract/openai-api.ts";
-import type { ModelEntry } from "../../domain/models.ts";
-import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import {
   inputImageLimit,
+  type ModelEntry,
   nearestRatio,
   nearestTier,
   pricedSizes,
   realtimeModelsOf,
-} from "../../domain/realtime/models.ts";
+} from "../../domain/models.ts";
+import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { fieldError } from "../http/errors.ts";

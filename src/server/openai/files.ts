@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import type { z } from "zod";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { FIXED_LIMITS, inWords } from "../../contract/limits.ts";
 import {
   type DeletedFile,
   FILE_PURPOSES,
@@ -8,9 +8,8 @@ import {
   uploadFieldsSchema,
 } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { inWords } from "../../contract/text-rules.ts";
 import type { Chunk } from "../../domain/files/upload.ts";
-import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";
+import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";

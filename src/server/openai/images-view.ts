@@ -7,7 +7,7 @@ import {
   openaiErrorBody,
 } from "../../contract/openai-api.ts";
 import { routes } from "../../contract/routes.ts";
-import { linkImage } from "../../domain/links/linked-images.ts";
+import { linkImage } from "../../domain/files/linked-images.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";

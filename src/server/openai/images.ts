@@ -3,7 +3,7 @@ import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract
 import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { openaiCode, openaiErrorBody } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { findLinkedImage } from "../../domain/links/linked-images.ts";
+import { findLinkedImage } from "../../domain/files/linked-images.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream } from "../http/answer.ts";

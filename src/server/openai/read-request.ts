@@ -2,14 +2,13 @@ import { createHash } from "node:crypto";
 import type { Request, Response } from "express";
 import type { z } from "zod";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits, inWords } from "../../contract/limits.ts";
 import {
   type EditImages,
   editImagesSchema,
   generateImagesSchema,
   type ImagesFields,
 } from "../../contract/openai-api.ts";
-import { inWords } from "../../contract/text-rules.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import {
   imageInDraft,

@@ -2,10 +2,11 @@ import { COMMON_RATIOS } from "../../contract/image-formats.ts";
 import type {
   GenerateContentBody,
   GenerateContentResponse,
+  Job,
+  NativeFile,
   NativeModel,
   SharedModel,
 } from "../../contract/native-api.ts";
-import type { Job, NativeFile } from "../../contract/native-jobs.ts";
 
 const MODEL = "vendorx-3-pro-image";
 

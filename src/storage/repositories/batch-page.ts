@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { sql } from "kysely";
-import type { BatchPage } from "../../domain/ports/batch-repository.ts";
+import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { BATCH } from "../tables.ts";

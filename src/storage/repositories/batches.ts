@@ -5,7 +5,7 @@ import {
   isTerminal,
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
-import type { BatchQueue, BatchRepository, CountChange } from "../../domain/ports/batch-repository.ts";
+import type { BatchQueue, BatchRepository, CountChange } from "../../domain/ports/batches.ts";
 import type { BatchEvent } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";

@@ -1,9 +1,8 @@
-import type { FileRepository } from "../../domain/ports/files.ts";
-import type { UploadRepository } from "../../domain/ports/shared-records.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";
 
-export function fileRepository(session: SqlSession): FileRepository {
+export function fileRepository(session: SqlSession): Repositories["files"] {
   const { build, all, first, run } = session;
   const files = () => build.selectFrom("files").selectAll();
   return {
@@ -42,7 +41,7 @@ export function fileRepository(session: SqlSession): FileRepository {
   };
 }
 
-export function uploadRepository(session: SqlSession): UploadRepository {
+export function uploadRepository(session: SqlSession): Repositories["uploads"] {
   const { build, all, first, run } = session;
   const uploads = () => build.selectFrom("uploads").selectAll();
   return {

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { OutputRepository, ReferenceRepository } from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
@@ -8,7 +8,7 @@ const OF_ITEM = prepared((build, { itemId }: Values<{ itemId: number }>) =>
   build.selectFrom("outputs").selectAll().where("itemId", "=", itemId).orderBy("imageIndex"),
 );
 
-export function outputRepository(session: SqlSession): OutputRepository {
+export function outputRepository(session: SqlSession): Repositories["outputs"] {
   const { build, dialect, all, run, runEach } = session;
   return {
     insertMany: async (outputs) => {
@@ -68,7 +68,7 @@ const OF_SOURCE = prepared(
       .orderBy("ordinal"),
 );
 
-export function referenceRepository(session: SqlSession): ReferenceRepository {
+export function referenceRepository(session: SqlSession): Repositories["references"] {
   const { build, all, first } = session;
   return {
     insertMany: async (batchId, references) => {

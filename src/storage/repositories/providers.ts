@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { ProviderCallsRepository, ProviderHealthRepository } from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { ProviderCalls } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 
@@ -33,7 +33,12 @@ const ADD_CALLS = prepared((build, call: Values<ProviderCalls & { fromMs: number
  */
 const ROWS_AT_A_TIME = 64;
 
-export function providerCallsRepository({ build, dialect, all, run }: SqlSession): ProviderCallsRepository {
+export function providerCallsRepository({
+  build,
+  dialect,
+  all,
+  run,
+}: SqlSession): Repositories["providerCalls"] {
   // The same for the whole transaction: two that locked several rows in another order would wait for each other.
   const row = dialect === "sqlite" ? 0 : Math.floor(Math.random() * ROWS_AT_A_TIME);
   return {
@@ -58,7 +63,7 @@ export function providerCallsRepository({ build, dialect, all, run }: SqlSession
   };
 }
 
-export function providerHealthRepository({ build, all, run }: SqlSession): ProviderHealthRepository {
+export function providerHealthRepository({ build, all, run }: SqlSession): Repositories["providerHealth"] {
   return {
     list: async () => {
       const rows = await all(build.selectFrom("provider_health").selectAll());

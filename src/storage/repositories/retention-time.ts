@@ -1,10 +1,10 @@
-import type { RetentionTimeRepository } from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 
 /** The table has one row at most. */
 const ONLY = 1;
 
-export function retentionTimeRepository({ build, first, run }: SqlSession): RetentionTimeRepository {
+export function retentionTimeRepository({ build, first, run }: SqlSession): Repositories["retentionTime"] {
   return {
     read: async () => {
       const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));

@@ -1,6 +1,6 @@
 import type { Selectable } from "kysely";
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
+import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/batches.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
 import { columnsOf, insertRows } from "./rows.ts";

@@ -1,4 +1,4 @@
-import type { WorkerRepository } from "../../domain/ports/workers.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
 
@@ -7,7 +7,10 @@ const BY_ID = prepared((build, { id }: Values<{ id: string }>) =>
 );
 
 /** `clockMs` returns the time of the database. */
-export function workerRepository(session: SqlSession, clockMs: () => Promise<number>): WorkerRepository {
+export function workerRepository(
+  session: SqlSession,
+  clockMs: () => Promise<number>,
+): Repositories["workers"] {
   const { build, all, first, run } = session;
   const seenOf = (id: string) => build.selectFrom("workers").select("seenAtMs").where("id", "=", id);
   return {

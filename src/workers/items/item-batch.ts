@@ -1,11 +1,11 @@
 import type { Waiting } from "../../contract/waiting.ts";
+import { needsOf } from "../../domain/batches/create-batch.ts";
 import type { LeasedItem } from "../../domain/batches/finish-item.ts";
-import { needsOf } from "../../domain/batches/new-batch.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
-import { isPaid, type Offer } from "../../domain/offers.ts";
+import { isPaid, type Offer } from "../../domain/models.ts";
+import type { ItemClaim } from "../../domain/ports/batches.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
-import type { ItemClaim } from "../../domain/ports/item-repository.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 

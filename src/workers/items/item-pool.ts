@@ -1,5 +1,5 @@
 import { named, type Waiting } from "../../contract/waiting.ts";
-import { isPaid } from "../../domain/offers.ts";
+import { isPaid } from "../../domain/models.ts";
 import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/coalesced.ts";
