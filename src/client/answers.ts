@@ -39,6 +39,8 @@ export interface Batch {
   /** Whether the service reports that these amounts are no real money: the images are drawn. */
   isPlay: boolean;
   createdAtMs: number | null;
+  /** When it was settled, or ended without a payment. */
+  endedAtMs: number | null;
   error: { code: string; message: string } | null;
   /** Why the items cannot be made now; null when they can, or the service does not say. */
   waiting: BatchWaiting | null;
@@ -80,6 +82,7 @@ export function readBatch(value: unknown): Batch | null {
     actualCostMicroUsd: microsOf(numeric(wire.actual_cost)),
     isPlay: wire.play_money === true,
     createdAtMs: momentMsOf(numeric(wire.created_at)),
+    endedAtMs: momentMsOf(numeric(wire.settled_at)),
     error: errorOf(wire.error),
     waiting: isTerminal(status) ? null : waitingOf(wire.waiting),
     queuedBehind: status === "queued" ? countOf(numeric(wire.queued_behind)) : null,
@@ -370,9 +373,7 @@ function microsOf(value: unknown, least = -MOST_USD): number | null {
 
 /** A time in seconds since 1970, within the range of dates, in ms. */
 function momentMsOf(value: unknown): number | null {
-  return Number.isSafeInteger(value) && Math.abs(value as number) <= LAST_SECOND
-    ? (value as number) * 1000
-    : null;
+  return typeof value === "number" && Math.abs(value) <= LAST_SECOND ? Math.round(value * 1000) : null;
 }
 
 /** A number that may be written as text. */

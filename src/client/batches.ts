@@ -1,3 +1,4 @@
+import type { ItemExtra } from "../contract/batch-api.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import {
@@ -153,13 +154,15 @@ const UNTOLD: readonly ErrorCode[] = ["BAD_RESPONSE", "NOT_FOUND", "BATCH_IMAGE_
 
 /**
  * Returns every item of a batch, in request order. Throws `BAD_RESPONSE` for a list without an end, and for one with more
- * than `most` items. Default: as many as the batch says, and 100 000 if it does not say.
+ * than `most` items. Default: as many as the batch says, and 100 000 if it does not say. `include`: more facts, in
+ * `raw`, which a service of ours knows.
  */
 export async function listItems(
   http: Http,
   id: string,
   signal?: AbortSignal,
   most?: number,
+  include?: readonly ItemExtra[],
 ): Promise<BatchItem[]> {
   const counted = async () => {
     const batch = await getBatch(http, id, { signal }).catch((error) => {
@@ -170,7 +173,7 @@ export async function listItems(
     return itemCount === null ? MOST_ITEMS : Math.max(itemCount, successCount + failCount);
   };
   const path = ({ limit, cursor }: { limit: number; cursor: string | null }) =>
-    `${routes.items(id)}?limit=${limit}${cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`}`;
+    `${routes.items(id)}?limit=${limit}${include === undefined ? "" : `&include=${include.join(",")}`}${cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`}`;
   const list = {
     entries: "items",
     path,
@@ -228,6 +231,14 @@ export async function cancelBatch(http: Http, id: string, signal?: AbortSignal):
   const { error } = await sendChange(http, { method: "POST", path: routes.cancel(id), signal });
   if (error !== null) throw error;
   return (await getBatch(http, id, { signal })).batch;
+}
+
+/** Makes the failed items of an ended batch again, as a new batch. Never sent twice: each answer makes another batch. */
+export async function retryBatch(http: Http, id: string, signal?: AbortSignal): Promise<Batch> {
+  const answer = await http.json({ method: "POST", path: routes.retry(id), maxRetries: 0, signal });
+  const batch = readBatch(answer.json);
+  if (batch === null) throw unexpectedAnswer("a batch", answer.requestId);
+  return batch;
 }
 
 /** Deletes the images of an ended batch, and returns the batch as it is afterwards. */

@@ -1,16 +1,15 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../contract/errors.ts";
-import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { isFromElsewhere } from "../http/json-answer.ts";
 import { mayPass } from "../http/retries.ts";
-import type { Answer } from "../http/transport.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
 import type { Batch } from "./answers.ts";
 import { getBatch } from "./batches.ts";
+import { followEvents } from "./events.ts";
 
 /** Returns how long to wait before the next look, in ms. */
 type PollSchedule = (elapsedMs: number, looks: number, random: () => number) => number;
@@ -171,12 +170,8 @@ export class PollLimiter {
   }
 }
 
-/** The pause before a stream that broke is opened again. */
-const PAUSE_MS = 10_000;
 /** The shortest pause of a poller, however often its batch changes. */
 const SHORTEST_SLEEP_MS = 1_000;
-/** No line of ours is longer; a longer one is none of ours. */
-const MAX_LINE_CHARS = 64 * 1024;
 
 /** Learns from the events of a service which batches have changed, so that pollers need not wait for their next look. */
 export class Changes {
@@ -191,7 +186,8 @@ export class Changes {
   /** A service without the stream, or one that breaks, costs nothing: then every sleep takes its time. */
   constructor(http: Http, clock: Clock) {
     this.#clock = clock;
-    this.#follow(http).catch(() => {});
+    const { signal } = this.#stopping;
+    followEvents(http, { clock, signal }, (_name, id) => id !== null && this.#note(id)).catch(() => {});
   }
 
   stop(): void {
@@ -217,41 +213,7 @@ export class Changes {
     }
   }
 
-  async #follow(http: Http): Promise<void> {
-    const { signal } = this.#stopping;
-    for (;;) {
-      try {
-        const request = { method: "GET", path: routes.events, maxRetries: 0, signal, isQuiet: true } as const;
-        await http.stream(
-          async () => request,
-          (response) => this.#read(response),
-        );
-      } catch (error) {
-        // Without the stream it does not begin later either.
-        if (!mayPass(error)) return;
-      }
-      await this.#clock.sleep(PAUSE_MS, signal);
-    }
-  }
-
-  async #read(response: Answer): Promise<void> {
-    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
-      this.stop();
-      return;
-    }
-    const decoder = new TextDecoder();
-    let rest = "";
-    for await (const chunk of response.body) {
-      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-      rest = lines.pop() ?? "";
-      if (rest.length > MAX_LINE_CHARS) return;
-      for (const line of lines) this.#note(line);
-    }
-  }
-
-  #note(line: string): void {
-    const [, batchId] = /^data: \{"id":"([\w-]+)"/.exec(line) ?? [];
-    if (batchId === undefined) return;
+  #note(batchId: string): void {
     const wake = this.#sleepers.get(batchId);
     if (wake) wake();
     else if (this.#polled.has(batchId)) this.#early.add(batchId);

@@ -213,6 +213,9 @@ const overviewSchema = z.object({
     concurrency: z.int().describe("the most images that are made at once"),
     paused: z.boolean(),
   }),
+  money: moneySchema
+    .extend({ play_money: z.boolean().describe("only drawings are made, and it is no real money") })
+    .describe("of all accounts; real money where one of them has some"),
   batches: z.partialRecord(z.enum(BATCH_STATUSES), z.int()).describe("how many have each status"),
   providers: z.array(providerSchema),
   requests: z

@@ -1,35 +1,8 @@
+import type { Batch } from "../client/answers.ts";
+import type { LogLine, RequestLine } from "../contract/activity.ts";
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
 
 // Times are milliseconds since 1970, and money is whole micro-dollars. A null is a fact that the service does not report.
-
-/** A batch, as a line of the dashboard shows it. */
-export interface BatchRow {
-  id: string;
-  name: string;
-  status: BatchStatus;
-  /** A status that this version does not know, from another service. It is shown as it came. */
-  statusText?: string;
-  model: string;
-  provider: string | null;
-  /** The API that it was made with; null when the service does not say. */
-  source: string | null;
-  itemCount: number;
-  successCount: number;
-  failCount: number;
-  estimatedMicroUsd: number | null;
-  /** The cost of the finished images; once the batch is settled, the final amount. */
-  costMicroUsd: number | null;
-  /** Its images are drawn, and these amounts are no real money. */
-  isPlay: boolean;
-  createdAtMs: number;
-  endedAtMs: number | null;
-  /** The reason why the whole batch failed. */
-  error: string | null;
-  /** The reason why its items cannot be made now, such as `waiting for google: too many requests`. */
-  waiting: string | null;
-  /** The jobs at an upstream that make its items, such as `upstream job RUNNING for 12 min`. */
-  jobs: string | null;
-}
 
 /** One item of a batch. */
 export interface ItemRow {
@@ -100,4 +73,57 @@ export interface Picture {
   rgb: Uint8Array;
   /** The facts of the image file: its size in pixels, its type and its bytes. */
   caption: string;
+}
+
+/** One piece of news from a source. It holds nothing about the screen that shows it. */
+export type Fact =
+  | { type: "service"; facts: ServiceFacts }
+  /** Batches that are new or have changed. */
+  | { type: "batches"; batches: readonly Batch[] }
+  | { type: "batch-gone"; id: string }
+  | { type: "images"; count: number; atMs: number }
+  | { type: "vitals"; vitals: Partial<Vitals> }
+  | { type: "request"; line: RequestLine }
+  | { type: "log"; line: LogLine }
+  | { type: "detail"; detail: BatchDetail }
+  | { type: "picture"; picture: Picture }
+  /** The outcome of an action, in words for the person. */
+  | { type: "message"; text: string; isError?: boolean };
+
+/** A request of the person to the source. */
+export type Intent =
+  | { type: "open-detail"; batchId: string }
+  | { type: "close-detail" }
+  /** Asks for the first image of an item, in at most `box` pixels. */
+  | { type: "show-picture"; batchId: string; customId: string; box: { widthPx: number; heightPx: number } }
+  | { type: "cancel"; batchId: string }
+  | { type: "retry"; batchId: string }
+  | { type: "delete-outputs"; batchId: string }
+  | { type: "delete-record"; batchId: string }
+  | { type: "open-folder"; batchId: string | null }
+  /** Signs the person in to the web console, in the browser. */
+  | { type: "open-console" }
+  | { type: "pause"; isPaused: boolean }
+  | { type: "quit" };
+
+/** What a source can do. The dashboard hides everything else. */
+export interface Abilities {
+  /**
+   * The service runs in this process: quitting stops it. Only then can its workers be paused and failed items be made again, and
+   * are requests, log lines, and the sizes and costs of images reported.
+   */
+  ownsService: boolean;
+  openConsole: boolean;
+}
+
+/** The origin of the dashboard's facts. */
+export interface DashboardSource {
+  readonly abilities: Abilities;
+  /**
+   * Starts to report facts, at any rate: the dashboard collects them and shows them a few times a second. Returns the function
+   * that stops it.
+   */
+  start(report: (fact: Fact) => void): () => void;
+  /** Carries out an intent and reports the outcome as facts. Throws an error with a message for the person. */
+  perform(intent: Intent): Promise<void>;
 }

@@ -1,5 +1,4 @@
-import type { Fact } from "./events.ts";
-import type { DashboardSource, Intent } from "./source.ts";
+import type { DashboardSource, Fact, Intent } from "./model.ts";
 import type { Change, DashboardEvent } from "./state/input.ts";
 import { reduce, reduceChanges } from "./state/reduce.ts";
 import { type DashboardState, initialState } from "./state/state.ts";
@@ -14,7 +13,7 @@ export class DashboardSession {
   readonly #show: (state: DashboardState) => void;
   readonly #nowMs: () => number;
   readonly #waiting: Fact[] = [];
-  readonly #running: { flush?: () => Promise<void>; stop: () => void };
+  readonly #stop: () => void;
   readonly #onQuit: () => void;
 
   constructor(
@@ -33,14 +32,13 @@ export class DashboardSession {
     this.#onQuit = start.onQuit;
     const { columns, rows } = start;
     const empty = initialState({ nowMs: start.nowMs(), columns, rows, abilities: source.abilities });
-    this.#running = source.start((event) => this.#waiting.push(event));
+    this.#stop = source.start((event) => this.#waiting.push(event));
     // The first frame already shows the facts that the source reported at once.
     this.state = reduceChanges(empty, this.#waiting.splice(0));
   }
 
   /** Shows everything that happened since the last frame. The one timer of the dashboard calls it. */
   frame(): void {
-    this.#running.flush?.().catch((error: unknown) => this.#showFailure(error));
     const before = this.state;
     const changes: Change[] = this.#waiting.splice(0);
     const nowMs = this.#nowMs();
@@ -58,7 +56,7 @@ export class DashboardSession {
   }
 
   stop(): void {
-    this.#running.stop();
+    this.#stop();
   }
 
   #perform(intent: Intent): void {

@@ -1,10 +1,10 @@
 import chalk, { type ColorSupportLevel } from "chalk";
 import { render, useInput } from "ink";
 import { Dashboard } from "./components/dashboard.tsx";
+import type { DashboardSource } from "./model.ts";
 import { FrameStream, Painter } from "./painter.ts";
 import { readKeys } from "./read-keys.ts";
 import { DashboardSession } from "./session.ts";
-import type { DashboardSource } from "./source.ts";
 import type { Key } from "./state/input.ts";
 import type { DashboardState } from "./state/state.ts";
 

@@ -118,6 +118,22 @@ export async function payingAccounts(
   return real ? [own, real] : [own];
 }
 
+/**
+ * The caller of the live view of `serve`, which sees and manages the batches of all keys. No key of the database is it: only
+ * an application with an `operatorToken`, which no other process can reach, lets it in.
+ */
+export const OPERATOR: Readonly<ApiKeyRecord> = {
+  id: "operator",
+  name: "operator",
+  prefix: "",
+  accountId: "",
+  group: "",
+  createdAtMs: 0,
+  expiresAtMs: null,
+  disabledAtMs: null,
+  enabledAtMs: null,
+};
+
 const PREFIX_CHARS = 12;
 
 /** The record of a new key. The key itself is shown once and not stored: only its hash and first characters are. */

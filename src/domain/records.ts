@@ -84,8 +84,6 @@ export interface BatchInput {
   blobKey: string;
   /** The most that the person at this machine agreed to pay, in micro-dollars; null when the account pays. */
   consentMicroUsd: number | null;
-  /** SHA-256 of the request, by which an equal one is found. Left out: nobody looks for it. */
-  requestHash?: string;
   /** How long the results are kept at most after the end, in ms. Left out: as long as others. */
   resultsKeptMs?: number;
   /** The facts that the API which made the batch keeps for itself, as JSON. */
@@ -264,7 +262,7 @@ export type NewReference = ReferenceRecord & { sourceIndex: number };
 export interface IdempotencyRecord {
   apiKeyId: string;
   key: string;
-  /** SHA-256 of the request that made the batch, after normalisation. */
+  /** SHA-256 of the request that made the batch, after normalisation; or what else its API has to know of it. */
   requestHash: string;
   batchId: string;
   createdAtMs: number;
@@ -274,10 +272,8 @@ export interface IdempotencyRecord {
 export interface RetentionTime {
   /** The wall clock at the last check. */
   seenMs: number;
-  /** How far the clock has jumped, if the jump may be wrong. Retention uses a time that is this much earlier. */
-  aheadMs: number;
-  /** The wall clock after the last such jump; 0 when there was none. */
-  jumpedAtMs: number;
+  /** Nothing is deleted by time until then, because the clock may be wrong; 0: it never jumped. */
+  pausedUntilMs: number;
 }
 
 /** The parts of an item that can differ from the rest of its batch. Null: as the batch has it. */

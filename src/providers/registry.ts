@@ -1,10 +1,15 @@
 import { identityOf, type ProviderIdentity } from "../contract/data-directory.ts";
-import type { EntryOf, ProviderEntry, ProviderType } from "../contract/provider-entries.ts";
+import type {
+  EntryOf,
+  JobEntry,
+  ProviderEntry,
+  ProviderType,
+  UpstreamEntry,
+} from "../contract/provider-entries.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
-import type { AdapterDeps } from "./upstream/adapter.ts";
-import { asItemProvider } from "./upstream/item-provider.ts";
-import { asJobProvider } from "./upstream/job-provider.ts";
+import type { AdapterDeps, UpstreamAdapter } from "./upstream/adapter.ts";
+import type { JobAdapter } from "./upstream/job-provider.ts";
 
 interface ProviderDeps extends AdapterDeps {
   /** Decodes references, in turn with all other images of the service. */
@@ -21,31 +26,36 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     const serves = (model: string) => models.includes("*") || models.includes(model);
     return createProceduralProvider({ name, concurrency, models: serves, ...deps });
   },
-  native: async (entry, deps) => {
-    const { createNativeAdapter } = await import("./native/provider.ts");
-    return asItemProvider(entry, createNativeAdapter(entry, deps), deps);
-  },
-  "native-batch": async (entry, deps) => {
-    const { createNativeBatchAdapter } = await import("./native-batch/provider.ts");
-    return asJobProvider(entry, createNativeBatchAdapter(entry, deps), deps);
-  },
-  openai: async (entry, deps) => {
-    const { createOpenaiAdapter } = await import("./openai/provider.ts");
-    return asItemProvider(entry, createOpenaiAdapter(entry, deps), deps);
-  },
-  "openai-batch": async (entry, deps) => {
-    const { createOpenaiBatchAdapter } = await import("./openai-batch/provider.ts");
-    return asJobProvider(entry, createOpenaiBatchAdapter(entry, deps), deps);
-  },
-  sdapi: async (entry, deps) => {
-    const { createSdapiAdapter } = await import("./sdapi/provider.ts");
-    return asItemProvider(entry, createSdapiAdapter(entry, deps), deps);
-  },
-  command: async (entry, deps) => {
-    const { createCommandAdapter } = await import("./command/provider.ts");
-    return asItemProvider(entry, createCommandAdapter(entry, deps), deps);
-  },
+  native: (entry, deps) =>
+    ofItems(entry, deps, async () => (await import("./native/provider.ts")).createNativeAdapter(entry, deps)),
+  "native-batch": (entry, deps) =>
+    ofJobs(entry, deps, async () =>
+      (await import("./native-batch/provider.ts")).createNativeBatchAdapter(entry, deps),
+    ),
+  openai: (entry, deps) =>
+    ofItems(entry, deps, async () => (await import("./openai/provider.ts")).createOpenaiAdapter(entry, deps)),
+  "openai-batch": (entry, deps) =>
+    ofJobs(entry, deps, async () =>
+      (await import("./openai-batch/provider.ts")).createOpenaiBatchAdapter(entry, deps),
+    ),
+  sdapi: (entry, deps) =>
+    ofItems(entry, deps, async () => (await import("./sdapi/provider.ts")).createSdapiAdapter(entry, deps)),
+  command: (entry, deps) =>
+    ofItems(entry, deps, async () =>
+      (await import("./command/provider.ts")).createCommandAdapter(entry, deps),
+    ),
 };
+
+// What all upstreams have in common loads with the first of them: a service that only draws needs none of it.
+async function ofItems(entry: UpstreamEntry, deps: AdapterDeps, create: () => Promise<UpstreamAdapter>) {
+  const { asItemProvider } = await import("./upstream/item-provider.ts");
+  return asItemProvider(entry, await create(), deps);
+}
+
+async function ofJobs(entry: JobEntry, deps: AdapterDeps, create: () => Promise<JobAdapter>) {
+  const { asJobProvider } = await import("./upstream/job-provider.ts");
+  return asJobProvider(entry, await create(), deps);
+}
 
 /** The configured providers, in their order of preference. */
 export function createProviders(

@@ -20,9 +20,14 @@ import {
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
-import { fetchImages } from "./fetch/fetch-images.ts";
-import { type FetchedImages, type FetchJob, resultFiles, scopeOf } from "./fetch/fetch-job.ts";
-import { keepZip } from "./fetch/fetch-zip.ts";
+import {
+  type FetchedImages,
+  type FetchJob,
+  fetchImages,
+  keepZip,
+  resultFiles,
+  scopeOf,
+} from "./fetch/fetch-images.ts";
 import { recordedItems, unknownBatches } from "./run-batches.ts";
 import { CLIENT, isUnknownHere, stands } from "./standing.ts";
 

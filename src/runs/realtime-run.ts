@@ -11,23 +11,17 @@ import { missingEnd } from "../contract/image-structure.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
-import { makeDirectory } from "../kernel/files/make-directory.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
-import {
-  damaged,
-  mapRunInput,
-  readReference,
-  readRunInput,
-  requireUndamaged,
-  writeInput,
-} from "./directory/input.ts";
+import { damaged, readReference, readRunInput, requireUndamaged, writeInput } from "./directory/input.ts";
 import { IMAGES_FOLDER, INPUT_FILE } from "./directory/names.ts";
 import { RESULTS_FILE, type ResultLine, readResults, writeResults } from "./directory/results.ts";
 import {
+  inspect,
   isImagePath,
   isIntact,
   isWholeResult,
+  NOTHING_KNOWN,
   toJsonLines,
   writeJsonLines,
   writeVerified,
@@ -37,9 +31,9 @@ import { newRunState, readRunState, writeRunState } from "./directory/run-state.
 import type { RunState } from "./directory/run-state-schema.ts";
 import { type PlannedImage, type RealtimePlan, realtimeImages } from "./plan/plan.ts";
 import { textOf } from "./plan/prompt-files.ts";
-import { changeLines, describeChanges, matchItems, toOldItem } from "./plan/update.ts";
+import { changedRealtimeError } from "./plan/update.ts";
 import { itemsOf } from "./request.ts";
-import { factsOf, temporaryPath, tryToWrite } from "./save-image.ts";
+import { requireWritable } from "./save-image.ts";
 import { stands } from "./standing.ts";
 
 export interface RealtimeRunOptions extends GenerateOptions {
@@ -202,8 +196,7 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
     options,
   );
   const path = `${image.stem}.${IMAGE_EXTENSIONS[mimeType]}`;
-  const { sha256, bytes } = factsOf(data, mimeType);
-  const { file } = await writeVerified([data], join(dir, path), { sha256, bytes, crc32: null }, path);
+  const { file } = await writeVerified([data], join(dir, path), NOTHING_KNOWN, path);
   const line = { ...lineOf(customId, "success"), model_version: modelVersion, files: [{ path, ...file }] };
   return mayBePaidTwice ? { ...line, notes: [PAID_TWICE_NOTE] } : line;
 }
@@ -238,10 +231,14 @@ type Run = Pick<RealtimeRunOptions, "dir" | "plan" | "service" | "clock">;
 
 /** Checks whether the directory is free, or that of this run. Writes nothing. */
 async function checkRun({ dir, plan, service }: Run): Promise<void> {
-  const { inputSha256, images } = plan;
+  const { inputSha256, images, items, settings } = plan;
   const before = await readRunState(dir, WITHOUT_RUN_STATE);
   const isOurs = before?.kind === "realtime";
-  if (isOurs && before.input_sha256 !== inputSha256) await refuseEdited(dir, plan, before);
+  if (isOurs && before.input_sha256 !== inputSha256 && items !== null) {
+    const isSame = before.model === settings.model;
+    const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
+    throw await changedRealtimeError(dir, items, others);
+  }
   if (isOurs && before.base_url !== service.identity && !(await hasAll(dir, images)))
     requireSameService(dir, before, service.identity);
   await checkDirectory(dir, inputSha256);
@@ -264,22 +261,9 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   await removeLeftovers(dir);
   // An image that was paid for must be saved.
   const images = join(dir, IMAGES_FOLDER);
-  await saving(images, () => makeDirectory(images));
-  await saving(images, () => tryToWrite(temporaryPath(images, "test")));
+  await requireWritable(images, "test");
   if (items !== null) await writeInput(dir, items);
   return runState;
-}
-
-/** Throws `DIRECTORY_CONFLICT` with the prompts that differ from those of the run. */
-async function refuseEdited(dir: string, { items, settings }: RealtimePlan, before: RunState): Promise<void> {
-  if (items === null) return;
-  const old = await mapRunInput(dir, toOldItem);
-  const typed = items.map((item) => ({ ...item, customId: item.typedId }));
-  const match = matchItems(old, typed, { isSameRequest: true });
-  const isSame = before.model === settings.model;
-  const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
-  const message = `${dir} belongs to a run with other prompts or options: ${describeChanges({ ...match, settings: others })}. Choose another directory with --output.`;
-  throw new ImgbatchError("DIRECTORY_CONFLICT", message, { details: changeLines(match) });
 }
 
 /** Whether every image is on disk as the results say. */
@@ -330,7 +314,8 @@ async function findWhole(dir: string, { customId, stem }: PlannedImage): Promise
     const data = await readFile(join(dir, path)).catch(() => null);
     const mimeType = data === null ? null : sniffImageType(data);
     if (data === null || mimeType === null || missingEnd(data, mimeType) !== null) continue;
-    return { ...lineOf(customId, "success"), files: [{ path, ...factsOf(data, mimeType) }] };
+    const { file } = await inspect([data], NOTHING_KNOWN, path);
+    return { ...lineOf(customId, "success"), files: [{ path, ...file }] };
   }
   return null;
 }

@@ -4,18 +4,12 @@ import { link, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { isSystemError, saving } from "../client/file-errors.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import {
-  IMAGE_EXTENSIONS,
-  type ImageMimeType,
-  readImageHeader,
-  typeOfFileName,
-} from "../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS, type ImageMimeType, typeOfFileName } from "../contract/image-formats.ts";
 import { PARTIAL_SUFFIX, syncDirectory } from "../kernel/files/durable-file.ts";
 import { safeFileName } from "../kernel/files/file-names.ts";
 import { makeDirectory } from "../kernel/files/make-directory.ts";
-import { sha256Hex } from "../kernel/ids.ts";
 import { truncateBytes } from "../kernel/text.ts";
-import type { ResultFile } from "./directory/run-files.ts";
+import { NOTHING_KNOWN, type ResultFile, writeVerified } from "./directory/run-files.ts";
 
 /** The target of one image. */
 export interface ImageTarget {
@@ -43,12 +37,11 @@ export async function chooseTarget(
   const found = await stat(path).catch(() => null);
   const isDirectory = output === null || /[/\\]$/.test(output) || found?.isDirectory() === true;
   const dir = isDirectory ? path : dirname(path);
-  await saving(dir, () => makeDirectory(dir));
   if (found !== null && !isDirectory) requireReplaceable(found, output ?? "", mayReplace);
   const name = isDirectory ? null : basename(path);
   const stem =
     name === null ? slugOf(prompt) : typeOfFileName(name) === null ? name : name.replace(/\.[^.]*$/, "");
-  await saving(path, () => tryToWrite(temporaryPath(dir, stem)));
+  await requireWritable(dir, stem, path);
   return { dir, name, stem, mayReplace };
 }
 
@@ -62,16 +55,17 @@ function requireReplaceable(found: Stats, output: string, mayReplace: boolean): 
   throw new ImgbatchError("USAGE", `${output} ${problem}. Nothing was sent.`, { param: "--output" });
 }
 
-/** The path at which an image of this name is written until it is complete. */
-export function temporaryPath(dir: string, stem: string): string {
-  return join(dir, `.${stem}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`);
-}
-
-/** Writes a file and removes it. Permissions prove nothing: a file system may refuse every write, or only this name. */
-export async function tryToWrite(path: string): Promise<void> {
-  const file = await open(path, "wx");
-  await file.close();
-  await rm(path, { force: true });
+/**
+ * Makes a folder if it is missing, and writes and removes a file like one of this name: permissions prove nothing, as a
+ * file system may refuse every write, or only this name. Throws `SAVE_FAILED`, which names `shown`.
+ */
+export async function requireWritable(dir: string, stem: string, shown = dir): Promise<void> {
+  await saving(dir, () => makeDirectory(dir));
+  const path = join(dir, `.${stem}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`);
+  await saving(shown, async () => {
+    await (await open(path, "wx")).close();
+    await rm(path, { force: true });
+  });
 }
 
 /** Yields possible paths for an image of this type, the best first. A given name comes first if its ending fits the type. */
@@ -94,18 +88,6 @@ export interface SavedImage {
   facts: Omit<ResultFile, "path">;
 }
 
-/** Returns the facts of a whole image for the results. */
-export function factsOf(data: Buffer, mimeType: ImageMimeType): Omit<ResultFile, "path"> {
-  const header = readImageHeader(data);
-  return {
-    sha256: sha256Hex(data),
-    bytes: data.length,
-    mime_type: mimeType,
-    width: header?.widthPx ?? null,
-    height: header?.heightPx ?? null,
-  };
-}
-
 /**
  * Saves an image unchanged under the first of its names that is free. Only the exact name that the caller gave may be
  * replaced, and only if `mayReplace`. The image is on disk when this resolves, and absent when it fails.
@@ -115,27 +97,18 @@ export async function saveImage(
   data: Buffer,
   mimeType: ImageMimeType,
 ): Promise<SavedImage> {
-  const temporary = temporaryPath(target.dir, target.stem);
-  return saving(join(target.dir, target.name ?? target.stem), async () => {
+  const temporary = join(target.dir, `.${randomBytes(6).toString("hex")}`);
+  const name = target.name ?? target.stem;
+  return saving(join(target.dir, name), async () => {
     try {
-      await writeSynced(temporary, data);
+      const { file } = await writeVerified([data], temporary, NOTHING_KNOWN, name);
       const path = await place(temporary, target, mimeType);
       await syncDirectory(target.dir);
-      return { path, facts: factsOf(data, mimeType) };
+      return { path, facts: file };
     } finally {
       await rm(temporary, { force: true });
     }
   });
-}
-
-async function writeSynced(path: string, data: Buffer): Promise<void> {
-  const file = await open(path, "wx", 0o644);
-  try {
-    await file.writeFile(data);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
 }
 
 async function place(temporary: string, target: ImageTarget, mimeType: ImageMimeType): Promise<string> {

@@ -23,7 +23,7 @@ import {
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./directory/run-state-schema.ts";
 import { type Chunk, type Plan, type PlannedItem, planRun, type RunRequest } from "./plan/plan.ts";
-import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "./plan/update.ts";
+import { changedError, describeChanges, planUpdate, type UpdatePlan } from "./plan/update.ts";
 import { itemsOf, settingsOf } from "./request.ts";
 import { isUnsentElsewhere } from "./run-batches.ts";
 import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
@@ -111,7 +111,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
   if (isSame) return { ...begun, kind: "run", images: imagesIn(unsent), openImages: 0 };
   if (!options.isUpdate) throw changedError(shownDir, update, options.adviseUpdate);
-  const openImages = imagesIn(unsent.filter((entry) => !isRefused(entry)));
+  const openImages = imagesIn(unsent.filter(({ refused }) => refused !== true));
   return { ...begun, kind: "update", images: update.images.length + openImages, openImages };
 }
 
@@ -294,7 +294,7 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
     options.reporter.note("finishing the earlier submission first");
     await send(
       { ...options, state: before, imageConsentMicroUsd },
-      { isWanted: (entry) => !isRefused(entry) },
+      { isWanted: ({ refused }) => refused !== true },
     );
   }
   await removeLeftovers(dir);
@@ -307,7 +307,9 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
     is_fresh: false,
     finished_at: null,
     request: submittedRequest(plan.request),
-    batches: before.batches.filter((batch) => !isRefused(batch)).map((batch, index) => ({ ...batch, index })),
+    batches: before.batches
+      .filter(({ refused }) => refused !== true)
+      .map((batch, index) => ({ ...batch, index })),
     updates: [...(before.updates ?? []), { round, superseded: update.superseded }],
   };
   const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;

@@ -36,6 +36,8 @@ export interface ApiDeps extends CreateBatchDeps {
   storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];
+  /** The only credential of an application for the live view of `serve`; null for every other application. */
+  operatorToken: string | null;
   /** Whether a key is the one for clients on this machine: it can carry the consent of the person there. */
   isLocalKey(keyId: string): boolean;
   /** Whether a key is that of `credentials.json`, whose owner sees the whole service. */
@@ -47,6 +49,8 @@ export interface ApiDeps extends CreateBatchDeps {
   events: EventHub;
   /** Shown to the owner alone. */
   facts: { dataDirectory: string; startedAtMs: number };
+  /** Asks all workers to begin no work, or to begin work again. */
+  setPaused(isPaused: boolean): void;
   /** The load of all workers now. */
   queueOfAll(): Promise<QueueLoad>;
   thumbnails: Thumbnails;

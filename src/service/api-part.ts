@@ -4,12 +4,14 @@ import type { Role } from "../config/roles.ts";
 import type { StoragePlaces } from "../config/storage-places.ts";
 import { signInUrl } from "../contract/console-api.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
+import type { Feed } from "../domain/feed.ts";
 import { Thumbnails } from "../domain/images/thumbnails.ts";
+import type { Stores } from "../domain/ports/stores.ts";
 import { Realtime } from "../domain/realtime/realtime.ts";
 import { sharpConverter } from "../imaging/sharp-images.ts";
 import { thumbnail } from "../imaging/thumbnail.ts";
 import { packageFile } from "../kernel/files/package-file.ts";
-import { silentLog } from "../kernel/log.ts";
+import { type Log, silentLog } from "../kernel/log.ts";
 import { identitiesOf } from "../providers/registry.ts";
 import { buildApp } from "../server/app.ts";
 import { EventHub } from "../server/console/event-hub.ts";
@@ -39,14 +41,24 @@ interface ApiOptions extends Omit<AccessOptions, "facts"> {
   isFeedOnly: boolean;
 }
 
+/** The API for the live view of a process. With its key, it shows and manages the batches of all keys. */
+export interface LiveView {
+  baseUrl: string;
+  apiKey: string;
+  startedAtMs: number;
+  /** The names of the providers; null when there are none. */
+  providers: string | null;
+}
+
 /** The HTTP side of a process, listening. */
 interface Api {
   url: string;
-  deps: ApiDeps;
   /** Null with a shared database. */
   access: LocalAccess | null;
   /** Makes a new link to sign in to the console with; null where there is no console. */
   signInLink: (() => Promise<string>) | null;
+  /** See `Service`. */
+  openLiveView(): Promise<LiveView>;
   /** Stops accepting requests, and gives those that run the time to end. */
   close(graceMs: number): Promise<void>;
 }
@@ -55,7 +67,7 @@ interface Api {
 export async function openApi(options: ApiOptions): Promise<Api> {
   const { config, role, address, storage, dataDirectory, workers, withWorkers, isShared } = options;
   const { scheduler, providers } = workers;
-  const { blobs, clock, feed, log, presence, ending } = workers.deps;
+  const { stores, blobs, clock, feed, log, presence, ending } = workers.deps;
   const realtime = new Realtime({
     ...workers.deps,
     offers: workers.realtimeOffers,
@@ -70,6 +82,8 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     ...workOfAll(workers.deps),
     realtime,
     secret,
+    operatorToken: null,
+    setPaused: (isPaused) => scheduler.setPaused(isPaused),
     isLocalKey: (keyId) => keyId === access?.localKeyId,
     isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
     facts: { dataDirectory, startedAtMs: clock.nowMs() },
@@ -92,8 +106,10 @@ export async function openApi(options: ApiOptions): Promise<Api> {
   };
   const app = buildApp(deps, role === "worker" ? WORKER_SURFACES : SURFACES);
   const listening = await listen(withPathTargets(app.listener), address, { log, http: app.http });
+  let closeLiveView = async () => {};
   const close = (graceMs: number) =>
     runAll(
+      () => closeLiveView(),
       () => access?.close(),
       () => deps.events.close(),
       async () => {
@@ -121,7 +137,20 @@ export async function openApi(options: ApiOptions): Promise<Api> {
       (await deps.secrets.codes.issue({ keyId: keyId ?? "" })).secret,
     );
   const hasConsole = config.features.console && keyId !== null;
-  return { url, deps, access, signInLink: hasConsole ? signInLink : null, close };
+  const openLiveView = async () => {
+    const operatorToken = randomBytes(32).toString("base64url");
+    const view = buildApp({ ...deps, operatorToken, isOwnerKey: () => true, isLocalKey: () => false });
+    const opened = await listen(view.listener, { host: "127.0.0.1", port: 0 }, { http: view.http });
+    const unsubscribe = logFailures(feed, log, stores);
+    closeLiveView = async () => {
+      unsubscribe();
+      await opened.close(0);
+    };
+    const names = providers.map(({ name }) => name).join(", ") || null;
+    const { startedAtMs } = deps.facts;
+    return { baseUrl: opened.url, apiKey: operatorToken, startedAtMs, providers: names };
+  };
+  return { url, access, signInLink: hasConsole ? signInLink : null, openLiveView, close };
 }
 
 /** The parts of the API that follow from the configuration and the workers. */
@@ -153,4 +182,36 @@ function derivedOf({ config, address, workers: { deps, decoding, realtimeOffers 
     }),
     findGeneratedFile: generatedFiles({ stores, blobs }),
   };
+}
+
+/** A person could not read more in a second. */
+const FAILURES_AT_ONCE = 10;
+
+/** Writes a line to the log for each image that could not be made. Returns the function that stops it. */
+function logFailures(feed: Feed, log: Log, { read }: Stores): () => void {
+  let atWork = 0;
+  const tell = async (batchId: string, customId: string) => {
+    if (atWork >= FAILURES_AT_ONCE) return;
+    atWork++;
+    try {
+      const [item, batch] = [
+        await read.items.byCustomId(batchId, customId),
+        await read.batches.byId(batchId),
+      ];
+      if (item?.error == null) return;
+      const { code, message } = item.error;
+      log.warn(`${customId} failed, ${code}: ${message} (“${batch?.taskName ?? batchId}”)`);
+    } finally {
+      atWork--;
+    }
+  };
+  return feed.subscribe((event) => {
+    const failed =
+      event.type === "elsewhere"
+        ? event.failed
+        : event.type === "item" && event.status === "failed"
+          ? [event.customId]
+          : [];
+    for (const customId of failed) if ("batchId" in event) tell(event.batchId, customId).catch(() => {});
+  });
 }

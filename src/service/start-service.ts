@@ -3,18 +3,15 @@ import type { Role } from "../config/roles.ts";
 import type { Config } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
 import type { Credentials } from "../contract/data-directory.ts";
-import { deleteRecord, dropOutputs } from "../domain/batches/delete.ts";
-import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed } from "../domain/feed.ts";
+import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
-import { toPixels } from "../imaging/thumbnail.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 import { withApiCode } from "../server/http/errors.ts";
 import { storageFailure } from "../storage/disk-trouble.ts";
-import { openApi } from "./api-part.ts";
-import type { DashboardSourceDeps } from "./dashboard-source.ts";
+import { type LiveView, openApi } from "./api-part.ts";
 import { feedLog } from "./pino-log.ts";
 import { openOwnStorage } from "./storage/open-storage.ts";
 import { openWorkers, runAll } from "./workers-part.ts";
@@ -67,8 +64,14 @@ export interface Service {
    * must close the service and end.
    */
   failed: AbortSignal;
-  /** Everything that a live view of this service uses. */
-  view: DashboardSourceDeps;
+  /** The load of this process now. `paid`: the requests that a stop waits for. */
+  queue(): { running: number; paid: number; slots: number; isPaused: boolean };
+  /** The state of its providers. */
+  health: ProviderHealth;
+  /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
+  signInLink: (() => Promise<string>) | null;
+  /** Opens the API on a private address of this machine for the live view of this process. Call it once. */
+  openLiveView(): Promise<LiveView>;
   /**
    * Begins no more work for batches, and stops in the reverse order of the start: requests, workers, files. After the
    * grace, nothing waits any more for a shared database that is away, except the outcome of an item that was claimed for a paid upstream.
@@ -134,7 +137,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       presence: { role: withWorkers ? role : "api", isAlone: !isShared },
     });
     parts.push(workers);
-    const { providers, scheduler, decoding } = workers;
+    const { providers, scheduler } = workers;
     // A command with a service of its own gives the reason itself.
     for (const { name, upstream } of options.announceUrl ? providers : [])
       if (upstream?.disabled)
@@ -144,38 +147,17 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       isFeedOnly: options.log === "feed",
     });
     parts.push(api);
-    const { access, deps: apiDeps } = api;
+    const { access } = api;
     return {
       url: api.url,
       credentialsFile: access?.credentialsFile ?? null,
       credentials: access?.credentials ?? null,
       feed,
       failed: failing.signal,
-      view: {
-        ...workers.deps,
-        signInLink: api.signInLink,
-        freeDiskBytes: apiDeps.freeDiskBytes,
-        cancel: apiDeps.cancel,
-        waitingOf: apiDeps.waitingOf,
-        jobsOf: apiDeps.jobsOf,
-        queueOfAll: apiDeps.queueOfAll,
-        isShared,
-        facts: {
-          ...apiDeps.facts,
-          url: api.url,
-          providers: providers.map(({ name }) => name).join(", ") || null,
-        },
-        toPixels: (bytes, box) => toPixels(bytes, box, decoding),
-        queue: () => scheduler.load,
-        setPaused: (isPaused) => scheduler.setPaused(isPaused),
-        retry: async (batchId) => {
-          const { batch } = await retryFailed(apiDeps, batchId);
-          apiDeps.onBatchCreated(batch);
-          return { name: batch.taskName, itemCount: batch.itemCount };
-        },
-        deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, apiDeps.clock.nowMs()),
-        deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, apiDeps.clock.nowMs()),
-      },
+      queue: () => scheduler.load,
+      health: workers.deps.health,
+      signInLink: api.signInLink,
+      openLiveView: api.openLiveView,
       close: async (grace, drains = true) => {
         ending.abort();
         // Otherwise each step below would wait for a database that is away, one after the other.

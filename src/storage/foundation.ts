@@ -342,8 +342,7 @@ create table provider_calls (
 create table retention_time (
   id integer primary key,
   seen_ms integer not null,
-  ahead_ms integer not null,
-  jumped_at_ms integer not null
+  paused_until_ms integer not null
 );
 
 create table database_identity (

@@ -2,9 +2,11 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
+import { createDashboardSource } from "../../build/cli/dashboard-source.js";
+import { createServiceHttp } from "../../build/client/service-http.js";
 import { parseConfig } from "../../build/config/load.js";
+import { systemClock } from "../../build/kernel/clock.js";
 import { silentLog } from "../../build/kernel/log.js";
-import { createDashboardSource } from "../../build/service/dashboard-source.js";
 import { startService } from "../../build/service/start-service.js";
 import { median, timed } from "./measure.mjs";
 
@@ -52,12 +54,29 @@ export async function measureLiveView() {
   ];
 }
 
+/** The source of the live view of `serve`. */
+async function sourceOf(service, dataDirectory) {
+  const { baseUrl, apiKey, ...facts } = await service.openLiveView();
+  return createDashboardSource({
+    http: createServiceHttp({ baseUrl, apiKey, clock: systemClock, random: Math.random }),
+    url: service.url,
+    clock: systemClock,
+    own: {
+      facts: { ...facts, dataDirectory },
+      signInLink: null,
+      lines: (tell) => service.feed.subscribe((event) => event.type === "request" && tell(event)),
+    },
+    directoryOf: () => dataDirectory,
+    signal: new AbortController().signal,
+  });
+}
+
 async function runBatch(isShown, count) {
   const data = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
   const address = { host: "127.0.0.1", port: 0 };
   const options = { config, dataDirectory: data, address, announceUrl: true, workers: true, log: silentLog };
   const service = await startService(options);
-  const view = isShown ? show(createDashboardSource(service.view)) : null;
+  const view = isShown ? show(await sourceOf(service, data)) : null;
   try {
     const ended = new Promise((done) => {
       service.feed.subscribe((event) => event.type === "batch" && event.status === "completed" && done());
@@ -87,35 +106,30 @@ async function measureShare() {
     id: `imgbatch_${String(n).padStart(32, "0")}`,
     name: n % 3 === 0 ? `狐狸在雪地里奔跑 ${n}` : `a batch of foxes, number ${n}`,
     status: successCount >= 100 ? "completed" : "running",
+    isDone: successCount >= 100,
     model: MODEL,
     provider: "procedural",
     itemCount: 100,
     successCount,
     failCount: n % 7,
-    estimatedMicroUsd: 3_350_000,
-    costMicroUsd: successCount * 33_500,
+    estimatedCostMicroUsd: 3_350_000,
+    actualCostMicroUsd: successCount * 33_500,
     createdAtMs: Date.now() - n * 1000,
     endedAtMs: null,
     error: null,
+    waiting: null,
+    jobs: [],
   });
   let timer;
   const source = {
-    abilities: {
-      pause: true,
-      retry: true,
-      openFolder: true,
-      openConsole: true,
-      picture: true,
-      activity: true,
-      endsService: true,
-    },
+    abilities: { ownsService: true, openConsole: true },
     start: (tell) => {
-      tell({ type: "batches", rows: Array.from({ length: BATCHES }, (_, n) => row(n, 0)) });
+      tell({ type: "batches", batches: Array.from({ length: BATCHES }, (_, n) => row(n, 0)) });
       let made = 0;
       timer = setInterval(() => {
         for (let i = 0; i < UPDATES_PER_SECOND / 10; i++) {
           made++;
-          tell({ type: "batches", rows: [row(made % BATCHES, Math.floor(made / BATCHES))] });
+          tell({ type: "batches", batches: [row(made % BATCHES, Math.floor(made / BATCHES))] });
           tell({ type: "images", count: 1, atMs: Date.now() });
         }
         const path = "/v1/images/batches/imgbatch_0";
@@ -130,7 +144,7 @@ async function measureShare() {
         tell({ type: "request", line: request });
         tell({ type: "vitals", vitals: { waitingItems: 5000 - made, runningItems: 2, concurrency: 2 } });
       }, 100);
-      return { stop: () => clearInterval(timer) };
+      return () => clearInterval(timer);
     },
     perform: async () => {},
   };

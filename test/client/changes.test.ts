@@ -13,7 +13,7 @@ const httpTo = (baseUrl: string, apiKey: string) =>
 describe("the changes of a service elsewhere", () => {
   it("end a sleep when the batch changes, also one that had changed before it, but not within a second", async () => {
     const service = await startTestService();
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     const clock = new FakeClock();
     const changes = new Changes(httpTo(service.url, service.credentials.api_key), clock);

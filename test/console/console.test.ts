@@ -488,7 +488,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     const service = await startService({ providers: [moody()] });
     const page = await openPage("about:blank");
     await page.route("**/v1/events", (route) => route.abort());
-    await page.goto((await service.view.signInLink?.()) ?? "");
+    await page.goto((await service.signInLink?.()) ?? "");
     await page.getByRole("heading", { name: "No batches yet" }).waitFor();
     await service.submit({ model: MODEL, task_name: "late", items: items(2) });
     await page.getByRole("link", { name: /late.*completed/s }).waitFor();

@@ -1,5 +1,6 @@
-import type { BatchRow, ItemRow } from "../../src/dashboard/model.ts";
-import type { Intent } from "../../src/dashboard/source.ts";
+import { type Batch, readBatch } from "../../src/client/answers.ts";
+import { isTerminal } from "../../src/contract/statuses.ts";
+import type { Intent, ItemRow } from "../../src/dashboard/model.ts";
 import type { DashboardEvent, Key } from "../../src/dashboard/state/input.ts";
 import { reduce } from "../../src/dashboard/state/reduce.ts";
 import { type DashboardState, initialState } from "../../src/dashboard/state/state.ts";
@@ -7,35 +8,27 @@ import { type DashboardState, initialState } from "../../src/dashboard/state/sta
 export const NOW = 1_800_000_000_000;
 
 export const ALL_ABILITIES = {
-  pause: true,
-  retry: true,
-  openFolder: true,
+  ownsService: true,
   openConsole: true,
-  picture: true,
-  activity: true,
-  itemFacts: true,
-  endsService: true,
 };
 
-export function batchRow(n: number, change: Partial<BatchRow> = {}): BatchRow {
+export function batchRow(n: number, change: Partial<Batch> = {}): Batch {
+  const status = change.status ?? "running";
+  const batch = readBatch({ id: `imgbatch_${String(n).padStart(32, "0")}`, status });
+  if (batch === null) throw new Error("this is no batch");
   return {
-    id: `imgbatch_${String(n).padStart(32, "0")}`,
+    ...batch,
+    isDone: isTerminal(status),
     name: `batch ${n}`,
-    status: "running",
     model: "vendorx-3.1-flash-image",
     source: "batch",
     provider: "procedural",
     itemCount: 10,
     successCount: 4,
     failCount: 1,
-    estimatedMicroUsd: 335_000,
-    costMicroUsd: 134_000,
-    isPlay: false,
+    estimatedCostMicroUsd: 335_000,
+    actualCostMicroUsd: 134_000,
     createdAtMs: NOW - 60_000 + n * 1000,
-    endedAtMs: null,
-    error: null,
-    waiting: null,
-    jobs: null,
     ...change,
   };
 }
@@ -46,9 +39,9 @@ export function itemRow(n: number, change: Partial<ItemRow> = {}): ItemRow {
 }
 
 /** A view of 80×24 cells with these batches. */
-export function viewOf(rows: readonly BatchRow[], size = { columns: 80, rows: 24 }): DashboardState {
+export function viewOf(batches: readonly Batch[], size = { columns: 80, rows: 24 }): DashboardState {
   const start = initialState({ nowMs: NOW, ...size, abilities: ALL_ABILITIES });
-  return applied(start, { type: "batches", rows });
+  return applied(start, { type: "batches", batches });
 }
 
 /** The state after these events, one after the other. */

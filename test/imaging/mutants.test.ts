@@ -4,7 +4,7 @@ import type { ImageMimeType } from "../../src/contract/image-formats.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../src/imaging/sharp-images.ts";
-import { seededRandom } from "../support/seeded-turns.ts";
+import { seededRandom } from "../soak/random.ts";
 import { mutate } from "./mutate.ts";
 
 const inspector = sharpInspector(new Decoding());

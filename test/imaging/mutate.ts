@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
 import type { ImageMimeType } from "../../src/contract/image-formats.ts";
-import { seededRandom } from "../support/seeded-turns.ts";
+import { seededRandom } from "../soak/random.ts";
 
 type Mutation = (bytes: Buffer, random: () => number, mimeType: ImageMimeType) => Buffer;
 

@@ -1,7 +1,6 @@
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
-import { openFolder } from "../../src/dashboard/open-folder.ts";
 import { openPath } from "../../src/processes/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -29,14 +28,14 @@ it("the opener of the desktop gets the path as one word", async () => {
   expect(await readFile(join(dir, "xdg-open.got"), "utf8")).toBe(`${path}|`);
 });
 
-it("without a display, an opener or a program for the path, the path is told instead", async () => {
+it("without a display, an opener or a program for the path, nothing is opened", async () => {
   const dir = await desktop('touch "$0.got"', "");
-  expect(await openFolder("/files")).toBe("The files are in /files.");
+  expect(await openPath("/files")).toBe(false);
   await expect(readFile(join(dir, "xdg-open.got"))).rejects.toThrow("ENOENT");
   await desktop(null);
-  expect(await openFolder("/files")).toBe("The files are in /files.");
+  expect(await openPath("/files")).toBe(false);
   await desktop("exit 3");
-  expect(await openFolder("/files")).toBe("The files are in /files.");
+  expect(await openPath("/files")).toBe(false);
   await desktop("exit 0");
-  expect(await openFolder("/files")).toBe("Opened /files.");
+  expect(await openPath("/files")).toBe(true);
 });

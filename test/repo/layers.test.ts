@@ -24,7 +24,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   prompts: ["contract", "kernel"],
   console: ["prompts", "contract", "kernel"],
   runs: ["prompts", "client", "http", "contract", "kernel"],
-  dashboard: ["runs", "client", "http", "processes", "contract", "kernel"],
+  dashboard: ["client", "contract", "kernel"],
   cli: [
     "dashboard",
     "runs",
@@ -39,7 +39,6 @@ const ALLOWED: Record<string, readonly string[]> = {
   ],
   // Puts the parts of the service together.
   service: [
-    "dashboard",
     "server",
     "workers",
     "providers",
@@ -61,7 +60,6 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
     target: /^service\/(start-service|pino-log)\.ts$/,
     from: /^cli\/(connect\/embedded|commands\/(serve|exec))\.ts$/,
   },
-  { target: /^service\/dashboard-source\.ts$/, from: /^cli\/commands\/serve\.ts$/ },
   { target: /^service\/storage\/move\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
   { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin[a-z-]*\.ts$/ },
   {
@@ -74,7 +72,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   },
   // Loaded only when they are needed.
   { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/output\/reports\.ts$/ },
-  { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/commands\/watch-source\.ts$/ },
+  { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/dashboard-source\.ts$/ },
   { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\.ts$/ },
 ];
 

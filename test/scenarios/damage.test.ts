@@ -8,11 +8,11 @@ import type { ErrorBody } from "../../src/contract/errors.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { OutputRecord } from "../../src/domain/records.ts";
 import { openAdmin } from "../../src/service/admin.ts";
+import { seededRandom } from "../soak/random.ts";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { BIN, imgbatch, startNode } from "../support/processes.ts";
-import { seededRandom } from "../support/seeded-turns.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 

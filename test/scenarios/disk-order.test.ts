@@ -1,8 +1,8 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api.ts";
+import { startQuickService } from "../soak/killed-service.ts";
 import { tinyPng } from "../support/fake-provider.ts";
-import { startQuickService } from "../support/quick-service.ts";
 import { MODEL } from "../support/service.ts";
 import { type Call, callsOf, needStrace, watchCalls } from "../support/strace.ts";
 import { tempDir } from "../support/temp-dir.ts";

@@ -107,7 +107,7 @@ describe("the live view on a real terminal", () => {
 
   it("watch shows several batches, leaves a line for each, and ends with the outcome's code", async () => {
     const service = await startTestService();
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const ids: string[] = [];
     for (const task_name of ["foxes", "狐狸"]) {
       ids.push((await service.submit({ model: MODEL, task_name, items: items(2) })).id);
@@ -116,7 +116,7 @@ describe("the live view on a real terminal", () => {
     await terminal.until(/the embedded service/);
     await terminal.until(/foxes/);
     await terminal.until(/狐狸/);
-    service.view.setPaused(false);
+    await service.setPaused(false);
     expect(await expectRestored(terminal)).toBe(0);
     const left = terminal.written().slice(terminal.written().indexOf(LEAVE));
     for (const id of ids) expect(left).toContain(id);
@@ -125,7 +125,7 @@ describe("the live view on a real terminal", () => {
 
   it("quitting watch ends nothing and is a success", async () => {
     const service = await startTestService();
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     const terminal = startOnTerminal([BIN, "watch", id, "--data", service.data, "--interval", "200ms"]);
     await terminal.until(/q.*quit/s);

@@ -170,9 +170,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.insert(batch("b1", { taskName: "100% ÄPFEL_X" }));
       await tx.batches.insert(batch("b2", { provider: "q", createdAtMs: 11 }));
       await tx.batches.insert(batch("b3", { apiKeyId: "key2", source: "native", input: input("in/b3") }));
-      const openai = { endpoint: "e", modelName: null, requestHash: "hash", resultsKeptMs: null };
-      const asked = { source: "openai" as const, input: { ...input("in/b4"), openai } };
-      await tx.batches.insert(batch("b4", { apiKeyId: "key2", ...asked }));
+      await tx.batches.insert(batch("b4", { apiKeyId: "key2", source: "openai", input: input("in/b4") }));
       await tx.batches.appendEvent({ batchId: "b1", from: null, to: "queued", atMs: 10 });
       await tx.batches.appendEvent({ batchId: "b1", from: "queued", to: "running", atMs: 12 });
       await tx.batches.changeStatus("b1", "queued", "running");
@@ -191,10 +189,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.byId("b2");
     await read.batches.byId("b3");
     await read.batches.events("b1");
-    await read.batches.lastEventMs();
     await read.batches.countUnended("key1", "batch");
-    for (const [apiKeyId, fromMs] of [["key2", 0] as const, ["key1", 0] as const, ["key2", 99] as const])
-      await read.batches.ofEqualRequest({ apiKeyId, source: "openai", requestHash: "hash", fromMs });
     await read.batches.countByStatus();
     await read.batches.pendingItemCount();
     await read.batches.withStatus(["queued", "failed"]);
@@ -247,7 +242,10 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await write(async (tx) => {
       await tx.idempotency.insert({ ...record, batchId: "b1" });
       await tx.idempotency.insert({ ...record, batchId: "b2" });
+      await tx.idempotency.replace({ ...record, key: "again", batchId: "b1" });
+      await tx.idempotency.replace({ ...record, key: "again", batchId: "b2" });
     });
+    await read.idempotency.find("key1", "again");
     await read.idempotency.find("key1", "idem");
     await read.idempotency.find("key2", "idem");
     await write(async (tx) => {
@@ -502,8 +500,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: 7 });
       await tx.providerCalls.add(0, { ...calls, lastSuccessMs: null });
       await tx.providerCalls.add(2 * DAY_MS, { ...calls, provider: "q", lastSuccessMs: null });
-      await tx.retentionTime.write({ seenMs: 1, aheadMs: 2, jumpedAtMs: 3 });
-      await tx.retentionTime.write({ seenMs: 4, aheadMs: 5, jumpedAtMs: 6 });
+      await tx.retentionTime.write({ seenMs: 1, pausedUntilMs: 2 });
+      await tx.retentionTime.write({ seenMs: 4, pausedUntilMs: 5 });
       const file = {
         mimeType: "text/plain",
         purpose: null,

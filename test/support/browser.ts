@@ -107,7 +107,7 @@ async function giveBack(page: Page): Promise<void> {
 
 /** Opens the console of a service, signed in with a one-time code. */
 export async function openConsole(service: TestService, look?: Look): Promise<Page> {
-  const link = (await service.view.signInLink?.()) ?? "";
+  const link = (await service.signInLink?.()) ?? "";
   watchSecret(new URL(link).hash.slice("#code=".length));
   const page = await openPage(link, look);
   await page.getByRole("navigation").waitFor();

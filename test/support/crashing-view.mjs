@@ -2,16 +2,8 @@
 import { showDashboard } from "../../build/dashboard/show.js";
 
 const source = {
-  abilities: {
-    pause: true,
-    retry: true,
-    openFolder: true,
-    openConsole: true,
-    picture: true,
-    activity: true,
-    endsService: true,
-  },
-  start: () => ({ stop: () => {} }),
+  abilities: { ownsService: true, openConsole: true },
+  start: () => () => {},
   perform: async () => {
     setImmediate(() => {
       throw new Error("the crash of the test");

@@ -31,6 +31,9 @@ export interface TestService extends LocalService {
   /** Creates a batch and answers it; fails the test on any other answer. */
   submit(body: object, headers?: Record<string, string>): Promise<BatchObject>;
   batch(id: string): Promise<BatchObject>;
+  /** Makes the failed items again, as `ask` does. Throws the error of the answer. */
+  retry(id: string): Promise<BatchObject>;
+  setPaused(isPaused: boolean): Promise<void>;
   /** Resolves with the batch once it has this status (default: a terminal one). */
   until(id: string, status?: BatchStatus): Promise<BatchObject>;
 }
@@ -98,6 +101,18 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
       return (await answer.json()) as BatchObject;
     },
     batch,
+    retry: async (id) => {
+      const answer = await ask(`/${id}/retry`, { method: "POST" });
+      const body = await answer.json();
+      if (!answer.ok) throw Object.assign(new Error(body.error.message), { code: body.error.code });
+      return body;
+    },
+    setPaused: async (isPaused) => {
+      const headers = { authorization: `Bearer ${service.credentials.api_key}` };
+      const method = isPaused ? "POST" : "DELETE";
+      const { status } = await fetch(`${service.url}/v1/console/pause`, { method, headers });
+      if (status !== 204) throw new Error(`pause answered ${status}`);
+    },
     until: async (id, status) => {
       const isThere = (b: { status: BatchStatus }) => (status ? b.status === status : isTerminal(b.status));
       const arrived = gate();

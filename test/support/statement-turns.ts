@@ -1,6 +1,6 @@
 import pg from "pg";
 import { onTestFinished } from "vitest";
-import { seededRandom } from "./seeded-turns.ts";
+import { seededRandom } from "../soak/random.ts";
 
 /** A statement that takes longer waits for a lock: the others go on meanwhile. */
 const LOCK_WAIT_MS = 6;

@@ -35,7 +35,7 @@ describe("a batch of a mapped model", () => {
       workers: true,
       config,
     });
-    before.view.setPaused(true);
+    await before.setPaused(true);
     const { id } = await before.submit({ model: "a", items: items(1) });
     await before.close(0);
     const [other, right] = [

@@ -31,14 +31,14 @@ describe("paused workers", () => {
     const service = await startTestService({ providers: [provider] });
     const { id } = await service.submit({ model: MODEL, items: items(4) });
     await expect.poll(() => gates).toHaveLength(2);
-    service.view.setPaused(true);
-    expect(service.view.queue()).toEqual({ running: 2, paid: 0, slots: 2, isPaused: true });
+    await service.setPaused(true);
+    expect(service.queue()).toEqual({ running: 2, paid: 0, slots: 2, isPaused: true });
     for (const held of gates) held.open();
     await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
     await laterBatchIsInHand(service);
     expect(provider.requests).toHaveLength(2);
-    expect(service.view.queue().running).toBe(0);
-    service.view.setPaused(false);
+    expect(service.queue().running).toBe(0);
+    await service.setPaused(false);
     await expect.poll(() => gates).toHaveLength(4);
     for (const held of gates) held.open();
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
@@ -47,14 +47,14 @@ describe("paused workers", () => {
   it("[WORK-10] while workers are paused, batches can be created, read and cancelled, and are made later", async () => {
     const { provider, gates } = heldProvider();
     const service = await startTestService({ providers: [provider] });
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const first = await service.submit({ model: MODEL, items: items(1) });
     const second = await service.submit({ model: MODEL, items: items(1) });
     await laterBatchIsInHand(service);
     expect(provider.requests).toHaveLength(0);
     const cancelled = await service.ask(`/${first.id}/cancel`, { method: "POST" });
     expect([cancelled.status, await cancelled.json()]).toMatchObject([200, { status: "cancelled" }]);
-    service.view.setPaused(false);
+    await service.setPaused(false);
     await expect.poll(() => gates).toHaveLength(1);
     gates[0]?.open();
     expect(await service.until(second.id)).toMatchObject({ status: "completed" });
@@ -66,21 +66,21 @@ describe("paused workers", () => {
     const first = await startTestService({ providers: [provider] });
     const { id } = await first.submit({ model: MODEL, items: items(3) });
     await expect.poll(() => gates).toHaveLength(2);
-    first.view.setPaused(true);
+    await first.setPaused(true);
     await first.close(0);
     const second = await startTestService({ data: first.data });
-    expect(second.view.queue().isPaused).toBe(false);
+    expect(second.queue().isPaused).toBe(false);
     expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 3 });
   });
 
   it("[WORK-10] paused workers submit no job to an upstream", async () => {
     const upstream = new FakeJobProvider();
     const service = await startTestService({ providers: [upstream] });
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(2) });
     await laterBatchIsInHand(service);
     expect(upstream.jobs.size).toBe(0);
-    service.view.setPaused(false);
+    await service.setPaused(false);
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
   });
 });

@@ -185,7 +185,7 @@ async function startOwnService(options: {
     dataDirectory,
     isOwn,
     close: async () => {
-      const note = paidRequestsNote(service.view.queue().paid, "Ctrl-C");
+      const note = paidRequestsNote(service.queue().paid, "Ctrl-C");
       if (note !== null) options.note(note);
       try {
         await service.close(graceMs);

@@ -1,5 +1,6 @@
 import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
+import { createServiceHttp } from "../../client/service-http.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import { ROLES } from "../../config/roles.ts";
 import type { ReadyFile } from "../../contract/data-directory.ts";
@@ -103,11 +104,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
     try {
       await announce(service, { cwd, dataDirectory, readyFile });
       const stop = AbortSignal.any([context.signal, service.failed]);
-      const command = nextCommand(whereabouts(dataDirectory, cwd), "submit", "prompts.jsonl");
-      if (isLive) await showService(context, service, stop, command);
+      if (isLive) await showService(context, service, dataDirectory, stop);
       else await aborted(stop);
       if (isLive) sayStopping(service, graceMs);
-      const { paid } = service.view.queue();
+      const { paid } = service.queue();
       const how = context.signal.aborted ? "a second Ctrl-C" : "Ctrl-C";
       // The live view took the first Ctrl-C as a key. The next one must end the process at once.
       if (!context.signal.aborted) process.emit("SIGINT", "SIGINT");
@@ -136,23 +136,39 @@ function whereabouts(data: string, cwd: string): Whereabouts {
 }
 
 async function showService(
-  { loadView, global }: Pick<CommandContext, "loadView" | "global">,
-  { view }: Service,
+  context: CommandContext,
+  service: Service,
+  dataDirectory: string,
   signal: AbortSignal,
-  submitCommand: string,
 ): Promise<void> {
-  const [{ showDashboard }, { createDashboardSource }] = await Promise.all([
+  const { loadView, global, clock, cwd } = context;
+  const [{ showDashboard }, { createDashboardSource }, { baseUrl, apiKey, ...facts }] = await Promise.all([
     loadView(),
-    import("../../service/dashboard-source.ts"),
+    import("../dashboard-source.ts"),
+    service.openLiveView(),
   ]);
   const { stdin, stdout } = process;
-  const hasColor = mayColor(stdout, global.color);
-  const source = createDashboardSource({ ...view, facts: { ...view.facts, submitCommand } });
-  await showDashboard(source, { stdin, stdout, signal, hasColor });
+  const submitCommand = nextCommand(whereabouts(dataDirectory, cwd), "submit", "prompts.jsonl");
+  const source = createDashboardSource({
+    http: createServiceHttp({ baseUrl, apiKey, clock, random: Math.random }),
+    url: service.url,
+    clock,
+    own: {
+      facts: { ...facts, dataDirectory, submitCommand },
+      signInLink: service.signInLink,
+      lines: (tell) =>
+        service.feed.subscribe((event) => {
+          if (event.type === "request" || event.type === "log") tell(event);
+        }),
+    },
+    directoryOf: () => dataDirectory,
+    signal,
+  });
+  await showDashboard(source, { stdin, stdout, signal, hasColor: mayColor(stdout, global.color) });
 }
 
-function sayStopping({ view }: Service, graceMs: number): void {
-  const { running, paid } = view.queue();
+function sayStopping(service: Service, graceMs: number): void {
+  const { running, paid } = service.queue();
   // Those that are paid are not stopped after the grace.
   const free = running - paid;
   if (free === 0) return;
@@ -179,7 +195,7 @@ async function announce(
     });
   }
   process.stdout.write(`${line}\n`);
-  const link = process.stdout.isTTY ? await service.view.signInLink?.() : undefined;
+  const link = process.stdout.isTTY ? await service.signInLink?.() : undefined;
   if (link !== undefined) process.stdout.write(`web console, for 10 minutes and once: ${link}\n`);
 }
 

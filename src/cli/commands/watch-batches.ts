@@ -9,7 +9,16 @@ import type { ConnectedService } from "../connect/with-service.ts";
 import { batchLine } from "../output/batch-text.ts";
 import type { Target } from "../targets.ts";
 import { mayColor } from "../terminal.ts";
-import type { WatchView } from "./watch-source.ts";
+
+/** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */
+export interface WatchView {
+  /** Called with all batches each time one of them was read. */
+  show(batches: readonly Batch[]): void;
+  /** Called with a description of each failure that is being waited out. */
+  trouble(text: string): void;
+  /** The end: every batch has ended, or the command was stopped. */
+  close(): void;
+}
 
 interface WatchOptions {
   service: RunService;
@@ -117,8 +126,8 @@ export async function watchLive(
   options: Omit<WatchOptions, "signal" | "view"> & { service: ConnectedService },
 ): Promise<Batch[] | null> {
   const { results, global, signal } = context;
-  const [{ createHttpDashboardSource }, { showDashboard }] = await Promise.all([
-    import("./watch-source.ts"),
+  const [{ createDashboardSource }, { showDashboard }] = await Promise.all([
+    import("../dashboard-source.ts"),
     context.loadView(),
   ]);
   const quit = new AbortController();
@@ -128,11 +137,12 @@ export async function watchLive(
     targets.flatMap(({ ids, run }) => (run === null ? [] : ids.map((id) => [id, run.dir] as const))),
   );
   const { http, identity } = options.service;
-  const { view, source } = createHttpDashboardSource({
+  const source = createDashboardSource({
     http,
     url: identity === EMBEDDED ? "the embedded service" : identity,
-    nowMs: options.clock.nowMs,
-    directoryOf: (id) => directories.get(id) ?? null,
+    clock: options.clock,
+    own: null,
+    directoryOf: (id) => (id === null ? null : (directories.get(id) ?? null)),
     signal: both,
   });
   const shown = showDashboard(source, {
@@ -145,11 +155,12 @@ export async function watchLive(
   });
   let last = found;
   const remembering = {
-    ...view,
     show: (batches: readonly Batch[]) => {
       last = batches;
-      view.show(batches);
+      source.show(batches);
     },
+    trouble: source.trouble,
+    close: () => {},
   };
   try {
     return await watchBatches(found, { ...options, signal: both, view: remembering });

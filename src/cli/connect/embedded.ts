@@ -95,14 +95,14 @@ async function startOwn({
     workers: needs.workers,
     log: createLog({ level: "warn", forPeople: true, write: (line) => output.note(line.trimEnd()) }),
   });
-  const paidRequests = () => service.view.queue().paid;
+  const paidRequests = () => service.queue().paid;
   return {
     baseUrl: service.url,
     apiKey: service.credentials.api_key,
     kind: "own",
     isLocal: true,
     failed: service.failed,
-    disabled: () => disabledNow(service.view),
+    disabled: () => disabledNow(service),
     paidRequests,
     close: async () => {
       const how = isInterruption(signal.reason) ? "a second Ctrl-C" : "Ctrl-C twice";
@@ -123,7 +123,7 @@ function keepHeapSmall(): void {
   setFlagsFromString("--heap-growing-percent=30");
 }
 
-function disabledNow({ health }: Service["view"]): DisabledProvider[] {
+function disabledNow({ health }: Service): DisabledProvider[] {
   return health.providers
     .flatMap((provider) => health.blocksOf(provider))
     .filter(({ untilMs }) => untilMs === null)

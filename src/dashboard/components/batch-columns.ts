@@ -1,7 +1,6 @@
-import { isTerminal } from "../../contract/statuses.ts";
+import type { Batch } from "../../client/answers.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import type { BatchRow } from "../model.ts";
-import { progressOf } from "../state/batches.ts";
+import { nameOf, progressOf, statusOf } from "../state/batches.ts";
 import { bar, dollars, inCells } from "../text/format.ts";
 import { type Mark, STATUS_MARKS, WAITING_MARK } from "../theme.ts";
 
@@ -21,24 +20,24 @@ interface Column {
   from: number;
   /** The largest window width that shows the column. */
   to?: number;
-  cell(row: BatchRow, nowMs: number, width: number): Piece[];
+  cell(row: Batch, nowMs: number, width: number): Piece[];
 }
 
 const COLUMNS: readonly Column[] = [
-  { title: "NAME", width: 0, from: 0, cell: (row) => [{ text: row.name }] },
+  { title: "NAME", width: 0, from: 0, cell: (row) => [{ text: nameOf(row) }] },
   { title: "STATUS", width: 11, from: 0, cell: (row) => statusCell(row) },
   { title: "PROGRESS", width: 11, from: 60, to: 99, cell: (row) => progressCell(row, 6) },
   { title: "PROGRESS", width: 21, from: 100, cell: (row) => progressCell(row, 16) },
   { title: "OK", width: 4, align: "right", from: 0, cell: (row) => [{ text: String(row.successCount) }] },
   { title: "FAIL", width: 4, align: "right", from: 0, cell: failCell },
-  { title: "OF", width: 4, align: "right", from: 100, cell: (row) => [{ text: String(row.itemCount) }] },
+  { title: "OF", width: 4, align: "right", from: 100, cell: (row) => [{ text: String(row.itemCount ?? 0) }] },
   { title: "COST", width: 8, align: "right", from: 70, cell: costCell },
   {
     title: "EST.",
     width: 7,
     align: "right",
     from: 78,
-    cell: (row) => [{ text: row.isPlay ? "" : dollars(row.estimatedMicroUsd, "limit"), isDim: true }],
+    cell: (row) => [{ text: row.isPlay ? "" : dollars(row.estimatedCostMicroUsd, "limit"), isDim: true }],
   },
   {
     title: "IMG/S",
@@ -47,14 +46,14 @@ const COLUMNS: readonly Column[] = [
     from: 110,
     cell: (row, nowMs) => [{ text: rateOf(row, nowMs) }],
   },
-  { title: "MODEL", width: 26, from: 140, cell: (row) => [{ text: row.model, isDim: true }] },
+  { title: "MODEL", width: 26, from: 140, cell: (row) => [{ text: row.model ?? "", isDim: true }] },
   { title: "ID", width: 18, from: 170, cell: (row) => [{ text: row.id, isDim: true }] },
   {
     title: "AGE",
     width: 7,
     align: "right",
     from: 50,
-    cell: (row, nowMs) => [{ text: formatDuration(nowMs - row.createdAtMs) }],
+    cell: (row, nowMs) => [{ text: formatDuration(nowMs - (row.createdAtMs ?? nowMs)) }],
   },
 ];
 
@@ -66,7 +65,7 @@ export function titleLine(columns: number): string {
 }
 
 /** The pieces of a batch's line. Together they are as wide as the column titles. */
-export function batchPieces(row: BatchRow, nowMs: number, columns: number): Piece[] {
+export function batchPieces(row: Batch, nowMs: number, columns: number): Piece[] {
   const pieces: Piece[] = [];
   for (const { column, width } of shownColumns(columns)) {
     if (pieces.length > 0) pieces.push({ text: " " });
@@ -87,33 +86,34 @@ function shownColumns(columns: number): { column: Column; width: number }[] {
 }
 
 /** The mark of a batch's status. A completed batch with failures does not look like a plain success. */
-export function markOf(row: BatchRow): Mark {
-  if (row.statusText !== undefined) return { sign: "?", word: row.statusText };
-  if (row.waiting !== null && row.status === "running") return WAITING_MARK;
-  if (row.status !== "completed" || row.failCount === 0) return STATUS_MARKS[row.status];
+export function markOf(row: Batch): Mark {
+  const status = statusOf(row);
+  if (status !== row.status) return { sign: "?", word: row.status };
+  if (row.waiting !== null && status === "running") return WAITING_MARK;
+  if (status !== "completed" || row.failCount === 0) return STATUS_MARKS[status];
   return row.successCount === 0
     ? { sign: "×", word: "no images", color: "red" }
     : { sign: "!", word: "completed", color: "yellow" };
 }
 
-function statusCell(row: BatchRow): Piece[] {
+function statusCell(row: Batch): Piece[] {
   const { sign, word, color } = markOf(row);
   return [{ text: `${sign} ${word}`, ...(color ? { color } : {}) }];
 }
 
-function failCell(row: BatchRow): Piece[] {
+function failCell(row: Batch): Piece[] {
   return [row.failCount > 0 ? { text: String(row.failCount), color: "red" } : { text: "0", isDim: true }];
 }
 
 /** There is no space for the words about drawings. */
-function costCell(row: BatchRow): Piece[] {
-  return [{ text: row.isPlay ? "free" : dollars(row.costMicroUsd, "sum") }];
+function costCell(row: Batch): Piece[] {
+  return [{ text: row.isPlay ? "free" : dollars(row.actualCostMicroUsd, "sum") }];
 }
 
-function progressCell(row: BatchRow, width: number): Piece[] {
+function progressCell(row: Batch, width: number): Piece[] {
   const done = progressOf(row);
-  const { good, bad, rest } = bar(width, done, row.itemCount === 0 ? 0 : row.failCount / row.itemCount);
-  const color = isTerminal(row.status) ? "green" : "cyan";
+  const { good, bad, rest } = bar(width, done, row.itemCount ? row.failCount / row.itemCount : 0);
+  const color = row.isDone ? "green" : "cyan";
   return [
     { text: good, color },
     { text: bad, color: "red" },
@@ -122,7 +122,7 @@ function progressCell(row: BatchRow, width: number): Piece[] {
   ];
 }
 
-function rateOf(row: BatchRow, nowMs: number): string {
-  const seconds = ((row.endedAtMs ?? nowMs) - row.createdAtMs) / 1000;
+function rateOf(row: Batch, nowMs: number): string {
+  const seconds = ((row.endedAtMs ?? nowMs) - (row.createdAtMs ?? nowMs)) / 1000;
   return row.successCount === 0 || seconds <= 0 ? "–" : (row.successCount / seconds).toFixed(1);
 }

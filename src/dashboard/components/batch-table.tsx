@@ -1,7 +1,7 @@
 import { Text } from "ink";
 import { memo } from "react";
 import stringWidth from "string-width";
-import type { BatchRow } from "../model.ts";
+import type { Batch } from "../../client/answers.ts";
 import { visibleBatches } from "../state/batches.ts";
 import { layoutOf } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
@@ -43,7 +43,7 @@ export function BatchTable({ state }: { state: DashboardState }) {
 }
 
 interface BatchLineProps {
-  row: BatchRow;
+  row: Batch;
   isSelected: boolean;
   nowMs: number;
   columns: number;

@@ -1,9 +1,11 @@
 import { Text } from "ink";
+import type { Batch } from "../../client/answers.ts";
+import { jobsText, waitingText } from "../../contract/waiting.ts";
 import { clockTime } from "../../kernel/durations.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
-import type { BatchRow, ItemRow } from "../model.ts";
-import { selectedBatch } from "../state/batches.ts";
+import type { ItemRow } from "../model.ts";
+import { nameOf, selectedBatch } from "../state/batches.ts";
 import { detailLines } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
 import { dollars, inCells } from "../text/format.ts";
@@ -22,31 +24,33 @@ export function DetailScreen({ state }: { state: DashboardState }) {
   const { itemTop, selectedItem } = state.view;
   const shown = items.slice(itemTop, itemTop + lines);
   const mark = markOf(batch);
+  const jobs = jobsText(batch.jobs, state.nowMs);
   return (
     <>
       <Line>
-        <Text bold>{inCells(batch.name, Math.max(10, columns - 52))}</Text> <Text dimColor>{batch.id}</Text>
+        <Text bold>{inCells(nameOf(batch), Math.max(10, columns - 52))}</Text>{" "}
+        <Text dimColor>{batch.id}</Text>
       </Line>
       <Line>
         <Text bold {...(mark.color ? { color: mark.color } : {})}>
           {mark.sign} {mark.word}
         </Text>
-        {` · ${batch.successCount} of ${batch.itemCount} made · ${batch.failCount} failed`}
+        {` · ${batch.successCount} of ${batch.itemCount ?? 0} made · ${batch.failCount} failed`}
         {moneyWords(batch)}
       </Line>
       <Line>
         <Text dimColor>
-          {escapeControls(batch.model)}
+          {escapeControls(batch.model ?? "")}
           {batch.provider === null ? "" : ` · made by ${batch.provider}`}
           {batch.source === null || batch.source === "batch" ? "" : ` · ${batch.source} job`}
-          {batch.jobs === null ? "" : ` · ${escapeControls(batch.jobs)}`}
+          {jobs === null ? "" : ` · ${escapeControls(jobs)}`}
         </Text>
       </Line>
       <Line>
         {batch.error !== null ? (
-          <Text color="red">{escapeControls(batch.error)}</Text>
+          <Text color="red">{escapeControls(`${batch.error.code}: ${batch.error.message}`)}</Text>
         ) : batch.waiting !== null ? (
-          <Text color="yellow">{escapeControls(batch.waiting)}</Text>
+          <Text color="yellow">{escapeControls(waitingText(batch.waiting))}</Text>
         ) : (
           <History state={state} />
         )}
@@ -78,10 +82,10 @@ export function DetailScreen({ state }: { state: DashboardState }) {
   );
 }
 
-function moneyWords({ costMicroUsd, estimatedMicroUsd, isPlay }: BatchRow): string {
+function moneyWords({ actualCostMicroUsd: cost, estimatedCostMicroUsd: estimate, isPlay }: Batch): string {
   if (isPlay) return ` · ${FREE_DRAWINGS}`;
-  const cost = costMicroUsd === null ? "" : ` · cost ${dollars(costMicroUsd, "sum")}`;
-  return `${cost}${estimatedMicroUsd === null ? "" : ` · estimated ${dollars(estimatedMicroUsd, "limit")}`}`;
+  const words = cost === null ? "" : ` · cost ${dollars(cost, "sum")}`;
+  return `${words}${estimate === null ? "" : ` · estimated ${dollars(estimate, "limit")}`}`;
 }
 
 function History({ state }: { state: DashboardState }) {
@@ -115,9 +119,9 @@ const TITLES = { id: "ITEM", status: "STATUS", size: "SIZE", cost: "COST", rest:
 
 function itemLine({ size: { columns }, abilities }: DashboardState, texts: typeof TITLES): string {
   const idWidth = columns >= 120 ? 36 : columns >= 80 ? 20 : 14;
-  const facts = abilities.itemFacts
+  const facts = abilities.ownsService
     ? ` ${inCells(texts.size, 8, "right")} ${inCells(texts.cost, 7, "right")}`
     : "";
-  const restWidth = columns - 2 - idWidth - 10 - (abilities.itemFacts ? 17 : 0) - 2;
+  const restWidth = columns - 2 - idWidth - 10 - (abilities.ownsService ? 17 : 0) - 2;
   return `${inCells(texts.id, idWidth)} ${inCells(texts.status, 9)}${facts}  ${inCells(texts.rest, Math.max(8, restWidth))}`;
 }

@@ -67,18 +67,16 @@ function keysOf({ view, abilities }: DashboardState): KeyHint[] {
       ["esc", "back"],
     ];
   if (view.screen === "help") return [["esc", "back"]];
-  const retry: KeyHint[] = abilities.retry ? [["r", "retry"]] : [];
+  const retry: KeyHint[] = abilities.ownsService ? [["r", "retry"]] : [];
   const web: KeyHint[] = abilities.openConsole ? [["w", "web"]] : [];
-  const pause: KeyHint[] = abilities.pause ? [["p", "pause"]] : [];
+  const pause: KeyHint[] = abilities.ownsService ? [["p", "pause"]] : [];
   if (view.screen === "detail") {
-    const picture: KeyHint[] = abilities.picture ? [["⏎", "view image"]] : [];
-    const folder: KeyHint[] = abilities.openFolder ? [["o", "open folder"]] : [];
     return [
-      ...picture,
+      ["⏎", "view image"],
       ["c", "cancel"],
       ...retry,
       ["d", "delete"],
-      ...folder,
+      ["o", "open folder"],
       ["esc", "back"],
       ["?", "help"],
     ];

@@ -1,5 +1,5 @@
 import { Text } from "ink";
-import type { Abilities } from "../source.ts";
+import type { Abilities } from "../model.ts";
 import type { DashboardState } from "../state/state.ts";
 import { inCells } from "../text/format.ts";
 import { Footer } from "./footer.tsx";
@@ -12,22 +12,22 @@ const KEYS: readonly KeyHelp[] = [
   ["↑ ↓  PgUp PgDn", () => "move; Home goes to the first line"],
   [
     "⏎",
-    (can) => `details of the batch: items, ${can.itemFacts ? "sizes, costs, errors, history" : "errors"}`,
+    (can) => `details of the batch: items, ${can.ownsService ? "sizes, costs, errors, history" : "errors"}`,
   ],
-  ["v", (can) => (can.picture ? "view the image of an item (in the details)" : null)],
+  ["v", () => "view the image of an item (in the details)"],
   ["c", () => "cancel the batch; what is finished stays and is billed"],
-  ["r", (can) => (can.retry ? "retry its failed items, as a new batch" : null)],
+  ["r", (can) => (can.ownsService ? "retry its failed items, as a new batch" : null)],
   ["d", () => "delete its image files, or its record"],
-  ["o", (can) => (can.openFolder ? "open the folder with the files" : null)],
+  ["o", () => "open the folder with the files"],
   ["w", (can) => (can.openConsole ? "open the web console, signed in" : null)],
   ["/", () => "show only batches whose name, id, status or model has the text"],
   ["s", () => "sort by newest, status, progress, name, cost"],
-  ["p", (can) => (can.pause ? "pause the workers; again to go on" : null)],
-  ["l", (can) => (can.activity ? "which lines of the log are shown" : null)],
+  ["p", (can) => (can.ownsService ? "pause the workers; again to go on" : null)],
+  ["l", (can) => (can.ownsService ? "which lines of the log are shown" : null)],
   [
     "q  Ctrl-C",
     (can) =>
-      can.endsService ? "quit; what is not done goes on at the next start" : "quit; the batches go on",
+      can.ownsService ? "quit; what is not done goes on at the next start" : "quit; the batches go on",
   ],
 ];
 

@@ -1,4 +1,3 @@
-import { isTerminal } from "../../contract/statuses.ts";
 import type { DashboardState } from "../state/state.ts";
 import { Activity } from "./activity.tsx";
 import { BatchTable } from "./batch-table.tsx";
@@ -24,7 +23,7 @@ export function MainScreen({ state }: { state: DashboardState }) {
 function summary({ batches, view }: DashboardState): string {
   const rows = [...batches.values()];
   const queued = rows.filter((row) => row.status === "queued").length;
-  const ended = rows.filter((row) => isTerminal(row.status)).length;
+  const ended = rows.filter((row) => row.isDone).length;
   const parts = [
     `${rows.length - queued - ended} running`,
     `${queued} queued`,

@@ -1,4 +1,4 @@
-import type { BatchRow } from "../model.ts";
+import type { Batch } from "../../client/answers.ts";
 import { visibleBatches } from "./batches.ts";
 import { detailLines, layoutOf } from "./layout.ts";
 import type { DashboardState } from "./state.ts";
@@ -30,7 +30,7 @@ export function keepInView(state: DashboardState): DashboardState {
  * The batch under the cursor when the list does not show the chosen one. An open batch stays the chosen one. Orders that
  * move batches about get a choice at once, so that no other batch moves under the cursor.
  */
-function unlisted({ view, batches }: DashboardState, rows: readonly BatchRow[]): string | null {
+function unlisted({ view, batches }: DashboardState, rows: readonly Batch[]): string | null {
   const { screen, selectedId, sort } = view;
   const isOpen = screen === "detail" || screen === "picture";
   if (isOpen && selectedId !== null && batches.has(selectedId)) return selectedId;

@@ -1,4 +1,4 @@
-import type { Fact } from "../events.ts";
+import type { Fact } from "../model.ts";
 
 /** A pressed key, by its meaning. `char` is any printable text. */
 export type Key =

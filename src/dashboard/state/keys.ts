@@ -1,5 +1,4 @@
 import { LOG_LEVELS } from "../../contract/activity.ts";
-import { isTerminal } from "../../contract/statuses.ts";
 import { selectedBatch } from "./batches.ts";
 import type { Key } from "./input.ts";
 import { pictureBox } from "./layout.ts";
@@ -41,12 +40,10 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
     case "l":
       return stay(withView(state, { logLevel: after(LOG_LEVELS, view.logLevel) }));
     case "p":
-      if (!abilities.pause)
+      if (!abilities.ownsService)
         return stay(showMessage(state, "This service's workers cannot be paused from here."));
       return { state, intent: { type: "pause", isPaused: !vitals.isPaused } };
     case "o":
-      if (!abilities.openFolder)
-        return stay(showMessage(state, "There is no folder of this service on this machine."));
       return { state, intent: { type: "open-folder", batchId: batch?.id ?? null } };
     case "w":
       if (!abilities.openConsole)
@@ -56,22 +53,20 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
   if (batch === null) return stay(state);
   switch (letter) {
     case "c":
-      if (isTerminal(batch.status))
-        return stay(showMessage(state, "This batch has ended: there is nothing to cancel."));
+      if (batch.isDone) return stay(showMessage(state, "This batch has ended: there is nothing to cancel."));
       return ask(state, "cancel");
     case "d":
-      if (!isTerminal(batch.status)) {
+      if (!batch.isDone) {
         return stay(showMessage(state, "Only a batch that has ended can be deleted: cancel it first."));
       }
       return ask(state, "delete");
     case "r":
-      if (!abilities.retry)
+      if (!abilities.ownsService)
         return stay(
           showMessage(state, "Retry needs the prompts: use imgbatch retry in the run's directory."),
         );
       if (batch.failCount === 0) return stay(showMessage(state, "No item of this batch has failed."));
-      if (!isTerminal(batch.status))
-        return stay(showMessage(state, "Wait for the end of the batch, then retry."));
+      if (!batch.isDone) return stay(showMessage(state, "Wait for the end of the batch, then retry."));
       return { state, intent: { type: "retry", batchId: batch.id } };
     case "v":
       return showPicture(state);
@@ -93,7 +88,6 @@ function openDetail(state: DashboardState): Pressed {
 function showPicture(state: DashboardState): Pressed {
   const batch = selectedBatch(state);
   if (batch === null) return stay(state);
-  if (!state.abilities.picture) return stay(showMessage(state, "Pictures cannot be shown here."));
   if (state.view.screen !== "detail") return openDetail(state);
   const item = state.detail?.items[state.view.selectedItem];
   if (item === undefined) return stay(state);

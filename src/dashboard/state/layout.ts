@@ -28,7 +28,7 @@ export function layoutOf({
   const header = 2 + troubleLines;
   const free = Math.max(0, size.rows - FIXED_LINES - troubleLines);
   const isWide = size.columns >= WIDE_COLUMNS;
-  if (free < 10 || !abilities.activity)
+  if (free < 10 || !abilities.ownsService)
     return { header, batchLines: free, requestLines: 0, logLines: 0, isWide };
   const lower = Math.min(16, Math.floor(free * 0.4));
   if (isWide) {

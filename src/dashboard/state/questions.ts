@@ -1,12 +1,11 @@
-import { isTerminal } from "../../contract/statuses.ts";
-import { selectedBatch } from "./batches.ts";
+import { nameOf, selectedBatch } from "./batches.ts";
 import type { Key } from "./input.ts";
 import type { DashboardState, Pressed, Question } from "./state.ts";
 
 /** Asks before an action that cannot be undone. Before quitting it asks only if that stops work. */
 export function ask(state: DashboardState, kind: Question["kind"]): Pressed {
-  const isBusy = [...state.batches.values()].some((row) => !isTerminal(row.status));
-  if (kind === "quit" && !(isBusy && state.abilities.endsService)) return { state, intent: { type: "quit" } };
+  const isBusy = [...state.batches.values()].some((row) => !row.isDone);
+  if (kind === "quit" && !(isBusy && state.abilities.ownsService)) return { state, intent: { type: "quit" } };
   return withQuestion(state, { kind, batchId: selectedBatch(state)?.id ?? null });
 }
 
@@ -29,7 +28,7 @@ export function answerQuestion(state: DashboardState, question: Question, key: K
 /** The text of the question, with the keys that answer it. */
 export function wordsOf(state: DashboardState, question: Question): string {
   const row = question.batchId === null ? undefined : state.batches.get(question.batchId);
-  const name = row?.name ?? "this batch";
+  const name = row === undefined ? "this batch" : nameOf(row);
   if (question.kind === "cancel") {
     const bill = row?.isPlay ? "" : " and are billed";
     return `Cancel? y yes, any other key no. Finished images of “${name}” stay${bill}.`;
@@ -37,7 +36,7 @@ export function wordsOf(state: DashboardState, question: Question): string {
   if (question.kind === "delete") {
     return `Delete? o image files, r record, any other key nothing. It is “${name}”.`;
   }
-  const left = [...state.batches.values()].filter((batch) => !isTerminal(batch.status)).length;
+  const left = [...state.batches.values()].filter((batch) => !batch.isDone).length;
   return `Quit? y yes, any other key no. ${left} ${left === 1 ? "batch goes" : "batches go"} on at the next start.`;
 }
 

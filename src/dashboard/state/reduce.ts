@@ -1,4 +1,4 @@
-import type { BatchRow } from "../model.ts";
+import type { Batch } from "../../client/answers.ts";
 import { forgetBatch, mergeBatches } from "./batches.ts";
 import { keepInView } from "./cursor.ts";
 import type { Change, DashboardEvent } from "./input.ts";
@@ -21,16 +21,16 @@ export function reduce(state: DashboardState, event: DashboardEvent): Pressed {
 /** Returns the state after many changes. It scrolls the lists only once, at the end. */
 export function reduceChanges(state: DashboardState, changes: readonly Change[]): DashboardState {
   let next = state;
-  let rows: BatchRow[] = [];
+  let read: Batch[] = [];
   for (const change of changes) {
-    // Rows are collected and merged together, because each merge copies the whole list.
-    if (change.type === "batches") for (const row of change.rows) rows.push(row);
+    // Batches are collected and merged together, because each merge copies the whole list.
+    if (change.type === "batches") for (const batch of change.batches) read.push(batch);
     else if (change.type === "batch-gone") {
-      next = forgetBatch(mergeBatches(next, rows), change.id);
-      rows = [];
+      next = forgetBatch(mergeBatches(next, read), change.id);
+      read = [];
     } else next = applyChange(next, change);
   }
-  if (rows.length > 0) next = mergeBatches(next, rows);
+  if (read.length > 0) next = mergeBatches(next, read);
   return next === state ? state : keepInView(next);
 }
 

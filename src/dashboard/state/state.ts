@@ -1,6 +1,6 @@
+import type { Batch } from "../../client/answers.ts";
 import type { LogLevel, LogLine, RequestLine } from "../../contract/activity.ts";
-import type { BatchDetail, BatchRow, Picture, ServiceFacts, Vitals } from "../model.ts";
-import type { Abilities, Intent } from "../source.ts";
+import type { Abilities, BatchDetail, Intent, Picture, ServiceFacts, Vitals } from "../model.ts";
 
 export const SORTS = ["newest", "status", "progress", "name", "cost"] as const;
 export type Sort = (typeof SORTS)[number];
@@ -38,7 +38,7 @@ export interface DashboardState {
   abilities: Abilities;
   service: ServiceFacts | null;
   vitals: Vitals;
-  batches: ReadonlyMap<string, BatchRow>;
+  batches: ReadonlyMap<string, Batch>;
   /** The finished images of each second, the newest last. */
   imagesBySecond: readonly number[];
   /** The beginning of the second that the last entry counts. */

@@ -17,12 +17,14 @@ export interface JobRequest {
   name: string | null;
   metadata?: Record<string, string> | null;
   /** Kept with the input. */
-  facts?: Pick<BatchInput, "requestHash" | "resultsKeptMs" | "origin">;
+  facts?: Pick<BatchInput, "resultsKeptMs" | "origin">;
   /**
    * Looks for a batch that an equal request has made meanwhile, which is returned then, in the transaction that would write
    * another one. It has locked the key, so no process makes one at the same time.
    */
   findMade?(tx: Transaction): Promise<BatchRecord | null>;
+  /** Called in that transaction for a batch that it writes. */
+  onMade?(tx: Transaction, batch: BatchRecord): Promise<void>;
   /** A file of the caller, or lines to keep. */
   input: { fileName: string; blobKey: string } | { lines: Iterable<LineText> };
 }
@@ -38,7 +40,7 @@ export type LineText = readonly (string | SentImage)[];
 export async function createJob(
   deps: CreateBatchDeps,
   caller: Caller,
-  { source, model, name, metadata = null, facts, findMade, input }: JobRequest,
+  { source, model, name, metadata = null, facts, findMade, onMade, input }: JobRequest,
 ): Promise<BatchRecord> {
   const asked = { model, taskName: name, size: pricedSizes(model)[0] };
   const { payer, batch: opened } = await newBatch(deps, caller, asked);
@@ -74,6 +76,7 @@ export async function createJob(
           throw new ImgbatchError("JOB_LIMIT_REACHED");
         }
         await openBatch(tx, batch, nowMs);
+        await onMade?.(tx, batch);
         return batch;
       }),
     dropInputs,

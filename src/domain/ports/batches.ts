@@ -21,15 +21,6 @@ export interface BatchPage {
   limit: number;
 }
 
-/** A request for a batch with an input. */
-interface EqualRequest {
-  apiKeyId: string;
-  source: BatchSource;
-  /** See `BatchInput`. */
-  requestHash: string;
-  fromMs: number;
-}
-
 /** In the order in which batches were made, behind the one with this number. */
 export interface SweepPage {
   afterSeq: number;
@@ -72,8 +63,6 @@ export interface BatchRepository {
   inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
   /** How many batches of a key and source have not ended. */
   countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
-  /** The newest batch that the key made since the time by an equal request; null when there is none. */
-  ofEqualRequest(request: EqualRequest): Promise<BatchRecord | null>;
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */
@@ -116,8 +105,6 @@ export interface BatchRepository {
   appendEvent(event: BatchEvent): Promise<void>;
   /** The events of some batches, the oldest first. */
   events(...ids: string[]): Promise<BatchEvent[]>;
-  /** When the last written event of any batch happened, as the clock said then; null when there is none. */
-  lastEventMs(): Promise<number | null>;
   all(): Promise<BatchRecord[]>;
 }
 

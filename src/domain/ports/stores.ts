@@ -154,6 +154,8 @@ interface IdempotencyRepository {
    * inserts the same key.
    */
   insert(record: IdempotencyRecord): Promise<{ isNew: boolean }>;
+  /** Inserts the record in the place of the one that the key has, if any. */
+  replace(record: IdempotencyRecord): Promise<void>;
   /** Removes the keys of batches whose records were deleted before the time. Returns how many. */
   removeOfRecordsDeletedBefore(ms: number): Promise<number>;
 }

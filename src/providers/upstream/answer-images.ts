@@ -27,7 +27,7 @@ const MOST_IN_MEMORY = 16 * MIB;
  * answers of the largest size. An answer that gets none waits, and ends at the time limit of its request. The oldest one
  * that is being read always goes on, so none waits for another that waits.
  */
-const BUDGET = new MemoryBudget(256 * MIB - 2 * (MAX_TEXT_BYTES + MOST_IN_MEMORY), Number.POSITIVE_INFINITY);
+const BUDGET = new MemoryBudget(256 * MIB - 2 * (MAX_TEXT_BYTES + MOST_IN_MEMORY));
 
 /** Throws for more images than an answer may have. */
 export function refuseMany(name: string, count: number): void {
@@ -40,7 +40,7 @@ export class AnswerImages {
   readonly #name: string;
   readonly #draft: AdapterDeps["draft"];
   readonly #signal: AbortSignal;
-  readonly #share = BUDGET.enter("");
+  readonly #share = BUDGET.enter();
   readonly #drafts: BlobDraft[] = [];
   /** The most bytes of images in memory. */
   readonly #most: number;

@@ -11,10 +11,10 @@ import {
 import { followRedirects, MOST_REDIRECTS } from "../../http/redirects.ts";
 import { multiplyToMicros } from "../../kernel/money.ts";
 import { joinTurns } from "../../kernel/text.ts";
+import { isPrivateAddress, isPrivateHost } from "./addresses.ts";
 import { type ImagesJson, refuseMany } from "./answer-images.ts";
 import { countAt, listAt, textAt, upstreamWords, valueAt } from "./answer-text.ts";
 import { ambiguous } from "./classify.ts";
-import { isPrivateAddress, isPrivateHost } from "./connections.ts";
 import type { UpstreamHttp } from "./http.ts";
 import { dataUrlOf, formBody, jsonBody, type RequestBody } from "./request-body.ts";
 

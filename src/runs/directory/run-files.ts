@@ -44,6 +44,8 @@ interface Expected {
   crc32: number | null;
 }
 
+export const NOTHING_KNOWN: Expected = { sha256: null, bytes: null, crc32: null };
+
 interface Placed {
   file: Omit<ResultFile, "path">;
   verified: Verified;

@@ -1,26 +1,148 @@
-import { existsSync } from "node:fs";
+import { createReadStream, existsSync } from "node:fs";
 import { join } from "node:path";
-import { type BatchItem, hasImages } from "../../client/answers.ts";
+import { type Batch, type BatchItem, hasImages } from "../../client/answers.ts";
 import { getContent } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
-import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
-import { sniffImageType } from "../../contract/image-formats.ts";
-import { mayPass } from "../../http/retries.ts";
+import type { ExitName } from "../../contract/errors.ts";
+import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
+import type { Http } from "../../http/http.ts";
+import { isOutOfCapacity, mayPass } from "../../http/retries.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { PASSING_PREFIX } from "../directory/claim.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
-import { type CheckedFile, writeVerified } from "../directory/run-files.ts";
+import type { ResultLine } from "../directory/results.ts";
 import {
-  type FetchedImages,
-  type Fetching,
-  type FetchJob,
-  fileAt,
-  intactFiles,
-  pathFor,
-  reportSaved,
-  scopeOf,
-} from "./fetch-job.ts";
-import { isZipFallback, unpackKeptZip, unpackZip, zipName } from "./fetch-zip.ts";
+  type CheckedFile,
+  inspect,
+  isImagePath,
+  isIntact,
+  type ResultFile,
+  type Verified,
+  writeVerified,
+} from "../directory/run-files.ts";
+import type { RunReporter } from "../directory/run-service.ts";
+import {
+  checkZip,
+  downloadZip,
+  dropFile,
+  isZipFallback,
+  orNull,
+  saveZip,
+  takeImages,
+  zipName,
+} from "./fetch-zip.ts";
+import { readStart, type ZipContents, type ZippedImage } from "./zip.ts";
+
+/** The task of bringing the images of one batch to the disk, verified. */
+export interface FetchJob {
+  http: Http;
+  dir: string;
+  batch: Batch;
+  /** Why none of its images can be fetched; null if they can. */
+  gone: ImgbatchError | null;
+  /** All of the batch. */
+  items: readonly BatchItem[];
+  /** Those whose images are to be here. */
+  wanted: readonly BatchItem[];
+  /** The results of an earlier run of this batch in this directory, by item. */
+  earlier: ReadonlyMap<string, ResultLine>;
+  /** Returns a free path below `images/` for an image, always the same one. */
+  pathFor: (customId: string, index: number, type: ImageMimeType) => string;
+  /** The service may end with the command that runs it. */
+  isBorrowed: boolean;
+  signal?: AbortSignal | undefined;
+  reporter: RunReporter;
+}
+
+/** The images of a batch that are here, and why the others are not. */
+export interface FetchedImages {
+  /** By item, then by the index of the image: its file on disk, checked. */
+  here: Map<string, Map<number, CheckedFile>>;
+  /** By item that lacks images. */
+  problems: Map<string, ImgbatchError>;
+  /** The error that ended the fetching of the whole batch; null if every image was tried. */
+  failure: ImgbatchError | null;
+  /** Items whose files were not here before. */
+  fetchedCount: number;
+}
+
+/** A job under way. */
+interface Fetching extends FetchJob, Pick<FetchedImages, "here" | "problems"> {
+  /** The manifest's facts about the images of each item, in their order. Bytes from elsewhere must match them. */
+  stated: ZipContents["stated"];
+  /** After this many items in a row without an answer, the service counts as unreachable. */
+  mostUnanswered: number;
+}
+
+/** What an error of fetching concerns: one image, all images of its batch, or the whole run. */
+type ErrorScope = "image" | "batch" | "run";
+
+const BATCH_CODES: readonly ErrorCode[] = ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETED"];
+const RUN_EXITS: readonly ExitName[] = ["auth", "money"];
+
+/**
+ * Returns what an error concerns. After a full disk, a wrong key, an interruption or a fault of this program, fetching more
+ * makes no sense at all, nor from a service that has ended with its command; after deleted outputs or a lack of capacity,
+ * only other batches are worth a try.
+ */
+export function scopeOf(
+  error: unknown,
+  { signal, isBorrowed }: Pick<FetchJob, "signal" | "isBorrowed">,
+): ErrorScope {
+  if (signal?.aborted || !(error instanceof ImgbatchError)) return "run";
+  if (error.code === "SAVE_FAILED" || RUN_EXITS.includes(errorEntry(error.code).exit)) return "run";
+  if (isBorrowed && error.code === "NETWORK") return "run";
+  return BATCH_CODES.includes(error.code) || isOutOfCapacity(error) ? "batch" : "image";
+}
+
+function reportSaved({ batch, reporter }: FetchJob, custom_id: string, { file }: CheckedFile): void {
+  const { path, bytes, sha256 } = file;
+  reporter.event?.({ event: "file_saved", batch_id: batch.id, custom_id, path, bytes, sha256 });
+}
+
+/** Returns the files of an item that are on disk as the earlier results say. */
+async function intactFiles(job: FetchJob, item: BatchItem): Promise<Map<number, CheckedFile>> {
+  const line = job.earlier.get(item.customId);
+  const intact = new Map<number, CheckedFile>();
+  for (let index = 0; index < item.imageCount; index++) {
+    job.signal?.throwIfAborted();
+    const file = fileAt(line, index);
+    if (file !== undefined && (await isIntact(job.dir, file)))
+      intact.set(index, { file, verified: line?.verified ?? null });
+  }
+  return intact;
+}
+
+/** The file of an item's image in earlier results. */
+function fileAt(line: ResultLine | undefined, index: number): ResultFile | undefined {
+  return line?.files.find((file, position) => (file.image_index ?? position) === index);
+}
+
+/** Returns the path of an image: its earlier path, else a new one, named by its stem and type. */
+function pathFor(job: FetchJob, customId: string, index: number, type: ImageMimeType): string {
+  const known = fileAt(job.earlier.get(customId), index)?.path;
+  return known !== undefined && isImagePath(known) ? known : job.pathFor(customId, index, type);
+}
+
+/** Returns the fields of a result line for the files of an item. `image_index` is written only where images are missing. */
+export function resultFiles(
+  { imageCount }: BatchItem,
+  files: ReadonlyMap<number, CheckedFile>,
+): { files: ResultFile[]; verified?: Verified } {
+  if (files.size === 0) return { files: [] };
+  const checks = [...files.values()].map(({ verified }) => verified);
+  const verified = checks.includes(null) ? null : checks.includes("crc32") ? "crc32" : "sha256";
+  const isWhole = files.size === imageCount;
+  const named = [...files]
+    .sort(([a], [b]) => a - b)
+    .map(([index, { file }]) => {
+      const { image_index: _, ...rest } = file;
+      return isWhole ? rest : { ...rest, image_index: index };
+    });
+  return { files: named, verified };
+}
 
 /** Up to this many items are fetched one by one when the others are intact. More come as a ZIP. */
 const FEW = 8;
@@ -165,4 +287,106 @@ async function fetchOne(work: Fetching, customId: string, index: number): Promis
   // Matching the earlier hash proves nothing new: keep the earlier `verified`.
   const before = known === undefined ? null : (earlier.get(customId)?.verified ?? null);
   return { file: { path, ...file }, verified: said === null ? before : "sha256" };
+}
+
+/**
+ * Unpacks the images of some items from the ZIP of their batch. One that a crash left is used; else it is fetched, and
+ * removed afterwards. An item with a missing or wrong image has a problem. Throws errors that concern the whole ZIP.
+ */
+async function unpackZip(work: Fetching, wanted: readonly BatchItem[]): Promise<void> {
+  const { http, batch, items, here, signal, reporter } = work;
+  const target = join(work.dir, `${PASSING_PREFIX}${zipName(batch.id)}`);
+  if (existsSync(target)) await unpackAll(work, wanted, target).catch(orNull(signal));
+  const missing = wanted.filter(({ customId, imageCount }) => (here.get(customId)?.size ?? 0) < imageCount);
+  try {
+    if (missing.length === 0) return;
+    await downloadZip({ http, batch, items, target, signal, reporter });
+    await unpackAll(work, missing, target);
+  } finally {
+    // One that could not be used would not help the next attempt either.
+    await dropFile(target);
+  }
+}
+
+/** Unpacks images from the ZIP that was kept, if it is here and can be used. */
+async function unpackKeptZip(work: Fetching, wanted: readonly BatchItem[]): Promise<void> {
+  const path = join(work.dir, zipName(work.batch.id));
+  if (existsSync(path)) await unpackAll(work, wanted, path).catch(orNull(work.signal));
+}
+
+async function unpackAll(work: Fetching, wanted: readonly BatchItem[], path: string): Promise<void> {
+  const { here, problems } = work;
+  const ids = new Set(wanted.map((item) => item.customId));
+  const take = async (image: ZippedImage): Promise<(CheckedFile & { index: number }) | null> => {
+    if (!ids.has(image.customId)) return null;
+    return { ...(await unpack(work, image)), index: image.index };
+  };
+  const { taken, wrong, stated } = await takeImages(path, work.items, take, work.signal);
+  work.stated = stated;
+  for (const { customId, imageCount } of wanted) {
+    const found = (taken.get(customId) ?? []).filter((image) => image !== null);
+    const files = here.get(customId) ?? new Map();
+    // When one image of an item is wrong, its others are not trusted.
+    if (!wrong.has(customId)) for (const { index, ...file } of found) files.set(index, file);
+    here.set(customId, files);
+    const problem = wrong.get(customId) ?? (files.size < imageCount ? absent(customId) : undefined);
+    if (problem === undefined) problems.delete(customId);
+    else if (!problems.has(customId)) problems.set(customId, problem);
+  }
+}
+
+/** Unpacks an image. A file that is already correct is not written again. */
+async function unpack(
+  job: FetchJob,
+  { customId, index, entry, sha256, bytes }: ZippedImage,
+): Promise<CheckedFile> {
+  const expected = { sha256, bytes, crc32: entry.crc32 };
+  const type = sniffImageType(await readStart(entry, HEAD_BYTES));
+  if (type === null)
+    throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is not a PNG, JPEG or WebP image.`);
+  const path = pathFor(job, customId, index, type);
+  const target = join(job.dir, path);
+  const isThere = await inspect(createReadStream(target), expected, path).catch(() => null);
+  const { file, verified } = isThere ?? (await writeVerified(await entry.read(), target, expected, path));
+  return { file: { path, ...file }, verified };
+}
+
+/** This many bytes show the type of an image. */
+const HEAD_BYTES = 12;
+
+function absent(customId: string): ImgbatchError {
+  return new ImgbatchError("VERIFY_FAILED", `The ZIP lacks an image of ${JSON.stringify(customId)}.`);
+}
+
+/**
+ * Saves the ZIP of a batch in the run's directory, where its images stay, or checks the one that is there. Null if the
+ * service has no whole ZIP: then the images have to come one by one. Throws other errors.
+ */
+export async function keepZip(job: FetchJob): Promise<FetchedImages | null> {
+  const { http, dir, batch, items, gone, signal, reporter } = job;
+  const wanted = job.wanted.filter(hasImages);
+  const name = zipName(batch.id);
+  const target = join(dir, name);
+  const there = existsSync(target)
+    ? await checkZip(target, wanted, { name, signal }).catch(orNull(signal))
+    : null;
+  if (wanted.length === 0 || (there === null && gone !== null)) return null;
+  let saved: { images: Map<string, CheckedFile[]>; wasThere: boolean };
+  try {
+    const zip = { http, batch, items, target, signal, reporter };
+    saved = there ? { images: there, wasThere: true } : await saveZip(zip, { name, mayReplace: true });
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (!isZipFallback(error)) throw error;
+    reporter.note(`${error.message} The images come one by one instead of the ZIP.`);
+    return null;
+  }
+  const { images, wasThere } = saved;
+  const here: FetchedImages["here"] = new Map();
+  for (const { customId } of wanted) {
+    const files = images.get(customId) ?? [];
+    here.set(customId, new Map(files.entries()));
+    if (!wasThere) for (const file of files) reportSaved(job, customId, file);
+  }
+  return { here, problems: new Map(), failure: null, fetchedCount: wasThere ? 0 : wanted.length };
 }

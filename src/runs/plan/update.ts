@@ -5,7 +5,7 @@ import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import { counted } from "../../kernel/text.ts";
 import { formatProblem } from "../../prompts/problems.ts";
 import { type InputLine, mapRunInput, referencePath } from "../directory/input.ts";
-import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import { assignIds, type Plan, type PlannedItem } from "./plan.ts";
 import { type PromptItem, textOf } from "./prompt-files.ts";
 
@@ -36,7 +36,7 @@ interface Match {
 }
 
 /** Reads a prompt of a run from its line of `input.jsonl`. */
-export function toOldItem(line: InputLine): OldItem {
+function toOldItem(line: InputLine): OldItem {
   const { custom_id: id, prompt, output_count: outputCount = 1, reference_images = [], source } = line;
   const isGenerated = source.id === undefined;
   return { id, outputCount, content: contentOf(prompt, reference_images), isGenerated };
@@ -47,7 +47,7 @@ export function toOldItem(line: InputLine): OldItem {
  * was changed between two kept ones is found by its place. If the settings differ, all prompts count as changed. The same
  * input always gives the same result.
  */
-export function matchItems(
+function matchItems(
   old: readonly OldItem[],
   items: readonly PromptItem[],
   { isSameRequest }: { isSameRequest: boolean },
@@ -175,18 +175,13 @@ export async function planUpdate(dir: string, state: RunState, plan: Plan): Prom
   const old = await mapRunInput(dir, toOldItem);
   const match = matchItems(old, plan.request.items, { isSameRequest: settings.length === 0 });
   const { keptImages } = match;
-  const refused = state.batches.filter(isRefused).flatMap(({ images = [] }) => images);
+  const refused = state.batches.flatMap((batch) => (batch.refused === true ? (batch.images ?? []) : []));
   const made = new Set([
     ...[...match.changed, ...match.added].flatMap(imagesOf).filter((id) => !keptImages.has(id)),
     ...refused.filter((id) => keptImages.has(id)),
   ]);
   const images = match.items.flatMap(imagesOf).filter((id) => made.has(id));
   return { ...match, images, settings };
-}
-
-/** Whether a batch of an update was refused: no batch was made, and the next update plans its images again. */
-export function isRefused({ refused }: RunBatch): boolean {
-  return refused === true;
 }
 
 /** Says how the settings that decide the images differ: `the model is a, not b`. */
@@ -235,14 +230,33 @@ export function changedError(
   update: UpdatePlan,
   advise: (images: number) => string,
 ): ImgbatchError {
-  const message = `${shownDir} belongs to a run with other prompts or options: ${describeChanges(update)}.`;
   const other = "name another directory with --output to make all images there";
   const advice = update.keptImages.size === 0 ? other : `${advise(update.images.length)}; or ${other}`;
-  return new ImgbatchError("DIRECTORY_CONFLICT", message, { details: changeLines(update), advice });
+  return conflict(shownDir, update, { advice });
+}
+
+/** The same for a run without batches, which cannot be updated. `settings`: those that differ, in words. */
+export async function changedRealtimeError(
+  dir: string,
+  items: readonly PlannedItem[],
+  settings: string[],
+): Promise<ImgbatchError> {
+  const typed = items.map((item) => ({ ...item, customId: item.typedId }));
+  const match = matchItems(await mapRunInput(dir, toOldItem), typed, { isSameRequest: true });
+  return conflict(dir, { ...match, settings }, { more: " Choose another directory with --output." });
+}
+
+function conflict(
+  dir: string,
+  changes: Changes,
+  { advice, more = "" }: { advice?: string; more?: string },
+): ImgbatchError {
+  const message = `${dir} belongs to a run with other prompts or options: ${describeChanges(changes)}.${more}`;
+  return new ImgbatchError("DIRECTORY_CONFLICT", message, { details: changeLines(changes), advice });
 }
 
 /** Returns a line for each prompt that differs, up to a number that helps. */
-export function changeLines(update: Match): string[] {
+function changeLines(update: Match): string[] {
   const lines = [
     ...update.changed.map((item) => lineOf(item, "changed")),
     ...update.added.map((item) => lineOf(item, "added")),

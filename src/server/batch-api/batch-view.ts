@@ -4,7 +4,9 @@ import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ItemError } from "../../contract/statuses.ts";
 import { type ShownJob, type Waiting, withUpstreamWords } from "../../contract/waiting.ts";
+import { OPERATOR } from "../../domain/accounts.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
+import { costOf } from "../../domain/batches/create-batch.ts";
 import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
@@ -15,7 +17,8 @@ import type { ApiDeps } from "../deps.ts";
 /** The caller's batch. Throws the same `BATCH_IMAGE_NOT_FOUND` for another key's batch, a deleted record and an unknown id. */
 export async function findBatch(stores: Stores, caller: Caller, id: unknown): Promise<BatchRecord> {
   const batch = await stores.read.batches.byId(String(id));
-  if (batch?.apiKeyId === caller.key.id && batch.recordDeletedAtMs === null) return batch;
+  const isTheirs = batch?.apiKeyId === caller.key.id || caller.key === OPERATOR;
+  if (batch && isTheirs && batch.recordDeletedAtMs === null) return batch;
   throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
 }
 
@@ -79,17 +82,25 @@ function batchView(
 
 /** Returns a batch as the API shows it, with why it waits and its jobs as they are now. */
 export async function showBatch(
-  deps: Pick<ApiDeps, "waitingOf" | "jobsOf" | "isOwnerKey">,
+  deps: Pick<ApiDeps, "stores" | "waitingOf" | "jobsOf" | "isOwnerKey" | "operatorToken">,
   batch: BatchRecord,
   queuedBehind: number | null = null,
 ): Promise<BatchObject> {
-  return batchView(
+  const view = batchView(
     batch,
     deps.waitingOf(batch),
     await deps.jobsOf(batch),
     queuedBehind,
     deps.isOwnerKey(batch.apiKeyId),
   );
+  if (deps.operatorToken === null) return view;
+  // The live view shows the cost before the settlement, and times to the millisecond.
+  return {
+    ...view,
+    actual_cost: microsToNumber(await costOf(deps.stores.read, batch)),
+    created_at: batch.createdAtMs / 1000,
+    settled_at: batch.endedAtMs === null ? null : batch.endedAtMs / 1000,
+  };
 }
 
 /** Facts of an item that the list has when it is asked for them. */

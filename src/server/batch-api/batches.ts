@@ -1,8 +1,10 @@
 import type { Request, Response } from "express";
+import type { BatchObject, ListEnvelope } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { BATCH_STATUSES } from "../../contract/statuses.ts";
+import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
+import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -28,6 +30,7 @@ const paging = pagingBy("b", ["createdAtMs", "seq"]);
 function list(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const { key } = callerOf(response);
+    if (key === OPERATOR) return void response.json(await listOfAllKeys(deps));
     const { batchPageDefault, batchPageMax } = FIXED_LIMITS;
     const limit = queryInteger(request, "limit", { fallback: batchPageDefault, min: 1, max: batchPageMax });
     const filter = { ...readFilter(request), ...paging.start(request) };
@@ -35,6 +38,19 @@ function list(deps: ApiDeps) {
     const page = paging.page(found, limit, (batch) => batch);
     response.json({ ...page, data: await Promise.all(page.data.map((batch) => showBatch(deps, batch))) });
   };
+}
+
+/** How many of the newest batches the live view begins with. */
+const NEWEST_OF_ALL_KEYS = 500;
+
+/** Returns all open batches and the newest of the others, newest first. */
+async function listOfAllKeys(deps: ApiDeps): Promise<ListEnvelope<BatchObject>> {
+  const { batches } = deps.stores.read;
+  const open = await batches.withStatus(BATCH_STATUSES.filter((status) => !isTerminal(status)));
+  const newest = await batches.latest(NEWEST_OF_ALL_KEYS);
+  const byId = new Map([...newest, ...open].map((batch) => [batch.id, batch]));
+  const data = await Promise.all([...byId.values()].map((batch) => showBatch(deps, batch)));
+  return { object: "list", data, has_more: false, next_cursor: null };
 }
 
 function readFilter(request: Request): Partial<BatchPage> {
@@ -62,7 +78,10 @@ function get(deps: ApiDeps) {
     const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
     const isQueued = batch.status === "queued";
     const behind = isQueued ? await deps.stores.read.batches.openBefore(batch, MOST_COUNTED) : null;
-    response.json(await showBatch(deps, batch, behind));
+    const view = await showBatch(deps, batch, behind);
+    if (callerOf(response).key !== OPERATOR) return void response.json(view);
+    const events = await deps.stores.read.batches.events(batch.id);
+    response.json({ ...view, history: events.map(({ to, atMs }) => ({ status: to, at: atMs / 1000 })) });
   };
 }
 

@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { referenceImageSchema } from "../../contract/batch-api.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { isImageMimeType, type SizePx } from "../../contract/image-formats.ts";
-import { FIXED_LIMITS, type Limits, inWords } from "../../contract/limits.ts";
+import { FIXED_LIMITS, inWords, type Limits } from "../../contract/limits.ts";
 import type { CheckedItem, CheckedReference } from "../../domain/batches/checked-request.ts";
 import { InputImages, receiveImage, type SentTexts, shownSize } from "../../domain/images/sent-image.ts";
 import { type ModelEntry, referenceLimit } from "../../domain/models.ts";

@@ -6,8 +6,8 @@ import {
   retryBatchSchema,
 } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
-import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
 import { inWords } from "../../contract/limits.ts";
+import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";

@@ -6,6 +6,7 @@ import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
+import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteImages } from "../../domain/batches/delete.ts";
 import { readIntact } from "../../domain/downloads/piece-stream.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
@@ -72,7 +73,8 @@ function indexOutOfRange(imageCount: number | null): ImgbatchError {
 function content(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
-    const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded: true });
+    const mustHaveEnded = caller.key !== OPERATOR;
+    const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
     const { imageIndex } = output;
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
     const { sizeBytes, sha256, mimeType } = output;

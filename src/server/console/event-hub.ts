@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { payingAccounts } from "../../domain/accounts.ts";
+import { OPERATOR, payingAccounts } from "../../domain/accounts.ts";
 import type { Feed, ServiceEvent } from "../../domain/feed.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
@@ -79,6 +79,16 @@ export class EventHub {
   #add(reader: EventReader): void {
     const told: { money: string | null } = { money: null };
     this.#readers.set(reader, told);
+    if (reader.key !== OPERATOR) this.#rememberMoney(reader, told);
+    if (this.#stopping !== null) return;
+    const stopping = new AbortController();
+    this.#stopping = stopping;
+    const unsubscribe = this.#deps.feed.subscribe((each) => this.#note(each));
+    stopping.signal.addEventListener("abort", unsubscribe, { once: true });
+    this.#run(stopping.signal).catch(() => {});
+  }
+
+  #rememberMoney(reader: EventReader, told: { money: string | null }): void {
     // The balance of now is what later ones are compared with.
     this.#moneyOf(reader.key.accountId).then(
       (money) => {
@@ -86,12 +96,6 @@ export class EventHub {
       },
       () => {},
     );
-    if (this.#stopping !== null) return;
-    const stopping = new AbortController();
-    this.#stopping = stopping;
-    const unsubscribe = this.#deps.feed.subscribe((each) => this.#note(each));
-    stopping.signal.addEventListener("abort", unsubscribe, { once: true });
-    this.#run(stopping.signal).catch(() => {});
   }
 
   #remove(reader: EventReader): void {
@@ -148,13 +152,19 @@ export class EventHub {
   }
 
   #tellOwner(texts: Texts, owner: string | null, text: string): void {
-    for (const reader of this.#readers.keys()) if (reader.key.id === owner) add(texts, reader, text);
+    for (const reader of this.#readers.keys())
+      if (reader.key.id === owner || reader.key === OPERATOR) add(texts, reader, text);
   }
 
   async #tellMoney(texts: Texts): Promise<void> {
     this.#hasMoved = false;
     try {
       for (const [reader, last] of this.#readers) {
+        // It sees the work of all keys, so that whatever happens may have moved something.
+        if (reader.key === OPERATOR) {
+          add(texts, reader, event("account", {}));
+          continue;
+        }
         const money = await this.#moneyOf(reader.key.accountId);
         if (last.money !== null && last.money !== money) add(texts, reader, event("account", {}));
         last.money = money;

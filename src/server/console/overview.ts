@@ -4,6 +4,7 @@ import { type OverviewObject, providerObject } from "../../contract/console-api.
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { reportProviders, splitTroubles } from "../../domain/health/calls.ts";
+import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
 import { seldom } from "../monitoring/metrics.ts";
@@ -37,6 +38,7 @@ export function overview(deps: ApiDeps) {
       started_at: Math.floor(facts.startedAtMs / 1000),
       disk_free_bytes: await deps.freeDiskBytes().catch(() => null),
       queue: { running, waiting: Math.max(0, pending - running), concurrency: slots, paused: isPaused },
+      money: await moneyOfAll(deps),
       batches: await countBatches(),
       providers: reports.map((report) => providerObject({ ...report, ...splitTroubles(report) })),
       requests: lastRequests().map(({ atMs, durationMs, ...line }) => ({
@@ -47,6 +49,28 @@ export function overview(deps: ApiDeps) {
     };
     response.json(view);
   };
+}
+
+async function moneyOfAll({ stores, health }: ApiDeps): Promise<OverviewObject["money"]> {
+  // The sum of real money must not hide behind play money.
+  const all = await stores.read.accounts.list();
+  const isDrawing = health.providers.every(({ upstream }) => upstream === undefined);
+  const isPlay = isDrawing && all.length > 0 && all.every((account) => account.isPlay);
+  const accounts = all.filter((account) => isPlay || !account.isPlay);
+  return {
+    balance: microsToNumber(accounts.reduce((sum, each) => sum + each.balanceMicroUsd, 0)),
+    held: microsToNumber(accounts.reduce((sum, each) => sum + each.heldMicroUsd, 0)),
+    play_money: isPlay,
+  };
+}
+
+/** `POST` and `DELETE /v1/console/pause`: the workers begin no work; they begin work again. */
+export function setPaused(isPaused: boolean) {
+  return (deps: ApiDeps) =>
+    (_request: Request, response: Response): void => {
+      deps.setPaused(isPaused);
+      response.status(204).end();
+    };
 }
 
 /** Returns a function that returns the last requests, the newest first. The feed ends with the service. */

@@ -10,12 +10,12 @@ import type { ApiDeps } from "../deps.ts";
 import { authenticate, bearerErrors, bearerToken, callerOf } from "../http/authenticate.ts";
 import { callerAddress } from "../http/limits.ts";
 import type { Surface } from "../operation.ts";
-import { overview, requireOwner } from "./overview.ts";
+import { overview, requireOwner, setPaused } from "./overview.ts";
 
 /** Hides the console's own operations where it is switched off. */
-function requireConsole({ features }: Pick<ApiDeps, "features">): RequestHandler {
+function requireConsole({ features, operatorToken }: ApiDeps): RequestHandler {
   return (_request, _response, next) => {
-    if (!features.console) throw new ImgbatchError("NOT_FOUND");
+    if (!features.console && operatorToken === null) throw new ImgbatchError("NOT_FOUND");
     next();
   };
 }
@@ -137,6 +137,27 @@ const signedIn: Surface = {
       errors: [...off, "OWNER_ONLY"],
       guards: [...usesConsole, requireOwner],
       handler: overview,
+    },
+    // Without the console, too: the live view of `serve` uses them.
+    {
+      id: "pauseWorkers",
+      method: "post",
+      path: PATHS.consolePause,
+      summary: "Let the workers begin no more images, for the key of `credentials.json`",
+      answers: { 204: { description: "The workers finish what they have begun." } },
+      errors: ["OWNER_ONLY"],
+      guards: [requireOwner],
+      handler: setPaused(true),
+    },
+    {
+      id: "resumeWorkers",
+      method: "delete",
+      path: PATHS.consolePause,
+      summary: "Let paused workers go on, for the key of `credentials.json`",
+      answers: { 204: { description: "The workers go on." } },
+      errors: ["OWNER_ONLY"],
+      guards: [requireOwner],
+      handler: setPaused(false),
     },
     {
       id: "signOut",

@@ -1,5 +1,6 @@
 import type { RequestHandler } from "express";
 import { PATHS, REQUEST_ID_HEADER } from "../../contract/routes.ts";
+import { OPERATOR } from "../../domain/accounts.ts";
 import { hideApiKeys, holdsApiKey } from "../../kernel/hide-keys.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -38,7 +39,7 @@ export function accessLog({
       const key = response.locals.key?.prefix ?? null;
       const line = { atMs: clock.nowMs(), method, path, status, durationMs, key };
       const isProbe = path === PATHS.health;
-      if (!isProbe) feed.publish({ type: "request", line });
+      if (!isProbe && response.locals.key !== OPERATOR) feed.publish({ type: "request", line });
       requestLog[isProbe ? "debug" : "info"]("request", {
         method,
         path,

@@ -102,8 +102,8 @@ function gaugeStores(registry: Registry, stores: Stores): () => Promise<void> {
     registers,
   });
   const clock = new Gauge({
-    name: "imgbatch_retention_clock_ahead_seconds",
-    help: "Seconds that the clock jumped ahead and that retention does not count yet: nothing is deleted because of this jump",
+    name: "imgbatch_retention_paused_until_timestamp_seconds",
+    help: "Nothing is deleted by time until then, because the clock jumped by more than the retention; 0: it never did",
     registers,
   });
   const countBatches = seldom(() => stores.read.batches.countByStatus());
@@ -119,7 +119,7 @@ function gaugeStores(registry: Registry, stores: Stores): () => Promise<void> {
       held.set(microsToNumber(heldMicroUsd));
       running.set((await now.realtimeHolds.list()).length);
       images.set(await now.usage.count());
-      clock.set(((await now.retentionTime.read())?.aheadMs ?? 0) / 1000);
+      clock.set(((await now.retentionTime.read())?.pausedUntilMs ?? 0) / 1000);
     });
   };
 }

@@ -8,7 +8,7 @@ import {
   SIZE_TIERS,
   type SizeTier,
 } from "../../contract/image-formats.ts";
-import { FIXED_LIMITS, type Limits, inWords } from "../../contract/limits.ts";
+import { FIXED_LIMITS, inWords, type Limits } from "../../contract/limits.ts";
 import { type GenerateContentRequest, generateContentSchema } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../domain/images/sent-image.ts";

@@ -71,8 +71,6 @@ export type JobOrigin = {
   endpoint: string;
   /** The model that all its lines must name, as they write it; null when they name none. */
   modelName: string | null;
-  /** Whether the request repeats an earlier one, which may have been at work still. */
-  isRepeat?: boolean;
   /** Whether the file with its errors was deleted. */
   areErrorsDeleted?: boolean;
 };

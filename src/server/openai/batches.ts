@@ -16,7 +16,7 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import { dropOutputs } from "../../domain/batches/delete.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
 import { batchModelsOf, type ModelEntry, pricedSizes } from "../../domain/models.ts";
-import type { Transaction } from "../../domain/ports/stores.ts";
+import type { Repositories, Transaction } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
@@ -186,32 +186,43 @@ export async function removeResult(deps: ApiDeps, keyId: string, fileId: string)
 /** The library asks three times at most, and waits ten minutes for each answer. */
 const REPEATED_WITHIN_MS = 35 * 60_000;
 
+/** What the row of a request says of it, in the place of a hash: the key is one. */
+const [FIRST, REPEAT] = ["first", "repeat"];
+
 /**
  * Reads a request for a batch. OpenAI's library sends no idempotency key: when it says that it repeats a request, and an
  * equal one has made a batch, the response is that batch, whichever of the two comes to its end first.
  */
 async function readBatch(deps: ApiDeps, caller: Caller, asked: CreateOpenaiBatch, isRepeat: boolean) {
-  const requestHash = sha256Hex(JSON.stringify(asked));
+  const { read } = deps.stores;
+  const { id: apiKeyId } = caller.key;
+  const key = `${PATHS.openaiBatches} ${sha256Hex(JSON.stringify(asked))}`;
   const fromMs = deps.clock.nowMs() - REPEATED_WITHIN_MS;
-  const source = "openai";
-  const equal = { apiKeyId: caller.key.id, source, requestHash, fromMs } as const;
-  const before = await deps.stores.read.batches.ofEqualRequest(equal);
-  if (isRepeat && before !== null) return { repeated: before };
+  type FindBatch = (id: string) => Promise<BatchRecord | null>;
+  const findEqual = async ({ idempotency }: Pick<Repositories, "idempotency">, find: FindBatch) => {
+    const row = await idempotency.find(apiKeyId, key);
+    const batch = row !== null && row.createdAtMs >= fromMs ? await find(row.batchId) : null;
+    return row && batch?.recordDeletedAtMs === null ? { batch, kind: row.requestHash } : null;
+  };
+  const before = await findEqual(read, read.batches.byId);
+  if (isRepeat && before !== null) return { repeated: before.batch };
   const { input_file_id: fileId, endpoint, metadata = null, output_expires_after: expiry } = asked;
-  const file = await usableFile(deps, caller.key.id, fileId, "input_file_id");
+  const file = await usableFile(deps, apiKeyId, fileId, "input_file_id");
   const modelName = await firstModelName(deps, file.blobKey);
-  const origin: JobOrigin = { endpoint, modelName, ...(isRepeat && { isRepeat }) };
+  const origin: JobOrigin = { endpoint, modelName };
   return {
     model: findModel(deps, caller, modelName),
     name: null,
     metadata,
-    facts: { requestHash, origin, ...(expiry && { resultsKeptMs: expiry.seconds * 1000 }) },
+    facts: { origin, ...(expiry && { resultsKeptMs: expiry.seconds * 1000 }) },
     findMade: async (tx: Transaction) => {
-      const made = await tx.batches.ofEqualRequest(equal);
-      if (isRepeat || made === null) return made;
+      const made = await findEqual(tx, tx.batches.locked);
       // Only a repeat can have overtaken a first request. Another first request wants a batch of its own.
-      return made.id !== before?.id && originOf(made)?.isRepeat ? made : null;
+      const isOvertaken = made?.kind === REPEAT && made.batch.id !== before?.batch.id;
+      return made && (isRepeat || isOvertaken) ? made.batch : null;
     },
+    onMade: (tx: Transaction, { id: batchId, createdAtMs }: BatchRecord) =>
+      tx.idempotency.replace({ apiKeyId, key, requestHash: isRepeat ? REPEAT : FIRST, batchId, createdAtMs }),
     input: { fileName: file.id, blobKey: file.blobKey },
   };
 }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Request, Response } from "express";
 import type { z } from "zod";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS, type Limits, inWords } from "../../contract/limits.ts";
+import { FIXED_LIMITS, inWords, type Limits } from "../../contract/limits.ts";
 import {
   type EditImages,
   editImagesSchema,
@@ -112,8 +112,7 @@ async function withForm<T>(
   const boundary = boundaryOf(request.get("content-type"));
   const form: ImagesForm = { fields: {}, images: [] };
   const drafts: BlobDraft[] = [];
-  const caller = response.locals.key.id;
-  const reservation = new BodyReservation(deps.bodyBudgets, caller, 0, BODY_RATE.waitMs);
+  const reservation = new BodyReservation(deps.bodyBudgets, 0, BODY_RATE.waitMs);
   const ended = new AbortController();
   const store = async (part: Part) => {
     const draft = deps.blobs.draft();

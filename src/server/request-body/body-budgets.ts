@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { MemoryBudget, type MemoryShare } from "../../kernel/memory-budget.ts";
+import { unlessAborted } from "../../kernel/unless-aborted.ts";
 
 const MIB = 1024 * 1024;
 const BUSY_RETRY_MS = 5000;
@@ -8,10 +9,10 @@ const SMALL_BODY_BYTES = 4 * MIB;
 
 /** The budgets that all bodies of one service share. */
 export class BodyBudgets {
-  readonly small = new MemoryBudget(64 * MIB, 32 * MIB);
-  readonly large = new MemoryBudget(64 * MIB, 32 * MIB);
+  readonly small = new MemoryBudget(64 * MIB);
+  readonly large = new MemoryBudget(64 * MIB);
   /** Disk for the images of requests that have not ended. */
-  readonly disk = new MemoryBudget(2048 * MIB, 512 * MIB);
+  readonly disk = new MemoryBudget(2048 * MIB);
 }
 
 /**
@@ -20,7 +21,6 @@ export class BodyBudgets {
  */
 export class BodyReservation {
   readonly #budgets: BodyBudgets;
-  readonly #caller: string;
   readonly #waitMs: number;
   /** Ends waits. Null before the first: most bodies wait for nothing. */
   #left: AbortController | null = null;
@@ -30,12 +30,11 @@ export class BodyReservation {
   #isLarge: boolean;
 
   /** `announced`: bytes of the body, 0 when unknown. `waitMs`: how long it waits for other bodies to release theirs. */
-  constructor(budgets: BodyBudgets, caller: string, announced: number, waitMs: number) {
+  constructor(budgets: BodyBudgets, announced: number, waitMs: number) {
     this.#budgets = budgets;
-    this.#caller = caller;
     this.#waitMs = waitMs;
     this.#isLarge = announced > SMALL_BODY_BYTES;
-    this.#memory = (this.#isLarge ? budgets.large : budgets.small).enter(caller);
+    this.#memory = (this.#isLarge ? budgets.large : budgets.small).enter();
   }
 
   /** Reserves memory. Returns null when it is reserved now, else a promise that rejects with `RATE_LIMITED` after the wait. */
@@ -44,13 +43,13 @@ export class BodyReservation {
     if (this.#isLarge || this.#memoryBytes <= SMALL_BODY_BYTES) return this.#wait(this.#memory.take(bytes));
     this.#memory.leave();
     this.#isLarge = true;
-    this.#memory = this.#budgets.large.enter(this.#caller);
+    this.#memory = this.#budgets.large.enter();
     return this.#wait(this.#memory.take(this.#memoryBytes));
   }
 
   /** The same for bytes on the disk. */
   diskFor(bytes: number): Promise<void> | null {
-    this.#disk ??= this.#budgets.disk.enter(this.#caller);
+    this.#disk ??= this.#budgets.disk.enter();
     return this.#wait(this.#disk.take(bytes));
   }
 
@@ -70,18 +69,9 @@ export class BodyReservation {
   #wait(reserved: Promise<void> | null): Promise<void> | null {
     if (reserved === null) return null;
     this.#left ??= new AbortController();
-    const { signal } = this.#left;
-    return new Promise((resolve, reject) => {
-      const end = (settle: () => void) => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", onLeft);
-        settle();
-      };
-      const onLeft = () => end(() => reject(signal.reason));
-      const timer = setTimeout(() => end(() => reject(busy())), this.#waitMs);
-      signal.addEventListener("abort", onLeft);
-      void reserved.then(() => end(resolve));
-    });
+    const left = this.#left;
+    const timer = setTimeout(() => left.abort(busy()), this.#waitMs);
+    return unlessAborted(reserved, left.signal).finally(() => clearTimeout(timer));
   }
 }
 

@@ -73,7 +73,7 @@ export interface TakenBody {
 export class ImageExtraction {
   readonly #format: BodyFormat;
   readonly #texts: ImageTexts | null;
-  readonly #reservation: BodyReservation;
+  readonly #reservation: BodyReservation | null;
   readonly #wholeBytes: number;
   readonly #sent = new Map<string, SentText>();
   readonly #drafts: BlobDraft[] = [];
@@ -88,11 +88,14 @@ export class ImageExtraction {
   #working: Promise<void> = Promise.resolve();
   #isOver = false;
 
-  /** `texts` is null for bodies whose images stay where they are. `wholeBytes` is for tests. */
+  /**
+   * `texts` is null for bodies whose images stay where they are, and `reservation` for those whose number is limited.
+   * `wholeBytes` is for tests.
+   */
   constructor(
     format: BodyFormat,
     texts: ImageTexts | null,
-    reservation: BodyReservation,
+    reservation: BodyReservation | null,
     wholeBytes = WHOLE_BYTES,
   ) {
     this.#format = format;
@@ -123,7 +126,7 @@ export class ImageExtraction {
       await this.#text.add(Buffer.alloc(0), true);
       reader.refuse(this.#text.problem ?? "json");
     }
-    this.#reservation.finish();
+    this.#reservation?.finish();
     this.#memory = Buffer.alloc(0);
     return { value: reader.end(), sent: this.#sent };
   }
@@ -131,7 +134,7 @@ export class ImageExtraction {
   /** Stops the work and removes the drafts that did not become blobs. */
   async discard(): Promise<void> {
     this.#isOver = true;
-    this.#reservation.leave();
+    this.#reservation?.leave();
     await this.#working.catch(() => {});
     // The next start of the service removes drafts that cannot be removed now.
     await Promise.allSettled(this.#drafts.map((draft) => draft.discard()));
@@ -166,7 +169,7 @@ export class ImageExtraction {
     const more = bytes - this.#counted;
     if (more <= 0) return null;
     this.#counted += more;
-    return this.#reservation.memoryFor(more);
+    return this.#reservation?.memoryFor(more) ?? null;
   }
 
   async #take({ name, bytes, isEnd }: ImagePart, reader: JsonReader): Promise<void> {
@@ -185,7 +188,7 @@ export class ImageExtraction {
     const draft = blobs.draft();
     this.#drafts.push(draft);
     const reserveDisk = async (bytes: number) => {
-      await this.#reservation.diskFor(bytes);
+      await this.#reservation?.diskFor(bytes);
     };
     return new Base64String({
       base64,

@@ -130,12 +130,10 @@ export async function withJsonBody<T>(
 ): Promise<T> {
   const { maxBytes, format, images, bodyBudgets, rate = BODY_RATE } = options;
   refuseOtherTypes(request);
-  const isChunked = request.get("transfer-encoding") !== undefined;
-  const announced = isChunked ? 0 : Number(request.get("content-length") ?? 0);
+  const announced = announcedLength(request);
   // A body that announces too many bytes is refused without reading it.
   if (announced > maxBytes) throw tooLarge(maxBytes);
-  const caller = response.locals.key?.id ?? request.socket.remoteAddress ?? "";
-  const reservation = new BodyReservation(bodyBudgets, caller, announced, rate.waitMs);
+  const reservation = new BodyReservation(bodyBudgets, announced, rate.waitMs);
   const extraction = new ImageExtraction(format, images, reservation);
   try {
     mayContinue(request, response);

@@ -1,7 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { BodyBudgets, BodyReservation } from "./body-budgets.ts";
 import type { BodyFormat } from "./body-shape.ts";
 import { ImageExtraction, type ImageTexts } from "./image-extraction.ts";
 
@@ -14,8 +13,6 @@ export interface LinesFormat {
   images: Omit<ImageTexts, "blobs"> | null;
 }
 
-/** Lines wait for each other, not for the bodies of requests. */
-const LONGEST_WAIT_MS = 2 ** 31 - 1;
 const NEWLINE = 0x0a;
 const BLANK = new Set([0x20, 0x09, 0x0d]);
 
@@ -25,7 +22,6 @@ const BLANK = new Set([0x20, 0x09, 0x0d]);
  */
 export class JsonLines {
   readonly #options: { format: BodyFormat; images: ImageTexts | null; maxBytes: number };
-  readonly #budgets = new BodyBudgets();
 
   /** `maxBytes` is the size of the largest line. */
   constructor(options: { format: BodyFormat; images: ImageTexts | null; maxBytes: number }) {
@@ -55,8 +51,7 @@ export class JsonLines {
 
   #begin(): LineInput {
     const { format, images, maxBytes } = this.#options;
-    const reservation = new BodyReservation(this.#budgets, "", 0, LONGEST_WAIT_MS);
-    return new LineInput(new ImageExtraction(format, images, reservation), maxBytes);
+    return new LineInput(new ImageExtraction(format, images, null), maxBytes);
   }
 }
 

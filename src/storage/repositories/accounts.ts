@@ -139,5 +139,9 @@ export function idempotencyRepository({ build, first, run }: SqlSession): Reposi
       return run(build.deleteFrom("idempotency_keys").where("batchId", "in", gone));
     },
     insert: async (claim) => ({ isNew: (await run(INSERT_IDEMPOTENCY_KEY(build, claim))) === 1 }),
+    replace: async ({ apiKeyId, key, ...facts }) => {
+      const row = build.insertInto("idempotency_keys").values({ apiKeyId, key, ...facts });
+      await run(row.onConflict((on) => on.columns(["apiKeyId", "key"]).doUpdateSet(facts)));
+    },
   };
 }

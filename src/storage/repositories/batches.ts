@@ -139,19 +139,6 @@ export function batchRepository(session: SqlSession): BatchRepository {
         .where("source", "=", source);
       return (await first(query))?.count ?? 0;
     },
-    ofEqualRequest: async ({ apiKeyId, source, requestHash, fromMs }) => {
-      // A function that knows no wildcards.
-      const positionOf = sql.raw(session.dialect === "sqlite" ? "instr" : "strpos");
-      const equal = batches()
-        .where("apiKeyId", "=", apiKeyId)
-        .where("createdAtMs", ">=", fromMs)
-        .where("source", "=", source)
-        .where("recordDeletedAtMs", "is", null)
-        .where(sql<number>`${positionOf}(input, ${JSON.stringify(requestHash)})`, ">", 0)
-        .orderBy("createdAtMs", "desc")
-        .orderBy("seq", "desc");
-      return first(equal.limit(1));
-    },
     withStatus: (statuses) =>
       all(
         batches()
@@ -245,10 +232,6 @@ export function batchRepository(session: SqlSession): BatchRepository {
           .where("batchId", "in", ids)
           .orderBy("seq"),
       ),
-    lastEventMs: async () => {
-      const events = build.selectFrom("batch_events").select("atMs");
-      return (await first(events.orderBy("seq", "desc").limit(1)))?.atMs ?? null;
-    },
     all: () => all(batches().orderBy("seq")),
   };
 }

@@ -8,10 +8,9 @@ export function retentionTimeRepository({ build, first, run }: SqlSession): Repo
   return {
     read: async () => {
       const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
-      return row && { seenMs: row.seenMs, aheadMs: row.aheadMs, jumpedAtMs: row.jumpedAtMs };
+      return row && { seenMs: row.seenMs, pausedUntilMs: row.pausedUntilMs };
     },
-    write: async ({ seenMs, aheadMs, jumpedAtMs }) => {
-      const time = { seenMs, aheadMs, jumpedAtMs };
+    write: async (time) => {
       const insert = build.insertInto("retention_time").values({ id: ONLY, ...time });
       await run(insert.onConflict((on) => on.column("id").doUpdateSet(time)));
     },

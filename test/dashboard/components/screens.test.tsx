@@ -31,7 +31,10 @@ function busy(size: { columns: number; rows: number }): DashboardState {
     batchRow(1, { name: NAME }),
     batchRow(2, { name: "emoji 🦊🦊 👩‍👩‍👧‍👦", status: "queued", successCount: 0, failCount: 0 }),
     batchRow(3, { status: "completed", successCount: 9, failCount: 1 }),
-    batchRow(4, { status: "failed", error: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED: no provider" }),
+    batchRow(4, {
+      status: "failed",
+      error: { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message: "no provider" },
+    }),
     ...Array.from({ length: 60 }, (_, n) => batchRow(n + 5, { status: "completed", failCount: 0 })),
   ];
   return applied(
@@ -176,7 +179,12 @@ describe("the screens", () => {
 
   it("text of others cannot move the cursor, wherever it is shown", () => {
     const evil = "\x1b[2Jevil\x07\r\nname";
-    const row = batchRow(1, { name: evil, model: evil, status: "failed", error: evil });
+    const row = batchRow(1, {
+      name: evil,
+      model: evil,
+      status: "failed",
+      error: { code: "X", message: evil },
+    });
     const log = { type: "log" as const, line: { atMs: NOW, level: "error" as const, text: evil } };
     const main = applied(viewOf([row]), log);
     const items = [
@@ -205,23 +213,14 @@ describe("the screens", () => {
     const narrow = linesOf(busy({ columns: 40, rows: 12 })).at(-1);
     expect(narrow).toMatch(/\? help q quit$/);
     const state = busy({ columns: 80, rows: 24 });
-    const quiet = linesOf({ ...state, abilities: { ...state.abilities, activity: false } });
+    const quiet = linesOf({ ...state, abilities: { ...state.abilities, ownsService: false } });
     expect(quiet.join("\n")).not.toMatch(/Requests|Errors/);
     expect(quiet.filter((line) => line.includes("batch ")).length).toBeGreaterThan(14);
   });
 
   it("what a service elsewhere does not tell or cannot do is left out", () => {
-    const remote = {
-      pause: false,
-      retry: false,
-      openFolder: false,
-      openConsole: false,
-      picture: false,
-      activity: false,
-      itemFacts: false,
-      endsService: false,
-    };
-    const row = batchRow(1, { costMicroUsd: null });
+    const remote = { ownsService: false, openConsole: false };
+    const row = batchRow(1, { actualCostMicroUsd: null });
     const view = { ...viewOf([row]), abilities: remote };
     const items = [itemRow(1, { sizeBytes: null, costMicroUsd: null })];
     const event = { type: "detail" as const, detail: { batchId: row.id, items, history: null } };
@@ -232,7 +231,7 @@ describe("the screens", () => {
     expect(text).not.toMatch(/SIZE|COST|cost|–/);
     const help = linesOf(press(view, "?").state).join("\n");
     expect(help).toContain("quit; the batches go on");
-    expect(help).not.toMatch(/retry|pause|folder|web|image of an item|log|sizes/);
+    expect(help).not.toMatch(/retry|pause|web|log|sizes/);
     const all = linesOf(press(viewOf([row]), "?").state).join("\n");
     expect(all).toMatch(/retry.*folder.*web console.*pause.*log.*next start.*✓ done.*· waiting$/ms);
   });
@@ -249,12 +248,18 @@ describe("the screens", () => {
 });
 
 it("a waiting batch is marked in the list, and its details say for which provider, why and until when", () => {
-  const why = "waiting for google: could not be reached (ECONNREFUSED), until 14:32:10";
-  const view = viewOf([batchRow(1, { waiting: why }), batchRow(2)]);
+  const untilMs = new Date(NOW).setHours(14, 32, 10);
+  const waiting = {
+    code: "PROVIDER_UNREACHABLE",
+    message: "google: could not be reached.",
+    untilMs,
+    said: null,
+  };
+  const view = viewOf([batchRow(1, { waiting }), batchRow(2)]);
   const { state } = press(view, "down", "enter");
   expect(linesOf(view).filter((line) => line.includes("! waiting"))).toHaveLength(1);
   const detail = linesOf(state);
   expect(detail[1]).toMatch(/^! waiting · /);
-  expect(detail).toContain(why);
+  expect(detail).toContain("waiting for google: could not be reached; next try at 14:32:10");
   expect(detail.length).toBeLessThanOrEqual(24);
 });

@@ -14,15 +14,15 @@ describe("moving", () => {
   it("the cursor stays on its batch when others come and go", () => {
     const { state } = press(viewOf(many), "down", "down");
     const chosen = selectedBatch(state)?.id;
-    const later = applied(state, { type: "batches", rows: [batchRow(99), batchRow(98)] });
+    const later = applied(state, { type: "batches", batches: [batchRow(99), batchRow(98)] });
     expect(selectedBatch(later)?.id).toBe(chosen);
     expect(visibleBatches(later).findIndex((row) => row.id === chosen)).toBe(4);
   });
 
   it("until a key is pressed, and after Home, the cursor is on the newest batch", () => {
-    const view = applied(viewOf(many), { type: "batches", rows: [batchRow(99)] });
+    const view = applied(viewOf(many), { type: "batches", batches: [batchRow(99)] });
     expect(selectedBatch(view)?.id).toBe(batchRow(99).id);
-    const home = applied(press(view, "down", "home").state, { type: "batches", rows: [batchRow(100)] });
+    const home = applied(press(view, "down", "home").state, { type: "batches", batches: [batchRow(100)] });
     expect(selectedBatch(home)?.id).toBe(batchRow(100).id);
   });
 
@@ -37,7 +37,7 @@ describe("moving", () => {
       const others = [slow, quick].filter(({ id }) => id !== chosen?.id);
       const moved = applied(state, {
         type: "batches",
-        rows: [
+        batches: [
           ...others.map((row) => ({ ...row, successCount: 0 })),
           { ...quick, ...chosen, successCount: 8 },
         ],
@@ -53,13 +53,13 @@ describe("moving", () => {
     const last = many[0]?.id;
     expect(selectedBatch(press(viewOf(many), "end", "s", "s", "s", "s").state)?.id).toBe(last);
     const top = selectedBatch(viewOf(many))?.id;
-    const later = applied(press(viewOf(many), "l").state, { type: "batches", rows: [batchRow(99)] });
+    const later = applied(press(viewOf(many), "l").state, { type: "batches", batches: [batchRow(99)] });
     expect(selectedBatch(later)?.id).toBe(top);
   });
 
   it("an open batch stays the one that keys act on when the filter no longer shows it", () => {
     const open = press(viewOf([RUNNING, batchRow(9)]), "/", ..."running", "enter", "end", "enter").state;
-    const ended = applied(open, { type: "batches", rows: [{ ...RUNNING, status: "completed" }] });
+    const ended = applied(open, { type: "batches", batches: [batchRow(1, { status: "completed" })] });
     expect(visibleBatches(ended).map(({ id }) => id)).not.toContain(RUNNING.id);
     expect(selectedBatch(ended)?.id).toBe(RUNNING.id);
     expect(press(ended, "d", "r").intents).toEqual([{ type: "delete-record", batchId: RUNNING.id }]);
@@ -100,7 +100,7 @@ describe("acting", () => {
 
   it("asks about the batch that was chosen, also when another moves to its line", () => {
     const asked = press(viewOf([RUNNING]), "c").state;
-    const moved = applied(asked, { type: "batches", rows: [batchRow(50)] });
+    const moved = applied(asked, { type: "batches", batches: [batchRow(50)] });
     expect(press(moved, "y").intents).toEqual([{ type: "cancel", batchId: RUNNING.id }]);
   });
 
@@ -132,23 +132,13 @@ describe("acting", () => {
     expect(press(viewOf([RUNNING]), "q").intents).toEqual([]);
     expect(press(viewOf([RUNNING]), "q", "y").intents).toEqual([{ type: "quit" }]);
     expect(press(viewOf([RUNNING]), "c", "interrupt").intents).toEqual([{ type: "quit" }]);
-    const onlooker = { ...viewOf([RUNNING]), abilities: { ...ALL_ABILITIES, endsService: false } };
+    const onlooker = { ...viewOf([RUNNING]), abilities: { ...ALL_ABILITIES, ownsService: false } };
     expect(press(onlooker, "q").intents).toEqual([{ type: "quit" }]);
   });
 
   it("what a source cannot do is answered with words", () => {
-    const view = {
-      ...viewOf([ENDED]),
-      abilities: {
-        ...ALL_ABILITIES,
-        pause: false,
-        retry: false,
-        openFolder: false,
-        openConsole: false,
-        picture: false,
-      },
-    };
-    for (const key of ["p", "r", "o", "w", "v"]) {
+    const view = { ...viewOf([ENDED]), abilities: { ownsService: false, openConsole: false } };
+    for (const key of ["p", "r", "w"]) {
       const { state, intents } = press(view, key);
       expect(intents).toEqual([]);
       expect(state.view.message?.text).toBeTruthy();

@@ -34,7 +34,7 @@ describe("a retry of the failed items inside the service", () => {
   it("makes a linked batch of the failed items alone, with their references, and pays them once", async () => {
     const { service, provider, id } = await failedBatch(["good", "broken", "refused"]);
     provider.requests.length = 0;
-    expect(await service.view.retry(id)).toEqual({ name: "foxes", itemCount: 1 });
+    expect(await service.retry(id)).toMatchObject({ task_name: "foxes", item_count: 1 });
     const { stores, blobs } = await openBeside(service.data);
     const retried = (await stores.read.batches.latest(1))[0];
     const ended = await service.until(retried?.id ?? "");
@@ -57,13 +57,13 @@ describe("a retry of the failed items inside the service", () => {
 
   it("refuses when nothing is left to try, and says why", async () => {
     const refused = await failedBatch(["good", "refused"]);
-    await expect(refused.service.view.retry(refused.id)).rejects.toMatchObject({
+    await expect(refused.service.retry(refused.id)).rejects.toMatchObject({
       code: "BATCH_IMAGE_INVALID_ITEMS",
       message: "The failed items were refused for what they ask.",
     });
     const good = await failedBatch(["good"]);
-    await expect(good.service.view.retry(good.id)).rejects.toThrow("No item has failed.");
-    expect((await good.service.view.retry("imgbatch_no").catch((error) => error)).code).toBe(
+    await expect(good.service.retry(good.id)).rejects.toThrow("No item has failed.");
+    expect((await good.service.retry("imgbatch_no").catch((error) => error)).code).toBe(
       "BATCH_IMAGE_NOT_FOUND",
     );
   });
@@ -73,7 +73,7 @@ describe("a retry of the failed items inside the service", () => {
     const { stores, blobs } = await openBeside(service.data);
     for (const { blobKey } of await stores.read.references.ofSource(id, 0))
       await blobs.deleteAll(blobKey ?? "");
-    await expect(service.view.retry(id)).rejects.toThrow("The reference images of this batch are gone");
+    await expect(service.retry(id)).rejects.toThrow("The reference images of this batch are gone");
     expect(await stores.read.batches.all()).toHaveLength(1);
   });
 
@@ -84,7 +84,7 @@ describe("a retry of the failed items inside the service", () => {
     await blobs.put(reference?.blobKey ?? "", await tinyPng(8));
     const inputs = async () => (await blobs.list("inputs/")).map(({ key }) => key);
     const before = [await inputs(), await stores.read.accounts.list()];
-    await expect(service.view.retry(id)).rejects.toThrow("The reference images of this batch are gone");
+    await expect(service.retry(id)).rejects.toThrow("The reference images of this batch are gone");
     expect([await inputs(), await stores.read.accounts.list()]).toEqual(before);
     expect(await stores.read.batches.all()).toHaveLength(1);
   });
@@ -94,7 +94,7 @@ describe("a retry of the failed items inside the service", () => {
     await service.close(0);
     const models = [{ id: "another", prices: { "1K": 1 } }];
     const next = await startTestService({ data: service.data, config: { models } });
-    await expect(next.view.retry(id)).rejects.toMatchObject({ code: "BATCH_IMAGE_INVALID_MODEL" });
+    await expect(next.retry(id)).rejects.toMatchObject({ code: "BATCH_IMAGE_INVALID_MODEL" });
   });
 
   it("waits for the end of the batch", async () => {
@@ -103,7 +103,7 @@ describe("a retry of the failed items inside the service", () => {
     provider.answer = madeAfter(held);
     const service = await startTestService({ providers: [provider] });
     const { id } = await service.submit({ model: MODEL, items: [{ prompt: "a" }] });
-    await expect(service.view.retry(id)).rejects.toThrow("The batch has not ended yet.");
+    await expect(service.retry(id)).rejects.toThrow("The batch has not ended yet.");
     held.open();
     await service.until(id);
   });

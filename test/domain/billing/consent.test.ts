@@ -142,7 +142,7 @@ describe("consent", () => {
 
   it("a cancelled batch gives everything back", async () => {
     const { service, money } = await paidService();
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(2) }, consent("1"));
     expect((await service.ask(`/${id}/cancel`, { method: "POST" })).status).toBe(200);
     expect(await money.moved()).toEqual(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isPrivateAddress, isPrivateHost } from "../../../src/providers/upstream/connections.ts";
+import { isPrivateAddress, isPrivateHost } from "../../../src/providers/upstream/addresses.ts";
 
 const PRIVATE = [
   "127.0.0.1",

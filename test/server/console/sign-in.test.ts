@@ -19,7 +19,7 @@ async function call(service: TestService, method: string, path: string, credenti
 }
 
 const codeOf = async (service: TestService): Promise<string> =>
-  new URL((await service.view.signInLink?.()) ?? "").hash.slice("#code=".length);
+  new URL((await service.signInLink?.()) ?? "").hash.slice("#code=".length);
 
 async function signedIn(service: TestService): Promise<string> {
   const { body } = await call(service, "POST", "console/sessions", await codeOf(service));
@@ -29,7 +29,7 @@ async function signedIn(service: TestService): Promise<string> {
 describe("signing in to the console", () => {
   it("[CONSOLE-1] a code buys a session once, whose token works wherever the key does", async () => {
     const service = await startTestService({ clock: new FakeClock() });
-    const link = (await service.view.signInLink?.()) ?? "";
+    const link = (await service.signInLink?.()) ?? "";
     expect(link).toMatch(new RegExp(`^${service.url}/#code=[\\w-]{43}$`));
     const code = link.slice(link.indexOf("=") + 1);
     const { status, body, headers } = await call(service, "POST", "console/sessions", code);
@@ -150,7 +150,7 @@ describe("signing in to the console", () => {
   it("is not there when it is switched off", async () => {
     const config = { features: { console: false } };
     const service = await startTestService({ workers: false, config });
-    expect(service.view.signInLink).toBeNull();
+    expect(service.signInLink).toBeNull();
     const key = service.credentials.api_key;
     for (const [method, path] of [
       ["POST", "console/sessions"],

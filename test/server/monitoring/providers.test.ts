@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { recordCall } from "../../../src/domain/health/calls.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
-import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
+import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 
 const MINUTE_MS = 60_000;
 const config = {
@@ -55,8 +55,9 @@ describe("the numbers of providers", () => {
     const clock = new FakeClock();
     const providers = [new FakeUpstream("vendor")];
     const service = await startTestService({ providers, config, clock });
+    const { stores } = await openBeside(service.data);
     const record = (more: object = {}) =>
-      service.view.stores.write((tx) => recordCall(tx, { ...call, ...more }, clock.nowMs()));
+      stores.write((tx) => recordCall(tx, { ...call, ...more }, clock.nowMs()));
     expect(await numbersOf(service)).toMatchObject({ [`requests_total${label}`]: 0 });
     for (let n = 1; n <= 4; n++) {
       await record();

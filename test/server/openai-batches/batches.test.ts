@@ -138,7 +138,7 @@ describe("a batch of OpenAI's API", () => {
 
   it("refuses at once what can be no batch, and takes a model by any name that stands for it", async () => {
     const service = await startTestService({ workers: true });
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const { id } = await fileOf(await sendFile(service, jsonl([line("a", "x")])));
     const pairs = Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`k${i}`, "v"]));
     for (const [wrong, param] of [

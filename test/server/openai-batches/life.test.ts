@@ -158,7 +158,7 @@ describe("the result files of a batch", () => {
 describe("a repeated request for a batch", () => {
   it("gets the batch of an equal one when the library says that it repeats it", async () => {
     const service = await startTestService();
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const { id } = await fileOf(await sendFile(service, jsonl([line("a", "x")])));
     const body = { input_file_id: id, metadata: { a: "b" } };
     const send = async (count: string, more: object = {}) =>

@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
+import { seededRandom } from "../../soak/random.ts";
 import { draftsBelow } from "../../support/drafts.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { fuzzRuns } from "../../support/fuzz-runs.ts";
-import { seededRandom } from "../../support/seeded-turns.ts";
 import { startTestService } from "../../support/service.ts";
 
 const BOUNDARY = "openai-0123456789";

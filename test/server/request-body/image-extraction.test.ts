@@ -24,7 +24,7 @@ async function openIntake(rules: Base64Rules = "strict", wholeBytes = WHOLE_BYTE
   const root = await tempDir();
   const blobs = fileBlobs(root);
   const images = { base64: rules, maxBytes: MAX_BYTES, blobs };
-  const reservation = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
+  const reservation = new BodyReservation(new BodyBudgets(), 0, 1000);
   const intake = new ImageExtraction(FORMAT, images, reservation, wholeBytes);
   return { intake, blobs, drafts: () => readdir(join(root, "drafts")).catch(() => []) };
 }
@@ -142,7 +142,7 @@ describe("taking a large body", () => {
   it("keeps equal images once, and of several under one name the last counts", async () => {
     const root = await tempDir();
     const images = { base64: "strict", maxBytes: MAX_BYTES, blobs: fileBlobs(root) } as const;
-    const room = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
+    const room = new BodyReservation(new BodyBudgets(), 0, 1000);
     const intake = new ImageExtraction(FORMAT, images, room, WHOLE_BYTES);
     const [one, two] = [base64(20_000, 3), base64(20_000, 5)];
     const body = `{"a":{"b":"${one}","b":"${two}"},"a":{"b":"${two}","b":"${two}","b":"${one}"}}`;
@@ -189,7 +189,7 @@ describe("taking a large body", () => {
       return { ...real, write };
     };
     const images = { base64: "strict", maxBytes: MAX_BYTES, blobs: { draft } } as const;
-    const room = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
+    const room = new BodyReservation(new BodyBudgets(), 0, 1000);
     const intake = new ImageExtraction(FORMAT, images, room, WHOLE_BYTES);
     const body = `{"images":["${base64(40_000)}","${base64(40_000, 3)}"]}`;
     await expect(send(intake, Buffer.from(body))).rejects.toBe(failure);

@@ -21,9 +21,9 @@ interface Options {
 
 /** A server that answers the size of a body, or the code of what was wrong with it. */
 async function sizeServer(options: Options = {}) {
-  const budget = options.budget ?? new MemoryBudget(1e6, 1e6);
+  const budget = options.budget ?? new MemoryBudget(1e6);
   const server = createServer((request, response) => {
-    const place = budget.enter("caller");
+    const place = budget.enter();
     const { pace = patient, maxBytes = 1e6, work } = options;
     response.setHeader("Connection", "close");
     let size = 0;
@@ -83,9 +83,9 @@ describe("reading a body", () => {
   });
 
   it("[LOAD-1] what has no place is not read: the sender waits, and goes on when there is room", async () => {
-    const budget = new MemoryBudget(1000, 1000);
-    const oldest = budget.enter("other");
-    const taken = budget.enter("other");
+    const budget = new MemoryBudget(1000);
+    const oldest = budget.enter();
+    const taken = budget.enter();
     expect(taken.take(1000)).toBeNull();
     const waiting = gate();
     const rate = { ...patient, windowMs: 30, deadlineMs: 30_000 };

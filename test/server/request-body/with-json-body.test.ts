@@ -76,7 +76,7 @@ describe("the body of a request", () => {
   it("has its memory from its own service: another one in the process may have none left", async () => {
     const full = new BodyBudgets();
     for (const budget of [full.small, full.large]) {
-      const place = budget.enter("somebody");
+      const place = budget.enter();
       place.take(100 * MIB);
       place.finish();
     }

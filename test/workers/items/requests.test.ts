@@ -7,7 +7,7 @@ import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { openConnection } from "../../support/raw-http.ts";
 import { answerOf, content, generate, imagesOf } from "../../support/realtime.ts";
-import { items, MODEL, startTestService } from "../../support/service.ts";
+import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
 
 const MINUTE_MS = 60_000;
 const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
@@ -40,7 +40,7 @@ it.each([false, true])("a stop sends nothing more, and waits for what was sent (
   const service = await startTestService({ providers: [upstream], config, clock, logLines });
   const { id } = await service.submit({ model: MODEL, items: items(3) });
   await expect.poll(() => [upstream.waiting, upstream.running]).toEqual([3, 1]);
-  expect(service.view.queue()).toMatchObject({ running: 3, paid: 1 });
+  expect(service.queue()).toMatchObject({ running: 3, paid: 1 });
   let isClosed = false;
   const closing = service.close(0).then(() => {
     isClosed = true;
@@ -51,7 +51,7 @@ it.each([false, true])("a stop sends nothing more, and waits for what was sent (
   };
   await expect.poll(waits).toContain('"paid":1');
   for (let minute = 0; minute < 3; minute++) clock.advance(MINUTE_MS);
-  await expect.poll(() => service.view.queue().running).toBe(1);
+  await expect.poll(() => service.queue().running).toBe(1);
   expect([isClosed, upstream.requests.length]).toEqual([false, 1]);
   answer.open(made(await tinyPng()));
   await closing;
@@ -75,9 +75,9 @@ it("a stop begins nothing more and takes back what is unsent, also while it give
   await expect.poll(() => [upstream.waiting, upstream.running]).toEqual([3, 1]);
   const connection = await openConnection(service);
   const closing = service.close(60_000);
-  await expect.poll(() => service.view.queue().running).toBe(1);
+  await expect.poll(() => service.queue().running).toBe(1);
   answer.open(made(await tinyPng()));
-  const { items: stored } = service.view.stores.read;
+  const { items: stored } = (await openBeside(service.data)).stores.read;
   await expect.poll(async () => (await stored.countByStatus(id)).success).toBe(1);
   clock.advance(MINUTE_MS);
   connection.destroy();

@@ -189,7 +189,7 @@ describe("an upstream's job of a cancelled batch", () => {
     const { stores } = await openBeside(service.data);
     const [job] = await stores.read.upstreamJobs.ofBatch(id);
     lost.fail(lostAnswer());
-    await expect.poll(() => service.view.queue().running).toBe(0);
+    await expect.poll(() => service.queue().running).toBe(0);
     upstream.jobs.set("upstream/late", { jobId: job?.id ?? "", input: "", model: "", items: [] });
     clock.advance(60_000);
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/late"]);

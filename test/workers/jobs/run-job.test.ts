@@ -103,7 +103,7 @@ describe("a provider that takes many images as a job", () => {
     const upstream = new FakeJobProvider({ images: 2, concurrency: 2 });
     let most = 0;
     upstream.beforeCreate = async () => {
-      most = Math.max(most, service.view.queue().running);
+      most = Math.max(most, service.queue().running);
     };
     const service = await startTestService({ providers: [upstream] });
     const { id } = await service.submit({ model: MODEL, items: items(7) });
@@ -139,8 +139,9 @@ describe("a provider that takes many images as a job", () => {
     const connection = await openConnection(service);
     const closing = service.close(60_000);
     rate.open();
+    const { stores } = await openBeside(service.data);
     // As many transactions as would record that the job is sent, and more.
-    for (let i = 0; i < 5; i++) await service.view.stores.write((tx) => tx.touch());
+    for (let i = 0; i < 5; i++) await stores.write((tx) => tx.touch());
     connection.destroy();
     await closing;
     expect(upstream.jobs.size).toBe(0);

@@ -36,11 +36,11 @@ async function resultsOf(service: TestService, job: Job) {
 describe("a job from a file", () => {
   it("[LINES-11] keeps its input: a file that is deleted right after the job was created is read all the same", async () => {
     const service = await startTestService({ providers: [new FakeProvider()] });
-    service.view.setPaused(true);
+    await service.setPaused(true);
     const file = await upload(service, jsonl([{ key: "a", request: content("x") }]), { mimeType: "jsonl" });
     const created = await createJob(service, { fileName: file.name });
     expect((await ask(service, `/v1beta/${file.name}`, { method: "DELETE" })).status).toBe(200);
-    service.view.setPaused(false);
+    await service.setPaused(false);
     const job = await endedJob(service, created);
     expect(job.metadata.state).toBe("BATCH_STATE_SUCCEEDED");
     expect(await resultsOf(service, job)).toMatchObject([{ key: "a", response: {} }]);
@@ -132,7 +132,7 @@ describe("a job from a file", () => {
     }
     const other = await ask(service, `/v1beta/files/batch-${"0".repeat(32)}:download?alt=media`);
     expect(other.status).toBe(404);
-    await service.view.deleteOutputs(batchIdOf(job));
+    await service.ask(`/${batchIdOf(job)}/outputs`, { method: "DELETE" });
     expect((await ask(service, `/v1beta/${name}:download?alt=media`)).status).toBe(404);
     expect((await jobOf(service, job)).metadata).not.toHaveProperty("output");
   });

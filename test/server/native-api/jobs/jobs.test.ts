@@ -203,7 +203,7 @@ describe("batch jobs of the native API", () => {
   it("a job whose images were deleted shows the state that it ended in", async () => {
     const service = await startTestService();
     const job = await endedJob(service, await createInline(service, [line("x", "1")]));
-    await service.view.deleteOutputs(batchIdOf(job));
+    await service.ask(`/${batchIdOf(job)}/outputs`, { method: "DELETE" });
     const now = await jobOf(service, job);
     expect(now).toMatchObject({ done: true, metadata: { state: "BATCH_STATE_SUCCEEDED" } });
     expect(now.metadata).not.toHaveProperty("output");
@@ -220,7 +220,7 @@ describe("batch jobs of the native API", () => {
       code: "BATCH_IMAGE_INVALID_ITEMS",
       param: "parent_batch_id",
     });
-    await expect(service.view.retry(batch.id)).rejects.toMatchObject({ code: "BATCH_IMAGE_INVALID_ITEMS" });
+    await expect(service.retry(batch.id)).rejects.toMatchObject({ code: "BATCH_IMAGE_INVALID_ITEMS" });
   });
 
   it("refuses what is no job, in the style of the API", async () => {

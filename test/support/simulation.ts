@@ -29,26 +29,27 @@ import { type OpenStorage, openStorage } from "../../src/service/storage/open-st
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
+import { seededRandom } from "../soak/random.ts";
 import { groupEntry, modelEntry } from "./entries.ts";
 import { FakeUpstream } from "./fake-upstream.ts";
-import { SeededTurns, seededRandom } from "./seeded-turns.ts";
+import { SeededTurns } from "./seeded-turns.ts";
 
 const IMAGE = Buffer.from("an image");
 /** Every model is made by one provider: images one by one, or whole batches. */
 export const MODELS = ["one-by-one", "as-a-job"] as const;
-export type WorldModel = (typeof MODELS)[number];
+export type SimulatedModel = (typeof MODELS)[number];
 
 /** The key of a stored image without the number of the image in its item. */
 export const itemOf = (blobKey: string) => blobKey.replace(/-\d+$/, "");
 
-interface WorldJob {
+interface SimulatedJob {
   jobId: string;
   items: readonly JobItem[];
   state: "running" | "succeeded" | "failed" | "cancelled";
 }
 
-/** A process of the world. One that was killed is replaced by another. */
-export interface WorldProcess {
+/** A process of the simulation. One that was killed is replaced by another. */
+export interface SimulatedProcess {
   deps: WorkerDeps;
   scheduler: Scheduler;
   presence: Presence;
@@ -57,14 +58,14 @@ export interface WorldProcess {
 }
 
 /**
- * The scheduler, the domain and the SQLite stores as they are, in a world in which every read, write, file, sleep and answer of a
+ * The scheduler, the domain and the SQLite stores as they are, in a simulation in which every read, write, file, sleep and answer of a
  * provider waits for a turn that a seed gives it. Files are in memory; they and the upstream outlive a crash. Several
  * processes share one database; they beat when they are told to.
  */
-export class World {
+export class Simulation {
   turns: SeededTurns;
   readonly files = new Map<string, Buffer>();
-  readonly jobs = new Map<string, WorldJob>();
+  readonly jobs = new Map<string, SimulatedJob>();
   readonly inputs = new Map<string, readonly JobItem[]>();
   readonly events: ServiceEvent[] = [];
   /** Whether no request for an image gets an answer. */
@@ -81,7 +82,7 @@ export class World {
   key!: ApiKeyRecord;
   stores!: Stores;
   /** One, by default. */
-  readonly processes: WorldProcess[] = [];
+  readonly processes: SimulatedProcess[] = [];
   #data!: OpenStorage;
   readonly #directory: string;
   readonly #random: () => number;
@@ -97,18 +98,23 @@ export class World {
     this.turns = new SeededTurns(seed);
   }
 
-  /** A world with one account and one key, whose workers run: those of one process, by default. */
-  static async begin(directory: string, seed: number, balanceMicroUsd: number, count = 1): Promise<World> {
-    const world = new World(directory, seed, count);
-    await world.#open();
-    const { clock, ids } = (world.processes[0] as WorldProcess).deps;
+  /** A simulation with one account and one key, whose workers run: those of one process, by default. */
+  static async begin(
+    directory: string,
+    seed: number,
+    balanceMicroUsd: number,
+    count = 1,
+  ): Promise<Simulation> {
+    const simulation = new Simulation(directory, seed, count);
+    await simulation.#open();
+    const { clock, ids } = (simulation.processes[0] as SimulatedProcess).deps;
     const deps = { clock, ids };
-    world.key = await world.stores.write(async (tx) => {
+    simulation.key = await simulation.stores.write(async (tx) => {
       const { id: accountId } = await openAccount(tx, deps, { name: "a", balanceMicroUsd });
       return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
     });
-    await world.#start();
-    return world;
+    await simulation.#start();
+    return simulation;
   }
 
   get scheduler(): Scheduler {
@@ -119,8 +125,8 @@ export class World {
     return this.#process(0).deps;
   }
 
-  #process(at: number): WorldProcess {
-    return this.processes[at % this.processes.length] as WorldProcess;
+  #process(at: number): SimulatedProcess {
+    return this.processes[at % this.processes.length] as SimulatedProcess;
   }
 
   /** One process is killed, and another one starts in its place. */
@@ -156,10 +162,11 @@ export class World {
     }
   }
 
-  /** Lets all go on, and beats until everything is done that can be. */
+  /** Lets all go on until everything is done that can be. */
   async settle(): Promise<void> {
     for (const at of this.processes.keys()) this.setStopped(at, false);
     await this.turns.run();
+    if (this.processes.length === 1) return;
     for (let beats = 0; beats < 2 * (TERM_MS / BEAT_MS) + 4; beats++) {
       this.beat();
       await this.turns.run();
@@ -183,7 +190,7 @@ export class World {
 
   /** With a consent, what `as-a-job` makes is granted: it costs real money. */
   create(
-    model: WorldModel,
+    model: SimulatedModel,
     prompts: readonly string[],
     idempotencyKey: string | null,
     consentMicroUsd: number | null = null,
@@ -253,9 +260,9 @@ export class World {
     for (let i = 0; i < this.#count; i++) this.processes.push(await this.#newProcess());
   }
 
-  async #newProcess(): Promise<WorldProcess> {
+  async #newProcess(): Promise<SimulatedProcess> {
     const { turns } = this;
-    const process = { isStopped: false, isBeating: false } as WorldProcess;
+    const process = { isStopped: false, isBeating: false } as SimulatedProcess;
     const turn = () => turns.turn(process);
     const { read, snapshot, write } = this.#data.stores;
     const stores: Stores = {
