@@ -2,7 +2,7 @@ import type { Batch } from "../client/answers.ts";
 import { cancelBatch } from "../client/batches.ts";
 import { deadline } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { describeOpen, newSubmissions, type Submissions } from "../runs/send.ts";
+import type { Submissions } from "../runs/send.ts";
 import type { CommandContext } from "./command.ts";
 import type { ConnectedService } from "./connect/with-service.ts";
 import { explainStop, stopReason, trackEnded } from "./interruption.ts";
@@ -68,7 +68,12 @@ function waitForAnswers(
   cancelOnInterrupt: boolean,
 ): { submissions: Submissions; stop: () => void } {
   const controller = new AbortController();
-  const submissions = newSubmissions(controller.signal);
+  const submissions: Submissions = {
+    answerSignal: controller.signal,
+    known: new Map(),
+    open: new Set(),
+    total: 0,
+  };
   let timer: NodeJS.Timeout | undefined;
   const end = () => controller.abort(signal.reason);
   const onStop = () => {
@@ -85,6 +90,16 @@ function waitForAnswers(
     signal.removeEventListener("abort", onStop);
   };
   return { submissions, stop };
+}
+
+/** Returns the beginning of a sentence that names the batches that may exist without a known id. Null for none. */
+function describeOpen({ open, total }: Submissions): string | null {
+  const numbers = [...open].map(({ index }) => index + 1).sort((a, b) => a - b);
+  if (numbers.length === 0) return null;
+  if (total === 1) return "the batch may exist: its request was sent, and no response arrived";
+  const [which, whose] =
+    numbers.length === 1 ? ["batch", "its request was"] : ["batches", "their requests were"];
+  return `${which} ${numbers.join(", ")} of ${total} may exist: ${whose} sent, and no response arrived`;
 }
 
 /** The error of a stop, with what happens to the known batches and to those that may exist. */

@@ -19,14 +19,14 @@ const MINUTE_MS = 60_000;
 export const SHORTEST_REMOTE_INTERVAL_MS = 10_000;
 
 /** For a remote service: 10–15 s for two minutes, then 30 s, rising to 60 s between the tenth and thirtieth minute. */
-export const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
+const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
   if (elapsedMs < 2 * MINUTE_MS) return SHORTEST_REMOTE_INTERVAL_MS + random() * 5_000;
   const long = (elapsedMs - 10 * MINUTE_MS) / (20 * MINUTE_MS);
   return 30_000 + 30_000 * Math.min(1, Math.max(0, long));
 };
 
 /** For a service on this machine: 150 ms, rising to half a second. */
-export const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
+const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
 
 /** The bounds of a `Retry-After`: zero must not cause a flood of requests, and a day must not stop the polling. */
 const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };

@@ -55,7 +55,7 @@ export interface GeneratedImage extends ReadImage {
 }
 
 /** The time that a response may take to begin, and the time without progress after that. */
-export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = {
+const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = {
   "512": 120_000,
   "1K": 120_000,
   "2K": 180_000,

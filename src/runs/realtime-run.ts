@@ -22,7 +22,6 @@ import {
   isIntact,
   isWholeResult,
   NOTHING_KNOWN,
-  toJsonLines,
   writeJsonLines,
   writeVerified,
 } from "./directory/run-files.ts";
@@ -134,7 +133,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       failuresInARow = 0;
       // So that a later run knows the hash of its file.
       const path = join(dir, RESULTS_FILE);
-      await saving(path, () => appendFile(path, toJsonLines([line])));
+      await saving(path, () => appendFile(path, `${JSON.stringify(line)}\n`));
       for (const { path, bytes, sha256 } of line.files)
         reporter.event?.({
           ...{ event: "file_saved", batch_id: null, custom_id: image.customId },

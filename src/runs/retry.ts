@@ -6,7 +6,7 @@ import type { ResultLine } from "./directory/results.ts";
 import { otherMaker, type RunService } from "./directory/run-service.ts";
 import { isUpdate, lastRound, makerOf, writeRunState } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
-import { type Run, type StartedRun, send, unsentBatches } from "./send.ts";
+import { imagesIn, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
 import { isUnknownHere, stands } from "./standing.ts";
 import { leaveElsewhere, planAgain } from "./start.ts";
 
@@ -54,19 +54,20 @@ export async function planRetry(
 }
 
 /**
- * Whether a retry or an update was begun with this service and is not finished. Single images that could not be fetched do
- * not keep it open.
+ * Returns how many images a retry or an update still has to ask for that was begun with this service and is not finished;
+ * null when there is none. Single images that could not be fetched do not keep it open.
  */
-export function isRetryOpen(state: RunState, service: RunService): boolean {
+export function openRetry(state: RunState, service: RunService): number | null {
   const round = lastRound(state);
   const last = state.batches.filter((entry) => round > 0 && entry.round === round);
   const isOfService = last.every((entry) => otherMaker(makerOf(state, entry), service) === null);
-  if (round === 0 || !isOfService) return false;
-  return state.finished_at === null || unsentRetries(state, service).length > 0;
+  const unsent = unsentRetries(state, service);
+  const isOpen = round > 0 && isOfService && (state.finished_at === null || unsent.length > 0);
+  return isOpen ? imagesIn(unsent) : null;
 }
 
 /** The batches of retries and updates that have no id yet, and that this service may get. */
-export function unsentRetries(state: RunState, service: RunService): RunBatch[] {
+function unsentRetries(state: RunState, service: RunService): RunBatch[] {
   return unsentBatches(state, service).filter(({ round }) => round > 0);
 }
 

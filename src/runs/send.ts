@@ -11,7 +11,6 @@ import { isUpdate, recordBatch, submittedBatches, writeRunState } from "./direct
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { requestOf } from "./request.ts";
 import { findBatch, isUnsentHere } from "./run-batches.ts";
-import { submittingText } from "./wait.ts";
 
 /** A run whose batches a command makes or finds. */
 export interface Run {
@@ -50,20 +49,6 @@ export interface Submissions {
   readonly open: Set<RunBatch>;
   /** The number of batches of the run. */
   total: number;
-}
-
-export function newSubmissions(answerSignal: AbortSignal): Submissions {
-  return { answerSignal, known: new Map(), open: new Set(), total: 0 };
-}
-
-/** Returns the beginning of a sentence that names the batches that may exist without a known id. Null for none. */
-export function describeOpen({ open, total }: Submissions): string | null {
-  const numbers = [...open].map(({ index }) => index + 1).sort((a, b) => a - b);
-  if (numbers.length === 0) return null;
-  if (total === 1) return "the batch may exist: its request was sent, and no response arrived";
-  const [which, whose] =
-    numbers.length === 1 ? ["batch", "its request was"] : ["batches", "their requests were"];
-  return `${which} ${numbers.join(", ")} of ${total} may exist: ${whose} sent, and no response arrived`;
 }
 
 /** The batches of a run whose requests this service has to get, for the first time or again to find their batches. */
@@ -176,8 +161,9 @@ function progressText(state: RunState, entry: RunBatch, made: readonly Batch[]):
   if (entry.round > 0)
     return `submitting ${counted(imagesIn([entry]), "image")}${isUpdate(state, entry.round) ? "" : " again"}`;
   const submitted = submittedBatches(state);
-  const place = { batch: entry.index + 1, batchCount: submitted.length };
-  return submittingText(made, { imageCount: imagesIn(submitted), ...place });
+  if (submitted.length === 1) return "submitting";
+  const successCount = made.reduce((sum, batch) => sum + batch.successCount, 0);
+  return `${successCount}/${imagesIn(submitted)} images, submitting batch ${entry.index + 1} of ${submitted.length}`;
 }
 
 /** Sends the request of an entry that is on disk with its key, and writes the batch that the service names into it. */

@@ -17,7 +17,7 @@ interface Outcome {
  * because of its prompt. `later`: it has not failed, and may still come; to make it again would pay for it twice. `lost`: it
  * was made and paid for, or may have been, but is gone, damaged or deleted.
  */
-export type Standing = "here" | "failed" | "refused" | "later" | "lost";
+type Standing = "here" | "failed" | "refused" | "later" | "lost";
 
 /** Errors of an image that has not failed although its batch has ended: it may still come, or was deleted. */
 const UNDECIDED: readonly string[] = [
@@ -34,7 +34,7 @@ const GONE: readonly string[] = [
 /** The statuses after which the same request may succeed later. */
 const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 
-export function standingOf({ status, error, files }: Outcome): Standing {
+function standingOf({ status, error, files }: Outcome): Standing {
   if (error === undefined) return files.length > 0 ? "here" : status === "pending" ? "later" : "failed";
   const { code, source } = error;
   const isUndecided = source === CLIENT && UNDECIDED.includes(code);

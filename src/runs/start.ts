@@ -60,7 +60,7 @@ export interface StartOptions extends Omit<Run, "state" | "imageConsentMicroUsd"
 }
 
 /** How a submission begins. Nothing is written or sent yet. */
-export interface Start {
+interface Start {
   /** It makes a run or goes on with it, as its batches were planned; or it changes the prompts of a run. */
   kind: "run" | "update";
   /** The run with the batches of the submission; before an update, as it was. */
@@ -183,7 +183,7 @@ function submittedRequest({ model, name, mimeType, metadata, isReal = false }: R
  * Chooses the idempotency key of each batch: derived from the content unless the caller chooses otherwise. An unfinished
  * run in the same directory keeps its keys, fresh ones too: after a crash the same command must find its batches.
  */
-export function chooseKeys(
+function chooseKeys(
   plan: Plan,
   choice: KeyChoice,
   earlier: RunState | null,

@@ -153,19 +153,6 @@ export function outageText({ message }: Error, untilMs: number): string {
   return `${lowerFirst(message).replace(/\.$/, "")}; trying until ${clockTime(untilMs)}`;
 }
 
-/**
- * The same as `progressOf` while batches are still being submitted: `0/10000 images, submitting batch 3 of 50`. `imageCount` is that of
- * the whole run.
- */
-export function submittingText(
-  made: readonly Batch[],
-  run: { imageCount: number; batch: number; batchCount: number },
-): string {
-  if (run.batchCount === 1) return "submitting";
-  const { successCount } = countsOf(made, new Set());
-  return `${successCount}/${run.imageCount} images, submitting batch ${run.batch} of ${run.batchCount}`;
-}
-
 interface CountOptions {
   retries?: ReadonlySet<string>;
   superseded?: ReadonlyMap<string, number>;

@@ -6,7 +6,6 @@ import {
   type GenerateRequest,
   generateImage,
   listRealtimeModels,
-  REALTIME_TIMEOUTS_MS,
 } from "../../src/client/realtime.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import type { Http } from "../../src/http/http.ts";
@@ -144,12 +143,6 @@ for (const [what, answer, why] of WITHOUT_IMAGE) {
   });
 }
 
-it("an image at the second attempt is a success", async () => {
-  const { fake, http } = await wire(empty);
-  expect(await generateImage(http, REQUEST)).toMatchObject({ attempts: 2, mimeType: "image/png" });
-  expect(fake.requests).toHaveLength(2);
-});
-
 const REFUSALS: [NativeAnswer, RegExp][] = [
   [{ body: { promptFeedback: { blockReason: "PROHIBITED_CONTENT" } } }, /the prompt \(PROHIBITED_CONTENT\)/],
   [
@@ -173,26 +166,10 @@ for (const [answer, why] of REFUSALS) {
   });
 }
 
-for (const status of [429, 502, 503, 504]) {
-  it(`${status} is tried again at most three times`, async () => {
-    const four = Array.from({ length: 5 }, () => error(status));
-    const { fake, http, clock } = await wire(...four);
-    await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: status });
-    expect(fake.requests).toHaveLength(4);
-    expect(clock.sleepsMs).toEqual([250, 500, 1000]);
-  });
-}
-
 it("empty answers and errors share the three retries", async () => {
   const { fake, http } = await wire(error(503), empty, error(503), error(503), error(503));
   await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 503 });
   expect(fake.requests).toHaveLength(4);
-});
-
-it("broken connections and cut answers are tried again", async () => {
-  const { fake, http } = await wire({ reset: true }, { cutAt: 40 });
-  expect(await generateImage(http, REQUEST)).toMatchObject({ attempts: 3 });
-  expect(fake.requests).toHaveLength(3);
 });
 
 const TWICE = /An answer had begun and broke off: the image may be billed twice\.$/;
@@ -266,31 +243,6 @@ it("an error that the service repeats is not asked for again", async () => {
   expect(fake.requests).toHaveLength(2);
 });
 
-const FINAL: [number, string][] = [
-  [400, "REALTIME_INVALID_ARGUMENT"],
-  [401, "INVALID_API_KEY"],
-  [402, "REALTIME_INSUFFICIENT_BALANCE"],
-  [403, "BATCH_IMAGE_GROUP_DISABLED"],
-  [404, "REALTIME_MODEL_NOT_FOUND"],
-  [413, "REQUEST_TOO_LARGE"],
-  [500, "INTERNAL_ERROR"],
-];
-for (const [status, code] of FINAL) {
-  it(`${status} is not tried again`, async () => {
-    const { fake, http } = await wire(error(status));
-    await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ code, httpStatus: status });
-    expect(fake.requests).toHaveLength(1);
-  });
-}
-
-it("JSON that breaks off, and a page instead of JSON, are not tried again", async () => {
-  for (const body of ['{"candidates": [', "<html>"]) {
-    const { fake, http } = await wire({ body });
-    await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
-    expect(fake.requests).toHaveLength(1);
-  }
-});
-
 it("the pause that the server asks for is kept: RetryInfo first, then Retry-After", async () => {
   const info = { "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "1.5s" };
   const { http, clock } = await wire(
@@ -322,14 +274,7 @@ it("an error names the code of this kind of service, the field at fault and the 
   });
 });
 
-it("a pool without usable tokens ends the attempts", async () => {
-  const { fake, http } = await wire({ status: 503, message: "All tokens are cooling down" });
-  await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 503 });
-  expect(fake.requests).toHaveLength(1);
-});
-
 it("each attempt has the time that belongs to its size", async () => {
-  expect(REALTIME_TIMEOUTS_MS).toEqual({ "512": 120_000, "1K": 120_000, "2K": 180_000, "4K": 300_000 });
   const timeouts: (number | undefined)[] = [];
   const http: Http = {
     baseUrl: "",

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from "vitest";
 import { createBatch } from "../../src/client/batches.ts";
-import { deadline, localSchedule, pollUntilDone, remoteSchedule } from "../../src/client/poll.ts";
+import { deadline, pollUntilDone } from "../../src/client/poll.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FAKE_KEY, type FakeOptions, startFakeService } from "../support/fake-service.ts";
@@ -23,24 +23,6 @@ async function bench(options: FakeOptions = {}) {
   return { fake, clock, batch, poll };
 }
 
-const looksAfter = (elapsedMs: number, random = 0) => remoteSchedule(elapsedMs, 0, () => random);
-
-it("a remote service is asked every 10 to 15 s for two minutes, then every 30 s, rising to 60 s", () => {
-  expect(looksAfter(0)).toBe(10_000);
-  expect(looksAfter(119_999, 1)).toBe(15_000);
-  expect(looksAfter(120_000, 1)).toBe(30_000);
-  expect(looksAfter(600_000)).toBe(30_000);
-  expect(looksAfter(1_200_000)).toBe(45_000);
-  expect(looksAfter(1_800_000)).toBe(60_000);
-  expect(looksAfter(86_400_000)).toBe(60_000);
-});
-
-it("a service on this machine is asked soon, and never more than twice a second later", () => {
-  const paces = Array.from({ length: 30 }, (_, looks) => localSchedule(0, looks, () => 0));
-  expect(paces[0]).toBe(150);
-  expect(Math.max(...paces)).toBe(500);
-});
-
 it("polling ends with a terminal status, and an unknown one is never the end", async () => {
   const { clock, poll } = await bench({
     statuses: ["queued", "dreaming", "running", "settling", "completed"],
@@ -50,13 +32,6 @@ it("polling ends with a terminal status, and an unknown one is never the end", a
   expect(batch.status).toBe("completed");
   expect(seen).toEqual(["queued", "dreaming", "running", "settling", "completed"]);
   expect(clock.sleepsMs).toEqual([12_500, 12_500, 12_500, 12_500]);
-});
-
-it("failed, cancelled and deleted batches end the polling too", async () => {
-  for (const status of ["failed", "cancelled", "output_deleted"]) {
-    const { poll } = await bench({ statuses: [status] });
-    expect((await poll()).status).toBe(status);
-  }
 });
 
 it("what may pass is waited out without a new submission, and a Retry-After beats the pace", async () => {
@@ -172,13 +147,4 @@ it("the deadline ends a sleep and a silent request with TIMEOUT", async () => {
     limit.stop();
     fake.requests.length = 0;
   }
-});
-
-it("a deadline that is stopped leaves nothing waiting", async () => {
-  const clock = new FakeClock();
-  const limit = deadline(clock, 1_000);
-  limit.stop();
-  await Promise.resolve();
-  expect(clock.sleeperCount).toBe(0);
-  expect(limit.signal.aborted).toBe(false);
 });

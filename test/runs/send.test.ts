@@ -1,18 +1,11 @@
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
-import { storeReferences } from "../../src/runs/directory/input.ts";
 import { hashFile } from "../../src/runs/directory/run-files.ts";
 import type { RunBatch } from "../../src/runs/directory/run-state-schema.ts";
-import { planRun } from "../../src/runs/plan/plan.ts";
-import { type PromptReference, readPromptFiles } from "../../src/runs/plan/prompt-files.ts";
-import { createBody } from "../../src/runs/request.ts";
 import { submitAll } from "../../src/runs/send.ts";
 import { png } from "../support/fake-service.ts";
-import { InstantClock } from "../support/instant-clock.ts";
 import { createBench } from "../support/run-harness.ts";
-import { tempDir } from "../support/temp-dir.ts";
 
 const partsOf = (count: number) =>
   Array.from({ length: count }, (_, index) => ({ index, asked_count: 200 }) as RunBatch);
@@ -76,35 +69,6 @@ it("the run state names every batch that was made, each in its place, also after
     const made = bench.fake.batches.find((batch) => batch.id === id);
     expect([state, made?.items[0]?.custom_id]).toEqual(["created", `c${index}`]);
   }
-});
-
-it("where images are drawn here, one batch goes at a time, and drawing has three times as long in between", async () => {
-  const clock = new InstantClock();
-  const took = [300, 0, 2_000, 100];
-  let [underWay, most] = [0, 0];
-  const submit = async ({ index }: RunBatch) => {
-    most = Math.max(most, ++underWay);
-    await clock.sleep(took[index] ?? 0);
-    await new Promise(setImmediate);
-    underWay--;
-  };
-  await submitAll(partsOf(4), submit, { ...usual, pacing: { clock } });
-  // Never longer than drawing its images takes, and not after the last one.
-  expect(clock.sleepsMs).toEqual([300, 900, 0, 0, 2_000, 2_000, 100]);
-  expect(most).toBe(1);
-});
-
-it("an interruption ends a pause, and nothing leaves after it", async () => {
-  const clock = new InstantClock();
-  const interruption = new AbortController();
-  const started: number[] = [];
-  const submit = async ({ index }: RunBatch) => {
-    started.push(index);
-    if (index === 1) interruption.abort(new Error("interrupted"));
-  };
-  const done = submitAll(partsOf(4), submit, { ...usual, pacing: { clock, signal: interruption.signal } });
-  await expect(done).rejects.toThrow("interrupted");
-  expect(started).toEqual([0, 1]);
 });
 
 const ONE = [{ custom_id: "cat", prompt: "a cat" }];
@@ -189,69 +153,7 @@ it("an unknown item in the service's error is reported as the service names it",
   });
 });
 
-/** Images of sizes around the ends of the pieces that a file is read in. */
-const SIZES = [0, 1, 2, 3, 49_152 - png("x").length, 49_153 - png("x").length, 150_000];
 const image = (tail: number) => Buffer.concat([png("x"), Buffer.alloc(tail, tail)]);
-
-it("the body in pieces is the very JSON, with each image, and as long as it says", async () => {
-  const dir = await tempDir();
-  for (const size of SIZES) await writeFile(`${dir}/${size}.png`, image(size));
-  const lines = [
-    { custom_id: "é \u2028", prompt: 'say "hi"', output_count: 2, reference_images: ["0.png", "1.png"] },
-    { custom_id: "b", prompt: "none" },
-    {
-      custom_id: "c",
-      prompt: "labels",
-      reference_images: SIZES.map((size) => ({ path: `${size}.png`, id: 'i"d', type: "style" })),
-    },
-  ];
-  const text = lines.map((line) => JSON.stringify(line)).join("\n");
-  const stdin = async function* () {
-    yield Buffer.from(text);
-  };
-  const source = { name: "-", cwd: dir, stdin };
-  const items = await readPromptFiles([source], { limits: DEFAULT_LIMITS, defaultCount: 1 });
-  const request = {
-    model: "m",
-    name: "n",
-    parentId: null,
-    mimeType: "image/png",
-    metadata: { k: "v" },
-  } as const;
-  const [chunk] = planRun({ ...request, items }, DEFAULT_LIMITS).chunks;
-  if (chunk === undefined) throw new Error("no chunk");
-  await storeReferences(
-    dir,
-    items.flatMap((item): PromptReference[] => item.references),
-  );
-  const body = createBody(dir, request, chunk.items);
-  if (typeof body === "string") throw new Error("not in pieces");
-  const pieces: Uint8Array[] = [];
-  for await (const piece of body.open()) pieces.push(piece);
-  const whole = Buffer.concat(pieces);
-  expect(whole.length).toBe(body.bytes);
-  expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(65_536);
-  const sent = (size: number, labels = {}) => ({
-    ...labels,
-    mime_type: "image/png",
-    data: image(size).toString("base64"),
-  });
-  expect(JSON.parse(whole.toString())).toEqual({
-    model: "m",
-    task_name: "n",
-    metadata: { k: "v" },
-    response_mime_type: "image/png",
-    items: [
-      { custom_id: "é \u2028", prompt: 'say "hi"', output_count: 2, reference_images: [sent(0), sent(1)] },
-      { custom_id: "b", prompt: "none" },
-      {
-        custom_id: "c",
-        prompt: "labels",
-        reference_images: SIZES.map((size) => sent(size, { id: 'i"d', type: "style" })),
-      },
-    ],
-  });
-});
 
 it("a stored image that changes, shrinks or goes while it is sent is exit 9 and makes nothing", async () => {
   for (const change of [image(100_001).subarray(1), Buffer.alloc(0), null]) {
@@ -294,19 +196,6 @@ it("[RUN-8] a batch whose prompts were changed on disk since is not sent under i
     message: expect.stringContaining("input.jsonl is not as the run has written it"),
   });
   expect(bench.fake.count(/^POST/)).toBe(before);
-});
-
-it("[RUN-6] a directory whose batches do not say what they make is refused by name, and nothing is sent", async () => {
-  const bench = await createBench();
-  await bench.submit(PAIR);
-  const state = JSON.parse(await bench.read("imgbatch.json"));
-  for (const batch of state.batches) delete batch.prompts;
-  await writeFile(bench.path("imgbatch.json"), JSON.stringify(state));
-  await expect(bench.submit(PAIR)).rejects.toMatchObject({
-    code: "DIRECTORY_CONFLICT",
-    message: expect.stringContaining("imgbatch.json is damaged or of another version of imgbatch"),
-  });
-  expect(bench.fake.batches).toHaveLength(1);
 });
 
 it("after a refused update of several batches, another update pays only for its own prompts", async () => {

@@ -1,29 +1,14 @@
-import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api.ts";
 import { issueKey } from "../../src/domain/accounts.ts";
-import {
-  type CreateBatchDeps,
-  createBatch,
-  inputsPrefix,
-  isKnownRequest,
-} from "../../src/domain/batches/create-batch.ts";
+import { inputsPrefix } from "../../src/domain/batches/create-batch.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import { Offers } from "../../src/domain/models.ts";
-import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
-import type { ImageInspector } from "../../src/domain/ports/image-inspector.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
-import { checkRequest, type RequestRules } from "../../src/server/batch-api/check-request.ts";
-import { TEST_STORES } from "../support/cluster/test-stores.ts";
-import { groupEntry } from "../support/entries.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import { startNode } from "../support/processes.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
-import { tempDir } from "../support/temp-dir.ts";
 
-const CREATORS = resolve(import.meta.dirname, "../support/creators.mjs");
 const key = (name: string) => ({ "idempotency-key": name });
 const isReplay = (answer: Response) => answer.headers.get("idempotency-replayed") === "true";
 const idOf = async (answer: Response) => ((await answer.json()) as BatchObject).id;
@@ -100,46 +85,6 @@ describe("many requests at once", () => {
     const { batches, holds } = await books(service);
     expect([batches.length, holds]).toEqual([1, 1]);
   });
-
-  it.skipIf(TEST_STORES !== "local")(
-    "[IDEM-1] of three processes on one database make one batch",
-    async () => {
-      const data = await tempDir();
-      const { stores, blobs } = await openBeside(data);
-      const deps = { clock: systemClock, ids: randomIds };
-      await stores.write(async (tx) => {
-        const account = { id: "acct", name: "a", createdAtMs: 1 };
-        await tx.accounts.insert(account);
-        await tx.ledger.append({
-          requestId: "top_up:1",
-          accountId: "acct",
-          batchId: null,
-          kind: "top_up",
-          amountMicroUsd: 20_000,
-          balanceChangeMicroUsd: 20_000,
-          heldChangeMicroUsd: 0,
-          createdAtMs: 1,
-        });
-        await tx.accounts.change("acct", { balanceMicroUsd: 20_000, heldMicroUsd: 0 });
-        await issueKey(tx, deps, { name: "k", accountId: "acct", group: "default", expiresAtMs: null });
-      });
-      const processes = Array.from({ length: 3 }, () => startNode([CREATORS, data, "8"]));
-      for (const { line } of processes) expect(await line()).toBe('"ready"');
-      for (const { child } of processes) child.kill("SIGUSR2");
-      const answers = (await Promise.all(processes.map(({ line }) => line()))).flatMap(
-        (line) => JSON.parse(line) as { id: string; replayed: boolean }[],
-      );
-      for (const { exited } of processes) await exited;
-      const wrong = answers.filter((answer) => answer.id === undefined);
-      expect(wrong).toEqual([]);
-      expect(answers).toHaveLength(24);
-      expect(new Set(answers.map((answer) => answer.id)).size).toBe(1);
-      expect(answers.filter((answer) => !answer.replayed)).toHaveLength(1);
-      expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
-      expect(await blobs.list("inputs/")).toHaveLength(1);
-      expect((await stores.read.ledger.list({})).map((entry) => entry.kind)).toEqual(["top_up", "hold"]);
-    },
-  );
 
   it("[MONEY-2] against a balance for seven accept exactly seven of 150", async () => {
     const models = [{ id: MODEL, prices: { "1K": 225 } }];
@@ -253,92 +198,5 @@ describe("a replay", () => {
     for (const id of ids) await service.until(id);
     // A refusal leaves the key free.
     expect((await service.create({ ...one, items: items(2) }, key("d"))).status).toBe(402);
-  });
-});
-
-describe("the work of a request", () => {
-  const counts = { put: 0, deleteAll: 0, inspect: 0, write: 0 };
-
-  /** Asks the domain as the service does, and counts what it does to files, images and the database. */
-  async function counted() {
-    const data = await tempDir();
-    const { stores, blobs } = await openBeside(data);
-    const clock = systemClock;
-    const issued = await stores.write(async (tx) => {
-      await tx.accounts.insert({ id: "acct", name: "a", createdAtMs: 1 });
-      await tx.accounts.change("acct", { balanceMicroUsd: 1_000_000, heldMicroUsd: 0 });
-      return issueKey(
-        tx,
-        { clock, ids: randomIds },
-        { name: "k", accountId: "acct", group: "g", expiresAtMs: null },
-      );
-    });
-    const { key: _, ...record } = issued;
-    Object.assign(counts, { put: 0, deleteAll: 0, inspect: 0, write: 0 });
-    const failing = { put: false };
-    const countedBlobs: BlobStore = {
-      ...blobs,
-      put: async (name, bytes) => {
-        counts.put++;
-        if (failing.put && counts.put > 1) throw new Error("disk full");
-        return blobs.put(name, bytes);
-      },
-      deleteAll: (prefix) => {
-        counts.deleteAll++;
-        return blobs.deleteAll(prefix);
-      },
-    };
-    const inspector: ImageInspector = {
-      inspect: async (_bytes: Buffer) => {
-        counts.inspect++;
-        return { mimeType: "image/png" as const, widthPx: 1, heightPx: 1, decodedPixels: 1 };
-      },
-    };
-    const deps: CreateBatchDeps = {
-      stores: {
-        ...stores,
-        write: (work) => {
-          counts.write++;
-          return stores.write(work);
-        },
-      },
-      blobs: countedBlobs,
-      clock,
-      ids: randomIds,
-      offers: new Offers([new FakeProvider()], []),
-      workersRunning: () => true,
-    };
-    const caller = { key: record, group: groupEntry };
-    const { parseConfig } = await import("../../src/config/load.ts");
-    const { limits, models } = parseConfig({}, "test");
-    const rules: RequestRules = { limits, models, group: groupEntry, inspector, storageUriPrefixes: [] };
-    const ask = async (body: object, name: string | null) => {
-      const isKnown = (hash: string) => isKnownRequest(stores.read, caller, name, hash);
-      return createBatch(deps, caller, await checkRequest(body, { ...rules, isKnown }), name);
-    };
-    return { ask, blobs, stores, failing };
-  }
-
-  it("a replay decodes no image, stores no file and writes nothing", async () => {
-    const { ask } = await counted();
-    const item = { prompt: "a", reference_images: [await reference(1), await reference(2)] };
-    const body = { model: MODEL, items: [item] };
-    const first = await ask(body, "k");
-    expect(counts).toEqual({ put: 2, deleteAll: 0, inspect: 2, write: 1 });
-    const again = await ask(body, "k");
-    expect([again.replayed, again.batch.id]).toEqual([true, first.batch.id]);
-    expect(counts).toEqual({ put: 2, deleteAll: 0, inspect: 2, write: 1 });
-    await ask(body, "another key");
-    expect(counts).toEqual({ put: 4, deleteAll: 0, inspect: 4, write: 2 });
-  });
-
-  it("a request that fails in the middle leaves no file", async () => {
-    const { ask, blobs, stores, failing } = await counted();
-    const item = { prompt: "a", reference_images: [await reference(1), await reference(2)] };
-    failing.put = true;
-    await expect(ask({ model: MODEL, items: [item] }, "k")).rejects.toThrow("disk full");
-    expect([await blobs.list("inputs/"), await stores.read.batches.all()]).toEqual([[], []]);
-    failing.put = false;
-    expect((await ask({ model: MODEL, items: [item] }, "k")).replayed).toBe(false);
   });
 });

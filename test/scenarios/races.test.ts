@@ -6,13 +6,17 @@ import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { dropOutputs } from "../../src/domain/batches/delete.ts";
-import { cancelBatch, processResults, settleBatch, startProcessing } from "../../src/domain/batches/end-batch.ts";
+import {
+  cancelBatch,
+  processResults,
+  settleBatch,
+  startProcessing,
+} from "../../src/domain/batches/end-batch.ts";
 import { failItem, finishItem, joinFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Offers } from "../../src/domain/models.ts";
-import type { BatchRepository } from "../../src/domain/ports/batches.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { endHold, openHold, releaseDeadHolds } from "../../src/domain/realtime/holds.ts";
@@ -72,16 +76,6 @@ async function ledgerProblems(stores: Stores, accountId: string): Promise<string
     balance += balanceChangeMicroUsd;
     return balance < 0 ? [`entry ${seq} of the ledger leaves ${balance}`] : [];
   });
-}
-
-/** The same stores, but nothing is locked before it is read. */
-function withoutLocks(stores: Stores): Stores {
-  const write: Stores["write"] = (work) =>
-    stores.write((tx) => {
-      const batches = tx.batches as typeof tx.batches & BatchRepository;
-      return work({ ...tx, lock: async () => {}, batches: { ...batches, locked: batches.byId } });
-    });
-  return { ...stores, write };
 }
 
 /**
@@ -217,17 +211,5 @@ describe.skipIf(!hasPostgres)("races of three processes on one PostgreSQL", () =
       turns.begin(seed);
       expect(await race(seed, all, blobs), `seed ${seed}`).toEqual([]);
     }
-  });
-
-  it("the same races find out when nothing is locked", async () => {
-    const { all, blobs } = await processes();
-    const turns = turnBeforeEveryStatement();
-    const bare = all.map(withoutLocks);
-    const problems: string[] = [];
-    for (let seed = 1; seed <= 60 && problems.length === 0; seed++) {
-      turns.begin(seed);
-      problems.push(...(await race(seed, bare, blobs)));
-    }
-    expect(problems).not.toEqual([]);
   });
 });

@@ -2,7 +2,6 @@ import { existsSync } from "node:fs";
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
@@ -70,36 +69,5 @@ describe("a restart", () => {
     await blobs.put(`outputs/${id}/7-abc-0`, await tinyPng());
     await startTestService({ data: first.data });
     expect(await blobs.list("outputs/")).toEqual([]);
-  });
-
-  it("[RESULT-1] an image whose file is gone or damaged is found out before anything is paid", async () => {
-    const last = gate();
-    const provider = new FakeProvider({ concurrency: 1 });
-    provider.answer = async ({ prompt, outputIndex }) => {
-      if (prompt === "picture 3") await last.promise;
-      return made(await tinyPng(outputIndex + prompt.length));
-    };
-    const service = await startTestService({ providers: [provider] });
-    const { id } = await service.submit({ model: MODEL, items: items(3) });
-    await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
-    const { stores, blobs } = await openBeside(service.data);
-    const [gone, damaged] = await stores.read.outputs.ofBatch(id);
-    await blobs.delete(gone?.blobKey ?? "");
-    await blobs.put(damaged?.blobKey ?? "", await tinyPng(99));
-    last.open();
-    const ended = await service.until(id);
-    expect(ended).toMatchObject({
-      status: "completed",
-      success_count: 1,
-      fail_count: 2,
-      actual_cost: 0.0335,
-    });
-    const list = (await (await service.ask(`/${id}/items?status=failed`)).json()) as {
-      data: { error: object }[];
-    };
-    expect(list.data.map((item) => item.error)).toMatchObject(
-      Array(2).fill({ code: "RESULT_MISSING", source: "service" }),
-    );
-    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 });

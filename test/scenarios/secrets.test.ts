@@ -3,9 +3,6 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { authenticate } from "../../src/domain/accounts.ts";
-import type { Repositories } from "../../src/domain/ports/stores.ts";
-import { holdsApiKey } from "../../src/kernel/hide-keys.ts";
 import { randomIds, sha256Hex } from "../../src/kernel/ids.ts";
 import { createCli } from "../support/cli.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
@@ -195,65 +192,6 @@ describe("a running service", () => {
   });
 });
 
-describe("keys", () => {
-  it("are 256 random bits", () => {
-    const keys = Array.from({ length: 2000 }, () => randomIds.apiKey());
-    expect(new Set(keys).size).toBe(keys.length);
-    const ones = new Array(256).fill(0);
-    for (const key of keys) {
-      const bytes = Buffer.from(key.slice("imgb_".length), "base64url");
-      expect(bytes).toHaveLength(32);
-      for (let bit = 0; bit < 256; bit++) ones[bit] += ((bytes[bit >> 3] ?? 0) >> (bit & 7)) & 1;
-    }
-    // Each bit is one in about half of the keys: seven standard deviations are left on either side.
-    for (const count of ones) expect(Math.abs(count - 1000)).toBeLessThan(157);
-  });
-
-  it("are looked up by their hash: the key itself is compared with nothing", async () => {
-    const asked: string[] = [];
-    const bySha256 = (sha256: string) => {
-      asked.push(sha256);
-      return null;
-    };
-    const repositories = { keys: { bySha256 } } as unknown as Repositories;
-    const key = randomIds.apiKey();
-    await expect(() => authenticate(repositories, key, 0)).rejects.toThrow("not known here");
-    expect(asked).toEqual([sha256Hex(key)]);
-  });
-
-  it("no source compares keys as text, makes them of weak chance, or stores them", () => {
-    const src = join(import.meta.dirname, "../../src");
-    const sources = readdirSync(src, { recursive: true, encoding: "utf8" })
-      .filter((name) => name.endsWith(".ts"))
-      .map((name) => [name, readFileSync(join(src, name), "utf8")] as const);
-    const compares = sources.filter(([, text]) =>
-      /\b(api_?key|token)\b\s*[!=]={1,2}(?![=\s]*(?:null|undefined))/i.test(text),
-    );
-    expect(compares.map(([name]) => name)).toEqual([]);
-    const makers = sources.filter(([, text]) => /apiKey: \(\) =>|`imgb_\$/.test(text));
-    expect(makers.map(([name]) => name)).toEqual(["kernel/ids.ts"]);
-    expect(makers[0]?.[1]).not.toContain("Math.random");
-    const tables = readFileSync(join(src, "storage/foundation.ts"), "utf8");
-    expect(/create table api_keys \(([^;]*)\);/.exec(tables)?.[1] ?? "key ").not.toMatch(/^\s*(api_)?key /m);
-  });
-
-  it("that are disabled, or whose time has come, are refused with the next request", async () => {
-    const service = await startTestService({ workers: false });
-    const { stores } = await openBeside(service.data);
-    const record = await stores.read.keys.bySha256(sha256Hex(service.credentials.api_key));
-    const codeNow = async () => {
-      const answer = await service.ask("/models");
-      const body = (await answer.json()) as { error?: { code: string } };
-      return body.error?.code ?? answer.status;
-    };
-    expect(await codeNow()).toBe(200);
-    await stores.write((tx) => tx.keys.setDisabled(record?.id ?? "", Date.now()));
-    expect(await codeNow()).toBe("API_KEY_DISABLED");
-    await stores.write((tx) => tx.keys.setEnabled(record?.id ?? "", 1));
-    expect(await codeNow()).toBe(200);
-  });
-});
-
 describe("the command line", () => {
   it("[SECRET-6] shows no key in any error, as JSON or for people, of any command", async () => {
     const cli = await createCli();
@@ -378,37 +316,5 @@ describe("the command line", () => {
     expect((await cli.here(["submit", "p.jsonl", "--output", "out"])).code).toBe(0);
     const runState = readJson(join(cli.cwd, "out/imgbatch.json"));
     expect(runState.key_fingerprint).toBe(sha256Hex(FAKE_KEY).slice(0, 12));
-  });
-});
-
-describe("the tests themselves", () => {
-  it("[SECRET-2] make every directory where it is searched for secrets before it goes", () => {
-    const test = join(import.meta.dirname, "..");
-    const makers = readdirSync(test, { recursive: true, encoding: "utf8" })
-      .filter((name) => /\.(ts|mjs)$/.test(name) && !/^(bench|soak|sdk\/node_modules)\//.test(name))
-      .filter((name) => /\bmkdtemp(Sync)?\(/.test(readFileSync(join(test, name), "utf8")));
-    const searched = [
-      "sdk/service.ts",
-      "support/cluster/cluster.ts",
-      "support/global-setup.ts",
-      "support/made-database.ts",
-      "support/postgres-server.ts",
-      "support/temp-dir.ts",
-      "support/upstreams/chain.ts",
-      "support/upstreams/job-world.ts",
-    ];
-    expect(makers.filter((name) => name !== "scenarios/secrets.test.ts").sort()).toEqual(searched);
-  });
-
-  it("know a key in an address from a batch id", () => {
-    const key = randomIds.apiKey();
-    const escaped = ["%5f", "%255F", "%25255f"].map((underscore) => key.replace("_", underscore));
-    const letters = [...key].map((c) => `%2525${c.charCodeAt(0).toString(16)}`).join("");
-    expect([key, ...escaped, letters, `x${key}y`, key.slice(0, 30)].map(holdsApiKey)).toEqual(
-      Array(7).fill(true),
-    );
-    expect([randomIds.batchId(), key.slice(0, 12), "imgb_…", "imgb_secret"].map(holdsApiKey)).toEqual(
-      Array(4).fill(false),
-    );
   });
 });

@@ -194,24 +194,6 @@ describe("a cancellation that races the work", () => {
   });
 });
 
-it("[MONEY-2] a balance for seven pays for exactly seven of a thousand that come at once", async () => {
-  const simulation = await Simulation.begin(await tempDir(), SEED, 7 * 6000 + 5999);
-  const creating = Array.from({ length: 1000 }, () =>
-    simulation.create("one-by-one", ["a picture"], null).then(
-      () => "accepted",
-      (error) => error.code,
-    ),
-  );
-  // Nothing is settled meanwhile: what is released would pay for more.
-  await simulation.turns.until(simulation.scheduler.stop(0));
-  await simulation.turns.run();
-  const answers = await Promise.all(creating);
-  expect(answers.filter((answer) => answer === "accepted")).toHaveLength(7);
-  expect(answers.filter((answer) => answer === "BATCH_IMAGE_INSUFFICIENT_BALANCE")).toHaveLength(993);
-  await checkMoment(simulation);
-  await simulation.end();
-});
-
 const running = ({ processes }: Simulation) => processes.map(({ scheduler }) => scheduler.load.running);
 
 describe("three processes on one database", () => {

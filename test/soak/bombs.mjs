@@ -9,9 +9,8 @@ import { once } from "node:events";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs, promisify } from "node:util";
-import { Worker } from "node:worker_threads";
 import { KINDS } from "./bombs/kinds.mjs";
-import { send, withService } from "./measured-service.mjs";
+import { send, watch, withService } from "./measured-service.mjs";
 
 const { values: flags } = parseArgs({
   options: {
@@ -64,9 +63,9 @@ process.exitCode = ok ? 0 : 1;
 function measure(path, bodyOf) {
   return withService(flags.root, async ({ url, key, idle, now, peak }) => {
     const bodies = Array.from({ length: BODIES }, (_, i) => bodyOf(i));
-    const watcher = new Worker(new URL("bombs/watcher.mjs", import.meta.url), {
-      workerData: [`${url}/readyz`, `http://127.0.0.1:${port}`],
-    });
+    const over = new AbortController();
+    const addresses = [`${url}/readyz`, `http://127.0.0.1:${port}`];
+    const watched = Promise.all(addresses.map((address) => watch(address, 20, over.signal)));
     const begin = performance.now();
     const answers = Promise.all(bodies.map((body) => send(url + path, key, body).then(told, String)));
     const late = pause(Number(flags.seconds) * 1000, "not answered");
@@ -74,8 +73,8 @@ function measure(path, bodyOf) {
     const seconds = Math.round((performance.now() - begin) / 100) / 10;
     if (found !== "not answered") await pause(5000);
     const [peak_mb, after_mb] = [peak(), now()];
-    watcher.postMessage("over");
-    const [[ready, control]] = await once(watcher, "message");
+    over.abort();
+    const [ready, control] = await watched;
     const body_mb = Math.round(bodies[0].length / 1e6);
     return { body_mb, answers: found, seconds, idle_mb: idle, peak_mb, after_mb, ready, control };
   });

@@ -117,10 +117,6 @@ export class Simulation {
     return simulation;
   }
 
-  get scheduler(): Scheduler {
-    return this.#process(0).scheduler;
-  }
-
   get #deps(): WorkerDeps {
     return this.#process(0).deps;
   }

@@ -24,7 +24,7 @@ import {
   runRealtime,
 } from "../../runs/realtime-run.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import { standingOf } from "../../runs/standing.ts";
+import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
@@ -91,7 +91,7 @@ export async function retryLost(
     wish: { model: plan.settings.model, aspectRatio: null, size: null, inputImages },
     itemCount: plan.images.length,
     planFor: () => plan,
-    staysFailed: (line) => standingOf(line) === "refused" && !withRefused,
+    staysFailed: (line) => stands(line, "refused") && !withRefused,
   });
 }
 
@@ -266,7 +266,7 @@ function nextStep(made: MadeImages, exitCode: number, outcome: RealtimeOutcome, 
     const look = hasRetry ? `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ` : "";
     const steps = [
       ...(hasRetry ? [retryOf(made, where)] : []),
-      ...(outcome.lines.some((line) => standingOf(line) === "lost") ? [retryLostStep(dir, where)] : []),
+      ...(outcome.lines.some((line) => stands(line, "lost")) ? [retryLostStep(dir, where)] : []),
     ];
     return `${look}${steps.join("; ")}`;
   }

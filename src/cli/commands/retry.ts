@@ -10,7 +10,7 @@ import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { type ChosenModel, chooseModel } from "../../runs/plan/choose-model.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import { isRetryOpen, planRetry, type RetryPlan, sendRetry, unsentRetries } from "../../runs/retry.ts";
+import { openRetry, planRetry, type RetryPlan, sendRetry } from "../../runs/retry.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import { imagesIn, type Run, type Submissions } from "../../runs/send.ts";
 import { type Budget, createBudget, estimateLine } from "../budget.ts";
@@ -117,9 +117,9 @@ async function retry(
   );
   const updateStep = updateStepOf(shownDir);
   const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
-  const images = imagesIn(unsentRetries(runState, service));
+  const images = openRetry(runState, service);
   const budget = createBudget(options, model, service, context);
-  if (isRetryOpen(runState, service)) {
+  if (images !== null) {
     if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
     const imageConsentMicroUsd = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");

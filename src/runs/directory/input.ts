@@ -12,7 +12,7 @@ import { readLines } from "../../prompts/lines.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import { type PromptReference, textOf } from "../plan/prompt-files.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
-import { hashFile, readJsonLines, writeJsonLines } from "./run-files.ts";
+import { hashFile, readJsonLine, writeJsonLines } from "./run-files.ts";
 
 /** Matches the path of a stored reference image, relative to the run's directory. */
 const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
@@ -228,7 +228,7 @@ function imageIds({ custom_id, output_count = 1 }: InputLine): string[] {
 }
 
 function parseLine(text: string): InputLine | null {
-  return readJsonLines(text, inputSchema)[0] ?? null;
+  return readJsonLine(text, inputSchema);
 }
 
 /** Returns the text of a range of the file; "" when it cannot be read. */

@@ -13,7 +13,7 @@ import { readLines } from "../../prompts/lines.ts";
 import { stands } from "../standing.ts";
 import { type InputLine, type RunInput, readRunInput } from "./input.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "./names.ts";
-import { isImagePath, type ResultFile, readJsonLines, type Verified, writeJsonLines } from "./run-files.ts";
+import { isImagePath, type ResultFile, readJsonLine, type Verified, writeJsonLines } from "./run-files.ts";
 import { supersededIn } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
 
@@ -118,8 +118,8 @@ export async function readResults(dir: string): Promise<ResultLine[]> {
   const found: ResultLine[] = [];
   try {
     for await (const { text } of readLines(createReadStream(join(dir, RESULTS_FILE)), MAX_LINE_BYTES)) {
-      const [line] = readJsonLines(text, resultSchema);
-      if (line === undefined) continue;
+      const line = readJsonLine(text, resultSchema);
+      if (line === null) continue;
       // Very many long prompts do not fit into memory.
       const { prompt: _, metadata: __, ...rest } = line;
       found.push(rest as ResultLine);

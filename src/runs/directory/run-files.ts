@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
-import { lstat, open, readFile, rename, rm } from "node:fs/promises";
+import { lstat, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import type { z } from "zod";
@@ -280,27 +280,11 @@ async function* linePieces(values: Iterable<unknown>): AsyncGenerator<string, vo
   if (piece !== "") yield piece;
 }
 
-/**
- * Writes a file of a run, whole or not at all. A file with the same content is not touched, so that reading a complete
- * run needs no writable disk. Throws `SAVE_FAILED`.
- */
-export async function writeWhenChanged(path: string, text: string): Promise<void> {
-  const before = await readFile(path, "utf8").catch(() => null);
-  if (before !== text) await saving(path, () => writeFileDurably(path, text));
-}
-
-/** Returns the text of one value a line. */
-export function toJsonLines(values: readonly unknown[]): string {
-  return values.map((value) => `${JSON.stringify(value)}\n`).join("");
-}
-
-/** Reads the lines of a file that this program wrote. A line that is not JSON of this shape is left out. */
-export function readJsonLines<T>(text: string, shape: z.ZodType<T>): T[] {
-  return text.split("\n").flatMap((line) => {
-    try {
-      return line === "" ? [] : [shape.parse(JSON.parse(line))];
-    } catch {
-      return [];
-    }
-  });
+/** Reads a line of a file that this program wrote; null if it is not JSON of this shape. */
+export function readJsonLine<T>(text: string, shape: z.ZodType<T>): T | null {
+  try {
+    return shape.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
 }

@@ -1,12 +1,14 @@
 import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Batch } from "../../client/answers.ts";
+import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
-import { writeWhenChanged } from "./run-files.ts";
 import type { Maker } from "./run-service.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./run-state-schema.ts";
 
@@ -190,7 +192,12 @@ const lastWrites = new WeakMap<RunState, Promise<void>>();
  */
 export function writeRunState(dir: string, runState: RunState): Promise<void> {
   const path = join(dir, RUN_STATE_FILE);
-  const write = () => writeWhenChanged(path, `${JSON.stringify(runState, null, 2)}\n`);
+  const write = async () => {
+    const text = `${JSON.stringify(runState, null, 2)}\n`;
+    // Reading a complete run needs no writable disk.
+    const before = await readFile(path, "utf8").catch(() => null);
+    if (before !== text) await saving(path, () => writeFileDurably(path, text));
+  };
   const written = (lastWrites.get(runState) ?? Promise.resolve()).then(write, write);
   lastWrites.set(runState, written);
   return written;

@@ -96,10 +96,7 @@ function headOf(request: Omit<RunRequest, "items">): { [key: string]: JsonValue 
  * Returns the SHA-256 of a request: of the canonical JSON (RFC 8785) of `head` with the items, including their ids, as its
  * `items`. Only one item is in memory at a time.
  */
-export function contentHash(
-  head: { readonly [key: string]: JsonValue },
-  items: readonly PromptItem[],
-): string {
+function contentHash(head: { readonly [key: string]: JsonValue }, items: readonly PromptItem[]): string {
   const hash = createHash("sha256");
   const names = [...Object.keys(head), "items"].sort();
   for (const [at, name] of names.entries()) {

@@ -3,7 +3,6 @@ import { expect, it } from "vitest";
 import { DEFAULT_LIMITS, expandedCustomIds } from "../../../src/contract/limits.ts";
 import { planRealtimeRun, planRun, type RunRequest } from "../../../src/runs/plan/plan.ts";
 import type { PromptItem, PromptReference } from "../../../src/runs/plan/prompt-files.ts";
-import { chooseKeys } from "../../../src/runs/start.ts";
 
 function item(prompt: string, fields: Partial<PromptItem> = {}): PromptItem {
   return {
@@ -109,23 +108,6 @@ it("the key comes from the content: the same request gives the same key, any cha
     plan([item("a")], { isReal: true }),
   ].map((each) => each.chunks[0]?.contentKey);
   expect(new Set([base, ...others]).size).toBe(others.length + 1);
-});
-
-it("the caller's key serves one batch as it is and several with a suffix", () => {
-  const one = plan([item("a")]);
-  const two = plan([item("a"), item("b")], {}, { itemsPerBatch: 1 });
-  const choice = { explicit: "release-7", isNew: false };
-  expect(chooseKeys(one, choice, null).keys).toEqual(["release-7"]);
-  expect(chooseKeys(two, choice, null).keys).toEqual(["release-7-1", "release-7-2"]);
-  const bad = { explicit: "naïve", isNew: false };
-  expect(() => chooseKeys(one, bad, null)).toThrow("printable ASCII");
-});
-
-it("a fresh key is different each time", () => {
-  const one = plan([item("a")]);
-  const fresh = () => chooseKeys(one, { explicit: null, isNew: true }, null);
-  expect(fresh().keys).not.toEqual(fresh().keys);
-  expect(fresh().isFresh).toBe(true);
 });
 
 it("a key that was once derived stays the key of that content", () => {

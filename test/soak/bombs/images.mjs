@@ -29,7 +29,11 @@ export function zeros(bytes) {
 }
 
 /** A whole black PNG. `extra` are chunks between its header and its data. */
-export function blackPng(width, height, { bits = 1, color = 0, interlaced = false, extra = [] } = {}) {
+export function blackPng(
+  width,
+  height,
+  { bits = 1, color = 0, interlaced = false, extra = /** @type {Buffer[]} */ ([]) } = {},
+) {
   const header = Buffer.alloc(13);
   header.writeUInt32BE(width, 0);
   header.writeUInt32BE(height, 4);
@@ -122,7 +126,12 @@ function coded(bits) {
 }
 
 /** A whole progressive JPEG of grey whose scans all say the same: nothing. A scan takes a bit per 2000 blocks. */
-export function manyScans(width, height, scans, { components = 1, extra = [] } = {}) {
+export function manyScans(
+  width,
+  height,
+  scans,
+  { components = 1, extra = /** @type {Buffer[]} */ ([]) } = {},
+) {
   const blocks = Math.ceil(width / 8) * Math.ceil(height / 8);
   const run = `0${"1".repeat(14)}`;
   const data = coded(run.repeat(Math.ceil(blocks / 32_767)));
