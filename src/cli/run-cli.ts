@@ -1,4 +1,4 @@
-import { ImgbatchError, EXIT_CODES } from "../contract/errors.ts";
+import { EXIT_CODES, ImgbatchError } from "../contract/errors.ts";
 import { type Clock, wallClock } from "../kernel/clock.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/version.ts";

@@ -1,4 +1,4 @@
-import { ImgbatchError, EXIT_CODES } from "../../contract/errors.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import type { CommandDetails, CommandSpec } from "../command.ts";
 import { GLOBAL_OPTIONS, JSON_OPTION, type OptionSpec } from "../options.ts";
 

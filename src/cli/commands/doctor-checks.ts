@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Config } from "../../config/schema.ts";
 import type { StoragePlaces } from "../../config/storage-places.ts";
 import { DATA_FILES, identityOf, secretVariables } from "../../contract/data-directory.ts";
-import { errorEntry, ImgbatchError, EXIT_CODES, type ExitName } from "../../contract/errors.ts";
+import { EXIT_CODES, type ExitName, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { ProviderEntry } from "../../contract/provider-entries.ts";
 import { routes } from "../../contract/routes.ts";
 import { named, unnamed } from "../../contract/waiting.ts";

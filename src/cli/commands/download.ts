@@ -4,7 +4,7 @@ import type { Batch } from "../../client/answers.ts";
 import { listItems } from "../../client/batches.ts";
 import { getContent } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
-import { type ErrorCode, ImgbatchError, EXIT_CODES } from "../../contract/errors.ts";
+import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";

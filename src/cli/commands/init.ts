@@ -2,7 +2,7 @@ import { chmod, open, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../config/presets.ts";
-import { ImgbatchError, EXIT_CODES } from "../../contract/errors.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";

@@ -1,4 +1,4 @@
-import { type ErrorCode, errorEntry, type ImgbatchError, type ExitName } from "../../contract/errors.ts";
+import { type ErrorCode, type ExitName, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
 import { defaultRunDirectory, nextCommand, type Whereabouts } from "./next-command.ts";

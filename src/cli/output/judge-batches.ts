@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/answers.ts";
-import { type ErrorCode, ImgbatchError, EXIT_CODES } from "../../contract/errors.ts";
+import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import type { Http } from "../../http/http.ts";
 import { lastRound } from "../../runs/directory/run-state.ts";

@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { expect, it } from "vitest";
 import { type Terminal, watchSignals } from "../../../src/cli/terminal.ts";
-import { errorEntry, type ImgbatchError, EXIT_CODES } from "../../../src/contract/errors.ts";
+import { EXIT_CODES, errorEntry, type ImgbatchError } from "../../../src/contract/errors.ts";
 
 it("[CLI-11] the first signal aborts and lets the work end, the second one ends the process at once", () => {
   const emitter = new EventEmitter();
