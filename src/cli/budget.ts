@@ -14,7 +14,7 @@ import type { Chunk } from "../runs/plan/plan.ts";
 import type { CommandContext } from "./command.ts";
 import type { ConnectedService } from "./connect/with-service.ts";
 import type { RunOptions } from "./finish-run.ts";
-import { commandAgain } from "./output/next-command.ts";
+import { commandAgain } from "./output/next-step.ts";
 
 /** The price and the cost limit of a run. Amounts are micro-dollars. */
 export interface Budget {

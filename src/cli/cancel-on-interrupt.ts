@@ -6,8 +6,8 @@ import type { Submissions } from "../runs/send.ts";
 import type { CommandContext } from "./command.ts";
 import type { ConnectedService } from "./connect/with-service.ts";
 import { explainStop, stopReason, trackEnded } from "./interruption.ts";
-import { describeCancel } from "./output/batch-text.ts";
-import { nextCommand } from "./output/next-command.ts";
+import { describeCancel } from "./output/batches.ts";
+import { nextCommand } from "./output/next-step.ts";
 
 /** How long the cancellations may take together after an interruption. */
 const CANCEL_TIMEOUT_MS = 20_000;

@@ -35,7 +35,7 @@ export interface CommandContext {
    */
   ask: ((question: string, signal: AbortSignal) => Promise<string>) | null;
   loadView: LoadView;
-  /** Finds or starts the service; the signal (default: the command's) stops that. Call `close` at the end. */
+  /** Finds or starts the service; the signal (default: the command's) stops that. Close an embedded one at the end. */
   connect(needs: ServiceNeeds, signal?: AbortSignal): Promise<ServiceConnection>;
 }
 

@@ -48,8 +48,8 @@ export function explainStop<Thrown>(
   // The service of another process may be a permanent one, or may end with that process's command.
   const fate = {
     remote: `${verb} on`,
-    shared: `${verb} on while its service runs`,
-    own: `${be} paused; run the same command to continue`,
+    running: `${verb} on while its service runs`,
+    embedded: `${be} paused; run the same command to continue`,
   }[kind];
   return new ImgbatchError(error.code, `${why}; ${batchIds.join(", ")} ${fate}.`);
 }

@@ -4,8 +4,8 @@ import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/version.ts";
 import type { CommandResult, CommandSpec, Output, Results } from "./command.ts";
 import { loadNamedCommands } from "./commands/registry.ts";
-import { NOTHING_TYPED } from "./output/advice.ts";
 import { createFinish, type ErrorStyle, type Finish, toImgbatchError } from "./output/finish.ts";
+import { NOTHING_TYPED } from "./output/next-step.ts";
 import { createOutput, type EventLog, openEventLog } from "./output/output.ts";
 import { commandIn, type Invocation, readCommandLine } from "./parse.ts";
 import {
@@ -169,8 +169,8 @@ async function work(
     ask: askOn(terminal),
     loadView: terminal.loadView,
     connect: async (needs, signal = watch.signal) => {
-      const { connect } = await import("./connect/connect.ts");
-      const connection = await connect(global, needs, {
+      const { openService } = await import("./connect/connect.ts");
+      const connection = await openService(global, needs, {
         output,
         signal,
         get stdin() {
@@ -178,9 +178,10 @@ async function work(
         },
         cwd: terminal.cwd,
       });
+      if (connection.kind !== "embedded") return connection;
       const { failed, paidRequests } = connection;
-      if (paidRequests) watch.countPaid(paidRequests);
-      failed?.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
+      watch.countPaid(paidRequests);
+      failed.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
       return connection;
     },
   });

@@ -14,10 +14,8 @@ import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts"
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";
 import { choiceOption } from "./options.ts";
-import { OWNER_ADVICE } from "./output/advice.ts";
 import { exitCodeOf } from "./output/finish.ts";
-import { nextCommand, type Whereabouts } from "./output/next-command.ts";
-import { finishing, goingOnHere } from "./output/next-steps.ts";
+import { finishing, goingOnHere, nextCommand, OWNER_ADVICE, type Whereabouts } from "./output/next-step.ts";
 
 /** The meaning of an `<id|dir>` argument. */
 export interface Target {
@@ -162,8 +160,9 @@ export async function requireBatch(http: Http, id: string, signal: AbortSignal):
   } catch (error) {
     if (!(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_NOT_FOUND") throw error;
     const { requestId, httpStatus } = error;
-    const other = id.startsWith("imgbatch_") ? "" : ", and no run directory with this name";
-    const message = `There is no batch ${id} for this key${other}.`;
+    const message = id.startsWith("imgbatch_")
+      ? `There is no batch ${id} for this key.`
+      : `There is no run directory ${id}, and no batch of that id.`;
     throw new ImgbatchError(error.code, message, { requestId, httpStatus });
   }
 }

@@ -32,18 +32,16 @@ const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1
 const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };
 const LONGEST_ASKED_MS = 60 * MINUTE_MS;
 
-/** For how long polls may fail in a row, in ms without the pauses that the service asks for, and the pause after each. */
-const PATIENT = { limitMs: 8 * MINUTE_MS, backoff: { baseMs: 1_000, capMs: 60_000 } };
-/** A service inside another command ends with it, and does not come back under its address. */
-const IMPATIENT = { limitMs: 400, backoff: { baseMs: 100, capMs: 200 } };
+/** For how long polls may fail in a row, in ms without the pauses that the service asks for. */
+const PATIENCE_MS = 8 * MINUTE_MS;
+/** The pauses after polls that failed. */
+const BACKOFF = { baseMs: 1_000, capMs: 60_000 };
 
 interface PollOptions {
   http: Http;
   clock: Clock;
   random: () => number;
   isLocal: boolean;
-  /** The service runs inside another command. */
-  isBorrowed?: boolean;
   /** When the batch was made: the schedule counts from then. Default now; a time in the future counts as now. */
   sinceMs?: number | null;
   /** Shared with the pollers of other batches of the service. */
@@ -73,7 +71,6 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
         ? localSchedule
         : remoteSchedule
       : () => options.intervalMs ?? 0;
-  const patience = options.isBorrowed ? IMPATIENT : PATIENT;
   let failures = 0;
   let untilMs = 0;
   for (let looks = 0; ; looks++) {
@@ -91,10 +88,10 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       failures++;
       const isElsewhere = isFromElsewhere(error);
       if (!mayPass(error) && !isElsewhere) throw error;
-      if (failures === 1) untilMs = clock.nowMs() + patience.limitMs;
+      if (failures === 1) untilMs = clock.nowMs() + PATIENCE_MS;
       if (clock.nowMs() >= untilMs) throw isElsewhere ? notTheService(error) : error;
       askedForMs = withinReason(error.retryAfterMs ?? null, options.isLocal);
-      delayMs = Math.max(usualMs(), backoffMs(failures, patience.backoff, random));
+      delayMs = Math.max(usualMs(), backoffMs(failures, BACKOFF, random));
       untilMs += askedForMs ?? 0;
       options.onFailure?.(error, askedForMs ?? delayMs, untilMs);
     }

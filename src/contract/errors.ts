@@ -143,6 +143,7 @@ const LOCAL_ERRORS = {
   FILE_EXISTS: e(0, "conflict", "Another file exists already."),
   ADDRESS_IN_USE: e(0, "conflict", "The port is taken."),
   NETWORK: retryable(0, "The service could not be reached."),
+  SERVICE_GONE: e(0, "temporary", "The service of another command has ended."),
   BAD_RESPONSE: e(0, "temporary", "The service sent a response that does not belong to this API."),
   SUBMISSION_UNKNOWN: e(0, "temporary", "It is not known whether the service took the batch."),
   ITEMS_FAILED: e(0, "someFailed", "Some images failed."),

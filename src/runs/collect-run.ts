@@ -106,7 +106,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
       }
       if (entry !== undefined) noteMissing(entry, found.lines);
     } catch (error) {
-      if (scopeOf(error, { signal, isBorrowed: service.isBorrowed }) === "run") throw error;
+      if (scopeOf(error, { signal }) === "run") throw error;
       errors.push(error);
     }
   }
@@ -161,7 +161,7 @@ async function collectBatch(
   { entry, gone, isWanted, earlier, pathFor }: Collected,
 ): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
   const { dir, service, signal, reporter } = options;
-  const { http, isBorrowed } = service;
+  const { http } = service;
   // The images of a retry may have been sent under other ids.
   const ids = new Map(entry?.images?.map((id) => [retriedId(id), id]));
   const idOf = (customId: string) => ids.get(customId) ?? customId;
@@ -175,7 +175,7 @@ async function collectBatch(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
   const job: FetchJob = {
-    ...{ http, dir, batch, gone, items: listed, wanted, isBorrowed, signal, reporter },
+    ...{ http, dir, batch, gone, items: listed, wanted, signal, reporter },
     earlier: new Map(
       wanted.flatMap(({ customId }) => {
         const line = before.get(idOf(customId));

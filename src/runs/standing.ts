@@ -47,7 +47,8 @@ function standingOf({ status, error, files }: Outcome): Standing {
 function mayStillCome(error: { code: string; message: string }): boolean {
   const code = codeOf(error.code);
   if (GONE.includes(code)) return false;
-  const isPassing = code === "NETWORK" || PASSING_STATUSES.includes(errorEntry(code).httpStatus);
+  const isPassing =
+    code === "NETWORK" || code === "SERVICE_GONE" || PASSING_STATUSES.includes(errorEntry(code).httpStatus);
   return isPassing || code === "BATCH_IMAGE_NOT_READY" || isOutOfCapacity(error);
 }
 

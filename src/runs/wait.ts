@@ -48,7 +48,6 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
       await pollUntilDone(batch.id, {
         http: service.http,
         isLocal: service.isLocal,
-        isBorrowed: service.isBorrowed,
         clock,
         random,
         intervalMs,
@@ -223,7 +222,11 @@ const PATIENCE_MS = 10 * 60_000 + 1000;
  */
 export function parkedError(
   batches: readonly Batch[],
-  { identity, isBorrowed, providers = [] }: Pick<RunService, "identity" | "isBorrowed" | "providers">,
+  {
+    identity,
+    readsConfiguration = true,
+    providers = [],
+  }: Pick<RunService, "identity" | "readsConfiguration" | "providers">,
   nowMs: number,
 ): ImgbatchError | null {
   if (identity !== EMBEDDED) return null;
@@ -247,7 +250,7 @@ export function parkedError(
   const which = open.length === 1 ? `${one?.id} is` : `${open.length} batches are`;
   const why = code === "PROVIDER_NOT_CONFIGURED" && first.provider ? named(first.provider, message) : message;
   const restart =
-    isBorrowed && untilMs === null
+    !readsConfiguration && untilMs === null
       ? " The service of another process reads a change when it starts again."
       : "";
   return new ImgbatchError(

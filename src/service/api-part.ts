@@ -100,7 +100,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     cancel: (batchId) => scheduler.cancel(batchId, workers.notifyOthers),
     onBatchCreated: (batch) => {
       feed.publish({ type: "batch", batchId: batch.id, status: "queued" });
-      scheduler.wake(batch.id, batch);
+      scheduler.wake(batch.id);
       workers.notifyOthers();
     },
   };

@@ -16,7 +16,7 @@ import { createProviders } from "../providers/registry.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { lineReaders } from "../server/surfaces.ts";
 import type { WorkerDeps } from "../workers/deps.ts";
-import { Presence, type PresenceFacts } from "../workers/presence.ts";
+import { Alone, Cluster, type PresenceFacts } from "../workers/presence.ts";
 import { shareProviders } from "../workers/provider-slots.ts";
 import { startRetention } from "../workers/retention-sweep.ts";
 import { Scheduler } from "../workers/scheduler.ts";
@@ -34,7 +34,7 @@ interface WorkersOptions extends Pick<WorkerDeps, "clock" | "ids" | "random" | "
   /** Default: those of the configuration are made. */
   providers?: readonly ImageProvider[] | undefined;
   /** The row by which other processes see this one. */
-  presence: Pick<PresenceFacts, "role" | "isAlone">;
+  presence: Pick<PresenceFacts, "role"> & { isAlone: boolean };
   /** Aborted when the disk fails under the database: then nothing can be recorded. */
   failed: AbortSignal;
 }
@@ -74,9 +74,9 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
     }));
   const shared = shareProviders(providers);
   const names = shared.forBatches.map(({ name }) => name);
-  const presence = new Presence(
+  const presence = new (isAlone ? Alone : Cluster)(
     { ...options, stores },
-    { role, isAlone, version: readVersion(), providers: role === "api" ? [] : names },
+    { role, version: readVersion(), providers: role === "api" ? [] : names },
   );
   const closing = new AbortController();
   let scheduler: Scheduler | null = null;

@@ -57,6 +57,7 @@ create table batches (
   task_name_folded text not null,
   status text not null,
   owner text,
+  served integer not null default 0,
   model text not null,
   mime_type text not null,
   parent_batch_id text,
@@ -93,7 +94,9 @@ create index batches_by_key_and_download on batches (api_key_id, (downloaded_at_
 create index batches_by_key_and_status on batches (api_key_id, status, created_at_ms, seq);
 create index batches_by_parent on batches (parent_batch_id, seq) where parent_batch_id is not null;
 create index batches_by_status on batches (status, seq);
-create index batches_waiting on batches (status, provider, api_key_id, seq);
+create index batches_by_turn on batches (status, provider, api_key_id, seq);
+create index batches_served on batches (served);
+create index batches_served_by_key on batches (api_key_id, served);
 
 create table batch_events (
   seq serial,
@@ -144,6 +147,7 @@ create table items (
 create index items_by_job on items (job_id);
 create index items_by_price on items (batch_id, status, price_micro_usd, hold_micro_usd);
 create index items_by_status on items (batch_id, status, position);
+create index items_delayed on items (not_before_ms) where not_before_ms > 0;
 create index items_leased on items (lease_token) where lease_token is not null;
 
 create table outputs (

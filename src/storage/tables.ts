@@ -66,6 +66,8 @@ type BatchesTable = Numbered<BatchRecord> & {
   /** In lower case, for the search. */
   taskNameFolded: string;
   owner: Generated<string | null>;
+  /** The number of the last start of items of any batch in which this one had a part. */
+  served: Generated<number>;
 };
 
 /** The fields of an item that it does not have from the beginning. */

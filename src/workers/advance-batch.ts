@@ -6,14 +6,14 @@ import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
- * Takes a batch as far as it goes without making images: through the reading of its input, `queued` to `running`, and from a `running` batch without
- * pending items through its results and its money to `completed`. Each step is a transaction of its own and is
- * published on the feed. After a crash between two steps it goes on from there. Begins no step while `isHeld`, and leaves
- * results and money to the owner of the batch. Returns the status that was reached.
+ * Runs every step of a batch that needs no provider: the reading of its input, and once no item is pending, its results and
+ * its money. Each step is a transaction of its own and is published on the feed. After a crash between two steps it goes on
+ * from there. Begins no step while `isHeld`, and leaves input, results and money to the owner of the batch. Returns the
+ * status that was reached; null for a batch that had ended before.
  */
 export async function advanceBatch(
   deps: WorkerDeps,
-  intake: { take(batch: BatchRecord, isHeld: () => boolean): Promise<BatchStatus | null> },
+  readInput: (batch: BatchRecord) => Promise<BatchStatus | null>,
   batchId: string,
   isHeld: () => boolean,
 ): Promise<BatchStatus | null> {
@@ -21,19 +21,20 @@ export async function advanceBatch(
   const nowMs = () => clock.nowMs();
   for (;;) {
     const batch = await stores.read.batches.byId(batchId);
-    const reached = isHeld() || batch === null ? null : await step(batch);
-    if (reached === null) return batch?.status ?? null;
+    if (batch === null || isTerminal(batch.status)) return null;
+    const reached = isHeld() ? null : await step(batch);
+    if (reached === null) return batch.status;
     feed.publish({ type: "batch", batchId, status: reached });
     if (isTerminal(reached)) return reached;
   }
 
   async function step(batch: BatchRecord): Promise<BatchStatus | null> {
     const { status } = batch;
-    if (status === "queued" && !hasItems(batch)) return intake.take(batch, isHeld);
+    if (status === "queued" && !hasItems(batch)) return readInput(batch);
+    // The most frequent case needs no transaction, which would wait for the disk.
+    if (batch.successCount + batch.failCount < batch.itemCount) return null;
     if (status === "queued") return (await startBatch(stores, batchId, nowMs())) ? "running" : null;
     if (status === "running") {
-      // The most frequent case needs no transaction, which would wait for the disk.
-      if (batch.successCount + batch.failCount < batch.itemCount) return null;
       const { id } = deps.presence;
       return (await startProcessing(stores, batchId, id, nowMs())) ? "processing_results" : null;
     }

@@ -6,13 +6,13 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 
-/** The pause between two beats. */
+/** The pause between two heartbeats. */
 export const BEAT_MS = 2000;
 /** A worker that was not seen for this long is dead to the others. It begins no work later than that, by its own clock. */
 export const TERM_MS = 7000;
 const FRESH_MS = 0.7 * TERM_MS;
 /**
- * A pause between two beats that means trouble with the database, or with its clock: then all records are old. After it
+ * A pause between two heartbeats that means trouble with the database, or with its clock: then all records are old. After it
  * the others get as long to beat again, which takes them one beat and a second to find the database.
  */
 const TROUBLE_MS = 2 * BEAT_MS;
@@ -26,14 +26,40 @@ interface PresenceDeps {
 }
 
 /** The facts that a process shares with the others on its database. */
-export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "providers"> {
-  /** True when the file of the database is locked, so that no other process can use it. Nothing polls for others then. */
-  isAlone: boolean;
+export type PresenceFacts = Pick<WorkerRecord, "role" | "version" | "providers">;
+
+/** This process, as others see it, and the others, as it sees them. */
+export interface Presence {
+  /** Whether no other process can use the database. Then nothing polls for others. */
+  readonly isAlone: boolean;
+  /** Changes when the others took this process for dead. */
+  readonly id: string;
+  /** Aborted when the others took the process for dead under its present id. With the next id comes another signal. */
+  readonly lost: AbortSignal;
+  /** Whether work may begin. The others may soon take a process for dead that has not reached the database for long. */
+  readonly isFresh: boolean;
+  /** Whether any other process makes images, or this one among others. */
+  readonly hasWorkers: boolean;
+  /** Whether this is the one process that does what must be done once for all. */
+  readonly isFirst: boolean;
+  /** Every provider with which a process that is alive makes the images of batches. */
+  readonly providers: readonly string[];
+  /** Whether images of a provider are made by this process, or by none that is alive. */
+  isOurs(provider: string): boolean;
+  /** Begins to be alive. Waits for others that hold up the database, for a minute. */
+  join(): Promise<void>;
+  follow(follower: Follower): void;
+  /** Sends heartbeats until the signal is aborted. */
+  run(signal: AbortSignal): Promise<void>;
+  /** Asks all processes to begin no work, or to begin work again; they follow with their next heartbeat. */
+  setPaused(isPaused: boolean): Promise<void>;
+  /** Is not alive any more: the others take over at once. */
+  leave(): Promise<void>;
 }
 
-/** The functions that the beats of a process call. */
+/** The functions that the heartbeats of a process call. */
 interface Follower {
-  /** Called after each beat. `areSomeGone`: workers have left or died since the last poll that succeeded. */
+  /** Called after each heartbeat. `areSomeGone`: workers have left or died since the last poll that succeeded. */
   poll(news: { areSomeGone: boolean }): Promise<void>;
   /** The others took this process for dead: whatever it is doing belongs to somebody else. */
   reset(): void;
@@ -41,116 +67,124 @@ interface Follower {
   setPaused(isPaused: boolean): unknown;
 }
 
+/** A process that has its database for itself: the file is locked. */
+export class Alone implements Presence {
+  readonly isAlone = true;
+  readonly isFresh = true;
+  readonly hasWorkers = false;
+  readonly isFirst = true;
+  readonly id: string;
+  readonly lost = lostSignal().signal;
+  readonly providers: readonly string[];
+  readonly #deps: PresenceDeps;
+  readonly #facts: PresenceFacts;
+
+  constructor(deps: PresenceDeps, facts: PresenceFacts) {
+    this.#deps = deps;
+    this.#facts = facts;
+    this.id = deps.ids.recordId("worker");
+    this.providers = facts.providers;
+  }
+
+  isOurs(): boolean {
+    return true;
+  }
+
+  /** All others are dead. */
+  join(): Promise<void> {
+    return join(this.#deps, async () => {
+      await this.#deps.stores.write((tx) => tx.workers.removeAll());
+      await enter(this.#deps, this.id, this.#facts);
+    });
+  }
+
+  follow(): void {}
+
+  async run(): Promise<void> {}
+
+  async setPaused(): Promise<void> {}
+
+  leave(): Promise<void> {
+    return leave(this.#deps, this.id);
+  }
+}
+
 /**
- * Keeps the record by which other processes see that this one is alive. The record alone decides: a process that finds it
- * gone stops everything and joins again under another id, so that nothing that it began before can count.
+ * A process beside others. Keeps the record by which they see that this one is alive. The record alone decides: a process
+ * that finds it gone stops everything and joins again under another id, so that nothing that it began before can count.
  */
-export class Presence {
-  readonly isAlone: boolean;
+export class Cluster implements Presence {
+  readonly isAlone = false;
   readonly #deps: PresenceDeps;
   readonly #facts: PresenceFacts;
   #id: string;
   #lost = lostSignal();
-  /** The workers that were alive at the last beat. */
+  /** The workers that were alive at the last heartbeat. */
   #live: readonly WorkerRecord[] = [];
   /** Workers have left or died, and no poll has taken over their work yet. */
   #areSomeGone = false;
-  /** When the last beat began, and when the first of those ended that came without trouble. */
+  /** When the last heartbeat began, and when the first of those ended that came without trouble. */
   #beatMs = Number.NEGATIVE_INFINITY;
-  #wellSinceMs = Number.NEGATIVE_INFINITY;
+  #healthySinceMs = Number.NEGATIVE_INFINITY;
   #follower: Follower | null = null;
 
   constructor(deps: PresenceDeps, facts: PresenceFacts) {
     this.#deps = deps;
     this.#facts = facts;
-    this.isAlone = facts.isAlone;
     this.#id = deps.ids.recordId("worker");
   }
 
-  /** Changes when the others took this process for dead. */
   get id(): string {
     return this.#id;
   }
 
-  /** Aborted when the others took the process for dead under its present id. With the next id comes another signal. */
   get lost(): AbortSignal {
     return this.#lost.signal;
   }
 
-  /** Whether work may begin. The others may soon take a process for dead that has not reached the database for long. */
   get isFresh(): boolean {
-    return this.isAlone || this.#deps.clock.monotonicMs() - this.#beatMs < FRESH_MS;
+    return this.#deps.clock.monotonicMs() - this.#beatMs < FRESH_MS;
   }
 
-  /** Whether any process makes images, as of the last beat; false for a process that is alone. */
   get hasWorkers(): boolean {
-    return !this.isAlone && this.#live.some(({ role }) => role !== "api");
+    return this.#live.some(({ role }) => role !== "api");
   }
 
-  /** Whether this is the one process that does what must be done once for all. */
   get isFirst(): boolean {
-    return this.isAlone || this.#live.find(({ role }) => role !== "api")?.id === this.#id;
+    return this.#live.find(({ role }) => role !== "api")?.id === this.#id;
   }
 
-  /** Whether images of a provider are made by this process, or by none that is alive. */
   isOurs(provider: string): boolean {
     if (this.#facts.providers.includes(provider)) return true;
     return !this.#live.some(({ providers }) => providers.includes(provider));
   }
 
-  /** Every provider with which a process that is alive makes the images of batches. */
   get providers(): string[] {
     return [...new Set([...this.#facts.providers, ...this.#live.flatMap(({ providers }) => providers)])];
   }
 
-  /** Begins to be alive. Waits for others that hold up the database, for a minute. */
-  async join(): Promise<void> {
-    const { stores, clock } = this.#deps;
-    await this.#patiently(() => this.#enter());
-    await this.#patiently(() => releaseDeadHolds(stores, clock.nowMs()));
+  join(): Promise<void> {
+    return join(this.#deps, () => this.#enter());
   }
 
   async #enter(): Promise<void> {
     const { stores, clock } = this.#deps;
     const startMs = clock.monotonicMs();
-    const { role, version, providers } = this.#facts;
-    await stores.write(async (tx) => {
-      if (this.isAlone) await tx.workers.removeAll();
-      await this.#endStandstill(tx);
-      // By a transaction whose answer was lost.
-      await tx.workers.remove(this.#id);
-      await tx.workers.insert({ id: this.#id, role, version, providers, isPaused: false });
-    });
+    await enter(this.#deps, this.#id, this.#facts);
     this.#beatMs = startMs;
-    this.#wellSinceMs = clock.monotonicMs();
+    this.#healthySinceMs = clock.monotonicMs();
     this.#live = await stores.read.workers.list();
-  }
-
-  /** Repeats work while others hold up the database, or end a commit without an answer, for a minute. */
-  async #patiently(work: () => Promise<unknown>): Promise<void> {
-    const { clock, log } = this.#deps;
-    for (const startMs = clock.monotonicMs(); ; ) {
-      try {
-        await work();
-        return;
-      } catch (error) {
-        const isHeldUp = error instanceof StorageUnavailable && error.reason === "busy";
-        const mayPass = isHeldUp || StorageUnavailable.mayHaveHappened(error);
-        if (!mayPass || clock.monotonicMs() - startMs > LONGEST_JOIN_MS) throw error;
-        log.warn("the database cannot be used now; the start waits for it", { error: String(error) });
-      }
-    }
   }
 
   follow(follower: Follower): void {
     this.#follower = follower;
   }
 
-  /** Beats until the signal is aborted. Looks do not hold up beats. */
+  /** Polls do not hold up heartbeats. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#deps;
     let polling: Promise<void> | null = null;
-    while (!this.isAlone && !signal.aborted) {
+    while (!signal.aborted) {
       await clock.sleep(BEAT_MS, signal).catch(() => {});
       if (signal.aborted) break;
       try {
@@ -182,25 +216,18 @@ export class Presence {
     const startMs = clock.monotonicMs();
     // While the database is away, this write waits. The first process that reaches it again must not take the others for dead.
     const { isAlive, wasAway } = await stores.write(async (tx) => {
-      await this.#endStandstill(tx);
+      await endStandstill(tx, this.#facts);
       const seen = await tx.workers.beat(this.#id, TROUBLE_MS);
-      const isWell = !seen.wasAway && clock.monotonicMs() - this.#wellSinceMs >= TROUBLE_MS;
-      if (seen.isAlive && isWell) await tx.workers.removeSilent(this.#id, TERM_MS);
+      const isHealthy = !seen.wasAway && clock.monotonicMs() - this.#healthySinceMs >= TROUBLE_MS;
+      if (seen.isAlive && isHealthy) await tx.workers.removeSilent(this.#id, TERM_MS);
       return seen;
     });
-    if (wasAway) this.#wellSinceMs = clock.monotonicMs();
+    if (wasAway) this.#healthySinceMs = clock.monotonicMs();
     if (!isAlive) await this.#rejoin();
     else this.#beatMs = startMs;
     this.#live = await stores.read.workers.list();
     this.#follower?.setPaused(this.#live.some(({ id, isPaused }) => id === this.#id && isPaused));
     if (before.some(({ id }) => !this.#live.some((each) => each.id === id))) this.#areSomeGone = true;
-  }
-
-  /** A time in which no process made images is no outage of a provider. */
-  async #endStandstill(tx: Transaction): Promise<void> {
-    if (this.#facts.role === "api") return;
-    const silenceMs = await tx.workers.silenceMs();
-    if (silenceMs === null || silenceMs > TERM_MS) await tx.batches.endWaits();
   }
 
   /** Takes over what the dead have left. */
@@ -217,18 +244,15 @@ export class Presence {
     }
   }
 
-  /** Asks all processes to begin no work, or to begin work again; they follow with their next beat. */
   async setPaused(isPaused: boolean): Promise<void> {
-    if (this.isAlone) return;
     const { stores, log } = this.#deps;
     await stores
       .write((tx) => tx.workers.setPaused(isPaused))
       .catch((error) => log.error("the pause could not be told to others", { error: String(error) }));
   }
 
-  /** Is not alive any more: the others take over at once. */
   leave(): Promise<void> {
-    return this.#deps.stores.write((tx) => tx.workers.remove(this.#id));
+    return leave(this.#deps, this.#id);
   }
 
   async #rejoin(): Promise<void> {
@@ -240,6 +264,47 @@ export class Presence {
     this.#id = ids.recordId("worker");
     await this.#enter();
   }
+}
+
+/** Enters the database, and releases what the dead hold. Waits while others hold up the database, for a minute. */
+async function join(deps: PresenceDeps, enterDatabase: () => Promise<void>): Promise<void> {
+  const { stores, clock, log } = deps;
+  const patiently = async (work: () => Promise<unknown>) => {
+    for (const startMs = clock.monotonicMs(); ; ) {
+      try {
+        await work();
+        return;
+      } catch (error) {
+        const isHeldUp = error instanceof StorageUnavailable && error.reason === "busy";
+        const mayPass = isHeldUp || StorageUnavailable.mayHaveHappened(error);
+        if (!mayPass || clock.monotonicMs() - startMs > LONGEST_JOIN_MS) throw error;
+        log.warn("the database cannot be used now; the start waits for it", { error: String(error) });
+      }
+    }
+  };
+  await patiently(enterDatabase);
+  await patiently(() => releaseDeadHolds(stores, clock.nowMs()));
+}
+
+async function enter({ stores }: PresenceDeps, id: string, facts: PresenceFacts): Promise<void> {
+  const { role, version, providers } = facts;
+  await stores.write(async (tx) => {
+    await endStandstill(tx, facts);
+    // By a transaction whose answer was lost.
+    await tx.workers.remove(id);
+    await tx.workers.insert({ id, role, version, providers, isPaused: false });
+  });
+}
+
+function leave({ stores }: PresenceDeps, id: string): Promise<void> {
+  return stores.write((tx) => tx.workers.remove(id));
+}
+
+/** A time in which no process made images is no outage of a provider. */
+async function endStandstill(tx: Transaction, { role }: PresenceFacts): Promise<void> {
+  if (role === "api") return;
+  const silenceMs = await tx.workers.silenceMs();
+  if (silenceMs === null || silenceMs > TERM_MS) await tx.batches.endWaits();
 }
 
 /** Any number of requests may listen to it. */

@@ -1,53 +1,49 @@
-import { isTerminal } from "../contract/statuses.ts";
+import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/end-batch.ts";
-import type { BatchQueue, BegunBatch } from "../domain/ports/batches.ts";
+import type { BegunBatch } from "../domain/ports/batches.ts";
+import type { BatchRecord } from "../domain/records.ts";
 import { coalesced } from "../kernel/coalesced.ts";
 import { createYield } from "../kernel/yield.ts";
-import { advanceBatch, becomeOwner, endOf, reportEnded } from "./advance-batch.ts";
-import type { PoolLoad, WorkerPool } from "./batch-set.ts";
+import { advanceBatch, endOf, reportEnded } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { Intake } from "./intake.ts";
 import { ItemPool } from "./items/item-pool.ts";
 import { JobPool } from "./jobs/job-pool.ts";
-import { Admission, Intake } from "./queued-batches.ts";
 import { handOver, recover, releaseLeases, removeLateOrphans, removeOrphansOf } from "./recovery.ts";
-
-const TROUBLE_DELAY_MS = 1000;
+import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "./worker-pool.ts";
 
 /**
- * Decides which batches are worked on here. Every active batch is either in a pool (its items are being made) or being
- * advanced (results, money). The items of a batch are made by any number of processes; all else is done by its owner.
+ * Advances batches: their inputs, their results and their money. The pools make their images; any number of processes
+ * make the items of a batch. All else is done by its owner.
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
-  readonly #pools: ReadonlySet<WorkerPool>;
-  readonly #items: WorkerPool;
+  readonly #pools: readonly WorkerPool[];
   readonly #jobs: ReadonlyMap<string, JobPool>;
   readonly #intake: Intake;
-  readonly #active = new Map<string, BatchQueue>();
-  readonly #admission: Admission;
-  /** Batches being advanced now, and whether they must be advanced once more afterwards. */
-  readonly #advancing = new Map<string, boolean>();
+  /** Batches being advanced now. */
+  readonly #advancing = new Map<string, { again: boolean; isUnwanted: boolean }>();
   /** Batches that are about to be cancelled: no other step may end them meanwhile. */
   readonly #cancelling = new Set<string>();
-  readonly #work = new Set<Promise<void>>();
+  readonly #tasks = new Tasks();
   readonly #stopping = new AbortController();
   readonly #removeOrphans = coalesced(() => removeLateOrphans(this.#deps));
+  readonly #readInputs = coalesced(() => this.#beginToReadInputs());
   #isRunning = false;
   #isPaused = false;
 
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
-    this.#admission = new Admission(deps, {
-      onTaken: (batch) => this.#isRunning && this.#take(batch),
-      isActive: (batchId) => this.#active.has(batchId),
-    });
     this.#intake = new Intake(deps);
-    const wake = (batchId: string) => this.wake(batchId);
-    const itemProviders = deps.providers.filter((provider) => provider.kind === "item");
+    const events: PoolEvents = {
+      onBatchIdle: (batchId) => this.wake(batchId),
+      isHeld: (batchId) => this.#cancelling.has(batchId),
+    };
     const jobProviders = deps.providers.filter((provider) => provider.kind === "job");
-    this.#items = new ItemPool(deps, itemProviders, wake);
-    this.#jobs = new Map(jobProviders.map((provider) => [provider.name, new JobPool(deps, provider, wake)]));
-    this.#pools = new Set([this.#items, ...this.#jobs.values()]);
+    this.#jobs = new Map(
+      jobProviders.map((provider) => [provider.name, new JobPool(deps, provider, events)]),
+    );
+    this.#pools = [new ItemPool(deps, events), ...this.#jobs.values()];
   }
 
   get isRunning(): boolean {
@@ -56,14 +52,14 @@ export class Scheduler {
 
   /** The items and jobs that run now, and how many may run at once, over all providers. */
   get load(): PoolLoad & { isPaused: boolean } {
-    const sum = (what: keyof PoolLoad) => [...this.#pools].reduce((all, { load }) => all + load[what], 0);
+    const sum = (what: keyof PoolLoad) => this.#pools.reduce((all, { load }) => all + load[what], 0);
     return { running: sum("running"), paid: sum("paid"), slots: sum("slots"), isPaused: this.#isPaused };
   }
 
   /** Begins no work while paused, nor do other processes. Running work and requests go on. A restart ends the pause. */
   setPaused(isPaused: boolean): void {
     this.#pause(isPaused);
-    this.#track(this.#deps.presence.setPaused(isPaused));
+    this.#tasks.track(this.#deps.presence.setPaused(isPaused));
   }
 
   #pause(isPaused: boolean): void {
@@ -92,35 +88,30 @@ export class Scheduler {
   }
 
   /**
-   * Looks for work that has come without a call, by other processes, and lets go what has ended. `areSomeGone`: processes
+   * Looks for work that has come without a call, by other processes, and forgets what has ended. `areSomeGone`: processes
    * have died or left, and what they did is taken over.
    */
   async poll({ areSomeGone = false }: { areSomeGone?: boolean } = {}): Promise<void> {
     if (!this.#isRunning) return;
     const { stores, presence } = this.#deps;
     await releaseLeases(this.#deps);
+    await this.#forgetEnded();
     const yieldSometimes = createYield(20);
-    const ended = new Set(this.#active.keys());
     for (const batch of await stores.read.batches.begun()) {
-      ended.delete(batch.id);
-      if (!this.#isForUs(batch)) this.#drop(batch.id);
-      else if (this.#isRunning && !this.#active.has(batch.id)) this.#take(batch);
+      if (this.#isRunning && this.#isForUs(batch)) this.#resume(batch);
       await yieldSometimes();
     }
-    for (const batchId of ended) await this.#forgetIfEnded(batchId);
-    await this.#admission.takeAll(() => this.#isRunning);
+    if (this.#isRunning) await this.#readInputs();
     for (const pool of this.#pools) await pool.poll();
     if (!areSomeGone || !this.#isRunning) return;
     await handOver(this.#deps);
     for (const pool of this.#pools) pool.start();
-    if (presence.isFirst) this.#track(this.#removeOrphans());
+    if (presence.isFirst) this.#tasks.track(this.#removeOrphans());
   }
 
-  /** Makes the scheduler look at a batch that may have work: an item of it has ended, or it is new in the `queue`. */
-  wake(batchId: string, queue?: BatchQueue): void {
-    if (!this.#isRunning || this.#cancelling.has(batchId)) return;
-    if (this.#active.has(batchId)) this.#beginToAdvance(batchId);
-    else if (queue === undefined || !this.#admission.isFull(queue)) this.#track(this.#takeById(batchId));
+  /** Called when there may be something to do for a batch: it is new, or the last item in flight has ended. */
+  wake(batchId: string): void {
+    if (this.#isRunning && !this.#cancelling.has(batchId)) this.#beginToAdvance(batchId);
   }
 
   /**
@@ -132,7 +123,7 @@ export class Scheduler {
     const failed = await this.#cancelHeld(batchId).finally(tellOthers);
     if (failed) reportEnded(this.#deps.feed, batchId, "cancelled", failed);
     try {
-      await Promise.all([...this.#pools].map((pool) => pool.abort(batchId)));
+      await Promise.all(this.#pools.map((pool) => pool.abort(batchId)));
     } finally {
       if (failed) await this.#end(batchId);
     }
@@ -160,80 +151,78 @@ export class Scheduler {
     this.#isRunning = false;
     this.#stopping.abort();
     this.#intake.stop();
-    const stops = [...this.#pools].map((pool) => pool.stop(graceMs, isAbandoned));
+    const stops = this.#pools.map((pool) => pool.stop(graceMs, isAbandoned));
     await Promise.all(stops);
-    while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
+    await this.#tasks.idle();
   }
 
-  #track(work: Promise<void>): void {
-    const tracked = work.finally(() => this.#work.delete(tracked));
-    this.#work.add(tracked);
+  /** Whether a batch that has begun is for this process: images of items are made by all, the rest by its owner. */
+  #isForUs({ provider, owner }: BegunBatch): boolean {
+    const { presence } = this.#deps;
+    return (owner === null || owner === presence.id) && presence.isOurs(provider);
   }
 
-  /** Begins with a batch, unless it must wait in its queue or has ended. */
-  async #takeById(batchId: string): Promise<void> {
+  #resume({ id, provider, status, isMade }: BegunBatch): void {
+    const jobs = this.#jobs.get(provider);
+    if (status !== "running" || isMade) this.wake(id);
+    else if (jobs && !this.#cancelling.has(id)) jobs.resume(id);
+  }
+
+  async #beginToReadInputs(): Promise<void> {
     try {
-      const batch = await this.#deps.stores.read.batches.byId(batchId);
-      if (batch === null || isTerminal(batch.status) || !this.#isRunning) return;
-      if (batch.status === "queued") this.#takeNext(batch);
-      else this.#take(batch);
+      for (const { id, provider } of await this.#deps.stores.read.batches.unread())
+        if (this.#isRunning && this.#deps.presence.isOurs(provider) && !this.#advancing.has(id))
+          this.wake(id);
     } catch (error) {
-      const facts = { batch: batchId, error: String(error) };
-      this.#later("batch could not be looked up", facts, () => this.wake(batchId));
+      this.#later("no input could be looked up", { error: String(error) }, () => this.#readInputs());
     }
   }
 
-  #take({ id, provider, apiKeyId }: BatchQueue & { id: string }): void {
-    this.#active.set(id, { provider, apiKeyId });
-    this.#beginToAdvance(id);
+  async #read(batch: BatchRecord, isUnwanted: () => boolean): Promise<BatchStatus | null> {
+    try {
+      return await this.#intake.take(batch, isUnwanted);
+    } finally {
+      void this.#readInputs();
+    }
   }
 
-  /** Whether this process has something to do for a batch: the images of items are made by all, the rest by its owner. */
-  #isForUs({ provider, status, owner }: BegunBatch): boolean {
-    const { presence } = this.#deps;
-    if (owner === null || owner === presence.id) return presence.isOurs(provider);
-    return status === "running" && !this.#jobs.has(provider) && presence.isOurs(provider);
-  }
-
-  /** Advances an active batch. If it is being advanced already, it is advanced once more afterwards. */
+  /** Advances a batch. If it is being advanced already, it is advanced once more afterwards. */
   #beginToAdvance(batchId: string): void {
-    if (this.#advancing.has(batchId)) {
-      this.#advancing.set(batchId, true);
+    const current = this.#advancing.get(batchId);
+    if (current) {
+      current.again = true;
       return;
     }
-    this.#advancing.set(batchId, false);
-    const work = this.#advance(batchId).finally(() => {
-      const again = this.#advancing.get(batchId);
+    const advancing = { again: false, isUnwanted: false };
+    this.#advancing.set(batchId, advancing);
+    const work = this.#advance(batchId, advancing).finally(() => {
       this.#advancing.delete(batchId);
-      if (again) this.wake(batchId);
+      if (advancing.again) this.wake(batchId);
     });
-    this.#track(work);
+    this.#tasks.track(work);
   }
 
-  async #advance(batchId: string): Promise<void> {
+  async #advance(batchId: string, advancing: { again: boolean; isUnwanted: boolean }): Promise<void> {
+    const isHeld = () => this.#cancelling.has(batchId);
     try {
-      const isHeld = () => this.#cancelling.has(batchId);
-      // A cancelled batch is not active any more: nobody wants its input.
-      const isUnwanted = () => isHeld() || !this.#active.has(batchId);
-      const status = await advanceBatch(this.#deps, this.#intake, batchId, isUnwanted);
+      // A cancelled batch has ended already: nobody wants its input.
+      const isUnwanted = () => isHeld() || advancing.isUnwanted;
+      const status = await advanceBatch(
+        this.#deps,
+        (batch) => this.#read(batch, isUnwanted),
+        batchId,
+        isUnwanted,
+      );
       if (isHeld()) return;
-      if (status === null || isTerminal(status)) return await this.#end(batchId);
-      if (status === "running") await this.#makeImages(batchId);
+      if (status === null) this.#forget(batchId);
+      else if (isTerminal(status)) await this.#end(batchId);
+      else for (const pool of this.#pools) pool.wake();
     } catch (error) {
       const facts = { batch: batchId, error: String(error) };
       this.#deps.log.error("batch could not be advanced; trying again", facts);
       await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
-      this.#advancing.set(batchId, true);
+      advancing.again = true;
     }
-  }
-
-  async #makeImages(batchId: string): Promise<void> {
-    const batch = await this.#deps.stores.read.batches.byId(batchId);
-    if (this.#cancelling.has(batchId)) return;
-    if (!batch || isTerminal(batch.status)) return this.#forget(batchId);
-    const jobs = this.#jobs.get(batch.provider);
-    if (jobs && !(await becomeOwner(this.#deps, batchId))) return this.#drop(batchId);
-    if (this.#active.has(batchId)) (jobs ?? this.#items).add(batch);
   }
 
   /** A batch has ended here: images that no record names can only be those of processes that died. */
@@ -243,33 +232,23 @@ export class Scheduler {
   }
 
   #forget(batchId: string): void {
-    const queue = this.#active.get(batchId);
-    this.#drop(batchId);
-    if (queue) this.#takeNext(queue);
-  }
-
-  #drop(batchId: string): void {
     for (const pool of this.#pools) pool.remove(batchId);
-    this.#active.delete(batchId);
+    const advancing = this.#advancing.get(batchId);
+    if (advancing) advancing.isUnwanted = true;
   }
 
-  /** Forgets all active batches: other processes have taken them over. */
+  /** If another process has ended a batch, the reading of its input ends here, too. */
+  async #forgetEnded(): Promise<void> {
+    for (const batchId of [...this.#advancing.keys()]) {
+      const batch = await this.#deps.stores.read.batches.byId(batchId);
+      if (!this.#cancelling.has(batchId) && (batch === null || isTerminal(batch.status)))
+        this.#forget(batchId);
+    }
+  }
+
   #reset(): void {
     for (const pool of this.#pools) pool.reset();
-    this.#active.clear();
-  }
-
-  /** An active batch that is not at work any more. If another process has ended it, the reading of its input ends, too. */
-  async #forgetIfEnded(batchId: string): Promise<void> {
-    const batch = await this.#deps.stores.read.batches.byId(batchId);
-    if (!this.#cancelling.has(batchId) && (batch === null || isTerminal(batch.status))) this.#forget(batchId);
-  }
-
-  #takeNext(queue: BatchQueue): void {
-    if (!this.#isRunning) return;
-    const later = (error: unknown) =>
-      this.#later("no next batch could be looked up", { error: String(error) }, () => this.#takeNext(queue));
-    this.#track(this.#admission.takeNext(queue).catch(later));
+    for (const advancing of this.#advancing.values()) advancing.isUnwanted = true;
   }
 
   #later(trouble: string, facts: Record<string, unknown>, work: () => void): void {

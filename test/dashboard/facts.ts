@@ -1,9 +1,13 @@
 import { type Batch, readBatch } from "../../src/client/answers.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { Intent, ItemRow } from "../../src/dashboard/model.ts";
-import type { DashboardEvent, Key } from "../../src/dashboard/state/input.ts";
 import { reduce } from "../../src/dashboard/state/reduce.ts";
-import { type DashboardState, initialState } from "../../src/dashboard/state/state.ts";
+import {
+  type DashboardEvent,
+  type DashboardState,
+  initialState,
+  type Key,
+} from "../../src/dashboard/state/state.ts";
 
 export const NOW = 1_800_000_000_000;
 

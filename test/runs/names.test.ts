@@ -1,4 +1,4 @@
-import { readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { expect, it } from "vitest";
@@ -37,18 +37,6 @@ it("images are named by their ids and real types, whatever a ZIP calls them, in 
     ["images/dog_1.jpg", "images/dog_1_2.png"],
   ]);
   expect(bench.fake.count(/content/)).toBe(0);
-});
-
-it("a directory whose files an earlier version named otherwise is whole, and repaired in place", async () => {
-  const bench = await createBench();
-  await bench.submit(TWO);
-  await rename(bench.path("images/cat.png"), bench.path("images/00001.PNG"));
-  const lines = (await bench.read("results.jsonl")).replace("images/cat.png", "images/00001.PNG");
-  await writeFile(bench.path("results.jsonl"), lines);
-  expect(await bench.submit(TWO)).toMatchObject({ fetchedCount: 0 });
-  await writeFile(bench.path("images/00001.PNG"), "damaged");
-  expect(await bench.submit(TWO)).toMatchObject({ fetchedCount: 1 });
-  expect((await readdir(bench.path("images"))).sort()).toEqual(["00001.PNG", "dog_1.png"]);
 });
 
 it("one image has one path, and no two have the same, whatever their ids", () => {

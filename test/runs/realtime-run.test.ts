@@ -36,7 +36,6 @@ async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: 
       keyFingerprint: "k",
       upstream: null,
       isLocal: true,
-      isBorrowed: false,
     },
     concurrency: 2,
     clock,

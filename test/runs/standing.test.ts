@@ -1,6 +1,7 @@
-import { readdir, readFile, rm } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import fc from "fast-check";
 import { expect, it } from "vitest";
+import { ImgbatchError } from "../../src/contract/errors.ts";
 import { judgeMissing, type Repair, repairsOf } from "../../src/runs/standing.ts";
 import { type Answer, png } from "../support/fake-service.ts";
 import { type Bench, createBench } from "../support/run-harness.ts";
@@ -13,7 +14,6 @@ const LOST = {
 };
 const ZIP = /^GET .*\/download/;
 const CONTENT = /^GET .*\/content/;
-const damaged = (answer: Answer) => ({ ...answer, body: Buffer.from("damaged") });
 
 /** A service that has lost its cat, and answers no ZIP with it. */
 async function lostCat(): Promise<Bench> {
@@ -22,24 +22,6 @@ async function lostCat(): Promise<Bench> {
   bench.fake.always(/cat\/content/, LOST);
   return bench;
 }
-
-it("[SAVE-1] one image that the service has lost keeps no other from being saved, and the results say why", async () => {
-  const bench = await lostCat();
-  const outcome = await bench.submit(PETS);
-  expect(outcome).toMatchObject({ fetchedCount: 2, hasRetry: false });
-  const [cat, dog, cow] = await bench.results();
-  const error = { code: "BATCH_IMAGE_RESULT_MISSING", message: "It is gone.", source: "service" };
-  expect(cat).toMatchObject({
-    custom_id: "cat",
-    status: "success",
-    batch_id: bench.fake.batches[0]?.id,
-    files: [],
-    error: { ...error, request_id: "req_lost" },
-  });
-  expect([dog?.files[0]?.path, cow?.files[0]?.path]).toEqual(["images/dog.png", "images/cow.png"]);
-  expect(judgeMissing(outcome.lines)?.exit).toBe("temporary");
-  expect(await readdir(bench.dir)).not.toContain("retry.jsonl");
-});
 
 it("[SAVE-1] the same command fetches only what is missing, and then the run is whole", async () => {
   const bench = await createBench();
@@ -58,6 +40,10 @@ it("[SAVE-1] the same command fetches only what is missing, and then the run is 
 
 it.each([
   ["a ZIP of the wrong path", { status: 404 }],
+  [
+    "a ZIP that would be too large",
+    { status: 400, body: { error: { code: "BATCH_IMAGE_DOWNLOAD_TOO_LARGE" } } },
+  ],
   ["a ZIP that the service cannot make", { status: 500 }],
   ["a ZIP that breaks off each time", { cutAt: 80 }],
   ["a ZIP that is a web page", { lie: (answer: Answer) => ({ ...answer, body: Buffer.from("<html>") }) }],
@@ -72,17 +58,6 @@ it.each([
     "input.jsonl",
     "results.jsonl",
   ]);
-});
-
-it("[SAVE-1] bytes that are wrong in the ZIP and alone are an error of this image, and nothing of them stays", async () => {
-  const bench = await createBench({
-    tamper: (files) =>
-      files.map((file) => (file.name === "images/cat.png" ? { ...file, data: png("other") } : file)),
-  });
-  bench.fake.always(/cat\/content/, { lie: damaged });
-  const outcome = await bench.submit(PETS);
-  expect(judgeMissing(outcome.lines)).toMatchObject({ exit: "saving", code: "VERIFY_FAILED" });
-  expect((await readdir(bench.path("images"))).sort()).toEqual(["cow.png", "dog.png"]);
 });
 
 it("[SAVE-1] of an item with several images those that can be had are here, and stay when the rest comes", async () => {
@@ -152,6 +127,53 @@ it("[SAVE-1] where the ZIP is to be kept and cannot be had, the images come one 
   await bench.submit(PETS, { keepZip: true });
   expect(bench.fake.count(/dog\/content/)).toBe(2);
   expect(bench.fake.count(/cow\/content/)).toBe(1);
+});
+
+const CAT = [{ custom_id: "cat", prompt: "a cat" }];
+const gone = {
+  status: 404,
+  body: { error: { code: "BATCH_IMAGE_ITEM_NOT_FOUND", message: "No such image." } },
+};
+
+/** A batch of one item with two images, no ZIP, and none of its first image. */
+async function withoutFirst(): Promise<Bench> {
+  const bench = await createBench();
+  await bench.submit(CAT, { onlyStart: true });
+  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
+  bench.fake.always(/\/download/, { status: 404 });
+  bench.fake.always(/image_index=0/, gone);
+  return bench;
+}
+
+it("a disk that refuses an image after another could not be had is what went wrong", async () => {
+  const bench = await withoutFirst();
+  await mkdir(bench.path("images/cat_2.png/in-the-way"), { recursive: true });
+  await expect(bench.submit(CAT)).rejects.toMatchObject({ code: "SAVE_FAILED" });
+});
+
+it("a key that is refused after an image could not be had is what went wrong", async () => {
+  const bench = await withoutFirst();
+  bench.fake.always(/image_index=1/, { status: 401 });
+  await expect(bench.submit(CAT)).rejects.toMatchObject({ code: "INVALID_API_KEY" });
+});
+
+it("a signal ends the work also after an image could not be had", async () => {
+  const bench = await withoutFirst();
+  const stop = new AbortController();
+  const reason = new ImgbatchError("TERMINATED");
+  bench.fake.always(/image_index=1/, { handle: () => stop.abort(reason) });
+  await expect(bench.submit(CAT, { signal: stop.signal })).rejects.toBe(reason);
+  expect(bench.fake.count(/content/)).toBe(2);
+});
+
+it("a key that is refused for one batch of a run is not tried on the others", async () => {
+  const bench = await createBench();
+  const three = ["a", "b", "c"].map((custom_id) => ({ custom_id, prompt: custom_id }));
+  const limits = { itemsPerBatch: 1 };
+  await bench.submit(three, { limits, onlyStart: true });
+  bench.fake.always(/\/items\?/, { status: 401 });
+  await expect(bench.submit(three, { limits })).rejects.toMatchObject({ code: "INVALID_API_KEY" });
+  expect(bench.fake.count(/\/items\?/)).toBe(1);
 });
 
 /** Each outcome of an image, with the step that makes the image come. */

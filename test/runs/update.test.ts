@@ -12,20 +12,6 @@ const sentIds = (bench: Bench) =>
   sent(bench).map(({ items }) => items.map(({ custom_id }: { custom_id: string }) => custom_id));
 const imagesOf = async (bench: Bench, folder = "images") => (await readdir(bench.path(folder))).sort();
 
-it("edited prompts in the directory of their run are refused with what differs", async () => {
-  const bench = await createBench();
-  await bench.submit(PETS);
-  const error = await bench.submit(EDITED).catch((thrown) => thrown);
-  expect(error).toMatchObject({
-    code: "DIRECTORY_CONFLICT",
-    message:
-      "out belongs to a run with other prompts or options: 1 prompt changed, 1 added, 1 removed; the model is the same.",
-    details: ["prompts.jsonl:2: dog: changed", "prompts.jsonl:3: hen: added", "cow: removed"],
-    advice: "--update makes 2; or name another directory with --output to make all images there",
-  });
-  expect(bench.fake.batches).toHaveLength(1);
-});
-
 it("[UPDATE-2] an update makes only the changed and added prompts, keeps the others, and moves old images aside", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
@@ -139,23 +125,6 @@ it("an update that the service refuses is paid once when it is mended, with what
   expect(sentIds(bench).at(-1)).toEqual(["dog", "duck"]);
   expect(bench.fake.batches).toHaveLength(2);
   expect(await imagesOf(bench)).toEqual(["cat.png", "dog.png", "duck.png"]);
-});
-
-it("a lost answer is found by its key, also by an update to other prompts", async () => {
-  const bench = await createBench();
-  await bench.submit(PETS);
-  for (let i = 0; i < 4; i++) bench.fake.fault(/^POST/, { reset: "after" });
-  await expect(bench.submit(EDITED, { isUpdate: true })).rejects.toMatchObject({
-    code: "SUBMISSION_UNKNOWN",
-  });
-  await bench.submit([line("cat"), line("hen"), line("yak")], { isUpdate: true });
-  expect(bench.notes).toContain("finishing the earlier submission first");
-  expect(bench.fake.batches.map(({ items }) => items.map((item) => item.custom_id))).toEqual([
-    ["cat", "dog", "cow"],
-    ["dog", "hen"],
-    ["yak"],
-  ]);
-  expect(await imagesOf(bench)).toEqual(["cat.png", "hen.png", "yak.png"]);
 });
 
 it("another number of images makes only those that are not there", async () => {

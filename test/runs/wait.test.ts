@@ -90,7 +90,6 @@ function bench(
     keyFingerprint: "x",
     upstream: null,
     isLocal: false,
-    isBorrowed: false,
   };
   const waiting = awaitBatches(batches, {
     service,

@@ -131,6 +131,6 @@ describe("the live view on a real terminal", () => {
     await terminal.until(/q.*quit/s);
     terminal.press("q");
     expect(await expectRestored(terminal)).toBe(0);
-    expect((await service.batch(id)).status).toBe("running");
+    expect((await service.batch(id)).status).toBe("queued");
   });
 });

@@ -199,12 +199,12 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.unmadeByOthers([]);
     await read.batches.endedSince(5, ["failed"]);
     await read.batches.endedSince(5, []);
-    await read.batches.countBegun({ provider: "p", apiKeyId: "key1" });
+    await read.batches.queues();
     await read.batches.begun();
     await read.batches.outputsDue(30, { afterSeq: 0, limit: 9 });
     await read.batches.inputsDue(20, { afterSeq: 0, limit: 9 });
-    await read.batches.waitingQueues();
-    await read.batches.waiting({ provider: "p", apiKeyId: "key2" }, 5);
+    await read.batches.unread();
+    await read.batches.nextOf({ provider: "p", apiKeyId: "key2" }, 5);
     await read.batches.openBefore({ id: "b3", provider: "p", apiKeyId: "key1" }, 5);
     await write(async (tx) => {
       await tx.batches.becomeOwner("b1", "gone");
@@ -217,7 +217,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.ownerOf("b2");
     });
     await read.batches.begun();
-    await read.batches.waiting({ provider: "q", apiKeyId: "key1" }, 5);
+    await read.batches.nextOf({ provider: "q", apiKeyId: "key1" }, 5);
+    await write((tx) => tx.batches.serve("b2"));
+    await read.batches.queues();
     await read.batches.all();
     const after = (await read.batches.placeOf("b2")) ?? undefined;
     const page = { apiKeyId: "key1", limit: 10 };
@@ -294,8 +296,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.sums("b3", PRICE);
     await read.items.totals(["b1", "b2", "b3"]);
     await read.items.shapes("b2");
-    await read.items.nextDueMs("b1");
-    await read.items.nextDueMs("b3");
+    await read.items.nextDueMs(0);
+    await read.items.nextDueMs(9);
     await exerciseLeases();
   }
 

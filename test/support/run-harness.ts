@@ -65,7 +65,6 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
     keyFingerprint: keyFingerprint(FAKE_KEY),
     upstream: null,
     isLocal: true,
-    isBorrowed: false,
   };
   const notes: string[] = [];
   const reporter = { note: (line: string) => void notes.push(line), detail() {}, progress() {} };

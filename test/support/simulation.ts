@@ -27,7 +27,7 @@ import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { type OpenStorage, openStorage } from "../../src/service/storage/open-storage.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
-import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
+import { Alone, BEAT_MS, Cluster, type Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
 import { seededRandom } from "../soak/random.ts";
 import { groupEntry, modelEntry } from "./entries.ts";
@@ -146,11 +146,11 @@ export class Simulation {
     this.#nowMs += BEAT_MS;
     for (const process of this.processes) {
       if (process.isStopped || process.isBeating) continue;
-      const { presence } = process;
+      const { presence, scheduler } = process;
       process.isBeating = true;
-      presence
-        .beat()
-        .then(() => presence.poll())
+      const beat =
+        presence instanceof Cluster ? presence.beat().then(() => presence.poll()) : scheduler.poll();
+      beat
         .catch((error) => this.failures.push(error))
         .finally(() => {
           process.isBeating = false;
@@ -272,9 +272,8 @@ export class Simulation {
     feed.subscribe((event) => this.events.push(event));
     const ids = this.#countingIds();
     const names = providers.map(({ name }) => name);
-    const isAlone = this.#count === 1;
-    const facts = { role: "all", version: "1", providers: names, isAlone } as const;
-    const presence = new Presence({ stores, clock, ids, log: silentLog }, facts);
+    const facts = { role: "all", version: "1", providers: names } as const;
+    const presence = new (this.#count === 1 ? Alone : Cluster)({ stores, clock, ids, log: silentLog }, facts);
     const deps: WorkerDeps = {
       stores,
       presence,

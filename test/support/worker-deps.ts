@@ -12,7 +12,7 @@ import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
-import { Presence } from "../../src/workers/presence.ts";
+import { Alone, Cluster } from "../../src/workers/presence.ts";
 import type { FakeClock } from "./fake-clock.ts";
 
 /** Everything that the workers of one process use, which has joined. */
@@ -29,8 +29,8 @@ export async function workerDepsOf({
   providers: readonly ImageProvider[];
   isAlone: boolean;
 }): Promise<WorkerDeps> {
-  const facts = { role: "all", version: "1", providers: providers.map(({ name }) => name), isAlone } as const;
-  const presence = new Presence({ stores, clock, ids: randomIds, log: silentLog }, facts);
+  const facts = { role: "all", version: "1", providers: providers.map(({ name }) => name) } as const;
+  const presence = new (isAlone ? Alone : Cluster)({ stores, clock, ids: randomIds, log: silentLog }, facts);
   await presence.join();
   return {
     stores,

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
@@ -18,10 +19,11 @@ function heldProvider(): { provider: FakeProvider; gates: Gate<void>[] } {
   return { provider, gates };
 }
 
-/** Resolves when a batch that came later is in hand: what was to begin before it has begun. */
-async function laterBatchIsInHand(service: TestService): Promise<void> {
+/** Resolves when the workers have had time to begin something. */
+async function timeToBegin(service: TestService): Promise<void> {
   const { id } = await service.submit({ model: MODEL, items: items(1) });
-  await service.until(id, "running");
+  await sleep(100);
+  expect(await service.batch(id)).toMatchObject({ status: "queued" });
   await service.ask(`/${id}/cancel`, { method: "POST" });
 }
 
@@ -35,7 +37,7 @@ describe("paused workers", () => {
     expect(service.queue()).toEqual({ running: 2, paid: 0, slots: 2, isPaused: true });
     for (const held of gates) held.open();
     await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
-    await laterBatchIsInHand(service);
+    await timeToBegin(service);
     expect(provider.requests).toHaveLength(2);
     expect(service.queue().running).toBe(0);
     await service.setPaused(false);
@@ -50,7 +52,7 @@ describe("paused workers", () => {
     await service.setPaused(true);
     const first = await service.submit({ model: MODEL, items: items(1) });
     const second = await service.submit({ model: MODEL, items: items(1) });
-    await laterBatchIsInHand(service);
+    await timeToBegin(service);
     expect(provider.requests).toHaveLength(0);
     const cancelled = await service.ask(`/${first.id}/cancel`, { method: "POST" });
     expect([cancelled.status, await cancelled.json()]).toMatchObject([200, { status: "cancelled" }]);
@@ -78,7 +80,7 @@ describe("paused workers", () => {
     const service = await startTestService({ providers: [upstream] });
     await service.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await laterBatchIsInHand(service);
+    await timeToBegin(service);
     expect(upstream.jobs.size).toBe(0);
     await service.setPaused(false);
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });

@@ -7,7 +7,7 @@ import { openHold } from "../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { openStorage } from "../../src/service/storage/open-storage.ts";
-import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
+import { Alone, BEAT_MS, Cluster, TERM_MS } from "../../src/workers/presence.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { type Gate, gate } from "../support/gate.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -20,13 +20,13 @@ async function openTimed(): Promise<{ stores: Stores; clock: FakeClock }> {
 
 function presenceOf(
   { stores, clock }: { stores: Stores; clock: FakeClock },
-  facts: { isAlone?: boolean; role?: "all" | "api"; providers?: string[] } = {},
+  facts: { role?: "all" | "api"; providers?: string[] } = {},
 ) {
   const events: string[] = [];
-  const { isAlone = false, role = "all", providers = ["p"] } = facts;
-  const presence = new Presence(
+  const { role = "all", providers = ["p"] } = facts;
+  const presence = new Cluster(
     { stores, clock, ids: randomIds, log: silentLog },
-    { role, version: "1", providers, isAlone },
+    { role, version: "1", providers },
   );
   presence.follow({
     poll: async ({ areSomeGone }) => {
@@ -39,7 +39,7 @@ function presenceOf(
 }
 
 /** Both beat, as long as the time takes. */
-async function beatFor(ms: number, clock: FakeClock, presences: readonly Presence[]): Promise<void> {
+async function beatFor(ms: number, clock: FakeClock, presences: readonly Cluster[]): Promise<void> {
   for (let passedMs = 0; passedMs < ms; passedMs += BEAT_MS) {
     clock.advance(BEAT_MS);
     for (const presence of presences) {
@@ -224,10 +224,11 @@ describe("a process among others", () => {
     const timed = await openTimed();
     const dead = presenceOf(timed).presence;
     await dead.join();
-    const alone = presenceOf(timed, { isAlone: true }).presence;
+    const facts = { role: "all", version: "1", providers: ["p"] } as const;
+    const alone = new Alone({ ...timed, ids: randomIds, log: silentLog }, facts);
     await alone.join();
     timed.clock.advance(10 * TERM_MS);
-    await alone.run(new AbortController().signal);
+    await alone.run();
     expect([alone.isFresh, alone.isFirst]).toEqual([true, true]);
     expect((await timed.stores.read.workers.list()).map(({ id }) => id)).toEqual([alone.id]);
     await alone.leave();

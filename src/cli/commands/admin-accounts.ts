@@ -7,7 +7,7 @@ import { type Account, DEFAULT_ACCOUNT, type Key } from "../../service/admin.ts"
 import type { CommandContext, CommandResult, CommandSpec } from "../command.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { textOption } from "../options.ts";
-import { nextCommand } from "../output/next-command.ts";
+import { nextCommand } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import {
   done,

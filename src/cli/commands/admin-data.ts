@@ -7,7 +7,7 @@ import { hasUnstorableText } from "../../kernel/text.ts";
 import { type Admin, openAdmin } from "../../service/admin.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { configChoice, requireShared, storageOf } from "../connect/service-config.ts";
-import { nextCommand, type Whereabouts } from "../output/next-command.ts";
+import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 
 /**
  * Opens the data directory or the shared database of a command while the work lasts. Creates a missing directory only with

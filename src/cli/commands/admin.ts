@@ -10,7 +10,7 @@ import { moveStorage } from "../../service/storage/move.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
 import { choiceOption, instantOption, type OptionSpec, textOption } from "../options.ts";
-import type { Whereabouts } from "../output/next-command.ts";
+import type { Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
 import { accounts, keys } from "./admin-accounts.ts";

@@ -4,8 +4,8 @@ import { EXIT_CODES } from "../../contract/errors.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/with-service.ts";
-import { batchLine, describeCancel, releasedMicroUsd } from "../output/batch-text.ts";
-import { nextCommand } from "../output/next-command.ts";
+import { batchLine, describeCancel, releasedMicroUsd } from "../output/batches.ts";
+import { nextCommand } from "../output/next-step.ts";
 import {
   forEachBatch,
   ownIds,

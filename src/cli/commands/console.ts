@@ -5,7 +5,7 @@ import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { openPath } from "../../processes/programs.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { createServiceLocator } from "../connect/find-service.ts";
-import { nextCommand } from "../output/next-command.ts";
+import { nextCommand } from "../output/next-step.ts";
 
 export const command: CommandDetails = {
   options: [{ flags: "--no-open", description: "print the link, and open no browser" }],

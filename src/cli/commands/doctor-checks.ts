@@ -16,7 +16,7 @@ import type { OpenStorage } from "../../service/storage/open-storage.ts";
 import { providersInWords } from "../connect/embedded.ts";
 import { type FoundService, probeService } from "../connect/find-service.ts";
 import { findRunning } from "../connect/running-service.ts";
-import { nextCommand, type Whereabouts } from "../output/next-command.ts";
+import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 
 /** The result of one check. */
 export interface Finding {

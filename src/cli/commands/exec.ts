@@ -17,7 +17,7 @@ import { type LocalService, startService } from "../../service/start-service.ts"
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { makeEphemeralDirectory, serviceConfig } from "../connect/service-config.ts";
 import { choiceOption, durationOption, textOption, usdOption, wholeOption } from "../options.ts";
-import { nextCommand } from "../output/next-command.ts";
+import { nextCommand } from "../output/next-step.ts";
 import { paidRequestsNote } from "../terminal.ts";
 import { upstreamOption, vendorOption } from "./shared-options.ts";
 

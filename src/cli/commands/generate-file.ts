@@ -30,11 +30,17 @@ import type { CommandContext, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { stopReason } from "../interruption.ts";
 import { flagOption, usdOption } from "../options.ts";
-import { adviceByKind, NO_CAPACITY_ADVICE, whenBilled } from "../output/advice.ts";
+import { type Judgement, judgeFailed } from "../output/batches.ts";
 import { exitCodeOf, originLines } from "../output/finish.ts";
-import { type Judgement, judgeFailed } from "../output/judge-batches.ts";
-import { defaultRunDirectory, nextCommand, type Whereabouts } from "../output/next-command.ts";
-import { lookInto } from "../output/next-steps.ts";
+import {
+  adviceByKind,
+  defaultRunDirectory,
+  lookInto,
+  NO_CAPACITY_ADVICE,
+  nextCommand,
+  type Whereabouts,
+  whenBilled,
+} from "../output/next-step.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
 import { failureLines, paidTwiceNote, retryLostStep } from "../output/run-summary.ts";
 import { chooseUpstream } from "../targets.ts";
@@ -146,7 +152,7 @@ async function makeRun(
     const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
     reporter.settle();
     // `withService` replaces a borrowed service that ended, and runs this work again.
-    if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
+    if (outcome.stop?.code === "SERVICE_GONE") throw outcome.stop;
     if (!signal.aborted) {
       const made = { dir: shownDir, model: model.id, upstream: service.upstream };
       const fetching = outcome.hasRetry ? retryOf(made) : fetchAgain(outcome, shownDir).retryCommand;

@@ -8,8 +8,8 @@ import { microsToDecimal } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/with-service.ts";
 import { choiceOption, flagOption, instantOption, textOption, wholeOption } from "../options.ts";
-import { batchCost, recordLine } from "../output/batch-text.ts";
-import { nextCommand, type Whereabouts } from "../output/next-command.ts";
+import { batchCost, recordLine } from "../output/batches.ts";
+import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import type { Column } from "../output/table.ts";
 import { asking } from "./shared-options.ts";
 

@@ -4,7 +4,7 @@ import { formatDuration } from "../../kernel/durations.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { createServiceLocator, type Probe, probeService } from "../connect/find-service.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
-import { type Flag, nextCommand } from "../output/next-command.ts";
+import { type Flag, nextCommand } from "../output/next-step.ts";
 
 export const command: CommandDetails = {
   options: [

@@ -22,7 +22,7 @@ import { finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
 import { timeLimit } from "../interruption.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
-import { notEnded } from "../output/judge-batches.ts";
+import { notEnded } from "../output/batches.ts";
 import { describeRun } from "../output/run-summary.ts";
 import { rememberedUpstream, resolveTarget } from "../targets.ts";
 import { running, runOptions } from "./shared-options.ts";
@@ -270,7 +270,10 @@ async function readRetryOptions(context: CommandContext): Promise<RetryCommandOp
   const target = await resolveTarget(shownDir, cwd);
   const { run } = target;
   if (run === null) {
-    const message = `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: a service returns only the beginning of each prompt.`;
+    const why = "a service returns only the beginning of each prompt";
+    const message = shownDir.startsWith("imgbatch_")
+      ? `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: ${why}.`
+      : `There is no run directory ${shownDir}. retry needs the output directory of a run: ${why}.`;
     throw new ImgbatchError("USAGE", message);
   }
   return {

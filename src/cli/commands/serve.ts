@@ -22,7 +22,7 @@ import {
   storageOf,
 } from "../connect/service-config.ts";
 import { choiceOption, durationOption, flagOption, textOption, wholeOption } from "../options.ts";
-import { nextCommand, type Whereabouts } from "../output/next-command.ts";
+import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { mayColor, mayShowDashboard, paidRequestsNote } from "../terminal.ts";
 import { storageOptions, upstreamOption, vendorOption } from "./shared-options.ts";
 

@@ -6,9 +6,9 @@ import { counted } from "../../kernel/text.ts";
 import { askedCounts } from "../../runs/run-batches.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/with-service.ts";
-import { batchLine } from "../output/batch-text.ts";
+import { batchLine } from "../output/batches.ts";
 import { exitCodeOf } from "../output/finish.ts";
-import { ALL_HERE, nextSteps, unknownNote } from "../output/next-steps.ts";
+import { ALL_HERE, nextSteps, unknownNote } from "../output/next-step.ts";
 import { rememberedUpstream, requireBatches, resolveTargets, type Target, unknownRun } from "../targets.ts";
 import { asking, targets } from "./shared-options.ts";
 

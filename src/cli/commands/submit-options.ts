@@ -20,7 +20,7 @@ import type { CommandContext } from "../command.ts";
 import { type RunOptions, readRunOptions } from "../finish-run.ts";
 import * as read from "../options.ts";
 import { flagOf, readOption, textOption } from "../options.ts";
-import { defaultRunDirectory, nextCommand } from "../output/next-command.ts";
+import { defaultRunDirectory, nextCommand } from "../output/next-step.ts";
 
 import { formatOption, runOptions, upstreamOption } from "./shared-options.ts";
 

@@ -23,7 +23,7 @@ import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
 import { timeLimit } from "../interruption.ts";
 import { textOption } from "../options.ts";
-import { commandAgain, type Flag, nextCommand } from "../output/next-command.ts";
+import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
 import { running } from "./shared-options.ts";
 import { readSubmitOptions, realtimeCommand, type SubmitOptions, submitOptions } from "./submit-options.ts";
@@ -146,7 +146,7 @@ async function submit(
   { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
   const { signal, clock, output: reporter } = context;
-  if (options.detach && service.kind === "own" && !options.dryRun) throw await withoutService(context);
+  if (options.detach && service.kind === "embedded" && !options.dryRun) throw await withoutService(context);
   // The service's first model may be another one by now: a second payment for the same run.
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);

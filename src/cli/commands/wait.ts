@@ -5,7 +5,7 @@ import type { CommandContext, CommandDetails, CommandResult } from "../command.t
 import { withService } from "../connect/with-service.ts";
 import { explainStop, pollInterval, timeLimit, trackEnded } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
-import { describeEnd } from "../output/judge-batches.ts";
+import { describeEnd } from "../output/batches.ts";
 import {
   recordAll,
   rememberedUpstream,

@@ -1,13 +1,18 @@
+import { setMaxListeners } from "node:events";
 import type { Batch } from "../../client/answers.ts";
 import { allWithCounts, listBatches } from "../../client/batches.ts";
+import { followChanges, PollLimiter, pollUntilDone } from "../../client/poll.ts";
 import { EXIT_CODES } from "../../contract/errors.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
-import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { EMBEDDED, type RunService } from "../../runs/directory/run-service.ts";
+import { hasChanged, outageText, parkedError, progressEvent } from "../../runs/wait.ts";
+import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { explainStop, pollInterval, timeLimit } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
-import { describeEnd } from "../output/judge-batches.ts";
-import { nextCommand } from "../output/next-command.ts";
+import { batchLine, describeEnd } from "../output/batches.ts";
+import { nextCommand } from "../output/next-step.ts";
 import {
   recordAll,
   rememberedUpstream,
@@ -17,9 +22,8 @@ import {
   resolveTargets,
   type Target,
 } from "../targets.ts";
-import { mayShowDashboard } from "../terminal.ts";
+import { mayColor, mayShowDashboard } from "../terminal.ts";
 import { intervalOption, targets, timeoutOption, waiting } from "./shared-options.ts";
-import { createPlainView, watchBatches, watchLive } from "./watch-batches.ts";
 
 export const command: CommandDetails = {
   arguments: [{ ...targets, name: "[id|dir...]" }],
@@ -100,4 +104,167 @@ async function listRunning({ http }: ConnectedService, signal: AbortSignal): Pro
     for (const batch of (await listBatches(http, { status }, null, signal)).batches)
       found.set(batch.id, batch);
   return [...found.values()];
+}
+
+/** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */
+export interface WatchView {
+  /** Called with all batches each time one of them was read. */
+  show(batches: readonly Batch[]): void;
+  /** Called with a description of each failure that is being waited out. */
+  trouble(text: string): void;
+  /** The end: every batch has ended, or the command was stopped. */
+  close(): void;
+}
+
+interface WatchOptions {
+  service: RunService;
+  clock: Clock;
+  intervalMs: number | undefined;
+  signal: AbortSignal;
+  view: WatchView;
+  output: Output;
+}
+
+/** Polls all batches at the same time until every one has ended, and returns them. Throws like `parkedError`. */
+export async function watchBatches(batches: readonly Batch[], options: WatchOptions): Promise<Batch[]> {
+  const { service, clock, intervalMs, view, output } = options;
+  const { http, isLocal } = service;
+  const states = [...batches];
+  // When one fails, polling the others stops too.
+  const failed = new AbortController();
+  const signal = AbortSignal.any([options.signal, failed.signal]);
+  // Each batch adds one or two listeners, and there may be thousands of batches.
+  setMaxListeners(0, signal);
+  view.show(states);
+  const isOne = batches.filter((batch) => !batch.isDone).length < 2;
+  const shared = isOne ? {} : { limiter: new PollLimiter(clock, intervalMs === undefined ? undefined : 0) };
+  const changes = followChanges(service, clock, intervalMs);
+  const watchOne = async (batch: Batch, index: number): Promise<Batch> => {
+    if (batch.isDone) return batch;
+    try {
+      return await pollUntilDone(batch.id, {
+        http,
+        isLocal,
+        clock,
+        intervalMs,
+        signal,
+        changes,
+        ...shared,
+        random: Math.random,
+        onLook: (look) => {
+          if (hasChanged(states[index], look)) output.event(progressEvent(look));
+          states[index] = look;
+          view.show(states);
+          const parked = parkedError(states, service, clock.nowMs());
+          if (parked !== null) failed.abort(parked);
+        },
+        onFailure: (error, delay_ms, untilMs) => {
+          const { code, message } = error;
+          output.event({ event: "retry", code, message, delay_ms });
+          view.trouble(outageText(error, untilMs));
+        },
+      });
+    } catch (error) {
+      failed.abort(error);
+      throw error;
+    }
+  };
+  try {
+    return await Promise.all(batches.map(watchOne));
+  } finally {
+    changes?.stop();
+    view.close();
+  }
+}
+
+/** The time between two lines of one batch, which may be unchanged. */
+const CHANGE_MS = 10_000;
+const HEARTBEAT_MS = 60_000;
+
+/** Writes a line for each batch that has changed, and for its end at once. `lines` gets the requests that failed. */
+export function createPlainView(
+  say: (line: string) => void,
+  clock: Clock,
+  lines: Pick<Lines, "progress" | "settle">,
+): WatchView {
+  const told = new Map<string, { batch: Batch; atMs: number }>();
+  return {
+    show: (batches) => {
+      lines.settle();
+      const nowMs = clock.nowMs();
+      for (const batch of batches) {
+        const last = told.get(batch.id);
+        if (last !== undefined && nowMs - last.atMs < pauseAfter(last.batch, batch)) continue;
+        told.set(batch.id, { batch, atMs: nowMs });
+        say(batchLine(batch));
+      }
+    },
+    trouble: (text) => lines.progress(text),
+    close: () => lines.settle(),
+  };
+}
+
+function pauseAfter(before: Batch, now: Batch): number {
+  if (before.isDone) return Number.POSITIVE_INFINITY;
+  if (now.isDone) return 0;
+  return hasChanged(before, now) ? CHANGE_MS : HEARTBEAT_MS;
+}
+
+/**
+ * Watches with the live view. It prints a line for each batch after the view closes. Returns null if the person quits
+ * before the end.
+ */
+export async function watchLive(
+  context: CommandContext,
+  found: readonly Batch[],
+  targets: readonly Target[],
+  options: Omit<WatchOptions, "signal" | "view"> & { service: ConnectedService },
+): Promise<Batch[] | null> {
+  const { results, global, signal } = context;
+  const [{ createDashboardSource }, { showDashboard }] = await Promise.all([
+    import("../dashboard-source.ts"),
+    context.loadView(),
+  ]);
+  const quit = new AbortController();
+  const ended = new AbortController();
+  const both = AbortSignal.any([signal, quit.signal]);
+  const directories = new Map(
+    targets.flatMap(({ ids, run }) => (run === null ? [] : ids.map((id) => [id, run.dir] as const))),
+  );
+  const { http, identity } = options.service;
+  const source = createDashboardSource({
+    http,
+    url: identity === EMBEDDED ? "the embedded service" : identity,
+    clock: options.clock,
+    own: null,
+    directoryOf: (id) => (id === null ? null : (directories.get(id) ?? null)),
+    signal: both,
+  });
+  const shown = showDashboard(source, {
+    stdin: process.stdin,
+    stdout: process.stdout,
+    signal: AbortSignal.any([both, ended.signal]),
+    hasColor: mayColor(process.stdout, global.color),
+  }).then(() => {
+    if (!ended.signal.aborted && !signal.aborted) quit.abort();
+  });
+  let last = found;
+  const remembering = {
+    show: (batches: readonly Batch[]) => {
+      last = batches;
+      source.show(batches);
+    },
+    trouble: source.trouble,
+    close: () => {},
+  };
+  try {
+    return await watchBatches(found, { ...options, signal: both, view: remembering });
+  } catch (error) {
+    if (quit.signal.aborted && !signal.aborted) return null;
+    throw error;
+  } finally {
+    ended.abort();
+    await shown;
+    for (const batch of last) results.line(batchLine(batch));
+  }
 }

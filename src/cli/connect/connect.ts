@@ -24,7 +24,7 @@ interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
  * Throws `API_KEY_REQUIRED` without a key for a named service, the errors of `loadConfig`, and `USAGE` if `--upstream` is
  * typed for a named service, which has its own.
  */
-export async function connect(
+export async function openService(
   global: GlobalOptions,
   needs: ServiceNeeds,
   surroundings: Surroundings,
@@ -41,13 +41,12 @@ export async function connect(
     ...(own === null ? {} : { confirm: own.confirm, providers: own.providers }),
     kind: "remote",
     isLocal: isLoopback(new URL(baseUrl).hostname),
-    close: async () => {},
   };
 }
 
 /**
- * Returns the providers that `connect` would find, without starting or asking a named service, which has providers of its
- * own. Throws `USAGE` as `connect` does.
+ * Returns the providers that `openService` would find, without starting or asking a named service, which has providers of its
+ * own. Throws `USAGE` as `openService` does.
  */
 export async function providersToExpect(
   global: GlobalOptions,

@@ -27,37 +27,50 @@ export interface DisabledProvider {
   trouble: "credential" | "forbidden";
 }
 
-/** A connection of a command to a service over HTTP. */
-export interface ServiceConnection {
+/** A service that a command talks to over HTTP. */
+interface Reachable {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
-  /**
-   * `remote`: named by the caller. `shared`: an embedded service of another process on the same data directory.
-   * `own`: an embedded service inside this process, stopped when the command ends.
-   */
-  kind: "remote" | "shared" | "own";
   /** Throws if the address no longer belongs to the service. Absent if that cannot be checked. */
   confirm?: (signal: AbortSignal) => Promise<void>;
   /** Whether the service is on this machine, so that short polling intervals are acceptable. */
   isLocal: boolean;
-  /** The providers of an embedded service. An entry that is not `free` costs real money. */
+  /** The providers, where they are known. An entry that is not `free` costs real money. */
   providers?: readonly ProviderIdentity[];
-  /** The data directory of an embedded service. */
-  dataDirectory?: string;
-  /** The upstream that the command named or the run remembers, of an embedded service. */
-  upstream?: UpstreamName | null;
-  /**
-   * Notes once that images are drawings, and how to get real ones. Call it before work that makes images. Does
-   * nothing for other services.
-   */
-  noteDrawings?: () => void;
-  /** The providers of an embedded service that cannot be used until the configuration or a key changes, and why. */
-  disabled?: () => readonly DisabledProvider[];
-  /** Aborted with the reason if an `own` service fails. */
-  failed?: AbortSignal;
-  /** Counts the requests of an `own` service that run now and cost money. */
-  paidRequests?: () => number;
-  /** Stops an `own` service: running items get up to one second, the rest is parked. Does nothing for the others. */
+}
+
+/** A service on the data directory of the command. */
+interface OnDataDirectory extends Reachable {
+  dataDirectory: string;
+  providers: readonly ProviderIdentity[];
+  /** The upstream that the command named or the run remembers. */
+  upstream: UpstreamName | null;
+  /** Notes once that images are drawings, and how to get real ones. Call it before work that makes images. */
+  noteDrawings(): void;
+  /** The providers that cannot be used until the configuration or a key changes, and why. */
+  disabled(): readonly DisabledProvider[];
+}
+
+/** A service that the caller named. */
+interface RemoteService extends Reachable {
+  kind: "remote";
+}
+
+/** A service of another process on the data directory. It may end at any time. */
+interface RunningService extends OnDataDirectory {
+  kind: "running";
+}
+
+/** A service inside this process. */
+export interface EmbeddedService extends OnDataDirectory {
+  kind: "embedded";
+  /** Aborted with the reason if the service fails. */
+  failed: AbortSignal;
+  /** Counts the requests that run now and cost money. */
+  paidRequests(): number;
+  /** Stops it: running items get up to one second, the rest is parked. */
   close(): Promise<void>;
 }
+
+export type ServiceConnection = RemoteService | RunningService | EmbeddedService;

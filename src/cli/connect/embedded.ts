@@ -14,7 +14,7 @@ import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import type { DisabledProvider, EmbeddedService, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
@@ -40,7 +40,9 @@ interface Embedding {
  * throws `DATA_DIRECTORY_IN_USE` if the running service has other providers than the configuration, and
  * `API_KEY_REQUIRED`, before anything is created, if no provider has its key.
  */
-export async function connectEmbedded(embedding: Embedding): Promise<ServiceConnection> {
+export async function connectEmbedded(
+  embedding: Embedding,
+): Promise<Exclude<ServiceConnection, { kind: "remote" }>> {
   const { dataDirectory, needs, signal, clock = systemClock } = embedding;
   const upstream = needs.upstream?.name ?? null;
   const wantsImages = needs.images ?? needs.workers;
@@ -54,7 +56,7 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
       const disabled = () => disabledOf(providers);
       const noteDrawings = drawingsNote(embedding, providers);
       const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };
-      return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
+      return { baseUrl, apiKey, confirm, kind: "running", isLocal: true, ...facts };
     }
     requireLocalStorage(embedding.config);
     const config = embedding.config ?? (await defaultConfig());
@@ -83,7 +85,9 @@ async function startOwn({
   needs,
   output,
   signal,
-}: Embedding & { config: Config }): Promise<ServiceConnection> {
+}: Embedding & { config: Config }): Promise<
+  Omit<EmbeddedService, "dataDirectory" | "upstream" | "providers" | "noteDrawings">
+> {
   if (needs.workers) keepHeapSmall();
   const { startService } = await import("../../service/start-service.ts");
   const { createLog } = await import("../../service/pino-log.ts");
@@ -99,7 +103,7 @@ async function startOwn({
   return {
     baseUrl: service.url,
     apiKey: service.credentials.api_key,
-    kind: "own",
+    kind: "embedded",
     isLocal: true,
     failed: service.failed,
     disabled: () => disabledNow(service),
@@ -159,7 +163,7 @@ export function providersInWords(providers: readonly ProviderIdentity[]): string
     .join(", ");
 }
 
-/** See `ServiceConnection.noteDrawings`. */
+/** See `noteDrawings` of a connection. */
 function drawingsNote({ output, needs }: Embedding, providers: readonly ProviderIdentity[]): () => void {
   let isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
   return () => {

@@ -3,17 +3,17 @@ import { PRESETS } from "../../config/presets.ts";
 import { isProceduralOnly } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
-import type { Attempt } from "../../http/http.ts";
+import type { Attempt, Http } from "../../http/http.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext } from "../command.ts";
-import { nextCommand, type Whereabouts } from "../output/next-command.ts";
+import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 
 export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
-  /** See `ServiceConnection`. */
+  /** Notes once that images are drawings, if the service is one of the data directory. */
   noteDrawings(): void;
 }
 
@@ -34,29 +34,28 @@ export async function withService<T>(
     try {
       return await work(toService(connection, context));
     } catch (error) {
-      if (connection.kind !== "shared" || attempt >= CONNECTIONS || !isGone(error))
+      if (attempt >= CONNECTIONS || !isGone(error))
         throw explainRefused(explainUnlisted(error, connection, context.global), connection);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
-      await connection.close();
+      if (connection.kind === "embedded") await connection.close();
     }
   }
 }
 
-function mend(where: Whereabouts): string {
+function keyAdvice(where: Whereabouts): string {
   const probe = nextCommand(where, "providers", { flag: "--probe" });
   return `set a key that the upstream takes in the variable of the provider (after a change at the upstream: ${probe}), then run the same command again`;
 }
 
 const WHOSE = {
   remote: "named by the caller",
-  shared: "embedded, in another process",
-  own: "embedded, in this process",
+  running: "embedded, in another process",
+  embedded: "embedded, in this process",
 } as const satisfies Record<ServiceConnection["kind"], string>;
 
 function toService(connection: ServiceConnection, { output, clock }: CommandContext): ConnectedService {
-  const { baseUrl, apiKey, confirm, kind, isLocal, providers, upstream = null } = connection;
-  const { noteDrawings = () => {}, dataDirectory } = connection;
+  const { baseUrl, apiKey, confirm, kind, isLocal, providers } = connection;
   const http = createServiceHttp({
     baseUrl,
     apiKey,
@@ -73,28 +72,47 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
       else output.progress(again);
     },
   });
-  const identity = kind === "remote" ? baseUrl : EMBEDDED;
   output.detail(`service: ${baseUrl} (${WHOSE[kind]})`);
+  const common = { kind, keyFingerprint: keyFingerprint(apiKey), isLocal };
+  if (connection.kind === "remote")
+    return {
+      ...{ ...common, http, identity: baseUrl, upstream: null, noteDrawings: () => {} },
+      ...(providers === undefined ? {} : { providers }),
+    };
+  const { dataDirectory, upstream, noteDrawings } = connection;
   return {
-    http,
-    identity,
-    keyFingerprint: keyFingerprint(apiKey),
-    isLocal,
-    isBorrowed: kind === "shared",
-    drawsHere: kind === "own" && isProceduralOnly({ providers: providers ?? [] }),
-    kind,
-    noteDrawings,
-    upstream,
-    ...(dataDirectory === undefined ? {} : { dataDirectory }),
-    ...(providers === undefined ? {} : { providers }),
+    ...common,
+    ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
+    http: kind === "running" ? endingWithItsCommand(http) : http,
+    drawsHere: kind === "embedded" && isProceduralOnly(connection),
+    readsConfiguration: kind === "embedded",
+  };
+}
+
+/** A service inside another command does not come back under its address: without an answer it has ended, `SERVICE_GONE`. */
+function endingWithItsCommand({ baseUrl, json, stream }: Http): Http {
+  const gone = (error: unknown): never => {
+    if (!(error instanceof ImgbatchError)) throw error;
+    const { code, message, cause } = error;
+    if (code === "NETWORK") throw new ImgbatchError("SERVICE_GONE", message, { ...error, cause: error });
+    // It stays unknown whether the batch was made.
+    const isGone =
+      code === "SUBMISSION_UNKNOWN" && cause instanceof ImgbatchError && cause.code === "NETWORK";
+    if (!isGone) throw error;
+    throw new ImgbatchError(code, message, { ...error, cause: new ImgbatchError("SERVICE_GONE") });
+  };
+  return {
+    baseUrl,
+    json: (request) => json(request).catch(gone),
+    stream: (request, read) => stream(request, read).catch(gone),
   };
 }
 
 const UNLISTED: readonly string[] = ["BATCH_IMAGE_INVALID_MODEL", "REALTIME_MODEL_NOT_FOUND"];
 
 /** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */
-function explainUnlisted(error: unknown, { disabled }: ServiceConnection, where: Whereabouts): unknown {
-  const providers = disabled?.() ?? [];
+function explainUnlisted(error: unknown, connection: ServiceConnection, where: Whereabouts): unknown {
+  const providers = connection.kind === "remote" ? [] : connection.disabled();
   const [first] = providers;
   if (first === undefined || !(error instanceof ImgbatchError) || !UNLISTED.includes(error.code))
     return error;
@@ -103,7 +121,7 @@ function explainUnlisted(error: unknown, { disabled }: ServiceConnection, where:
     .join("; ");
   const code = first.trouble === "forbidden" ? "PROVIDER_FORBIDDEN" : "PROVIDER_CREDENTIAL";
   return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, {
-    advice: mend(where),
+    advice: keyAdvice(where),
     cause: error,
   });
 }
@@ -140,7 +158,7 @@ function howToStart({ name, address }: { name: string; address: string }): strin
 /** An unknown submission of an earlier command says nothing about the service. */
 function isGone(error: unknown): boolean {
   if (!(error instanceof ImgbatchError)) return false;
-  return error.code === "NETWORK" || (error.code === "SUBMISSION_UNKNOWN" && isGone(error.cause));
+  return error.code === "SERVICE_GONE" || (error.code === "SUBMISSION_UNKNOWN" && isGone(error.cause));
 }
 
 /** Describes a request for `--verbose`: `GET /v1/images/batches: HTTP 200, 12 ms, request id req_…`. */

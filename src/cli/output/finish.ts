@@ -9,7 +9,7 @@ import {
 import { hideApiKeys, safeJson, safeLine, safeResultLine } from "../../kernel/hide-keys.ts";
 import type { CommandResult } from "../command.ts";
 import { mayColor, type Terminal } from "../terminal.ts";
-import { adviceFor, NOTHING_TYPED, type Typed } from "./advice.ts";
+import { adviceFor, NOTHING_TYPED, type Typed } from "./next-step.ts";
 
 /** Writes the end of a process: its result on stdout, its error on stderr. Each method returns the exit code. */
 export interface Finish {

@@ -24,9 +24,16 @@ import {
   stands,
 } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
-import { batchProblems, type Judgement, judgeBatches } from "./judge-batches.ts";
-import { type Flag, nextCommand, type Whereabouts } from "./next-command.ts";
-import { ALL_HERE, goingOnHere, lookInto, unknownNote } from "./next-steps.ts";
+import { batchProblems, type Judgement, judgeBatches } from "./batches.ts";
+import {
+  ALL_HERE,
+  type Flag,
+  goingOnHere,
+  lookInto,
+  nextCommand,
+  unknownNote,
+  type Whereabouts,
+} from "./next-step.ts";
 
 interface EndedRun {
   outcome: RunOutcome;

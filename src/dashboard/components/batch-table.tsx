@@ -2,12 +2,13 @@ import { Text } from "ink";
 import { memo } from "react";
 import stringWidth from "string-width";
 import type { Batch } from "../../client/answers.ts";
-import { visibleBatches } from "../state/batches.ts";
+import { formatDuration } from "../../kernel/durations.ts";
+import { nameOf, progressOf, statusOf, visibleBatches } from "../state/batches.ts";
 import { layoutOf } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
-import { batchPieces, titleLine } from "./batch-columns.ts";
+import { bar, dollars, inCells } from "../text.ts";
+import { type Mark, STATUS_MARKS, WAITING_MARK } from "../theme.ts";
 import { Blank, Line } from "./line.tsx";
-import { Pieces } from "./pieces.tsx";
 
 /** The visible part of the batch list, with its column titles. */
 export function BatchTable({ state }: { state: DashboardState }) {
@@ -67,4 +68,141 @@ function emptyLines({ batches, view, service, size }: DashboardState): string[] 
   // A shell joins the lines again.
   const isLong = stringWidth(whole) > size.columns;
   return [intro, ...(isLong ? whole.replace(" --data ", " \\\n      --data ").split("\n") : [whole])];
+}
+
+/** The pieces of one line, each in its own colour. */
+function Pieces({ pieces }: { pieces: readonly Piece[] }) {
+  return pieces.map((piece, i) =>
+    piece.color === undefined && !piece.isDim ? (
+      piece.text
+    ) : (
+      // biome-ignore lint/suspicious/noArrayIndexKey: the pieces of a line keep their order
+      <Text key={i} dimColor={piece.isDim === true} {...(piece.color ? { color: piece.color } : {})}>
+        {piece.text}
+      </Text>
+    ),
+  );
+}
+
+/** A piece of text and its look. */
+interface Piece {
+  text: string;
+  color?: string;
+  isDim?: boolean;
+}
+
+interface Column {
+  title: string;
+  /** In cells; 0 takes the cells that the other columns leave. */
+  width: number;
+  align?: "right";
+  /** The smallest window width that shows the column. */
+  from: number;
+  /** The largest window width that shows the column. */
+  to?: number;
+  cell(row: Batch, nowMs: number, width: number): Piece[];
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: "NAME", width: 0, from: 0, cell: (row) => [{ text: nameOf(row) }] },
+  { title: "STATUS", width: 11, from: 0, cell: (row) => statusCell(row) },
+  { title: "PROGRESS", width: 11, from: 60, to: 99, cell: (row) => progressCell(row, 6) },
+  { title: "PROGRESS", width: 21, from: 100, cell: (row) => progressCell(row, 16) },
+  { title: "OK", width: 4, align: "right", from: 0, cell: (row) => [{ text: String(row.successCount) }] },
+  { title: "FAIL", width: 4, align: "right", from: 0, cell: failCell },
+  { title: "OF", width: 4, align: "right", from: 100, cell: (row) => [{ text: String(row.itemCount ?? 0) }] },
+  { title: "COST", width: 8, align: "right", from: 70, cell: costCell },
+  {
+    title: "EST.",
+    width: 7,
+    align: "right",
+    from: 78,
+    cell: (row) => [{ text: row.isPlay ? "" : dollars(row.estimatedCostMicroUsd, "limit"), isDim: true }],
+  },
+  {
+    title: "IMG/S",
+    width: 6,
+    align: "right",
+    from: 110,
+    cell: (row, nowMs) => [{ text: rateOf(row, nowMs) }],
+  },
+  { title: "MODEL", width: 26, from: 140, cell: (row) => [{ text: row.model ?? "", isDim: true }] },
+  { title: "ID", width: 18, from: 170, cell: (row) => [{ text: row.id, isDim: true }] },
+  {
+    title: "AGE",
+    width: 7,
+    align: "right",
+    from: 50,
+    cell: (row, nowMs) => [{ text: formatDuration(nowMs - (row.createdAtMs ?? nowMs)) }],
+  },
+];
+
+/** The column titles, for a window of `columns` cells. */
+function titleLine(columns: number): string {
+  return shownColumns(columns)
+    .map(({ column, width }) => inCells(column.title, width, column.align))
+    .join(" ");
+}
+
+/** The pieces of a batch's line. Together they are as wide as the column titles. */
+function batchPieces(row: Batch, nowMs: number, columns: number): Piece[] {
+  const pieces: Piece[] = [];
+  for (const { column, width } of shownColumns(columns)) {
+    if (pieces.length > 0) pieces.push({ text: " " });
+    const cell = column.cell(row, nowMs, width);
+    const [only] = cell;
+    if (cell.length === 1 && only) pieces.push({ ...only, text: inCells(only.text, width, column.align) });
+    else pieces.push(...cell);
+  }
+  return pieces;
+}
+
+function shownColumns(columns: number): { column: Column; width: number }[] {
+  const shown = COLUMNS.filter((column) => columns >= column.from && columns <= (column.to ?? columns));
+  const fixed = shown.reduce((sum, column) => sum + column.width, 0);
+  // The cursor takes the first two cells.
+  const left = columns - 2 - fixed - (shown.length - 1);
+  return shown.map((column) => ({ column, width: column.width || Math.max(8, left) }));
+}
+
+/** The mark of a batch's status. A completed batch with failures does not look like a plain success. */
+export function markOf(row: Batch): Mark {
+  const status = statusOf(row);
+  if (status !== row.status) return { sign: "?", word: row.status };
+  if (row.waiting !== null && status === "running") return WAITING_MARK;
+  if (status !== "completed" || row.failCount === 0) return STATUS_MARKS[status];
+  return row.successCount === 0
+    ? { sign: "×", word: "no images", color: "red" }
+    : { sign: "!", word: "completed", color: "yellow" };
+}
+
+function statusCell(row: Batch): Piece[] {
+  const { sign, word, color } = markOf(row);
+  return [{ text: `${sign} ${word}`, ...(color ? { color } : {}) }];
+}
+
+function failCell(row: Batch): Piece[] {
+  return [row.failCount > 0 ? { text: String(row.failCount), color: "red" } : { text: "0", isDim: true }];
+}
+
+/** There is no space for the words about drawings. */
+function costCell(row: Batch): Piece[] {
+  return [{ text: row.isPlay ? "free" : dollars(row.actualCostMicroUsd, "sum") }];
+}
+
+function progressCell(row: Batch, width: number): Piece[] {
+  const done = progressOf(row);
+  const { good, bad, rest } = bar(width, done, row.itemCount ? row.failCount / row.itemCount : 0);
+  const color = row.isDone ? "green" : "cyan";
+  return [
+    { text: good, color },
+    { text: bad, color: "red" },
+    { text: rest, isDim: true },
+    { text: `${Math.floor(done * 100)}%`.padStart(5) },
+  ];
+}
+
+function rateOf(row: Batch, nowMs: number): string {
+  const seconds = ((row.endedAtMs ?? nowMs) - (row.createdAtMs ?? nowMs)) / 1000;
+  return row.successCount === 0 || seconds <= 0 ? "–" : (row.successCount / seconds).toFixed(1);
 }

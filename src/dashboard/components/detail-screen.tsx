@@ -8,11 +8,10 @@ import type { ItemRow } from "../model.ts";
 import { nameOf, selectedBatch } from "../state/batches.ts";
 import { detailLines } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
-import { dollars, inCells } from "../text/format.ts";
+import { dollars, inCells } from "../text.ts";
 import { ITEM_MARKS, STATUS_MARKS } from "../theme.ts";
-import { markOf } from "./batch-columns.ts";
-import { Footer } from "./footer.tsx";
-import { Blank, Line, Rule } from "./line.tsx";
+import { markOf } from "./batch-table.tsx";
+import { Blank, Footer, Line, Rule } from "./line.tsx";
 
 /** The screen of one batch: its facts, its history and its items. */
 export function DetailScreen({ state }: { state: DashboardState }) {

@@ -1,10 +1,90 @@
 import { LOG_LEVELS } from "../../contract/activity.ts";
-import { selectedBatch } from "./batches.ts";
-import type { Key } from "./input.ts";
-import { pictureBox } from "./layout.ts";
-import { moveBatchCursor, moveItemCursor } from "./moves.ts";
-import { answerQuestion, ask } from "./questions.ts";
-import { type DashboardState, type Pressed, SORTS, type ViewState } from "./state.ts";
+import { nameOf, selectedBatch, visibleBatches } from "./batches.ts";
+import { detailLines, layoutOf, pictureBox } from "./layout.ts";
+import {
+  type DashboardState,
+  type Key,
+  type Pressed,
+  type Question,
+  SORTS,
+  type ViewState,
+} from "./state.ts";
+
+/** Asks before an action that cannot be undone. Before quitting it asks only if that stops work. */
+function ask(state: DashboardState, kind: Question["kind"]): Pressed {
+  const isBusy = [...state.batches.values()].some((row) => !row.isDone);
+  if (kind === "quit" && !(isBusy && state.abilities.ownsService)) return { state, intent: { type: "quit" } };
+  return withQuestion(state, { kind, batchId: selectedBatch(state)?.id ?? null });
+}
+
+/** Reads the answer: a letter that the question names, or no for any other key. */
+function answerQuestion(state: DashboardState, question: Question, key: Key): Pressed {
+  const answered = withQuestion(state, null).state;
+  const letter = key.name === "char" ? key.text.toLowerCase() : "";
+  const { kind, batchId } = question;
+  if (kind === "quit" && (letter === "y" || letter === "q"))
+    return { state: answered, intent: { type: "quit" } };
+  if (batchId === null) return { state: answered, intent: null };
+  if (kind === "cancel" && letter === "y") return { state: answered, intent: { type: "cancel", batchId } };
+  if (kind === "delete" && letter === "o")
+    return { state: answered, intent: { type: "delete-outputs", batchId } };
+  if (kind === "delete" && letter === "r")
+    return { state: answered, intent: { type: "delete-record", batchId } };
+  return { state: answered, intent: null };
+}
+
+/** The text of the question, with the keys that answer it. */
+export function wordsOf(state: DashboardState, question: Question): string {
+  const row = question.batchId === null ? undefined : state.batches.get(question.batchId);
+  const name = row === undefined ? "this batch" : nameOf(row);
+  if (question.kind === "cancel") {
+    const bill = row?.isPlay ? "" : " and are billed";
+    return `Cancel? y yes, any other key no. Finished images of “${name}” stay${bill}.`;
+  }
+  if (question.kind === "delete") {
+    return `Delete? o image files, r record, any other key nothing. It is “${name}”.`;
+  }
+  const left = [...state.batches.values()].filter((batch) => !batch.isDone).length;
+  return `Quit? y yes, any other key no. ${left} ${left === 1 ? "batch goes" : "batches go"} on at the next start.`;
+}
+
+function withQuestion(state: DashboardState, question: Question | null): Pressed {
+  // A question replaces the last message.
+  return { state: { ...state, view: { ...state.view, question, message: null } }, intent: null };
+}
+
+/** Moves the cursor over the batches; null when the key does not move it. */
+function moveBatchCursor(state: DashboardState, key: Key): DashboardState | null {
+  const rows = visibleBatches(state);
+  const index = Math.max(
+    0,
+    rows.findIndex((row) => row.id === state.view.selectedId),
+  );
+  const to = target(key, { index, page: layoutOf(state).batchLines, count: rows.length });
+  if (to === null) return null;
+  const selectedId = key.name === "home" ? null : (rows[to]?.id ?? null);
+  return { ...state, view: { ...state.view, selectedId } };
+}
+
+/** Moves the cursor over the items of the detail screen; null when the key does not move it. */
+function moveItemCursor(state: DashboardState, key: Key): DashboardState | null {
+  const count = state.detail?.items.length ?? 0;
+  const to = target(key, { index: state.view.selectedItem, page: detailLines(state), count });
+  return to === null ? null : { ...state, view: { ...state.view, selectedItem: to } };
+}
+
+function target(key: Key, at: { index: number; page: number; count: number }): number | null {
+  const steps: Partial<Record<Key["name"], number>> = {
+    up: at.index - 1,
+    down: at.index + 1,
+    pageUp: at.index - at.page,
+    pageDown: at.index + at.page,
+    home: 0,
+    end: at.count - 1,
+  };
+  const to = steps[key.name];
+  return to === undefined ? null : Math.max(0, Math.min(to, at.count - 1));
+}
 
 /**
  * Applies a key press. An open question takes the key first, then the filter line, then the screen. The key acts on the

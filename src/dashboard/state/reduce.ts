@@ -1,10 +1,9 @@
 import type { Batch } from "../../client/answers.ts";
 import { forgetBatch, mergeBatches } from "./batches.ts";
-import { keepInView } from "./cursor.ts";
-import type { Change, DashboardEvent } from "./input.ts";
 import { pressKey } from "./keys.ts";
+import { keepInView } from "./layout.ts";
 import { advanceRate, countImages } from "./rate.ts";
-import type { DashboardState, Pressed } from "./state.ts";
+import type { Change, DashboardEvent, DashboardState, Pressed } from "./state.ts";
 
 const KEPT_LINES = 200;
 const MESSAGE_MS = 3000;

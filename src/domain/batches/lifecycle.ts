@@ -1,6 +1,5 @@
 import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
 import { grant, placeHold, settleHold } from "../billing/ledger.ts";
-import type { BatchQueue } from "../ports/batches.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
@@ -102,56 +101,14 @@ export async function moveBatch(
   return { isMoved: true };
 }
 
-/** Takes a queued batch to `running`. Returns whether this call did it. */
+/** Takes a queued batch to `running`, as the first claim of an item does. Returns whether this call did it. */
+export async function startIn(tx: Transaction, batchId: string, nowMs: number): Promise<boolean> {
+  const batch = await tx.batches.locked(batchId);
+  if (batch?.status !== "queued" || !hasItems(batch)) return false;
+  return (await moveBatch(tx, batch, "running", nowMs)).isMoved;
+}
+
+/** The same in a transaction of its own. */
 export function startBatch(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
-  return stores.write(async (tx) => {
-    const batch = await tx.batches.locked(batchId);
-    if (batch?.status !== "queued" || !hasItems(batch)) return false;
-    return (await moveBatch(tx, batch, "running", nowMs)).isMoved;
-  });
-}
-
-/** How many batches of one key are worked on at once with one provider. */
-export const BATCHES_IN_HAND = 32;
-
-/** A worker that takes batches from their queues. */
-interface Admitter {
-  id: string;
-  isActive(batchId: string): boolean;
-}
-
-/**
- * Takes the next batches of a queue, up to its limit, in the order in which they came. A batch with items is
- * `running` then. The input of another one is to be read by the worker, which owns both. So thousands of waiting batches
- * cost no memory, and a key with many of them does not keep another key's batch waiting. A batch that the worker owns
- * without working on it is taken again: it was taken by a transaction whose answer was lost. `isFull`: there were
- * as many active ones as there may be.
- */
-export function admitBatches(
-  stores: Stores,
-  queue: BatchQueue,
-  worker: Admitter,
-  nowMs: () => number,
-): Promise<{ admitted: BatchRecord[]; isFull: boolean }> {
-  const isTaken = ({ id, owner }: { id: string; owner: string | null }) =>
-    owner !== null && (owner !== worker.id || worker.isActive(id));
-  return stores.write(async (tx) => {
-    await tx.lock("key", queue.apiKeyId);
-    const begun = await tx.batches.countBegun(queue);
-    if (begun >= BATCHES_IN_HAND) return { admitted: [], isFull: true };
-    // Those whose input is being read are among the first.
-    const first = await tx.batches.waiting(queue, 2 * BATCHES_IN_HAND);
-    const free = BATCHES_IN_HAND - begun - first.filter(isTaken).length;
-    const admitted: BatchRecord[] = [];
-    for (const next of first) {
-      if (admitted.length >= free) break;
-      const { id } = next;
-      const batch = isTaken(next) ? null : await tx.batches.locked(id);
-      if (batch?.status !== "queued" || !(await tx.batches.becomeOwner(id, worker.id)).isOurs) continue;
-      if (!hasItems(batch)) admitted.push(batch);
-      else if ((await moveBatch(tx, batch, "running", nowMs())).isMoved)
-        admitted.push({ ...batch, status: "running" });
-    }
-    return { admitted, isFull: false };
-  });
+  return stores.write((tx) => startIn(tx, batchId, nowMs));
 }

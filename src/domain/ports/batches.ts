@@ -27,17 +27,20 @@ export interface SweepPage {
   limit: number;
 }
 
-/** The batches of a key for a provider: they are started in the order in which they came. */
+/** The batches of a key for a provider. */
 export interface BatchQueue {
   provider: string;
   apiKeyId: string;
 }
 
-/** A batch that is at work, as far as it takes to decide who works on it. */
-export interface BegunBatch extends BatchQueue {
+/** A batch that has begun, as far as it takes to decide who works on it. */
+export interface BegunBatch {
   id: string;
+  provider: string;
   status: BatchStatus;
   owner: string | null;
+  /** Whether each of its items has an outcome. */
+  isMade: boolean;
 }
 
 /** What is added to the counts of a batch. */
@@ -67,14 +70,18 @@ export interface BatchRepository {
   withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */
   latest(limit: number): Promise<BatchRecord[]>;
+  /** The queues with a queued or running batch. That of the key comes first which was served least recently. */
+  queues(): Promise<BatchQueue[]>;
   /**
-   * The first batches of a queue that are not started, oldest first. `owner`: the worker that reads the input of the batch;
-   * null when none does that is alive.
+   * The batches of a queue with an item to start at `nowMs`, and queued ones with any, the one first that was served least
+   * recently. Only the first batches take part: as many as may be running at once. The others are queued behind them.
    */
-  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; owner: string | null }[]>;
-  /** How many batches of a queue are at work, from their start until they are settled. */
-  countBegun(queue: BatchQueue): Promise<number>;
-  /** The batches that are at work, oldest first. `owner`: the live worker that owns the batch; null without one. */
+  nextOf(queue: BatchQueue, nowMs: number): Promise<string[]>;
+  /** Records that items of a batch are being started: the batch and its key come last then. */
+  serve(id: string): Promise<void>;
+  /** The first batch of each API key of which the input is to be read. */
+  unread(): Promise<{ id: string; provider: string }[]>;
+  /** The batches that have begun and not ended, oldest first. `owner`: the live worker that owns the batch; null without one. */
   begun(): Promise<BegunBatch[]>;
   /** Ends the wait for providers of every batch that is at work. While no worker ran, nothing could end it. */
   endWaits(): Promise<void>;
@@ -86,8 +93,6 @@ export interface BatchRepository {
   ownerOf(id: string): Promise<string | null>;
   /** How many open batches of the same queue came before this one, at most `limit`. */
   openBefore(batch: BatchQueue & { id: string }, limit: number): Promise<number>;
-  /** The queues in which a batch is not started. */
-  waitingQueues(): Promise<BatchQueue[]>;
   /** Batches whose images are not made yet, of any provider but these. */
   unmadeByOthers(providers: readonly string[]): Promise<BatchRecord[]>;
   /** Batches that ended after the time and have one of these statuses. */
@@ -246,8 +251,8 @@ export interface ItemRepository {
   abandoned(batchId?: string): Promise<ItemRecord[]>;
   /** The leases that a worker holds on items, without those of jobs. */
   leasesOf(workerId: string): Promise<ItemLease[]>;
-  /** Returns when the next pending item without a lease may be tried; null when there is none. */
-  nextDueMs(batchId: string): Promise<number | null>;
+  /** Returns the first time after `afterMs` from which on a pending item without a lease may be tried; null without one. */
+  nextDueMs(afterMs: number): Promise<number | null>;
   /**
    * Writes the outcomes of leased items whose lease is still held and that are pending. Returns these. An item must not
    * come twice under one lease.

@@ -18,8 +18,8 @@ export interface RunService {
   dataDirectory?: string;
   /** Whether short polling intervals are fair. */
   isLocal: boolean;
-  /** Whether it runs inside another command and ends with it. */
-  isBorrowed: boolean;
+  /** Whether each command starts it anew, with the configuration as it is then. Default: yes. */
+  readsConfiguration?: boolean;
   /** Whether this process draws the images itself, so that reading requests and drawing share its main thread. Default: no. */
   drawsHere?: boolean;
   /** The providers of an embedded service. Default: not known. */

@@ -50,8 +50,6 @@ export interface FetchJob {
   earlier: ReadonlyMap<string, ResultLine>;
   /** Returns a free path below `images/` for an image, always the same one. */
   pathFor: (customId: string, index: number, type: ImageMimeType) => string;
-  /** The service may end with the command that runs it. */
-  isBorrowed: boolean;
   signal?: AbortSignal | undefined;
   reporter: RunReporter;
 }
@@ -87,13 +85,10 @@ const RUN_EXITS: readonly ExitName[] = ["auth", "money"];
  * makes no sense at all, nor from a service that has ended with its command; after deleted outputs or a lack of capacity,
  * only other batches are worth a try.
  */
-export function scopeOf(
-  error: unknown,
-  { signal, isBorrowed }: Pick<FetchJob, "signal" | "isBorrowed">,
-): ErrorScope {
+export function scopeOf(error: unknown, { signal }: Pick<FetchJob, "signal">): ErrorScope {
   if (signal?.aborted || !(error instanceof ImgbatchError)) return "run";
   if (error.code === "SAVE_FAILED" || RUN_EXITS.includes(errorEntry(error.code).exit)) return "run";
-  if (isBorrowed && error.code === "NETWORK") return "run";
+  if (error.code === "SERVICE_GONE") return "run";
   return BATCH_CODES.includes(error.code) || isOutOfCapacity(error) ? "batch" : "image";
 }
 

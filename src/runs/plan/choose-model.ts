@@ -1,7 +1,6 @@
-import type { ListedModel } from "../../client/answers.ts";
 import { listModels } from "../../client/batches.ts";
 import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
 import { counted } from "../../kernel/text.ts";
@@ -21,10 +20,53 @@ export interface ChosenModel {
   maxReferenceImages: number;
 }
 
+/** A kind of models, in words and in errors. */
+interface Kind {
+  makes: string;
+  kind: string;
+  code: ErrorCode;
+  param: string;
+}
+
+const BATCH: Kind = { makes: "batches", kind: "batch", code: "BATCH_IMAGE_INVALID_MODEL", param: "model" };
+const REALTIME: Kind = {
+  makes: "real-time images",
+  kind: "real-time",
+  code: "REALTIME_MODEL_NOT_FOUND",
+  param: "--model",
+};
+
+/**
+ * Returns the wanted model of a list, else the `earlier` one, else the first. `listed` is undefined if the service has no
+ * list, or if the list lacks the earlier one: it leaves out models whose provider cannot be used now.
+ */
+async function findModel<Model extends { id: string }>(
+  list: () => Promise<Model[]>,
+  { makes, kind, code, param }: Kind,
+  { named, earlier = null }: { named: string | null; earlier?: string | null },
+): Promise<{ id: string; listed: Model | undefined }> {
+  const wanted = named ?? earlier;
+  const models = await list().catch((error) => {
+    const hasNone =
+      error instanceof ImgbatchError && (error.httpStatus === 404 || error.code === "BAD_RESPONSE");
+    if (hasNone && wanted !== null) return null;
+    throw error;
+  });
+  if (models === null) return { id: wanted ?? "", listed: undefined };
+  const id = wanted ?? models[0]?.id;
+  if (id === undefined) throw new ImgbatchError(code, `This key can use no model for ${makes}.`, { param });
+  const listed = models.find((model) => model.id === id);
+  if (listed !== undefined || id === earlier) return { id, listed };
+  const there = models.map((model) => model.id).join(", ") || "none";
+  throw new ImgbatchError(code, `There is no ${kind} model ${JSON.stringify(id)}; there is ${there}.`, {
+    param,
+  });
+}
+
 /**
  * Chooses the model of a run: the wanted one, else the `earlier` one of the same run, else the first of the service's
  * list. A service without a list gets the wanted model unchecked. Throws `BATCH_IMAGE_INVALID_MODEL` when the list does
- * not have it, unless it is the earlier one: a list leaves out models whose provider cannot be used now.
+ * not have it, unless it is the earlier one.
  */
 export async function chooseModel(
   http: Http,
@@ -32,33 +74,7 @@ export async function chooseModel(
   signal?: AbortSignal,
   earlier: string | null = null,
 ): Promise<ChosenModel> {
-  const wanted = named ?? earlier;
-  const models = await listOrNull(() => listModels(http, signal), wanted !== null);
-  if (models === null) return chosen(wanted ?? "", undefined);
-  const id = wanted ?? models[0]?.id;
-  if (id === undefined)
-    throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", "This key can use no model for batches.");
-  const listed = models.find((model) => model.id === id);
-  if (listed === undefined && id !== earlier) {
-    const message = `There is no batch model ${JSON.stringify(id)}; there is ${models.map((model) => model.id).join(", ") || "none"}.`;
-    throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { param: "model" });
-  }
-  return chosen(id, listed);
-}
-
-/** Returns a list of models; null when the service has none and none is needed. */
-async function listOrNull<Model>(list: () => Promise<Model[]>, isOptional: boolean): Promise<Model[] | null> {
-  try {
-    return await list();
-  } catch (error) {
-    const hasNone =
-      error instanceof ImgbatchError && (error.httpStatus === 404 || error.code === "BAD_RESPONSE");
-    if (hasNone && isOptional) return null;
-    throw error;
-  }
-}
-
-function chosen(id: string, listed: ListedModel | undefined): ChosenModel {
+  const { id, listed } = await findModel(() => listModels(http, signal), BATCH, { named, earlier });
   const maxReferenceImages = listed?.maxReferenceImages ?? referenceLimitByName(id);
   const { imageCostMicroUsd = null, imageHoldMicroUsd = null, isPaid = false, isPlay = false } = listed ?? {};
   return { id, imageCostMicroUsd, imageHoldMicroUsd, isPaid, isPlay, maxReferenceImages };
@@ -121,30 +137,14 @@ export async function chooseRealtimeModel(
   wish: Wish,
   signal?: AbortSignal,
 ): Promise<ChosenRealtimeModel> {
-  const models = await listOrNull(() => listRealtimeModels(http, signal), wish.model !== null);
-  if (models === null)
-    return {
-      id: wish.model ?? "",
-      costOf: () => null,
-      isPaid: false,
-      isPlay: false,
-      aspectRatios: null,
-      imageSizes: null,
-    };
-  const model = wish.model === null ? models[0] : models.find(({ id }) => id === wish.model);
-  if (model === undefined) throw notListed(wish.model, models);
-  requireFits(model, wish);
-  const { costsMicroUsd, ...rest } = model;
-  return { ...rest, costOf: (size) => costsMicroUsd?.[size ?? USUAL_SIZE] ?? null };
-}
-
-function notListed(wanted: string | null, models: readonly RealtimeModel[]): ImgbatchError {
-  const there = models.map(({ id }) => id).join(", ");
-  const message =
-    wanted === null
-      ? "This key can use no model for real-time images."
-      : `There is no real-time model ${JSON.stringify(wanted)}; there is ${there || "none"}.`;
-  return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "--model" });
+  const { id, listed } = await findModel(() => listRealtimeModels(http, signal), REALTIME, {
+    named: wish.model,
+  });
+  if (listed !== undefined) requireFits(listed, wish);
+  const { costsMicroUsd = null, isPaid = false, isPlay = false } = listed ?? {};
+  const { aspectRatios = null, imageSizes = null } = listed ?? {};
+  const costOf = (size: string | null) => costsMicroUsd?.[size ?? USUAL_SIZE] ?? null;
+  return { id, costOf, isPaid, isPlay, aspectRatios, imageSizes };
 }
 
 function requireFits(model: RealtimeModel, { aspectRatio, size, inputImages }: Wish): void {

@@ -63,24 +63,57 @@ const APPEND_EVENT = prepared((build, event: Values<BatchEvent>) =>
 const liveOwner = (build: SqlSession["build"]) =>
   build.selectFrom("workers").select("workers.id").whereRef("workers.id", "=", sql.ref("batches.owner"));
 
-const WAITING = prepared((build, queue: Values<BatchQueue & { limit: number }>) =>
-  build
+/** The queues that have work, that of the key first which was served least recently. */
+const QUEUES = prepared((build) => {
+  const open = build.selectFrom("batches").select(["provider", "apiKeyId"]).distinct();
+  return build
+    .selectFrom(open.where("status", "in", ["queued", "running"]).as("open"))
+    .select(["open.provider", "open.apiKeyId"])
+    .orderBy((eb) =>
+      eb
+        .selectFrom("batches")
+        .select((of) => of.fn.max("batches.served").as("served"))
+        .whereRef("batches.apiKeyId", "=", "open.apiKeyId"),
+    )
+    .orderBy("open.apiKeyId")
+    .orderBy("open.provider");
+});
+
+type QueueOf = BatchQueue & { status: BatchStatus; nowMs: number; limit: number };
+
+/** The first batches of a queue with a status, and whether each has an item to start. */
+const FIRST_OF_QUEUE = prepared((build, queue: Values<QueueOf>) => {
+  const first = build
     .selectFrom("batches")
-    .select(["id", liveOwner(build).as("owner")])
-    .where("status", "=", "queued")
+    .select(["id", "served", "seq"])
+    .where("status", "=", queue.status)
     .where("provider", "=", queue.provider)
     .where("apiKeyId", "=", queue.apiKeyId)
+    .where((eb) => eb.or([eb("input", "is", null), eb("inputReadAtMs", "is not", null)]))
     .orderBy("seq")
-    .limit(queue.limit),
-);
+    .limit(queue.limit);
+  const startable = build
+    .selectFrom("items")
+    .select("items.id")
+    .whereRef("items.batchId", "=", sql.ref("first.id"))
+    .where("items.status", "=", "pending")
+    .where("items.leaseToken", "is", null)
+    .where("items.jobId", "is", null)
+    .where("items.notBeforeMs", "<=", queue.nowMs);
+  return build
+    .selectFrom(first.as("first"))
+    .select(["first.id", "first.served", "first.seq"])
+    .select((eb) => eb.exists(startable).as("isStartable"));
+});
 
-const COUNT_BEGUN = prepared((build, { provider, apiKeyId }: Values<BatchQueue>) =>
+/** In a queue, the running batches and the next ones share the turns, so many of them. */
+const MOST_IN_TURN = 32;
+
+const SERVE = prepared((build, { id }: Values<{ id: string }>) =>
   build
-    .selectFrom("batches")
-    .select((eb) => eb.fn.countAll<number>().as("count"))
-    .where("status", "in", [...BEGUN])
-    .where("provider", "=", provider)
-    .where("apiKeyId", "=", apiKeyId),
+    .updateTable("batches")
+    .set({ served: sql<number>`(select max(served) + 1 from batches)` })
+    .where("id", "=", id),
 );
 
 const OWNER_OF = prepared((build, { id }: Values<{ id: string }>) =>
@@ -147,15 +180,43 @@ export function batchRepository(session: SqlSession): BatchRepository {
       ),
     latest: (limit) =>
       all(batches().where("recordDeletedAtMs", "is", null).orderBy("seq", "desc").limit(limit)),
-    waiting: (queue, limit) => all(WAITING(build, { ...queue, limit })),
-    countBegun: async (queue) => (await first(COUNT_BEGUN(build, queue)))?.count ?? 0,
+    queues: () => all(QUEUES(build, {})),
+    nextOf: async (queue, nowMs) => {
+      const ofQueue = (first: { status: BatchStatus; nowMs: number; limit: number }) =>
+        all(FIRST_OF_QUEUE(build, { ...queue, ...first }));
+      const running = await ofQueue({ status: "running", nowMs, limit: MOST_IN_TURN });
+      const limit = MOST_IN_TURN - running.length;
+      const queued = await ofQueue({ status: "queued", nowMs: Number.MAX_SAFE_INTEGER, limit });
+      return [...running, ...queued]
+        .filter(({ isStartable }) => isStartable)
+        .sort((a, b) => a.served - b.served || a.seq - b.seq)
+        .map(({ id }) => id);
+    },
+    serve: async (id) => {
+      await run(SERVE(build, { id }));
+    },
+    unread: async () => {
+      const ofKeys = build
+        .selectFrom("batches")
+        .select((eb) => eb.fn.min("seq").as("seq"))
+        .where("status", "=", "queued")
+        .where("input", "is not", null)
+        .where("inputReadAtMs", "is", null)
+        .groupBy("apiKeyId");
+      return all(
+        build.selectFrom("batches").select(["id", "provider"]).where("seq", "in", ofKeys).orderBy("seq"),
+      );
+    },
     begun: async () => {
       const begun = build
         .selectFrom("batches")
-        .select(["id", "status", "provider", "apiKeyId", liveOwner(build).as("owner")])
+        .select(["id", "status", "provider", liveOwner(build).as("owner")])
+        .select((eb) =>
+          eb(eb("successCount", "+", eb.ref("failCount")), ">=", eb.ref("itemCount")).as("isMade"),
+        )
         .where("status", "in", [...BEGUN])
         .orderBy("seq");
-      return all(begun);
+      return (await all(begun)).map((batch) => ({ ...batch, isMade: Boolean(batch.isMade) }));
     },
     endWaits: async () => {
       const waiting = build.updateTable("batches").where("waitingSinceMs", "is not", null);
@@ -179,10 +240,6 @@ export function batchRepository(session: SqlSession): BatchRepository {
         .where("seq", "<", own)
         .limit(limit);
       return (await all(before)).length;
-    },
-    waitingQueues: async () => {
-      const queues = build.selectFrom("batches").select(["provider", "apiKeyId"]).distinct();
-      return all(queues.where("status", "=", "queued"));
     },
     unmadeByOthers: async (providers) => {
       const unmade = batches().where("status", "in", ["queued", "running"]);

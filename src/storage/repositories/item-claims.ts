@@ -91,15 +91,15 @@ function freeItems(
 ) {
   const { provider, mostSwitches } = claim;
   // A batch that was just cancelled starts no item.
-  const running = build
+  const open = build
     .selectFrom("batches")
     .select("batches.id")
     .where("batches.id", "=", claim.batchId)
-    .where("batches.status", "=", "running");
+    .where("batches.status", "in", ["queued", "running"]);
   const due = build
     .selectFrom("items")
     .select("id")
-    .where("batchId", "=", running)
+    .where("batchId", "=", open)
     .where("status", "=", "pending")
     .where("notBeforeMs", "<=", claim.nowMs)
     .where("leaseToken", "is", null)

@@ -74,13 +74,17 @@ const COUNTS = prepared((build, { batchId }: Values<{ batchId: string }>) =>
     .groupBy("status"),
 );
 
-const NEXT_DUE = prepared((build, { batchId }: Values<{ batchId: string }>) =>
+const NEXT_DUE = prepared((build, { afterMs }: Values<{ afterMs: number }>) =>
   build
     .selectFrom("items")
-    .select((eb) => eb.fn.min<number | null>("notBeforeMs").as("due"))
-    .where("batchId", "=", batchId)
+    .select("notBeforeMs")
+    // As in the index.
+    .where(sql<boolean>`not_before_ms > 0`)
+    .where("notBeforeMs", ">", afterMs)
     .where("status", "=", "pending")
-    .where("leaseToken", "is", null),
+    .where("leaseToken", "is", null)
+    .orderBy("notBeforeMs")
+    .limit(1),
 );
 
 /** See `ItemRepository.totals`. */
@@ -202,7 +206,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
         leaseToken: leaseToken ?? "",
       }));
     },
-    nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
+    nextDueMs: async (afterMs) => (await first(NEXT_DUE(build, { afterMs })))?.notBeforeMs ?? null,
     finish: (finished) => finishItems(session, finished),
     giveBack: async (id, leaseToken, change) => ({
       isOurs: (await run(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,

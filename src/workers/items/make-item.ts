@@ -12,16 +12,41 @@ import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/transitions.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
-import { isPaid } from "../../domain/models.ts";
+import { isPaid, type Offer } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
-import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
-import type { MaybePaid, ReferenceRecord } from "../../domain/records.ts";
+import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
+import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
 import { aside } from "../../kernel/yield.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { slotsOf } from "../provider-slots.ts";
-import type { ItemRequest, ItemWork } from "./item-batch.ts";
+import { TROUBLE_DELAY_MS } from "../worker-pool.ts";
+
+/** One item with the provider that is asked for it. */
+export interface ItemWork {
+  batch: BatchRecord;
+  item: LeasedItem;
+  offer: Offer<ItemProvider>;
+  ticket: Ticket;
+  /** False when there are none to read for it. */
+  hasReferences: boolean;
+}
+
+/** A request from its claim until its result is recorded. */
+export interface ItemRequest {
+  work: ItemWork;
+  controller: AbortController;
+  /**
+   * `waiting`: it has no slot. `unsent`: nothing has left for the provider. `sent`: it may be paid. `answered`: its slot is
+   * free, and its result is being recorded.
+   */
+  state: "waiting" | "unsent" | "sent" | "answered";
+  /** Whether anything has left for the provider. */
+  isSent: boolean;
+  /** The size of its images once it is answered. */
+  bytes: number;
+}
 
 interface Gates {
   /** Whether it may still be sent: much can happen between its claim and its request. */
@@ -35,11 +60,11 @@ interface Gates {
  * reference images, it waits: that is no failure of the provider. Sends nothing once the request is aborted.
  */
 export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Gates): Promise<ItemAttempt> {
-  const { active, work, controller } = request;
+  const { work, controller } = request;
   const { item, offer, hasReferences } = work;
   const { signal } = controller;
   // Its claim may have been on its way when the batch was held.
-  if (active.isHeld || !gates.maySend()) return { aborted: true, isSent: false };
+  if (!gates.maySend()) return { aborted: true, isSent: false };
   for (;;) {
     try {
       // Their records are read before there is a slot, which would be idle meanwhile.
@@ -110,8 +135,6 @@ async function ask(
 }
 
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
-/** The pause between two tries after a failure of the storage. */
-const TROUBLE_DELAY_MS = 1000;
 /** The longest pause after any other failure to record: it may come back each time. */
 const LONGEST_FAULT_DELAY_MS = 600_000;
 /** The shortest pause after a connection that could not be made. */
@@ -122,6 +145,9 @@ type ItemOutcome = ItemStatus | "retry" | "lost";
 
 /** The images of an item, or why there is none. `aborted`: the signal stopped it, perhaps after the request had left. */
 export type ItemAttempt = GeneratedImages | ProviderError | { aborted: true; isSent: boolean };
+
+export const bytesOf = (attempt: ItemAttempt) =>
+  "images" in attempt ? attempt.images.reduce((sum, { length }) => sum + length, 0) : 0;
 
 /**
  * Records the result of an attempt, for the item and for the health of its provider. Never rejects: after a failure of

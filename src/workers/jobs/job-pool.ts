@@ -1,6 +1,7 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { failBatch } from "../../domain/batches/end-batch.ts";
+import { startIn } from "../../domain/batches/lifecycle.ts";
 import { FORGOTTEN_MS, failureOf, isAtWork } from "../../domain/jobs/job-rules.ts";
 import { identityOf, providerModel } from "../../domain/models.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
@@ -9,13 +10,12 @@ import type { BatchRecord } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/coalesced.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
 import { asOwner, becomeOwner, endOf, OwnerLost, reportEnded } from "../advance-batch.ts";
-import { BatchSet, type PoolLoad, type WorkerPool } from "../batch-set.ts";
 import type { WorkerDeps } from "../deps.ts";
+import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
 import { closeJob } from "./close-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { runJob } from "./run-job.ts";
 
-const TROUBLE_DELAY_MS = 5000;
 /** Pause between two attempts to close jobs that are not needed any more. */
 const SWEEP_MS = 60_000;
 const CLOSINGS_AT_ONCE = 4;
@@ -28,10 +28,6 @@ interface ActiveBatch {
   deps: WorkerDeps;
   controller: AbortController;
   works: Map<string, JobWork>;
-  /** No new job is made of it. */
-  isHeld: boolean;
-  /** It may have items without a job. */
-  isReady: boolean;
 }
 
 /**
@@ -42,8 +38,9 @@ interface ActiveBatch {
 export class JobPool implements WorkerPool {
   readonly provider: JobProvider;
   readonly #deps: WorkerDeps;
-  readonly #onBatchIdle: (batchId: string) => void;
-  readonly #batches = new BatchSet<ActiveBatch>();
+  readonly #events: PoolEvents;
+  readonly #batches = new Map<string, ActiveBatch>();
+  readonly #tasks = new Tasks();
   readonly #uploads = new PQueue({ concurrency: 1 });
   readonly #downloads = new PQueue({ concurrency: 1 });
   readonly #stopping = new AbortController();
@@ -55,18 +52,18 @@ export class JobPool implements WorkerPool {
   #nextSweep = new AbortController();
   #isFirstSweep = true;
   #running = 0;
+  #isStarted = false;
   #isPaused = false;
 
-  /** `onBatchIdle` is called when a batch has no item left that is pending. */
-  constructor(deps: WorkerDeps, provider: JobProvider, onBatchIdle: (batchId: string) => void) {
+  constructor(deps: WorkerDeps, provider: JobProvider, events: PoolEvents) {
     this.#deps = deps;
     this.provider = provider;
-    this.#onBatchIdle = onBatchIdle;
+    this.#events = events;
   }
 
   /** A stop waits for requests that create a job, not for the jobs: these go on upstream. */
   get load(): PoolLoad {
-    const works = this.#batches.all().flatMap((active) => [...active.works.values()]);
+    const works = [...this.#batches.values()].flatMap((active) => [...active.works.values()]);
     const paid = works.filter(({ isCreating }) => isCreating).length;
     return { running: this.#running, paid, slots: this.provider.concurrency };
   }
@@ -77,41 +74,47 @@ export class JobPool implements WorkerPool {
   }
 
   start(): void {
+    this.#isStarted = true;
+    void this.#fill();
     void this.#sweep();
   }
 
-  async poll(): Promise<void> {
+  wake(): void {
     void this.#fill();
   }
 
-  reset(): void {
-    for (const { batch } of this.#batches.all()) this.remove(batch.id);
-  }
-
-  add(batch: BatchRecord): void {
-    if (this.#stopping.signal.aborted) return;
-    const active = this.#batches.get(batch.id);
-    if (active) {
-      active.isHeld = false;
-      this.#makeReady(active);
-      return;
+  /** Forgets the batches that have ended, or that another process has taken over. */
+  async poll(): Promise<void> {
+    const withJobs = [...this.#batches.values()].filter(({ works }) => works.size > 0);
+    const { stores, presence } = this.#deps;
+    const begun = new Map((await stores.read.batches.begun()).map((batch) => [batch.id, batch]));
+    for (const { batch } of withJobs) {
+      const now = begun.get(batch.id);
+      if (!now || (now.owner !== null && now.owner !== presence.id)) this.remove(batch.id);
     }
-    const deps = asOwner(this.#deps, batch.id);
-    const flags = { isHeld: false, isReady: false };
-    const added = { batch, deps, controller: new AbortController(), works: new Map(), ...flags };
-    this.#batches.add(added);
-    this.#batches.track(this.#resume(added));
+    this.wake();
   }
 
-  hold(batchId: string): void {
-    const active = this.#batches.get(batchId);
-    if (active) active.isHeld = true;
+  reset(): void {
+    for (const batchId of [...this.#batches.keys()]) this.remove(batchId);
   }
+
+  /** Goes on with the jobs of a running batch. */
+  resume(batchId: string): void {
+    if (this.#batches.has(batchId)) return;
+    const resumed = this.#find(batchId).then(async (active) => {
+      if (active) await this.#rest(active);
+    });
+    this.#tasks.track(resumed.catch((error) => this.#tryAgain(batchId, error)));
+  }
+
+  /** No job is made of a held batch. */
+  hold(): void {}
 
   remove(batchId: string): void {
     const active = this.#batches.get(batchId);
     if (!active) return;
-    this.#batches.delete(active);
+    this.#batches.delete(batchId);
     active.controller.abort();
   }
 
@@ -134,69 +137,93 @@ export class JobPool implements WorkerPool {
   /** Jobs go on upstream; the next start finds them by their names. */
   async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#stopping.abort();
-    for (const { controller } of this.#batches.all()) controller.abort();
+    for (const { controller } of this.#batches.values()) controller.abort();
     if (isAbandoned) this.#abandoning.abort();
     const { paid } = this.load;
     if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid, graceMs });
     await Promise.all([this.#fill(), this.#sweep()]);
-    await this.#batches.idle();
+    await this.#tasks.idle();
   }
 
   #isActive(active: ActiveBatch): boolean {
-    return this.#batches.has(active) && !this.#stopping.signal.aborted;
+    return this.#batches.get(active.batch.id) === active && !this.#stopping.signal.aborted;
   }
 
-  #makeReady(active: ActiveBatch): void {
-    active.isReady = true;
-    void this.#fill();
-  }
-
-  /** Goes on with the jobs that an earlier process made. They are at work already, whatever the limit is now. */
-  async #resume(active: ActiveBatch): Promise<void> {
-    try {
-      const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(active.batch.id);
-      if (this.#isActive(active)) for (const job of jobs.filter(isAtWork)) this.#start(active, job.id);
-      this.#makeReady(active);
-    } catch (error) {
-      this.#resumeLater(active, error);
+  /**
+   * Returns an open batch of which this process is the owner, and goes on with its jobs: they are at work already, whatever
+   * the limit is now. Returns null when another process owns it, or when it has ended.
+   */
+  async #find(batchId: string): Promise<ActiveBatch | null> {
+    const { stores } = this.#deps;
+    if (!this.#batches.has(batchId)) {
+      if (!(await becomeOwner(this.#deps, batchId))) return null;
+      const batch = await stores.read.batches.byId(batchId);
+      const isOpen = batch?.status === "queued" || batch?.status === "running";
+      if (!isOpen || this.#stopping.signal.aborted) return null;
+      const deps = asOwner(this.#deps, batchId);
+      if (!this.#batches.has(batchId))
+        this.#batches.set(batchId, { batch, deps, controller: new AbortController(), works: new Map() });
     }
+    const active = this.#batches.get(batchId) as ActiveBatch;
+    const jobs = await stores.read.upstreamJobs.ofBatch(batchId);
+    for (const job of jobs.filter(isAtWork)) this.#start(active, job.id);
+    return active;
   }
 
-  #resumeLater(active: ActiveBatch, error: unknown): void {
-    if (error instanceof OwnerLost) {
-      this.remove(active.batch.id);
-      return;
-    }
+  /** A job may have been made by a transaction whose answer was lost: it is found then. */
+  #tryAgain(batchId: string, error: unknown): void {
+    this.remove(batchId);
+    if (error instanceof OwnerLost) return;
     const { log, clock } = this.#deps;
-    const facts = { batch: active.batch.id, error: String(error) };
-    log.error("the jobs of a batch could not be looked up; trying again", facts);
-    const again = () => this.#resume(active);
-    this.#batches.track(clock.sleep(TROUBLE_DELAY_MS, active.controller.signal).then(again, () => {}));
+    log.error("the jobs of a batch could not be looked up; trying again", {
+      batch: batchId,
+      error: String(error),
+    });
+    const again = () => this.resume(batchId);
+    this.#tasks.track(clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).then(again, () => {}));
   }
 
-  /** Makes jobs while slots are free. */
+  /** Makes jobs while slots are free, a job for each queue in its turn, and for each batch of it in its own. */
   async #fillFreeSlots(): Promise<void> {
+    const { feed, log, clock } = this.#deps;
+    const without = new Set<string>();
     while (this.#mayBegin && this.#running < this.provider.concurrency) {
-      const active = this.#batches.next(({ isReady, isHeld }) => isReady && !isHeld);
-      if (!active) break;
-      // Items that come back to the batch meanwhile make it ready again.
-      active.isReady = false;
+      let batchId: string | null = null;
       try {
-        const jobId = await makeJob(active.deps, this.provider, active.batch);
-        if (jobId !== null) {
-          this.#start(active, jobId);
-          active.isReady = true;
-        } else await this.#rest(active);
+        batchId = await this.#nextBatch(without);
+        if (batchId === null) return;
+        without.add(batchId);
+        const active = await this.#find(batchId);
+        const made = active && (await makeJob(active.deps, this.provider, active.batch));
+        if (!made) continue;
+        if (made.isStarted) feed.publish({ type: "batch", batchId, status: "running" });
+        active.batch.status = "running";
+        this.#start(active, made.jobId);
+        without.delete(batchId);
       } catch (error) {
-        // A job may have been made by a transaction whose answer was lost.
-        this.#resumeLater(active, error);
+        if (batchId !== null) this.#tryAgain(batchId, error);
+        else {
+          log.error("no batch could be looked up; trying again", { error: String(error) });
+          await clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+        }
       }
     }
   }
 
+  async #nextBatch(without: ReadonlySet<string>): Promise<string | null> {
+    const { batches } = this.#deps.stores.read;
+    for (const queue of await batches.queues()) {
+      if (queue.provider !== this.provider.name) continue;
+      const turn = await batches.nextOf(queue, Number.MAX_SAFE_INTEGER);
+      const next = turn.find((id) => !without.has(id) && !this.#events.isHeld(id));
+      if (next !== undefined) return next;
+    }
+    return null;
+  }
+
   get #mayBegin(): boolean {
     const isEnding = this.#stopping.signal.aborted || this.#deps.ending.aborted;
-    return !this.#isPaused && !isEnding && this.#deps.presence.isFresh;
+    return this.#isStarted && !this.#isPaused && !isEnding && this.#deps.presence.isFresh;
   }
 
   #start(active: ActiveBatch, jobId: string): void {
@@ -212,12 +239,12 @@ export class JobPool implements WorkerPool {
       downloads: this.#downloads,
       signal: active.controller.signal,
       abandoned: this.#abandoning.signal,
-      onReleased: () => this.#makeReady(active),
+      onReleased: () => this.wake(),
       isCreating: false,
     };
     active.works.set(jobId, work);
     this.#running++;
-    this.#batches.track(this.#work(active, work));
+    this.#tasks.track(this.#work(active, work));
   }
 
   async #work(active: ActiveBatch, work: JobWork): Promise<void> {
@@ -239,22 +266,24 @@ export class JobPool implements WorkerPool {
     if (this.#stopping.signal.aborted) return;
     // The job is done, or its batch ended while the job was being created.
     void this.#sweep();
-    this.#makeReady(active);
+    await this.#rest(active).catch((error) => this.#tryAgain(active.batch.id, error));
+    this.wake();
   }
 
-  /** Called when a batch has no items without a job: it is done here, or its jobs are at work. */
+  /** Called when a job has ended: without another one, and without items for one, the batch is done here. */
   async #rest(active: ActiveBatch): Promise<void> {
     const { stores, feed } = this.#deps;
     const { id } = active.batch;
     if (active.works.size > 0 || !this.#isActive(active)) return;
+    if ((await stores.read.items.countWithoutJob(id)) > 0) return;
     const error = await failureOf(stores.read, id);
     if (error) {
       const failed = await failBatch(this.#deps, id, error, () => endOf(this.#deps));
       if (failed) reportEnded(feed, id, "failed", failed);
     }
     if (!this.#isActive(active) || active.works.size > 0) return;
-    this.#batches.delete(active);
-    this.#onBatchIdle(id);
+    this.#batches.delete(id);
+    this.#events.onBatchIdle(id);
   }
 
   #sweepLater(): void {
@@ -320,21 +349,24 @@ export class JobPool implements WorkerPool {
 }
 
 /**
- * Makes a job of the next items of a batch. Nothing is sent yet. Returns the id of the job; null when the batch has no
- * items without a job, or has ended.
+ * Makes a job of the next items of a batch, which is `running` then. Nothing is sent yet. Returns null when the batch has
+ * no items without a job, or has ended.
  */
 function makeJob(
   { stores, ids, clock }: WorkerDeps,
   { name: provider, limits }: JobProvider,
   { id: batchId }: BatchRecord,
-): Promise<string | null> {
+): Promise<{ jobId: string; isStarted: boolean } | null> {
+  const nowMs = clock.nowMs();
   return stores.write(async (tx) => {
+    const isStarted = await startIn(tx, batchId, nowMs);
     if ((await tx.batches.locked(batchId))?.status !== "running") return null;
-    const id = `imgbatch-${await tx.upstreamJobs.databaseId()}-${ids.recordId("job")}`;
-    const count = await tx.items.assignToJob(batchId, { jobId: id, provider, limit: limits.images });
+    const jobId = `imgbatch-${await tx.upstreamJobs.databaseId()}-${ids.recordId("job")}`;
+    const count = await tx.items.assignToJob(batchId, { jobId, provider, limit: limits.images });
     if (count === 0) return null;
-    await tx.upstreamJobs.insert({ ...NEW, id, batchId, createdAtMs: clock.nowMs() });
-    return id;
+    await tx.batches.serve(batchId);
+    await tx.upstreamJobs.insert({ ...NEW, id: jobId, batchId, createdAtMs: nowMs });
+    return { jobId, isStarted };
   });
 }
 

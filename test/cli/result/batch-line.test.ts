@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { batchLine } from "../../../src/cli/output/batch-text.ts";
+import { batchLine } from "../../../src/cli/output/batches.ts";
 import { readBatch } from "../../../src/client/answers.ts";
 
 it("the line of a batch says that it is a job of a vendor's API", () => {

@@ -96,7 +96,7 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   );
   expect(await after("status", "nodir")).toMatch(/^next: imgbatch list /);
   expect((await cli.here(["status", "nodir"])).stderr).toContain(
-    "There is no batch nodir for this key, and no run directory with this name.",
+    "There is no run directory nodir, and no batch of that id.",
   );
   statuses.splice(0, statuses.length, "output_deleted");
   await rm(join(cli.cwd, dir, "images"), { recursive: true });

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
-import { connect } from "../../../src/cli/connect/connect.ts";
+import { openService } from "../../../src/cli/connect/connect.ts";
 import { createCli } from "../../support/cli.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -62,7 +62,7 @@ it("a key is not read from a terminal, where all could see it", async () => {
     data: await tempDir(),
   } as never;
   await expect(
-    connect(global, { workers: false }, { output, signal, stdin, cwd: await tempDir() }),
+    openService(global, { workers: false }, { output, signal, stdin, cwd: await tempDir() }),
   ).rejects.toMatchObject({
     code: "USAGE",
     message: expect.stringContaining("standard input is a terminal"),

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import stringWidth from "string-width";
 import { describe, expect, it } from "vitest";
-import { bar, dollars, inCells, sparkline } from "../../../src/dashboard/text/format.ts";
+import { bar, dollars, inCells, sparkline } from "../../../src/dashboard/text.ts";
 import { CHARACTER } from "../../support/characters.ts";
 
 describe("text in cells", () => {

@@ -12,7 +12,7 @@ import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
-import { Presence } from "../../../src/workers/presence.ts";
+import { Cluster } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { groupEntry, modelEntry } from "../../support/entries.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
@@ -61,8 +61,8 @@ async function processesOn(
     gates,
     key,
     start: async (own: Stores = stores, clock = still) => {
-      const facts = { role: "api", version: "1", providers: [], isAlone: false } as const;
-      const presence = new Presence({ ...deps, clock, stores: own }, facts);
+      const facts = { role: "api", version: "1", providers: [] } as const;
+      const presence = new Cluster({ ...deps, clock, stores: own }, facts);
       await presence.join();
       const health = await ProviderHealth.load({ ...deps, stores: own }, [provider]);
       const realtime = new Realtime({
@@ -101,7 +101,7 @@ async function processesOn(
       };
     },
     /** Others take a process for dead; it does not know yet. */
-    takeForDead: async ({ presence }: { presence: Presence }, other: { presence: Presence }) => {
+    takeForDead: async ({ presence }: { presence: Cluster }, other: { presence: Cluster }) => {
       const { id } = presence;
       await stores.write((tx) => tx.workers.remove(id));
       await other.presence.poll();

@@ -1,7 +1,6 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { keyFingerprint } from "../../../src/runs/directory/run-service.ts";
-import { judgeMissing } from "../../../src/runs/standing.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
 import { createBench } from "../../support/run-harness.ts";
 
@@ -106,16 +105,6 @@ it("[RUN-6] foreign files that a run would mix with its own are refused; other f
   expect(await bench.read("notes.txt")).toBe("mine");
 });
 
-it("[RUN-6] a damaged run state is a conflict that says so, not a crash", async () => {
-  const bench = await createBench();
-  await bench.submit(TWO);
-  await writeFile(bench.path("imgbatch.json"), '{"schema_version": 99}');
-  await expect(bench.submit(TWO)).rejects.toMatchObject({
-    message: expect.stringContaining("damaged or of another version"),
-    advice: expect.stringMatching(/imgbatch list.*imgbatch download <id> --output/),
-  });
-});
-
 it("[RUN-8] the intent is on disk before the request leaves, and an unknown outcome is noted", async () => {
   const bench = await createBench();
   bench.fake.fault(/^POST/, { reset: "after" }, { reset: "after" }, { reset: "after" }, { reset: "after" });
@@ -160,22 +149,6 @@ it("failed items are named in the results and ready to submit again in retry.jso
   expect(await bench.read("retry.jsonl")).toBe(
     '{"custom_id":"dog_01","prompt":"a dog"}\n{"custom_id":"dog_02","prompt":"a dog"}\n',
   );
-});
-
-it("deleted outputs are an error, unless every file is here and verified", async () => {
-  const bench = await createBench();
-  await bench.submit(TWO);
-  for (const batch of bench.fake.batches) batch.statuses = ["output_deleted"];
-  expect(await bench.submit(TWO)).toMatchObject({ fetchedCount: 0 });
-  await rm(bench.path("images/cat.png"));
-  const { lines } = await bench.submit(TWO);
-  expect(judgeMissing(lines)).toMatchObject({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
-  const results = await bench.results();
-  expect(results.map(({ files, error }) => [files.length, error?.code])).toEqual([
-    [0, "BATCH_IMAGE_OUTPUT_DELETED"],
-    [1, undefined],
-    [1, undefined],
-  ]);
 });
 
 it("a run larger than a batch becomes several, each with its own key, and one set of results", async () => {
@@ -253,22 +226,6 @@ it("with --zip the ZIP stays, is checked inside, and a damaged one is fetched ag
   await writeFile(bench.path(zip), bytes);
   await bench.submit(TWO, { keepZip: true });
   expect(bench.fake.count(/\/download/)).toBe(2);
-});
-
-it("a kept ZIP that is whole is enough when the service's images were deleted, and a damaged one is not", async () => {
-  const bench = await createBench();
-  const before = await bench.submit(TWO, { keepZip: true });
-  const [batch] = bench.fake.batches;
-  if (batch !== undefined) batch.statuses = ["output_deleted"];
-  const again = await bench.submit(TWO, { keepZip: true });
-  expect(again.lines).toEqual(before.lines);
-  expect(again.fetchedCount).toBe(0);
-  const path = bench.path(before.lines[0]?.files[0]?.path ?? "");
-  const bytes = await readFile(path);
-  bytes[60] = (bytes[60] ?? 0) ^ 1;
-  await writeFile(path, bytes);
-  const damaged = await bench.submit(TWO, { keepZip: true });
-  expect(judgeMissing(damaged.lines)).toMatchObject({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
 });
 
 it("reference images are kept once by their hash, sent as Base64, and retry.jsonl finds them", async () => {

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { expect, it, onTestFinished } from "vitest";
 import { readItem } from "../../../src/client/answers.ts";
-import { createDiskNames } from "../../../src/runs/directory/names.ts";
 import { inspect } from "../../../src/runs/directory/run-files.ts";
 import { checkInPlace, takeImages } from "../../../src/runs/fetch/fetch-zip.ts";
 import { openZip, readContents } from "../../../src/runs/fetch/zip.ts";
@@ -220,20 +219,6 @@ it("entries that share their bytes cannot unpack to more than the file warrants"
   await expect(openZip(join(dir, "bomb.zip"))).rejects.toThrow("it holds too much");
 });
 
-it("entries whose names one file system takes for one are both unpacked, each under its own name", async () => {
-  const bench = await createBench({ foreign: true });
-  const outcome = await bench.submit([
-    { custom_id: "Cat", prompt: "a" },
-    { custom_id: "dog:1", prompt: "b" },
-    { custom_id: "nul", prompt: "c" },
-    { custom_id: "\u{1f600}".repeat(100), prompt: "d" },
-  ]);
-  const paths = outcome.lines.map((line) => line.files[0]?.path ?? "");
-  expect(paths.slice(0, 3)).toEqual(["images/Cat.png", "images/dog_1.png", "images/_nul.png"]);
-  expect(Buffer.byteLength(paths[3] ?? "")).toBeLessThan(200);
-  expect((await readdir(bench.path("images"))).length).toBe(4);
-});
-
 it("a file that is not what the manifest says is refused, and had by itself", async () => {
   const bench = await createBench({
     tamper: (files) =>
@@ -256,34 +241,6 @@ it("bytes that are no image are refused even when their hash is right", async ()
   expect(lines[0]).toMatchObject({ files: [], error: { code: "VERIFY_FAILED" } });
   expect(lines[0]?.error?.message).toContain("not a PNG, JPEG or WebP image");
   expect(await readdir(bench.path("images"))).toEqual([]);
-});
-
-it("an image that the ZIP leaves out is fetched by itself", async () => {
-  const bench = await createBench({
-    tamper: (files) => files.filter((file) => file.name !== "images/cat.png"),
-  });
-  const two = [...ONE_CAT, { custom_id: "dog", prompt: "a dog" }];
-  const outcome = await bench.submit(two);
-  expect(outcome.lines.map((line) => line.files.length)).toEqual([1, 1]);
-  expect(bench.fake.count(/cat\/content/)).toBe(1);
-});
-
-it("a ZIP that would be too large is replaced by single images", async () => {
-  const bench = await createBench();
-  const body = { error: { code: "BATCH_IMAGE_DOWNLOAD_TOO_LARGE", message: "too large" } };
-  bench.fake.fault(/\/download/, { status: 400, body });
-  const outcome = await bench.submit(ONE_CAT);
-  expect(outcome.lines[0]).toMatchObject({ verified: "sha256", files: [{ path: "images/cat.png" }] });
-});
-
-it("all images of an item are kept, not only the first", async () => {
-  const bench = await createBench();
-  await bench.submit(ONE_CAT, { onlyStart: true });
-  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2"), png("3")];
-  const outcome = await bench.submit(ONE_CAT);
-  const paths = outcome.lines[0]?.files.map((file) => file.path);
-  expect(paths).toEqual(["images/cat.png", "images/cat_2.png", "images/cat_3.png"]);
-  expect(await bench.submit(ONE_CAT)).toMatchObject({ fetchedCount: 0 });
 });
 
 it("of an item whose ZIP lacks one image, only that one is fetched", async () => {
@@ -323,16 +280,5 @@ it("whatever bytes a ZIP is made of, reading it ends in entries or in one kind o
       },
     ),
     { numRuns: fuzzRuns(150) },
-  );
-});
-
-it("whatever an entry is called, its path on disk is one name below images/, and no two are the same", () => {
-  fc.assert(
-    fc.property(fc.array(fc.string({ unit: "grapheme", minLength: 1 }), { maxLength: 20 }), (entries) => {
-      const names = createDiskNames();
-      const paths = entries.map((entry) => names.take(entry.replaceAll("\\", "_")));
-      for (const path of paths) expect(path).toMatch(/^images\/(?!\.)[^/]+$/s);
-      expect(new Set(paths.map((path) => path.normalize("NFC").toLowerCase())).size).toBe(paths.length);
-    }),
   );
 });

@@ -5,6 +5,7 @@ import { identityOf } from "../../../src/domain/models.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { ItemPool } from "../../../src/workers/items/item-pool.ts";
+import { Cluster } from "../../../src/workers/presence.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { FakeUpstream, troubled, upstreamInTurns } from "../../support/fake-upstream.ts";
@@ -36,7 +37,11 @@ function counting(stores: Stores) {
 }
 
 /** Whether a transaction has claimed items. */
-const hasItems = (result: unknown) => result instanceof Map && [...result.values()].flat().length > 0;
+const hasItems = (result: unknown) =>
+  result !== null &&
+  typeof result === "object" &&
+  "claimed" in result &&
+  (result.claimed as Map<unknown, unknown>).size > 0;
 
 async function poolOf(
   itemCount: number,
@@ -78,18 +83,36 @@ async function poolOf(
   const idle = gate<string>();
   const deps = await workerDepsOf({ stores, blobs, clock, providers, isAlone });
   const { presence, health } = deps;
-  const pool = new ItemPool(deps, providers, idle.open);
+  const held = new Set<string>();
+  const isDone = async (batchId: string) => {
+    if ((await real.read.items.countByStatus(batchId)).pending === 0) idle.open(batchId);
+  };
+  const pool = new ItemPool(deps, {
+    onBatchIdle: (batchId) => void isDone(batchId),
+    isHeld: (batchId) => held.has(batchId),
+  });
+  const hold = () => {
+    held.add(batch.id);
+    pool.hold();
+  };
+  const goOn = () => {
+    held.clear();
+    pool.wake();
+  };
   const countOf = (status: "success" | "pending") => async () =>
     (await real.read.items.countByStatus(batch.id))[status];
   const leased = async () => (await real.read.items.leasesOf(presence.id)).length;
-  return { pool, batch, provider, presence, health, gates, clock, counts, idle, counted: countOf, leased };
+  return {
+    ...{ pool, batch, hold, goOn, provider, presence, health, gates, clock, counts, idle, leased },
+    counted: countOf,
+  };
 }
 
 /** A pool that has made two images of eight, and makes the next two. Two more items may be claimed ahead. */
 async function poolInPace(providers: FakeProvider[]) {
   const tools = await poolOf(8, 2, { providers });
-  const { pool, batch, gates, counted } = tools;
-  pool.add({ ...batch, status: "running" });
+  const { pool, gates, counted } = tools;
+  pool.start();
   await expect.poll(() => gates.length).toBe(2);
   for (const held of gates) held.open();
   await expect.poll(counted("success")).toBe(2);
@@ -101,7 +124,7 @@ type PoolInPace = Awaited<ReturnType<typeof poolInPace>>;
 
 it("the items for all free slots are claimed together, and no more are looked for when none is left", async () => {
   const { pool, batch, gates, counts, idle, counted } = await poolOf(10, 10);
-  pool.add({ ...batch, status: "running" });
+  pool.start();
   await expect.poll(() => gates.length).toBe(10);
   expect(counts).toMatchObject({ claims: 1, transactions: 1 });
   for (const [at, held] of gates.entries()) {
@@ -113,8 +136,8 @@ it("the items for all free slots are claimed together, and no more are looked fo
 });
 
 it("nothing is read between the claim and the request of an item without references", async () => {
-  const { pool, batch, gates, counts, counted } = await poolOf(2, 2);
-  pool.add({ ...batch, status: "running" });
+  const { pool, gates, counts, counted } = await poolOf(2, 2);
+  pool.start();
   await expect.poll(() => gates.length).toBe(2);
   expect(counts.searches).toBe(0);
   for (const held of gates) held.open();
@@ -123,7 +146,7 @@ it("nothing is read between the claim and the request of an item without referen
 
 it("an item that is given back is claimed again", async () => {
   const { pool, batch, gates, clock, idle, counted } = await poolOf(2, 2);
-  pool.add({ ...batch, status: "running" });
+  pool.start();
   await expect.poll(() => gates.length).toBe(2);
   gates[0]?.open();
   await expect.poll(counted("success")).toBe(1);
@@ -150,9 +173,8 @@ it("[HEALTH-4] a batch whose provider ends its pause between two looks goes on a
     // The pause ends after the first look.
     return looks === 1 ? trouble : blockOf(...of);
   };
-  pool.add({ ...batch, status: "running" });
+  pool.start();
   await expect.poll(() => gates.length).toBe(1);
-  expect(pool.waitingOf(batch.id)).toBeNull();
   gates[0]?.open();
   expect(await idle.promise).toBe(batch.id);
 });
@@ -160,19 +182,23 @@ it("[HEALTH-4] a batch whose provider ends its pause between two looks goes on a
 it("a batch that would begin a pause during a stop sets no timer, which would hold up the end of the process", async () => {
   const provider = new FakeUpstream("one");
   const written = gate<void>();
+  const asked = gate<void>();
   let isHeld = false;
   const { pool, batch, health, clock } = await poolOf(1, 1, {
     providers: [provider],
     write: (write) => async (work) => {
-      if (isHeld) await written.promise;
+      if (isHeld) {
+        asked.open();
+        await written.promise;
+      }
       return write(work);
     },
   });
   await health.begin(provider, batch.model)?.failed(troubled("forbidden"), "1");
   expect(clock.sleeperCount).toBe(0);
   isHeld = true;
-  pool.add({ ...batch, status: "running" });
-  await expect.poll(() => pool.waitingOf(batch.id)?.code).toBe("PROVIDER_FORBIDDEN");
+  pool.start();
+  await asked.promise;
   const stopped = pool.stop(0);
   written.open();
   await stopped;
@@ -194,7 +220,7 @@ it("an item that is just being claimed for one provider stays leased when anothe
       return result;
     },
   });
-  pool.add({ ...batch, status: "running" });
+  pool.start();
   await expect.poll(() => counts.claims).toBeGreaterThan(1);
   await sleep(50);
   answer.open();
@@ -215,7 +241,7 @@ it("an item that was claimed by a transaction of which the end is unknown is cla
       throw new Error("the connection was lost");
     },
   });
-  pool.add({ ...batch, status: "running" });
+  pool.start();
   await expect
     .poll(() => {
       clock.advance(1000);
@@ -241,7 +267,7 @@ it("items are claimed ahead of free slots, never sent before there is one, and a
 
 it.each<[string, (tools: PoolInPace) => void, number]>([
   ["the workers are paused", ({ pool }) => pool.setPaused(true), 2],
-  ["their batch is about to be cancelled", ({ pool, batch }) => pool.hold(batch.id), 2],
+  ["their batch is about to be cancelled", ({ hold }) => hold(), 2],
   ["the service stops", ({ pool }) => void pool.stop(60_000), 2],
   ["the provider pauses", ({ gates }) => gates[2]?.fail(troubled("limited", { retryAfterMs: 60_000 })), 1],
 ])("items that were claimed ahead are given back at once when %s", async (_, happen, left) => {
@@ -272,19 +298,19 @@ it("items that were given back by a pause are made after it", async () => {
 
 it("items whose claim was on its way when their batch was held are given back, and made when it goes on", async () => {
   const claimed = gate();
-  const { pool, batch, gates, idle, leased } = await poolOf(2, 2, {
+  const { pool, batch, hold, goOn, gates, idle, leased } = await poolOf(2, 2, {
     write: (write) => async (work) => {
       const result = await write(work);
       if (hasItems(result)) claimed.open();
       return result;
     },
   });
-  pool.add({ ...batch, status: "running" });
+  pool.start();
   await claimed.promise;
-  pool.hold(batch.id);
+  hold();
   await expect.poll(leased).toBe(0);
   expect(gates).toEqual([]);
-  pool.add({ ...batch, status: "running" });
+  goOn();
   await expect.poll(() => gates.length).toBe(2);
   for (const held of gates) held.open();
   expect(await idle.promise).toBe(batch.id);
@@ -304,8 +330,8 @@ it("nothing is claimed ahead for a provider that is paid", async () => {
 it("what waits to be sent is given back when others may take this process for dead at any moment", async () => {
   const { upstream, turns } = upstreamInTurns("vendor");
   const tools = await poolOf(2, 2, { providers: [upstream], isAlone: false });
-  const { pool, batch, presence, clock, gates, leased, counted } = tools;
-  pool.add({ ...batch, status: "running" });
+  const { pool, presence, clock, gates, leased, counted } = tools;
+  pool.start();
   await expect.poll(() => turns.length).toBe(2);
   turns[0]?.open();
   await expect.poll(() => gates.length).toBe(1);
@@ -314,7 +340,7 @@ it("what waits to be sent is given back when others may take this process for de
   await expect.poll(leased).toBe(1);
   await pool.poll();
   expect([upstream.requests.length, turns.length]).toEqual([1, 2]);
-  await presence.beat();
+  if (presence instanceof Cluster) await presence.beat();
   await pool.poll();
   await expect.poll(() => turns.length).toBe(3);
   turns[2]?.open();

@@ -13,9 +13,9 @@ import { silentLog } from "../../../src/kernel/log.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { workOfAll } from "../../../src/service/workers-part.ts";
 import type { WorkerDeps } from "../../../src/workers/deps.ts";
-import { itemBatch, waitForProvider } from "../../../src/workers/items/item-batch.ts";
+import { readItemBatch, waitForProvider } from "../../../src/workers/items/item-batches.ts";
 import { type ItemAttempt, recordItem } from "../../../src/workers/items/make-item.ts";
-import { Presence, TERM_MS } from "../../../src/workers/presence.ts";
+import { Alone, Cluster, TERM_MS } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { made, tinyPng } from "../../support/fake-provider.ts";
@@ -24,6 +24,8 @@ import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
+type Of = ConstructorParameters<typeof Cluster>;
+
 const HOUR_MS = 3_600_000;
 const OUTAGE_MS = 2 * HOUR_MS;
 
@@ -31,9 +33,9 @@ const OUTAGE_MS = 2 * HOUR_MS;
 async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
   const { blobs } = await openBeside(await tempDir());
   const provider = new FakeUpstream("vendor");
-  const presence = new Presence(
+  const presence = new Cluster(
     { stores, clock, ids: randomIds, log: silentLog },
-    { role: "worker", version: "1", providers: ["vendor"], isAlone: false },
+    { role: "worker", version: "1", providers: ["vendor"] },
   );
   await presence.join();
   const health = await ProviderHealth.load({ stores, clock, log: silentLog }, [provider]);
@@ -61,7 +63,9 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     const work = { batch: own, item, offer, ticket, hasReferences: false };
     return recordItem(deps, work, attempt, new AbortController().signal);
   };
-  const active = { ...itemBatch(own), offers: [offer] };
+  const offers = { forBatch: () => [offer] } as unknown as WorkerDeps["offers"];
+  const active = await readItemBatch({ stores, offers }, batch.id);
+  if (active === null) throw new Error("the batch has ended");
   return {
     presence,
     claim,
@@ -154,35 +158,35 @@ it("a time in which no process made images is no outage", async () => {
   const { stores } = await openStorage(LOCAL_STORAGE, { directory: await tempDir(), clock });
   const batch = await openBatchRecord(stores, 1);
   await startBatch(stores, batch.id, 1);
-  const joined = async (role: "api" | "worker", isAlone = false) => {
-    const facts = { role, version: "1", providers: [], isAlone };
-    const presence = new Presence({ stores, clock, ids: randomIds, log: silentLog }, facts);
+  const joined = async <P extends Alone | Cluster>(role: "api" | "worker", Kind: new (...of: Of) => P) => {
+    const facts = { role, version: "1", providers: [] };
+    const presence = new Kind({ stores, clock, ids: randomIds, log: silentLog }, facts);
     await presence.join();
     return presence;
   };
   const wait = () => stores.write((tx) => tx.batches.update(batch.id, { waitingSinceMs: clock.nowMs() }));
   const isWaiting = async () => (await stores.read.batches.byId(batch.id))?.waitingSinceMs !== null;
-  const first = await joined("worker");
+  const first = await joined("worker", Cluster);
   await wait();
   clock.advance(TERM_MS);
-  await joined("worker");
+  await joined("worker", Cluster);
   await first.beat();
   expect(await isWaiting()).toBe(true);
   clock.advance(TERM_MS + 1);
-  const api = await joined("api");
+  const api = await joined("api", Cluster);
   await api.beat();
   expect(await isWaiting()).toBe(true);
   await first.beat();
   expect(await isWaiting()).toBe(false);
   await wait();
   clock.advance(TERM_MS + 1);
-  await joined("worker");
+  await joined("worker", Cluster);
   expect(await isWaiting()).toBe(false);
   await wait();
   await stores.write((tx) => tx.workers.removeAll());
-  await joined("worker");
+  await joined("worker", Cluster);
   expect(await isWaiting()).toBe(false);
   await wait();
-  await joined("worker", true);
+  await joined("worker", Alone);
   expect(await isWaiting()).toBe(false);
 });

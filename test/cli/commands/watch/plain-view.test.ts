@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createPlainView } from "../../../../src/cli/commands/watch-batches.ts";
+import { createPlainView } from "../../../../src/cli/commands/watch.ts";
 import { type Batch, readBatch } from "../../../../src/client/answers.ts";
 import { InstantClock } from "../../../support/instant-clock.ts";
 

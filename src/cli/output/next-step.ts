@@ -1,7 +1,12 @@
+import { basename, extname } from "node:path";
+import type { Batch } from "../../client/answers.ts";
 import { type ErrorCode, type ExitName, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
-import { defaultRunDirectory, nextCommand, type Whereabouts } from "./next-command.ts";
+import { isLacking, lastRound } from "../../runs/directory/run-state.ts";
+import type { RunState } from "../../runs/directory/run-state-schema.ts";
+import { quoted, shellWord } from "../../runs/reports/run-report.ts";
+import type { GlobalOptions } from "../options.ts";
 
 /** The parts of the command line that an advice can repeat. */
 export interface Typed {
@@ -209,6 +214,7 @@ const SLOWER = "; with --file also use fewer --jobs or a lower --rpm";
 const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
   INTERNAL: ANOTHER,
   NETWORK: ANOTHER,
+  SERVICE_GONE: ANOTHER,
   INTERNAL_ERROR: ANOTHER,
   HTTP_502: ANOTHER,
   HTTP_504: ANOTHER,
@@ -240,4 +246,142 @@ const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
 export function whenBilled(code: ErrorCode): string {
   const advice = PAID_AGAIN[code] ?? "";
   return [BILLED, SLOWER].find((end) => advice.endsWith(end)) ?? "";
+}
+
+/** The parts of a target (see `Target`) that the next step depends on. */
+interface Subject {
+  /** The argument as typed. */
+  argument: string;
+  ids: readonly string[];
+  /** Batches of the run that were not submitted. */
+  unsent: number;
+  run: { state: RunState } | null;
+}
+
+/** A list of more commands does not help. */
+const MOST_COMMANDS = 5;
+
+/**
+ * The next step for batches or runs: finish the submission, wait, download, or look at the failures or at what is here.
+ * Null if nothing is left to do.
+ */
+export function nextSteps(
+  where: Whereabouts,
+  targets: readonly Subject[],
+  batches: readonly Batch[],
+): string | null {
+  const known = new Map(batches.map((batch) => [batch.id, batch]));
+  const steps = targets.map(({ argument, ids, run }) => {
+    const own = ids.flatMap((id) => known.get(id) ?? []);
+    return { argument, step: stepOf(own, run !== null && isFetched(run.state)) };
+  });
+  const unfinished = targets.find(({ unsent }) => unsent > 0);
+  if (unfinished !== undefined) return finishing(where, unfinished);
+  const waiting = steps.filter(({ step }) => step === "wait");
+  if (waiting.length > 0) return nextCommand(where, "wait", ...waiting.map(({ argument }) => argument));
+  const loads = steps.filter(({ step }) => step === "download");
+  if (loads.length > 0) {
+    const commands = loads.map(({ argument }) => nextCommand(where, "download", argument));
+    return [...commands.slice(0, MOST_COMMANDS), ...(commands.length > MOST_COMMANDS ? ["…"] : [])].join(
+      "; ",
+    );
+  }
+  const empty = steps.find(({ step }) => step === "items");
+  if (empty !== undefined) return `${nextCommand(where, "items", empty.argument)} (says why)`;
+  const fetched = steps.find(({ step }) => step === "look");
+  return fetched === undefined ? null : `look into ${shellWord(fetched.argument)}`;
+}
+
+/** Whether all images were on disk when the directory was last used, but for those that failed. */
+const isFetched = (state: RunState) => state.finished_at !== null && !isLacking(state);
+
+function stepOf(
+  batches: readonly Batch[],
+  isFetched: boolean,
+): "wait" | "download" | "items" | "look" | null {
+  if (batches.some((batch) => !batch.isDone)) return "wait";
+  const there = batches.filter((batch) => batch.status !== "output_deleted");
+  if (there.some((batch) => batch.successCount > 0 || !batch.hasCounts))
+    return isFetched ? "look" : "download";
+  return there.length > 0 ? "items" : null;
+}
+
+/** The advice to look at files of a run's directory. */
+export function lookInto(dir: string, ...names: readonly string[]): string {
+  return `look into ${names.map((name) => shellWord(`${dir}/${name}`)).join(", ")}`;
+}
+
+export const ALL_HERE = "the images are all here";
+
+/** A note that begins with the reason why the service does not know a batch. */
+export function unknownNote({ message }: ImgbatchError, more: string): string {
+  return `${message.replace(/^The/, "the").replace(/\.$/, "")}; ${more}`;
+}
+
+/** The advice for a run with missing images whose batches the service does not know. */
+export function goingOnHere(where: Whereabouts, dir: string): string {
+  const [lost, here] = [{ flag: "--include-lost" }, { flag: "--here" }] as const;
+  const retry = nextCommand(where, "retry", lost, here, dir);
+  return `${OWNER_ADVICE}; or ${retry} makes only the missing images with this service, which is paid again if the other one still runs`;
+}
+
+/** The advice for a run whose submission was not finished. */
+export function finishing(where: Whereabouts, { argument, run }: Pick<Subject, "argument" | "run">): string {
+  return run !== null && lastRound(run.state) > 0
+    ? nextCommand(where, "retry", argument)
+    : `run the submit command of ${argument} again: nothing is paid twice`;
+}
+
+/** The options that select the service and the key. The next command needs the same ones. */
+export type Whereabouts = Partial<Pick<GlobalOptions, "baseUrl" | "apiKeyFile" | "data" | "config">>;
+
+/** A flag of a command line. A plain string is a name, which may look like a flag. */
+export interface Flag {
+  flag: `--${string}`;
+}
+
+/**
+ * Writes the next command line, with its words quoted for a shell where needed: `imgbatch wait 'my images'`. A name that
+ * begins with `-` is not read as an option.
+ */
+export function nextCommand(where: Whereabouts, ...words: readonly (string | Flag)[]): string {
+  const { baseUrl, apiKeyFile, data, config } = where;
+  const options = [
+    // An address with user, query or fragment is refused anyway, and may hold a password.
+    ...given({ flag: "--base-url" }, baseUrl === undefined || /[@?#]/.test(baseUrl) ? undefined : baseUrl),
+    ...given({ flag: "--api-key-file" }, apiKeyFile),
+    ...given({ flag: "--data" }, data),
+    ...given({ flag: "--config" }, config),
+  ];
+  return ["imgbatch", ...words, ...options].map(commandWord).join(" ");
+}
+
+/** Writes a typed command line again, with a flag, or with another value of an option. Words behind `--` are no options. */
+export function commandAgain(typed: readonly string[], flag: Flag["flag"], value?: string): string {
+  const end = typed.indexOf("--");
+  const head = end < 0 ? typed : typed.slice(0, end);
+  const isValue = (i: number) => value !== undefined && head[i - 1] === flag;
+  const kept = head.filter((word, i) => word !== flag && !isValue(i) && !word.startsWith(`${flag}=`));
+  const words = [
+    ...kept,
+    flag,
+    ...(value === undefined ? [] : [value]),
+    ...(end < 0 ? [] : typed.slice(end)),
+  ];
+  return ["imgbatch", ...words].map(quoted).join(" ");
+}
+
+/** A lone `-` is standard input. */
+function commandWord(word: string | Flag): string {
+  if (typeof word !== "string") return word.flag;
+  return word === "-" ? word : shellWord(word);
+}
+
+function given(flag: Flag, value: string | undefined): (string | Flag)[] {
+  return value === undefined ? [] : [flag, value];
+}
+
+/** The default directory for the run of a prompt file: `prompts-images`; `imgbatch-images` for standard input. */
+export function defaultRunDirectory(file: string): string {
+  return file === "-" ? "imgbatch-images" : `${basename(file, extname(file))}-images`;
 }

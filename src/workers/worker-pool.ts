@@ -1,0 +1,64 @@
+export interface PoolLoad {
+  /** The items (or jobs of whole batches) that run now. */
+  running: number;
+  /** Those of them that a stop waits for, because they cost money. */
+  paid: number;
+  /** The most that may run at once. */
+  slots: number;
+}
+
+/** What a pool needs to know of the batches whose items it makes. */
+export interface PoolEvents {
+  /** Called when nothing of a batch is being made here any more: it may be done. */
+  onBatchIdle(batchId: string): void;
+  /** Whether a batch is about to be cancelled: none of its items is started meanwhile. */
+  isHeld(batchId: string): boolean;
+}
+
+/** Makes the items of batches. It finds batches with items to start in the database. */
+export interface WorkerPool {
+  readonly load: PoolLoad;
+  /** Begins to work. Can be repeated, to take over what other processes have left behind. Does not wait for its end. */
+  start(): void;
+  /** Called when there may be items to start. */
+  wake(): void;
+  /** Reads what other processes have changed: leases that were lost, and items that came back. */
+  poll(): Promise<void>;
+  /** Stops all work and forgets all batches: others have taken over. */
+  reset(): void;
+  /** While paused, no work is begun; running work goes on. */
+  setPaused(isPaused: boolean): void;
+  /** Gives back the items of a batch that wait for a slot; running items go on. See `PoolEvents.isHeld`. */
+  hold(batchId: string): void;
+  /** Forgets a batch that has ended. */
+  remove(batchId: string): void;
+  /**
+   * Stops the running work of an ended batch, here and at the provider, without waiting for its end. Can be repeated.
+   * Throws `BATCH_IMAGE_CANCEL_FAILED` when the provider did not accept the cancellation.
+   */
+  abort(batchId: string): Promise<void>;
+  /**
+   * Takes no more work. Running items get `graceMs` to end, requests that are paid for as long as they need, unless
+   * `isAbandoned`. The rest is kept for the next start.
+   */
+  stop(graceMs: number, isAbandoned?: boolean): Promise<void>;
+}
+
+/** Pause after a failure of the storage, before the next try. */
+export const TROUBLE_DELAY_MS = 1000;
+
+/** Work in the background. */
+export class Tasks {
+  readonly #tasks = new Set<Promise<void>>();
+
+  /** Counts the work until it ends. */
+  track(work: Promise<void>): void {
+    const tracked = work.finally(() => this.#tasks.delete(tracked));
+    this.#tasks.add(tracked);
+  }
+
+  /** Resolves when no work is left. */
+  async idle(): Promise<void> {
+    while (this.#tasks.size > 0) await Promise.allSettled([...this.#tasks]);
+  }
+}
