@@ -5,9 +5,8 @@ import { createServiceHttp } from "../../src/client/service-http.ts";
 import type { Fact, Vitals } from "../../src/dashboard/model.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { FakeProvider, made, madeAfter, tinyPng } from "../support/fake-provider.ts";
+import { FakeProvider, FakeUpstream, made, madeAfter, tinyPng, troubled } from "../support/fake-provider.ts";
 import { FAKE_KEY, startFakeService } from "../support/fake-service.ts";
-import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, otherKey, startTestService, type TestService } from "../support/service.ts";
 

@@ -12,8 +12,7 @@ import {
   overflowOf,
 } from "../support/browser.ts";
 import { CHROMIUM } from "../support/chromium.ts";
-import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
-import { FakeUpstream } from "../support/fake-upstream.ts";
+import { FakeProvider, FakeUpstream, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, otherKey, startTestService, type TestService } from "../support/service.ts";
 import { readZip } from "../support/zip.ts";

@@ -5,11 +5,11 @@ import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FailedAuthLimit } from "../../src/server/http/limits.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
+import { SetbackClock, wrongClock } from "../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
-import { SetbackClock, wrongClock } from "../support/setback-clock.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const HOUR_MS = 3_600_000;

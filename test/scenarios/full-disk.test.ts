@@ -1,12 +1,34 @@
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { createCli } from "../support/cli.ts";
 import { FAKE_KEY, png } from "../support/fake-service.ts";
 import { BIN, cleanEnvironment } from "../support/processes.ts";
-import { runProgram } from "../support/run-program.ts";
+
+/** Runs any program to its end. `onOutput` is told all of standard output so far, each time that there is more. */
+async function runProgram(
+  program: string,
+  args: readonly string[],
+  options: { cwd: string; env: NodeJS.ProcessEnv; onOutput?: (stdout: string) => void },
+): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const { cwd, env, onOutput } = options;
+  const child = spawn(program, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  let stdout = "";
+  let stderr = "";
+  child.stdout.on("data", (chunk) => {
+    stdout += chunk;
+    onOutput?.(stdout);
+  });
+  child.stderr.on("data", (chunk) => {
+    stderr += chunk;
+  });
+  const [code] = await once(child, "close");
+  return { code, stdout, stderr };
+}
 
 const canMount = spawnSync("unshare", ["-rm", "sh", "-c", "mount -t tmpfs tmpfs /mnt"]).status === 0;
 if (!canMount)

@@ -5,21 +5,40 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
 import { type Damage, inside } from "../support/damage.ts";
-import type { FakeService } from "../support/fake-service.ts";
+import type { Answer, FakeService, Fault } from "../support/fake-service.ts";
 import { fuzzRuns } from "../support/fuzz-runs.ts";
-import {
-  CONTENT,
-  claim,
-  endless,
-  ITEMS,
-  item,
-  LIST,
-  LOOK,
-  MODELS,
-  NONE,
-  text,
-  ZIP,
-} from "../support/lies.ts";
+
+/** Requests of the batch API, as the fake service matches them. */
+const LOOK = /^GET [^?]*imgbatch_\w+$/;
+const ITEMS = /^GET .*\/items\?/;
+const LIST = /^GET .*\/batches\?/;
+const MODELS = /^GET .*\/models$/;
+const CONTENT = /^GET .*\/content/;
+const ZIP = /^GET .*\/download/;
+
+const read = (answer: Answer) => JSON.parse(answer.body.toString());
+/** Another body in the place of the true one. */
+const text = (body: string): Fault => ({ lie: (answer) => ({ ...answer, body: Buffer.from(body) }) });
+/** Other fields in the place of the true ones. */
+const claim = (fields: object | ((truth: Record<string, unknown>) => object)): Fault => ({
+  lie: (answer) => {
+    const truth = read(answer);
+    const more = typeof fields === "function" ? fields(truth) : fields;
+    return { ...answer, body: Buffer.from(JSON.stringify({ ...truth, ...more })) };
+  },
+});
+
+/** Pages that always have something new, one entry each. */
+function endless(of: (n: number) => object): Fault {
+  let n = 0;
+  return claim(() => ({ data: [of(n++)], has_more: true, next_cursor: `c${n}` }));
+}
+
+const NONE: Fault = {
+  status: 404,
+  body: { error: { code: "BATCH_IMAGE_ITEM_NOT_FOUND", message: "None." } },
+};
+const item = (n: number) => ({ custom_id: `x${n}`, status: "success", image_count: 1 });
 
 /** The one item, with this many images. */
 const cat = (image_count: number) => claim({ data: [{ custom_id: "cat", status: "success", image_count }] });

@@ -4,7 +4,7 @@ import { isTerminal } from "../../src/contract/statuses.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { openAdmin } from "../../src/service/admin.ts";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
-import { FakeUpstream } from "../support/fake-upstream.ts";
+import { FakeUpstream } from "../support/fake-provider.ts";
 import { startPgProxy } from "../support/pg-proxy.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { watchSecret } from "../support/secrets.ts";

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Cluster } from "../support/cluster/cluster.ts";
-import type { Member } from "../support/cluster/member.ts";
+import type { Cluster, Member } from "../support/cluster/cluster.ts";
 import type { S3Fault } from "../support/fake-s3.ts";
 import { expect } from "./customer.ts";
 import type { Random } from "./random.ts";

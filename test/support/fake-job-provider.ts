@@ -6,8 +6,7 @@ import {
   type UpstreamFacts,
   type UpstreamJob,
 } from "../../src/domain/ports/image-provider.ts";
-import { made, tinyPng } from "./fake-provider.ts";
-import { FakeUpstream } from "./fake-upstream.ts";
+import { FakeUpstream, made, tinyPng } from "./fake-provider.ts";
 
 export interface FakeJob {
   jobId: string;

@@ -1,6 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { listen } from "./listen.ts";
-import { resetConnection } from "./reset-connection.ts";
+import { listen, resetConnection } from "./listen.ts";
 import { errorAnswer, operate, type S3Answer } from "./s3/operations.ts";
 import { decodedPath, type S3Credentials, S3Error, verifySignature } from "./s3/sig-v4.ts";
 

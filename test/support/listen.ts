@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { AddressInfo, Server, Socket } from "node:net";
 
 /** A server on a free port of loopback. */
-export interface ListeningServer {
+interface ListeningServer {
   url: string;
   port: number;
   /** Breaks off its connections. */
@@ -30,4 +30,13 @@ export async function listen(server: Server): Promise<ListeningServer> {
       breakOff();
     });
   return { url: `http://127.0.0.1:${port}`, port, breakOff, close };
+}
+
+/**
+ * Ends a connection so that the other side sees ECONNRESET, not an end. Node 20 loses the handle of a socket that is reset
+ * while its own end is being sent, so such a socket is only closed.
+ */
+export function resetConnection(socket: Socket): void {
+  if (socket.writableEnded && !socket.writableFinished) socket.destroy();
+  else socket.resetAndDestroy();
 }

@@ -1,5 +1,5 @@
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-import { resetConnection } from "./reset-connection.ts";
+import { resetConnection } from "./listen.ts";
 
 /** How a connection ends at a statement. Both sides see a reset, except where nothing is said. */
 export type PgCut =

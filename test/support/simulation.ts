@@ -31,7 +31,7 @@ import { Alone, BEAT_MS, Cluster, type Presence, TERM_MS } from "../../src/worke
 import { Scheduler } from "../../src/workers/scheduler.ts";
 import { seededRandom } from "../soak/random.ts";
 import { groupEntry, modelEntry } from "./entries.ts";
-import { FakeUpstream } from "./fake-upstream.ts";
+import { FakeUpstream } from "./fake-provider.ts";
 import { SeededTurns } from "./seeded-turns.ts";
 
 const IMAGE = Buffer.from("an image");

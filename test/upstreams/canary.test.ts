@@ -7,8 +7,7 @@ import type { Behaviour, Exchange, FakeUpstream } from "../support/upstreams/fak
 import * as hostile from "../support/upstreams/hostile.ts";
 import { nativeBlocks, nativeErrors, startNative } from "../support/upstreams/native.ts";
 import { startOpenai } from "../support/upstreams/openai.ts";
-import { DIALECTS } from "../support/upstreams/openai-dialects.ts";
-import { openaiErrors } from "../support/upstreams/openai-errors.ts";
+import { DIALECTS, openaiErrors } from "../support/upstreams/openai-dialects.ts";
 import { startSdapi } from "../support/upstreams/sdapi.ts";
 
 /** With the characters that JSON, addresses and forms write in other ways. */

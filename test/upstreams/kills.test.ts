@@ -3,8 +3,8 @@ import { gate } from "../support/gate.ts";
 import { Chain, type ChainBatch, isMarked, model } from "../support/upstreams/chain.ts";
 import type { Behaviour, Exchange, FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
-import { SMALL } from "../support/upstreams/images.ts";
-import { NATIVE_KEY, nativeErrors, startNative } from "../support/upstreams/native.ts";
+import { NATIVE_KEY, nativeErrors } from "../support/upstreams/native.ts";
+import { startFake } from "./services.ts";
 
 const PROMPTS = Array.from({ length: 8 }, (_, at) => `picture ${at + 1}`);
 const CONCURRENCY = 4;
@@ -14,13 +14,9 @@ const GRACE = ["--grace", "100ms"];
 
 /** A paid upstream that behaves this way at first, and a provider and a model of its name. */
 async function paid(name: string, behaviour: Behaviour) {
-  const fake = await startNative();
-  fake.size = SMALL;
-  fake.setBehaviour(behaviour);
-  const provider = {
-    ...{ name, type: "native", baseUrl: fake.url, concurrency: CONCURRENCY, timeoutSeconds: 30 },
-    ...{ apiKeyEnv: keyName(name), keyHeader: "x-goog-api-key", models: { [name]: "gemini-3-pro-image" } },
-  };
+  const { fake, entry, model: upstreamId } = await startFake("native", { behaviour });
+  const own = { apiKeyEnv: keyName(name), concurrency: CONCURRENCY, timeoutSeconds: 30 };
+  const provider = { name, models: { [name]: upstreamId }, ...entry, ...own };
   return { fake, provider, model: model(name), key: { [keyName(name)]: NATIVE_KEY } };
 }
 

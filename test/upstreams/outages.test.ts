@@ -2,22 +2,17 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Chain, type ChainBatch, isMarked, model } from "../support/upstreams/chain.ts";
 import type { Behaviour } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
-import { SMALL } from "../support/upstreams/images.ts";
-import { nativeErrors, startNative } from "../support/upstreams/native.ts";
+import { nativeErrors } from "../support/upstreams/native.ts";
+import { startFake } from "./services.ts";
 
 /** The outages of a minute take minutes: they run when this variable is set. */
 const isSoak = Boolean(process.env.IMGBATCH_SOAK);
 
 /** A batch with an upstream that behaves in this way from the start. */
 async function submitted(count: number, behaviour: Behaviour | null) {
-  const fake = await startNative();
-  fake.size = SMALL;
+  const { fake, entry, model: upstreamId } = await startFake("native", { behaviour });
   onTestFinished(() => fake.close());
-  fake.setBehaviour(behaviour);
-  const provider = {
-    ...{ name: "paid", type: "native", baseUrl: fake.url, timeoutSeconds: 20 },
-    ...{ apiKeyEnv: "NATIVE_API_KEY", keyHeader: "x-goog-api-key", models: { mine: "gemini-3-pro-image" } },
-  };
+  const provider = { name: "paid", timeoutSeconds: 20, models: { mine: upstreamId }, ...entry };
   const chain = await Chain.startHere({ models: [model("mine")], providers: [provider] });
   onTestFinished(() => chain.close());
   const prompts = Array.from({ length: count }, (_, at) => `picture ${at + 1}`);
@@ -38,21 +33,6 @@ describe("an outage in a batch", () => {
     expect(fake.requests.length).toBeLessThan(40 + 4 * 4);
   });
 
-  it.runIf(isSoak).each([
-    ["answers 503", hostile.answers(nativeErrors.overloaded())],
-    ["answers a page", hostile.html(503)],
-  ])(
-    "of a minute, in which the upstream %s, costs no item",
-    async (_, behaviour) => {
-      const { fake, chain, id, prompts } = await submitted(200, hostile.outage(60_000, behaviour));
-      const batch = await chain.until(id, hasEnded, 300_000);
-      expect(batch).toMatchObject({ success_count: 200, fail_count: 0 });
-      expect(prompts.filter((prompt) => fake.bill.get(prompt)?.length !== 1)).toEqual([]);
-      expect((await chain.items(id)).filter(isMarked)).toEqual([]);
-    },
-    400_000,
-  );
-
   it.runIf(isSoak)(
     "of a minute, in which nobody listens, costs no item",
     async () => {
@@ -67,25 +47,6 @@ describe("an outage in a batch", () => {
       // Requests that were under way when the connections broke may have been made, and are marked.
       const marked = (await chain.items(id)).filter(isMarked).length;
       expect([made <= fake.billed(), marked <= 4]).toEqual([true, true]);
-    },
-    400_000,
-  );
-
-  it.runIf(isSoak)(
-    "of a minute, in which the upstream breaks every connection, asks for no item a third time",
-    async () => {
-      const { fake, chain, id, prompts } = await submitted(
-        200,
-        hostile.outage(60_000, hostile.resetAfter({ made: false })),
-      );
-      const batch = await chain.until(id, hasEnded, 300_000);
-      const items = await chain.items(id);
-      const wrong = prompts.filter((prompt, at) => {
-        const asked = fake.asked(prompt);
-        return asked > 2 || (asked === 2) !== isMarked(items[at] ?? { error: null });
-      });
-      expect(wrong).toEqual([]);
-      expect(batch.fail_count).toBe(0);
     },
     400_000,
   );

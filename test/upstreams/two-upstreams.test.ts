@@ -2,10 +2,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
 import type { Behaviour, FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
-import { SMALL } from "../support/upstreams/images.ts";
-import { nativeErrors, startNative } from "../support/upstreams/native.ts";
-import { startOpenai } from "../support/upstreams/openai.ts";
-import { openaiErrors } from "../support/upstreams/openai-errors.ts";
+import { nativeErrors } from "../support/upstreams/native.ts";
+import { openaiErrors } from "../support/upstreams/openai-dialects.ts";
+import { startFake } from "./services.ts";
 
 /** How the first of two upstreams behaves, and whether its answers leave open if an image was made. */
 const FIRST: Record<string, { behaviour: Behaviour; isOpen: boolean; seconds?: number }> = {
@@ -47,30 +46,14 @@ beforeAll(async () => {
   for (const name of NAMES) {
     for (const use of ["batch", "now"]) {
       const id = idOf(name, use);
-      const pair = { first: await startNative(), second: await startOpenai() };
-      pairs.set(id, pair);
-      for (const fake of Object.values(pair)) fake.size = SMALL;
-      pair.first.setBehaviour(FIRST[name]?.behaviour ?? null);
+      const first = await startFake("native", { behaviour: FIRST[name]?.behaviour ?? null });
+      const second = await startFake("openai");
+      pairs.set(id, { first: first.fake, second: second.fake });
       models.push(model(id));
+      const times = { timeoutSeconds: FIRST[name]?.seconds ?? 20, concurrency: CONCURRENCY };
       providers.push(
-        {
-          ...{
-            name: `${id}-first`,
-            type: "native",
-            baseUrl: pair.first.url,
-            timeoutSeconds: FIRST[name]?.seconds ?? 20,
-            concurrency: CONCURRENCY,
-          },
-          ...{
-            apiKeyEnv: "NATIVE_API_KEY",
-            keyHeader: "x-goog-api-key",
-            models: { [id]: "gemini-3-pro-image" },
-          },
-        },
-        {
-          ...{ name: `${id}-second`, type: "openai", baseUrl: `${pair.second.url}/v1`, timeoutSeconds: 20 },
-          ...{ apiKeyEnv: "OPENAI_API_KEY", responseFormat: "omit", models: { [id]: "gpt-image-2" } },
-        },
+        { name: `${id}-first`, models: { [id]: first.model }, ...times, ...first.entry },
+        { name: `${id}-second`, models: { [id]: second.model }, timeoutSeconds: 20, ...second.entry },
       );
     }
   }

@@ -3,8 +3,7 @@ import { Chain, type ChainItem, model } from "../support/upstreams/chain.ts";
 import type { Behaviour, FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import * as hostile from "../support/upstreams/hostile.ts";
 import { lookAt, showsPrompt } from "../support/upstreams/images.ts";
-import { startNative } from "../support/upstreams/native.ts";
-import { startOpenai } from "../support/upstreams/openai.ts";
+import { startFake } from "./services.ts";
 
 interface Expected {
   behaviour: Behaviour;
@@ -30,12 +29,12 @@ const ANSWERS: Record<string, Expected> = {
   "thoughts before it": { behaviour: hostile.answering({ thoughts: 2 }), hasNote: false },
   "two images": { behaviour: hostile.answering({ images: 2 }), count: 2, hasNote: false },
 };
-const SERVICES = ["native", "openai"];
+const SERVICES = ["native", "openai"] as const;
 const cases = SERVICES.flatMap((service) =>
   Object.keys(ANSWERS)
     // Only the native service shows its thoughts.
     .filter((answer) => service === "native" || !answer.startsWith("thoughts"))
-    .map((answer): [string, string] => [service, answer]),
+    .map((answer): [(typeof SERVICES)[number], string] => [service, answer]),
 );
 
 const fakes: FakeUpstream[] = [];
@@ -46,15 +45,10 @@ const promptOf = (service: string, answer: string) => `${answer} of ${service}`;
 beforeAll(async () => {
   const providers: object[] = [];
   for (const [at, [service, answer]] of cases.entries()) {
-    const fake = await (service === "native" ? startNative() : startOpenai());
+    const behaviour = ANSWERS[answer]?.behaviour ?? null;
+    const { fake, entry, model: upstreamId } = await startFake(service, { behaviour, size: null });
     fakes.push(fake);
-    fake.setBehaviour(ANSWERS[answer]?.behaviour ?? null);
-    const entry =
-      service === "native"
-        ? { baseUrl: fake.url, apiKeyEnv: "NATIVE_API_KEY", keyHeader: "x-goog-api-key" }
-        : { baseUrl: `${fake.url}/v1`, apiKeyEnv: "OPENAI_API_KEY", responseFormat: "omit" };
-    const upstreamId = service === "native" ? "gemini-3-pro-image" : "gpt-image-2";
-    providers.push({ name: `p-${at}`, type: service, models: { [`m-${at}`]: upstreamId }, ...entry });
+    providers.push({ name: `p-${at}`, models: { [`m-${at}`]: upstreamId }, ...entry });
   }
   chain = await Chain.startHere({ models: cases.map((_, at) => model(`m-${at}`)), providers });
   for (const [at, [service, answer]] of cases.entries()) {

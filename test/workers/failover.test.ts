@@ -3,8 +3,7 @@ import type { ItemObject } from "../../src/contract/batch-api.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../support/fake-clock.ts";
-import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
-import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
+import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { content, errorOf, generate, imagePart } from "../support/realtime.ts";
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { SetbackClock } from "../support/fake-clock.ts";
 import { items, MODEL, startTestService, type TestService } from "../support/service.ts";
-import { SetbackClock } from "../support/setback-clock.ts";
 
 const HOUR_MS = 3_600_000;
 const YEAR_MS = 365 * 24 * HOUR_MS;

@@ -16,8 +16,8 @@ import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf, consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
 import { schemaProblem } from "../http/errors.ts";
-import { plainFormat, shapeOf } from "../request-body/body-shape.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
+import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { checkRequest } from "./check-request.ts";
 

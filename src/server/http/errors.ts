@@ -16,6 +16,10 @@ export function fieldError(code: ServiceErrorCode, param: string, problem: strin
   return new ImgbatchError(code, `${param}: ${problem}`, { param });
 }
 
+/** The error about a field of a request to a vendor's API. */
+export const invalidArgument = (param: string, problem: string): ImgbatchError =>
+  fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
+
 /** The first type error of a body, or of the part of it that `prefix` names. */
 export function schemaProblem(error: ZodError, code: ServiceErrorCode, prefix = ""): ImgbatchError {
   const issue = error.issues[0];

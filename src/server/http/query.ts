@@ -1,7 +1,7 @@
 import type { Request } from "express";
 import type { ListEnvelope } from "../../contract/batch-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { fieldError } from "./errors.ts";
+import { invalidArgument } from "./errors.ts";
 
 /** A query parameter; undefined when it is absent or empty. Throws `BATCH_IMAGE_INVALID_QUERY` when repeated. */
 export function queryText(request: Request, name: string): string | undefined {
@@ -153,7 +153,7 @@ export interface Page<T> {
 export function pageOf<T>(all: readonly T[], request: Request, defaultSize: number): Page<T> {
   const size = pageSizeOf(request, defaultSize, MAX_PAGE);
   const start = wholeNumber(request, "pageToken", "page_token");
-  if (start > all.length) throw invalid("pageToken", "is not one that this list gave");
+  if (start > all.length) throw invalidArgument("pageToken", "is not one that this list gave");
   const end = start + size;
   return { entries: all.slice(start, end), next: end < all.length ? { nextPageToken: String(end) } : {} };
 }
@@ -167,8 +167,7 @@ export function pageSizeOf(request: Request, defaultSize: number, max: number): 
 export function wholeNumber(request: Request, name: string, otherName: string): number {
   const text = request.query[name] ?? request.query[otherName];
   if (text === undefined || text === "") return 0;
-  if (typeof text !== "string" || !/^\d{1,9}$/.test(text)) throw invalid(name, "must be one whole number");
+  if (typeof text !== "string" || !/^\d{1,9}$/.test(text))
+    throw invalidArgument(name, "must be one whole number");
   return Number(text);
 }
-
-const invalid = (param: string, problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", param, problem);

@@ -12,9 +12,9 @@ import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf, consentingCaller, requireBatchFeature, requireBatchGroup } from "../http/authenticate.ts";
 import type { Operation } from "../operation.ts";
-import type { BodyFormat } from "../request-body/body-shape.ts";
 import type { ImageTexts, TakenBody } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
+import type { BodyFormat } from "../request-body/json-value.ts";
 import { type ItemResult, type JobProgress, linesFile, progressOf, resultLines } from "./results.ts";
 import { type ListPage, sendPage } from "./vendor-files.ts";
 

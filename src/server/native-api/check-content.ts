@@ -1,23 +1,194 @@
 import type { z } from "zod";
-import type { ImgbatchError } from "../../contract/errors.ts";
 import {
   type AspectRatio,
   DEFAULT_RATIO,
   type ImageMimeType,
   isImageMimeType,
   SIZE_TIERS,
+  type SizePx,
   type SizeTier,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, inWords, type Limits } from "../../contract/limits.ts";
 import { type GenerateContentRequest, generateContentSchema } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
-import { NO_SENT_TEXTS, type SentTexts } from "../../domain/images/sent-image.ts";
-import { type ModelEntry, nearestRatio, pricedSizes, ratiosOf } from "../../domain/models.ts";
+import {
+  type InputImageProblem,
+  InputImages,
+  NO_SENT_TEXTS,
+  receiveImage,
+  type SentImage,
+  type SentTexts,
+  shownSize,
+} from "../../domain/images/sent-image.ts";
+import {
+  MAX_INPUT_IMAGES,
+  type ModelEntry,
+  nearestRatio,
+  pricedSizes,
+  ratiosOf,
+} from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
-import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
-import { hasUnstorableText } from "../../kernel/text.ts";
-import { fieldError, schemaProblem } from "../http/errors.ts";
-import { isFromUser, readImages, readTurns } from "./read-contents.ts";
+import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
+import { formatBytes, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
+import { invalidArgument, schemaProblem } from "../http/errors.ts";
+
+/** An image of a request before its bytes were looked into. `fields`: where each kind of problem belongs. */
+export interface ReceivedImage {
+  image: SentImage;
+  /** The declared type; null when it does not matter. */
+  declared: ImageMimeType | null;
+  fields: Record<InputImageProblem["about"], string>;
+}
+
+/** Looks into the input images of one real-time request, in their order. */
+export class ImageChecker {
+  readonly images: CheckedImage[] = [];
+  /** The size of the first one, as it is shown; null before it. */
+  first: SizePx | null = null;
+  readonly #inputs: InputImages;
+
+  constructor(inspector: ImageInspector) {
+    this.#inputs = new InputImages(inspector);
+  }
+
+  /** Throws `REALTIME_INVALID_ARGUMENT`. */
+  async add({ image, declared, fields }: ReceivedImage): Promise<void> {
+    const facts = await this.#inputs.check(image, declared);
+    if ("problem" in facts) {
+      throw invalidArgument(fields[facts.about], facts.problem);
+    }
+    this.images.push({
+      read: () => image.read(),
+      lend: (work) => image.lend(work),
+      keepAs: (blobs, key) => image.keepAs(blobs, key),
+      sha256: image.sha256,
+      mimeType: facts.mimeType,
+    });
+    this.first ??= shownSize(facts);
+  }
+}
+
+/** Messages of the user without a message of the model between them. */
+interface Turn {
+  /** The index of its first message. */
+  start: number;
+  text: string;
+}
+
+/** An absent role is the user's. */
+const isFromUser = ({ role }: Contents[number]): boolean => role !== "model";
+
+/**
+ * The texts of a conversation. `prompt` is the user's last turn with a text; the limit on prompts applies to it alone.
+ * `earlier` has the turns before, cut to the same length: the oldest are dropped first.
+ * Throws `REALTIME_INVALID_ARGUMENT` when there is no text, or too much of it.
+ */
+function readTurns(
+  contents: Contents,
+  { promptChars }: Pick<Limits, "promptChars">,
+): { prompt: string; earlier: string } {
+  const turns = turnsOf(contents);
+  const spoken = turns.filter(({ text }) => text !== "");
+  const last = spoken.pop();
+  if (last === undefined) {
+    const at = `contents[${turns[0]?.start ?? 0}].parts`;
+    throw invalidArgument(at, "need a text: what to draw, or how to edit");
+  }
+  if (isLongerThan(last.text, promptChars)) {
+    const problem = `the text has more than the ${promptChars} characters that are allowed`;
+    throw invalidArgument(`contents[${last.start}].parts`, problem);
+  }
+  return { prompt: last.text, earlier: newest(spoken, promptChars) };
+}
+
+function turnsOf(contents: Contents): Turn[] {
+  const turns: { start: number; texts: string[] }[] = [];
+  contents.forEach((message, i) => {
+    if (!isFromUser(message)) return;
+    const previous = contents[i - 1];
+    if (previous === undefined || !isFromUser(previous)) turns.push({ start: i, texts: [] });
+    for (const { text } of message.parts ?? []) {
+      if (text != null && text.trim() !== "") turns.at(-1)?.texts.push(text.trim());
+    }
+  });
+  return turns.map(({ start, texts }) => ({ start, text: texts.join("\n") }));
+}
+
+/** Whole turns, as many of the newest as fit. */
+function newest(turns: readonly Turn[], maxChars: number): string {
+  let earlier = "";
+  for (const { text } of turns.toReversed()) {
+    const longer = earlier === "" ? text : `${text}\n${earlier}`;
+    if (isLongerThan(longer, maxChars)) return earlier || truncateCodePoints(text, maxChars);
+    earlier = longer;
+  }
+  return earlier;
+}
+
+interface Rules {
+  limits: Limits;
+  inspector: ImageInspector;
+  sent: SentTexts;
+  /** False: the declared types of the images are ignored. */
+  strictImageConfig: boolean;
+  findFileImage: FindFileImage;
+}
+
+/**
+ * The input images in their order, of all messages: an image that the model made earlier can be the one to edit.
+ * Interim images of a model that thinks are left out. `first` is the size of the first one.
+ */
+async function readImages(
+  contents: Contents,
+  rules: Rules,
+): Promise<{ images: CheckedImage[]; first: SizePx | null }> {
+  const found = contents.flatMap(({ parts }, i) =>
+    (parts ?? []).flatMap((part, j) => {
+      const at = `contents[${i}].parts[${j}]`;
+      const { inlineData, fileData, text } = part;
+      if ((inlineData == null && fileData == null) || part.thought === true) return [];
+      const given = [text, inlineData, fileData].filter((field) => field != null);
+      if (given.length > 1) throw invalidArgument(at, "must be one of text, inlineData and fileData");
+      return [{ at, inlineData, fileData }];
+    }),
+  );
+  if (found.length > MAX_INPUT_IMAGES) {
+    const problem = `have ${found.length} input images; at most ${MAX_INPUT_IMAGES} are allowed`;
+    throw invalidArgument("contents", problem);
+  }
+  const checker = new ImageChecker(rules.inspector);
+  for (const part of found) await checker.add(await receive(part, rules));
+  return checker;
+}
+
+type Part = NonNullable<Contents[number]["parts"]>[number];
+
+async function receive(
+  { at, inlineData, fileData }: Pick<Part, "inlineData" | "fileData"> & { at: string },
+  rules: Rules,
+): Promise<ReceivedImage> {
+  if (inlineData != null) return receiveInline(`${at}.inlineData`, inlineData, rules);
+  const field = `${at}.fileData.fileUri`;
+  const image = await rules.findFileImage(fileData?.fileUri ?? "");
+  if (image === null)
+    throw invalidArgument(field, "must be the uri of a file that was uploaded with this key");
+  const max = rules.limits.referenceImageBytes;
+  if (image.sizeBytes > max) throw invalidArgument(field, `is larger than ${formatBytes(max)}`);
+  return { image, declared: null, fields: { type: field, bytes: field, amount: at } };
+}
+
+function receiveInline(at: string, given: NonNullable<Part["inlineData"]>, rules: Rules): ReceivedImage {
+  const { mimeType, data } = given;
+  const declared = rules.strictImageConfig ? mimeType : null;
+  if (declared !== null && !isImageMimeType(declared)) {
+    throw invalidArgument(`${at}.mimeType`, "must be image/png, image/jpeg or image/webp");
+  }
+  if (data === "") throw invalidArgument(`${at}.data`, "is required: the Base64 of the image");
+  const maxBytes = rules.limits.referenceImageBytes;
+  const image = receiveImage(data, { maxBytes, base64: "lenient", sent: rules.sent });
+  if (typeof image === "string") throw invalidArgument(`${at}.data`, image);
+  return { image, declared, fields: { type: `${at}.mimeType`, bytes: `${at}.data`, amount: at } };
+}
 
 /** The fields that have a spelling with underscores, too. */
 const CAMEL = Object.fromEntries(
@@ -93,7 +264,7 @@ export async function checkContent(
   const { contents, generationConfig } = parsed.data;
   checkModalities(generationConfig.responseModalities);
   if (generationConfig.imageConfig == null && rules.strictImageConfig) {
-    throw invalid(IMAGE_CONFIG, "is required: the parameters of the image, or {}");
+    throw invalidArgument(IMAGE_CONFIG, "is required: the parameters of the image, or {}");
   }
   const imageConfig = generationConfig.imageConfig ?? {};
   const ratio = checkRatio(imageConfig, model);
@@ -125,16 +296,16 @@ function refuseTooMany(body: unknown): void {
   const max = FIXED_LIMITS.realtimeEntries;
   const contents = listOf(body, "contents");
   if (contents.length > max) {
-    throw invalid("contents", `has ${contents.length} messages; at most ${max} are allowed`);
+    throw invalidArgument("contents", `has ${contents.length} messages; at most ${max} are allowed`);
   }
   let parts = 0;
   for (const [i, message] of contents.entries()) {
     parts += listOf(message, "parts").length;
     if (parts > max)
-      throw invalid(`contents[${i}].parts`, `all contents have more than ${max} parts together`);
+      throw invalidArgument(`contents[${i}].parts`, `all contents have more than ${max} parts together`);
   }
   if (listOf(fieldOf(body, CONFIG), "responseModalities").length > max) {
-    throw invalid(`${CONFIG}.responseModalities`, `has more than ${max} entries`);
+    throw invalidArgument(`${CONFIG}.responseModalities`, `has more than ${max} entries`);
   }
 }
 
@@ -152,9 +323,9 @@ const fieldOf = (holder: unknown, name: string) =>
 function checkModalities(modalities: readonly string[]): void {
   const at = `${CONFIG}.responseModalities`;
   const given = modalities.map((modality) => modality.toUpperCase());
-  if (!given.includes("IMAGE")) throw invalid(at, "must contain IMAGE");
+  if (!given.includes("IMAGE")) throw invalidArgument(at, "must contain IMAGE");
   const other = given.find((modality) => modality !== "IMAGE" && modality !== "TEXT");
-  if (other !== undefined) throw invalid(at, "takes only TEXT and IMAGE");
+  if (other !== undefined) throw invalidArgument(at, "takes only TEXT and IMAGE");
 }
 
 function checkRatio({ aspectRatio }: ImageConfig, model: ModelEntry): AspectRatio | null {
@@ -162,7 +333,7 @@ function checkRatio({ aspectRatio }: ImageConfig, model: ModelEntry): AspectRati
   const ratios = ratiosOf(model);
   if (ratios.includes(aspectRatio)) return aspectRatio as AspectRatio;
   const problem = `the aspect ratio has an unsupported value; this model takes ${ratios.join(", ")}`;
-  throw invalid(`${IMAGE_CONFIG}.aspectRatio`, problem);
+  throw invalidArgument(`${IMAGE_CONFIG}.aspectRatio`, problem);
 }
 
 function checkSize({ imageSize }: ImageConfig, model: ModelEntry): SizeTier {
@@ -172,8 +343,9 @@ function checkSize({ imageSize }: ImageConfig, model: ModelEntry): SizeTier {
   if (size !== undefined) return size;
   const at = `${IMAGE_CONFIG}.imageSize`;
   const upper = SIZE_TIERS.find((tier) => tier === asked.toUpperCase());
-  if (upper !== undefined && upper !== asked) throw invalid(at, `must be written with a capital K: ${upper}`);
-  throw invalid(at, `the image size has an unsupported value; this model makes ${sizes.join(", ")}`);
+  if (upper !== undefined && upper !== asked)
+    throw invalidArgument(at, `must be written with a capital K: ${upper}`);
+  throw invalidArgument(at, `the image size has an unsupported value; this model makes ${sizes.join(", ")}`);
 }
 
 function checkFormat(config: ImageConfig, responseMimeType: string | null | undefined): ImageMimeType {
@@ -183,7 +355,7 @@ function checkFormat(config: ImageConfig, responseMimeType: string | null | unde
     : ["outputMimeType", config.outputMimeType];
   if (asked) {
     if (isImageMimeType(asked)) return asked;
-    throw invalid(`${IMAGE_CONFIG}.${field}`, "must be image/png, image/jpeg or image/webp");
+    throw invalidArgument(`${IMAGE_CONFIG}.${field}`, "must be image/png, image/jpeg or image/webp");
   }
   // This field also holds formats of text. Only an image type concerns the image.
   return responseMimeType && isImageMimeType(responseMimeType) ? responseMimeType : "image/png";
@@ -194,9 +366,9 @@ type Contents = GenerateContentRequest["contents"];
 function checkRoles(contents: Contents): void {
   contents.forEach(({ role }, i) => {
     if (!role || role === "user" || role === "model") return;
-    throw invalid(`contents[${i}].role`, "must be user or model");
+    throw invalidArgument(`contents[${i}].role`, "must be user or model");
   });
-  if (!contents.some(isFromUser)) throw invalid("contents", "needs at least one user message");
+  if (!contents.some(isFromUser)) throw invalidArgument("contents", "needs at least one user message");
 }
 
 /** Texts of the model too: a text that cannot be passed on unchanged is refused. */
@@ -204,10 +376,6 @@ function refuseUnstorable(contents: Contents): void {
   for (const [i, { parts }] of contents.entries()) {
     const j = (parts ?? []).findIndex(({ text }) => text != null && hasUnstorableText(text));
     if (j < 0) continue;
-    throw invalid(`contents[${i}].parts[${j}].text`, "must not hold NUL or half of a surrogate pair");
+    throw invalidArgument(`contents[${i}].parts[${j}].text`, "must not hold NUL or half of a surrogate pair");
   }
-}
-
-function invalid(param: string, problem: string): ImgbatchError {
-  return fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
 }

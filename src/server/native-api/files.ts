@@ -8,7 +8,7 @@ import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { jsonExcess } from "../../kernel/json/json-shape.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { fieldError, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, schemaProblem } from "../http/errors.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { pageSizeOf, wholeNumber } from "../http/query.ts";
 import { DEFAULT_TYPE, download, vendorFiles } from "../jobs/vendor-files.ts";
@@ -56,15 +56,15 @@ function idOf(name: string): string {
   const id = name.replace(/^files\//, "");
   if (id.length <= FIXED_LIMITS.fileNameChars && ID.test(id)) return id;
   const problem = `must be files/ and at most ${FIXED_LIMITS.fileNameChars} lower-case letters, digits and dashes, without a dash at either end`;
-  throw fieldError("REALTIME_INVALID_ARGUMENT", "file.name", problem);
+  throw invalidArgument("file.name", problem);
 }
 
 function limited(field: string, text: string, maxChars: number): string {
   if (isLongerThan(text, maxChars)) {
-    throw fieldError("REALTIME_INVALID_ARGUMENT", field, `has more than ${maxChars} characters`);
+    throw invalidArgument(field, `has more than ${maxChars} characters`);
   }
   if (hasUnstorableText(text)) {
-    throw fieldError("REALTIME_INVALID_ARGUMENT", field, "must not hold NUL or half of a surrogate pair");
+    throw invalidArgument(field, "must not hold NUL or half of a surrogate pair");
   }
   return text;
 }
@@ -74,7 +74,7 @@ export function byteHeader(request: Request, name: string): number | null {
   const text = request.get(name);
   if (text === undefined) return null;
   if (/^\d{1,15}$/.test(text)) return Number(text);
-  throw fieldError("REALTIME_INVALID_ARGUMENT", name, "must be a whole number of bytes");
+  throw invalidArgument(name, "must be a whole number of bytes");
 }
 
 /** A file as the vendor's API shows it. */

@@ -4,14 +4,12 @@ import { askedOf } from "../../domain/batches/create-batch.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { LineReader } from "../../domain/jobs/take-in.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { fieldError } from "../http/errors.ts";
-import { type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
+import { invalidArgument } from "../http/errors.ts";
+import { isObject, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import { type ItemResult, withImages } from "../jobs/results.ts";
 import { numberOf } from "../jobs/vendor-jobs.ts";
-import { isObject } from "../request-body/json-lines.ts";
 import { checkContent } from "./check-content.ts";
-import { contentBody } from "./content-view.ts";
-import { CONTENT_SHAPE, contentFormat } from "./generate.ts";
+import { CONTENT_SHAPE, contentBody, contentFormat } from "./generate.ts";
 
 /**
  * Returns the reader of the native API's batch jobs: a JSON object a line, with the `request` as `generateContent` takes it,
@@ -24,7 +22,7 @@ export function nativeLines(rules: LineRules): LineReader {
     keyOf: ({ key }: { key?: unknown }) => key,
     check: async (line: { request?: unknown }, { model, ...given }) => {
       const request = line.request === undefined ? line : line.request;
-      if (!isObject(request)) throw fieldError("REALTIME_INVALID_ARGUMENT", "request", "must be an object");
+      if (!isObject(request)) throw invalidArgument("request", "must be an object");
       const { strictImageConfig } = rules.features;
       return checkContent(request, model, { ...rules, strictImageConfig, ...given });
     },

@@ -16,7 +16,7 @@ import { fieldsOf } from "../../kernel/json/fields.ts";
 import { hasUnstorableText, truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendBytes } from "../http/downloads.ts";
-import { fieldError, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, schemaProblem } from "../http/errors.ts";
 import { pageSizeOf, pagingBy } from "../http/query.ts";
 import { hasResults, type JobProgress, progressOf, resultLines } from "../jobs/results.ts";
 import {
@@ -28,8 +28,8 @@ import {
   vendorJobs,
 } from "../jobs/vendor-jobs.ts";
 import type { Operation } from "../operation.ts";
-import { type BodyFormat, shapeOf } from "../request-body/body-shape.ts";
 import type { TakenBody } from "../request-body/image-extraction.ts";
+import { type BodyFormat, shapeOf } from "../request-body/json-value.ts";
 import { camelKeys } from "./check-content.ts";
 import { CONTENT_SHAPE } from "./generate.ts";
 import { resultLine } from "./job-lines.ts";
@@ -55,22 +55,23 @@ function checkJob({ value, sent }: TakenBody): JobBody {
   const { displayName, inputConfig } = parsed.data.batch;
   const name = truncateCodePoints((displayName ?? "").trim(), FIXED_LIMITS.taskNameChars) || null;
   if (name !== null && hasUnstorableText(name)) {
-    throw invalid("batch.displayName", "must not hold NUL or half of a surrogate pair");
+    throw invalidArgument("batch.displayName", "must not hold NUL or half of a surrogate pair");
   }
   const requests = inputConfig.requests?.requests;
   const fileName = inputConfig.fileName || null;
   if (fileName !== null && requests !== undefined) {
-    throw invalid(INPUT, "takes either fileName or requests, not both");
+    throw invalidArgument(INPUT, "takes either fileName or requests, not both");
   }
   if (fileName !== null) return { name, input: { fileName } };
-  if (requests === undefined) throw invalid(INPUT, "needs the fileName of an uploaded file, or requests");
-  if (requests.length === 0) throw invalid(REQUESTS, "must not be empty");
+  if (requests === undefined)
+    throw invalidArgument(INPUT, "needs the fileName of an uploaded file, or requests");
+  if (requests.length === 0) throw invalidArgument(REQUESTS, "must not be empty");
   const mostChars = FIXED_LIMITS.lineKeyJsonChars;
   const long = requests.findIndex(
     ({ metadata }) => metadata != null && JSON.stringify(metadata).length > mostChars,
   );
   if (long >= 0)
-    throw invalid(`${REQUESTS}[${long}].metadata`, `has more than ${mostChars} characters as JSON`);
+    throw invalidArgument(`${REQUESTS}[${long}].metadata`, `has more than ${mostChars} characters as JSON`);
   return { name, input: { lines: linesOf(requests, sent) } };
 }
 
@@ -81,7 +82,7 @@ function refuseTooMany(body: unknown): void {
   const most = FIXED_LIMITS.inlineLines;
   if (!Array.isArray(requests) || requests.length <= most) return;
   const problem = `has ${requests.length} requests; at most ${most} can come inline. Upload a file with more`;
-  throw invalid(REQUESTS, problem);
+  throw invalidArgument(REQUESTS, problem);
 }
 
 type Requests = NonNullable<z.infer<typeof createJobSchema>["batch"]["inputConfig"]["requests"]>["requests"];
@@ -97,10 +98,6 @@ function* linesOf(requests: Requests, sent: SentTexts): Generator<LineText> {
       return content === undefined || typeof content === "string" ? [`"${text}"`] : ['"', content, '"'];
     });
   }
-}
-
-function invalid(param: string, problem: string): ImgbatchError {
-  return fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
 }
 
 const TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch";

@@ -1,12 +1,11 @@
 import { PATHS } from "../../contract/routes.ts";
 import { download } from "../jobs/vendor-files.ts";
 import type { Surface } from "../operation.ts";
-import { headerKey, headerOrQueryKey } from "./credential.ts";
 import { fileOperations } from "./files.ts";
 import { generateOperations } from "./generate.ts";
 import { createJobOperation, jobOperations } from "./jobs.ts";
 import { modelOperations, sharedModelOperations } from "./models.ts";
-import { nativeErrorStyles, readVersion, screenModelPath } from "./paths.ts";
+import { headerKey, headerOrQueryKey, nativeErrorStyles, readVersion, screenModelPath } from "./paths.ts";
 import { nativeUploads } from "./uploads.ts";
 
 /** Files of the vendor's API. They stand before the rest of it: its credential guards all paths below `/v1beta`. */

@@ -7,14 +7,14 @@ import type { Chunk, Upload } from "../../domain/files/upload.ts";
 import type { FileRecord } from "../../domain/ports/stores.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
-import { fieldError } from "../http/errors.ts";
+import { fieldError, invalidArgument } from "../http/errors.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { storeForm } from "../jobs/vendor-files.ts";
 import type { Credential, Surface } from "../operation.ts";
 import { announcedLength, streamBody } from "../request-body/json-body.ts";
 import { bodyError, type Part, readParts, textOf } from "../request-body/multipart.ts";
-import { headerOrQueryKey } from "./credential.ts";
 import { byteHeader, fileView, METADATA_BYTES, readFileFacts } from "./files.ts";
+import { headerOrQueryKey } from "./paths.ts";
 
 /** Headers of uploads, as the vendor's API names them. */
 const UPLOAD_HEADERS = {
@@ -67,7 +67,7 @@ interface FormReader {
  * Reads a file and the JSON that describes it from a multipart body (RFC 2046). Parts of other names are dropped. Both
  * methods throw `REALTIME_INVALID_ARGUMENT` and the errors of the chunk.
  */
-export function readForm(boundary: string, chunk: Pick<Chunk, "add">): FormReader {
+function readForm(boundary: string, chunk: Pick<Chunk, "add">): FormReader {
   const form: Form = { metadata: "", fileType: undefined, hasFile: false };
   const parts = readParts(boundary, MOST_PARTS, (part) => readPart(part, form, chunk));
   return {
@@ -137,11 +137,7 @@ async function takeChunk(
   const isUpload = commands.includes("upload");
   const offset = byteHeader(request, UPLOAD_HEADERS.offset);
   if (offset === null && isUpload) {
-    throw fieldError(
-      "REALTIME_INVALID_ARGUMENT",
-      UPLOAD_HEADERS.offset,
-      "is required: where the bytes belong",
-    );
+    throw invalidArgument(UPLOAD_HEADERS.offset, "is required: where the bytes belong");
   }
   try {
     const chunk = await upload.open(offset, isUpload ? announcedLength(request) : 0);
@@ -190,7 +186,7 @@ function commandsOf(request: Request): string[] {
   const commands = (request.get(UPLOAD_HEADERS.command) ?? "").split(",").map((word) => word.trim());
   if (commands.every((command) => COMMANDS.includes(command))) return commands;
   const problem = `must be upload, finalize, both with a comma, query or cancel`;
-  throw fieldError("REALTIME_INVALID_ARGUMENT", UPLOAD_HEADERS.command, problem);
+  throw invalidArgument(UPLOAD_HEADERS.command, problem);
 }
 
 /**
@@ -204,7 +200,7 @@ function upload(deps: ApiDeps) {
     if (command === undefined && request.is("multipart/*")) return uploadMultipart(deps, request, response);
     if (command?.trim() !== "start") {
       const problem = "must be start; or send the file as multipart/related or multipart/form-data";
-      throw fieldError("REALTIME_INVALID_ARGUMENT", UPLOAD_HEADERS.command, problem);
+      throw invalidArgument(UPLOAD_HEADERS.command, problem);
     }
     return start(deps, request, response);
   };
@@ -213,7 +209,7 @@ function upload(deps: ApiDeps) {
 async function start(deps: ApiDeps, request: Request, response: Response): Promise<void> {
   const protocol = request.get(UPLOAD_HEADERS.protocol) ?? "resumable";
   if (protocol !== "resumable") {
-    throw fieldError("REALTIME_INVALID_ARGUMENT", UPLOAD_HEADERS.protocol, "must be resumable");
+    throw invalidArgument(UPLOAD_HEADERS.protocol, "must be resumable");
   }
   const announced = byteHeader(request, UPLOAD_HEADERS.fileBytes);
   const text: Buffer[] = [];

@@ -9,16 +9,14 @@ import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
-import { fieldError } from "../http/errors.ts";
-import { type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
+import { invalidArgument } from "../http/errors.ts";
+import { isObject, JsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import { type ItemResult, withImages } from "../jobs/results.ts";
 import { numberOf } from "../jobs/vendor-jobs.ts";
-import { usageOf } from "../native-api/content-view.ts";
-import { plainFormat } from "../request-body/body-shape.ts";
-import { isObject, JsonLines } from "../request-body/json-lines.ts";
-import { checkFields } from "./check-request.ts";
-import { imageFacts, usageView } from "./images-view.ts";
-import { EDIT_IMAGES, IMAGES_SHAPE, imagesFormat, readJson } from "./read-request.ts";
+import { usageOf } from "../native-api/generate.ts";
+import { plainFormat } from "../request-body/json-value.ts";
+import { imageFacts, usageView } from "./images.ts";
+import { checkFields, EDIT_IMAGES, IMAGES_SHAPE, imagesFormat, readJson } from "./read-request.ts";
 
 /** Nothing else of the line is kept. */
 const FORMAT = plainFormat({ body: { model: "any" } }, "REALTIME_INVALID_ARGUMENT");
@@ -86,11 +84,11 @@ function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
     keyOf: ({ custom_id: id }: SentLine) => (typeof id === "string" ? id : undefined),
     check: async (line: SentLine, { model, sent, findFileImage }) => {
       checkEnvelope(line, endpoint, known);
-      if (!isObject(line.body)) throw invalid("body", "must be an object");
+      if (!isObject(line.body)) throw invalidArgument("body", "must be an object");
       const request = await readJson(line.body, endpoint === PATHS.imageEdits, sent, findFileImage);
       const named = request.fields.model ?? null;
       if (named !== modelName) {
-        throw invalid(
+        throw invalidArgument(
           "body.model",
           `must be the same in all lines: ${modelName ?? "absent"}, as in the first one`,
         );
@@ -101,9 +99,9 @@ function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
         MAX_INPUT_IMAGES,
         request,
       );
-      if (count !== 1) throw invalid("body.n", "must be 1 in a batch: write a line for each image");
-      if (isStream) throw invalid("body.stream", "must not be true in a batch");
-      if (isByUrl) throw invalid("body.response_format", "must be b64_json in a batch");
+      if (count !== 1) throw invalidArgument("body.n", "must be 1 in a batch: write a line for each image");
+      if (isStream) throw invalidArgument("body.stream", "must not be true in a batch");
+      if (isByUrl) throw invalidArgument("body.response_format", "must be b64_json in a batch");
       return content;
     },
   };
@@ -111,14 +109,12 @@ function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
 
 /** Checks all but the body. `known` has the names of the lines before, and gets this one's. */
 function checkEnvelope({ custom_id: id, method, url }: SentLine, endpoint: string, known: Set<string>): void {
-  if (typeof id !== "string" || id === "") throw invalid("custom_id", "is required: a text");
-  if (known.has(id)) throw invalid("custom_id", "must differ from those of the lines before");
+  if (typeof id !== "string" || id === "") throw invalidArgument("custom_id", "is required: a text");
+  if (known.has(id)) throw invalidArgument("custom_id", "must differ from those of the lines before");
   known.add(id);
-  if (method !== "POST") throw invalid("method", "must be POST");
-  if (url !== endpoint) throw invalid("url", `must be the endpoint of the batch, ${endpoint}`);
+  if (method !== "POST") throw invalidArgument("method", "must be POST");
+  if (url !== endpoint) throw invalidArgument("url", `must be the endpoint of the batch, ${endpoint}`);
 }
-
-const invalid = (param: string, problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
 
 /** Item errors with the status and the code that the request would have failed with in real time. */
 const CODES: Partial<Record<ItemErrorCode, ServiceErrorCode>> = {

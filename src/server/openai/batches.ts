@@ -21,7 +21,7 @@ import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { fieldError, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, schemaProblem } from "../http/errors.ts";
 import { invalidQuery, queryInteger, queryText } from "../http/query.ts";
 import { hasResults, type JobProgress } from "../jobs/results.ts";
 import {
@@ -34,7 +34,7 @@ import {
 } from "../jobs/vendor-jobs.ts";
 import { modelNotFound } from "../native-api/models.ts";
 import type { Operation } from "../operation.ts";
-import { plainFormat, shapeOf } from "../request-body/body-shape.ts";
+import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { firstModelName, type JobOrigin, originOf, resultLine } from "./batch-lines.ts";
 import { servedModelNamed } from "./model-names.ts";
 
@@ -50,7 +50,7 @@ function checkBatch(body: unknown): CreateOpenaiBatch {
     )
   ) {
     const problem = "must not hold NUL or half of a surrogate pair";
-    throw fieldError("REALTIME_INVALID_ARGUMENT", "metadata", problem);
+    throw invalidArgument("metadata", problem);
   }
   return parsed.data;
 }

@@ -12,7 +12,7 @@ import type { Chunk } from "../../domain/files/upload.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { fieldError, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, schemaProblem } from "../http/errors.ts";
 import { invalidQuery, queryChoice, queryText } from "../http/query.ts";
 import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
 import type { Operation } from "../operation.ts";
@@ -96,8 +96,7 @@ function readForm(boundary: string, chunk: Chunk): FileForm {
     if (part.name !== "file") {
       const { name = "" } = part;
       if (part.fileName === undefined) fields[name] = await textOf(part, FIELD_BYTES);
-      else if (name === "purpose")
-        throw fieldError("REALTIME_INVALID_ARGUMENT", name, "must be a text, not a file");
+      else if (name === "purpose") throw invalidArgument(name, "must be a text, not a file");
       return;
     }
     if (file !== null) throw invalidFile("may be there once");
@@ -140,7 +139,7 @@ function factsOf(fields: Record<string, string>, file: Pick<Part, "fileName" | "
   };
 }
 
-const invalidFile = (problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", "file", problem);
+const invalidFile = (problem: string) => invalidArgument("file", problem);
 
 /** The operations on files. */
 export const fileOperations: readonly Operation[] = [

@@ -1,6 +1,6 @@
 import type { RequestHandler } from "express";
 import { PATHS } from "../../contract/routes.ts";
-import { headerKey } from "../native-api/credential.ts";
+import { headerKey } from "../native-api/paths.ts";
 import type { Surface } from "../operation.ts";
 import { batchOperations } from "./batches.ts";
 import { fileOperations } from "./files.ts";

@@ -2,6 +2,12 @@ import { createHash } from "node:crypto";
 import type { Request, Response } from "express";
 import type { z } from "zod";
 import type { ImgbatchError } from "../../contract/errors.ts";
+import {
+  DEFAULT_RATIO,
+  type ImageMimeType,
+  type SizePx,
+  type SizeTier,
+} from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, inWords, type Limits } from "../../contract/limits.ts";
 import {
   type EditImages,
@@ -17,17 +23,28 @@ import {
   type SentImage,
   type SentTexts,
 } from "../../domain/images/sent-image.ts";
+import {
+  inputImageLimit,
+  type ModelEntry,
+  nearestRatio,
+  nearestTier,
+  pricedSizes,
+  realtimeModelsOf,
+} from "../../domain/models.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
+import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
-import { formatBytes } from "../../kernel/text.ts";
+import { formatBytes, hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
-import { fieldError, schemaProblem } from "../http/errors.ts";
-import type { ReceivedImage } from "../native-api/read-contents.ts";
+import { invalidArgument, schemaProblem } from "../http/errors.ts";
+import { ImageChecker, type ReceivedImage } from "../native-api/check-content.ts";
+import { modelNotFound } from "../native-api/models.ts";
 import { BodyReservation } from "../request-body/body-budgets.ts";
-import { type BodyFormat, type Shape, shapeOf } from "../request-body/body-shape.ts";
 import { BODY_RATE, streamBody, withJsonBody } from "../request-body/json-body.ts";
+import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-value.ts";
 import { boundaryOf, type Part, readParts, textOf } from "../request-body/multipart.ts";
+import { servedModelNamed } from "./model-names.ts";
 
 const { editImages, editImageBytes } = FIXED_LIMITS;
 const TOO_LARGE = `is larger than ${formatBytes(editImageBytes)}`;
@@ -44,7 +61,7 @@ async function imagesOfJson(
   const received: ReceivedImage[] = [];
   for (const [i, { image_url: url, file_id: id }] of images.entries()) {
     const at = `images[${i}]`;
-    if ((url == null) === (id == null)) throw invalid(at, "must have one of image_url and file_id");
+    if ((url == null) === (id == null)) throw invalidArgument(at, "must have one of image_url and file_id");
     if (url != null) received.push(receivedImage(imageOfUrl(url, `${at}.image_url`, sent), at));
     else received.push(receivedImage(await imageOfFile(id ?? "", `${at}.file_id`, findFile), at));
   }
@@ -53,20 +70,20 @@ async function imagesOfJson(
 
 function imageOfUrl(url: string, at: string, sent: SentTexts): SentImage {
   const long = sent.get(url)?.content;
-  if (long === "too large") throw invalid(at, TOO_LARGE);
+  if (long === "too large") throw invalidArgument(at, TOO_LARGE);
   const head = dataUrlHead(url);
-  if (long === "no Base64" || (long === undefined && head === null)) throw invalid(at, NO_DATA_URL);
+  if (long === "no Base64" || (long === undefined && head === null)) throw invalidArgument(at, NO_DATA_URL);
   if (long !== undefined) return long;
   const rules = { maxBytes: editImageBytes, base64: "lenient", sent: NO_SENT_TEXTS } as const;
   const image = receiveImage(url.slice(head ?? 0), rules);
-  if (typeof image === "string") throw invalid(at, image);
+  if (typeof image === "string") throw invalidArgument(at, image);
   return image;
 }
 
 async function imageOfFile(id: string, at: string, findFile: FindFileImage): Promise<SentImage> {
   const image = await findFile(id);
-  if (image === null) throw invalid(at, "must be the id of a file that was uploaded with this key");
-  if (image.sizeBytes > editImageBytes) throw invalid(at, TOO_LARGE);
+  if (image === null) throw invalidArgument(at, "must be the id of a file that was uploaded with this key");
+  if (image.sizeBytes > editImageBytes) throw invalidArgument(at, TOO_LARGE);
   return image;
 }
 
@@ -75,15 +92,13 @@ function receivedImage(image: SentImage, at: string): ReceivedImage {
   return { image, declared: null, fields: { type: at, bytes: at, amount: at } };
 }
 
-export function tooManyImages(count: number, limit: number): ImgbatchError {
-  return invalid("image", `${count} images were sent; at most ${limit} are allowed`);
+function tooManyImages(count: number, limit: number): ImgbatchError {
+  return invalidArgument("image", `${count} images were sent; at most ${limit} are allowed`);
 }
 
 function refuseMask(): ImgbatchError {
-  return invalid("mask", "is not supported: say in the prompt what is to change, and where");
+  return invalidArgument("mask", "is not supported: say in the prompt what is to change, and where");
 }
-
-const invalid = (param: string, problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
 
 const KIB = 1024;
 const MOST_PARTS = 100;
@@ -129,7 +144,7 @@ async function withForm<T>(
       if (form.images.length === editImages) throw tooManyImages(editImages + 1, editImages);
       await store(part);
     } else if (part.fileName === undefined) form.fields[name] = await textOf(part, fieldBytes);
-    else if (TEXT_NAMES.includes(name)) throw invalid(name, "must be a text, not a file");
+    else if (TEXT_NAMES.includes(name)) throw invalidArgument(name, "must be a text, not a file");
   };
   try {
     const parts = readParts(boundary, MOST_PARTS, readPart);
@@ -157,7 +172,7 @@ async function storeImage(
   for await (const bytes of part.bytes()) {
     sizeBytes += bytes.length;
     if (sizeBytes > editImageBytes) {
-      throw invalid(at, `is larger than ${formatBytes(editImageBytes)}`);
+      throw invalidArgument(at, `is larger than ${formatBytes(editImageBytes)}`);
     }
     await reservation.diskFor(bytes.length);
     // A draft that was discarded would begin again.
@@ -165,7 +180,7 @@ async function storeImage(
     await draft.write(bytes);
     hash.update(bytes);
   }
-  if (sizeBytes === 0) throw invalid(at, "is empty: send the bytes of an image");
+  if (sizeBytes === 0) throw invalidArgument(at, "is empty: send the bytes of an image");
   await draft.finish();
   return receivedImage(imageInDraft(draft, { sizeBytes, sha256: hash.digest("hex") }), at);
 }
@@ -193,7 +208,7 @@ export function imagesFormat(
 }
 
 /** A request whose fields have their types. The images were not looked into yet. */
-export interface SentRequest {
+interface SentRequest {
   fields: ImagesFields;
   images: readonly ReceivedImage[];
 }
@@ -212,7 +227,7 @@ export async function withRequest(
   if (isEdit && request.is("multipart/form-data")) {
     return withForm(deps, request, response, async ({ fields, images }) => {
       const parsed = parse(generateImagesSchema, fields);
-      if (images.length === 0) throw fieldError("REALTIME_INVALID_ARGUMENT", "image", "is required: a file");
+      if (images.length === 0) throw invalidArgument("image", "is required: a file");
       await work({ fields: parsed, images });
     });
   }
@@ -243,7 +258,7 @@ export async function readJson(
   if (!isEdit) return { fields: parse(generateImagesSchema, value), images: [] };
   const fields = parse(editImagesSchema, value);
   const images = await imagesOfJson(fields, sent, findFile);
-  if (images.length === 0) throw fieldError("REALTIME_INVALID_ARGUMENT", "images", "must not be empty");
+  if (images.length === 0) throw invalidArgument("images", "must not be empty");
   return { fields, images };
 }
 
@@ -268,4 +283,104 @@ function typedValue(name: string, value: unknown): unknown {
   if (NUMBERS.includes(name) && /^\d{1,9}$/.test(value)) return Number(value);
   if (TRUTHS.includes(name) && /^(true|false)$/i.test(value)) return value.toLowerCase() === "true";
   return value;
+}
+
+const DEFAULT_TIER: SizeTier = "1K";
+const FORMATS: Readonly<Record<string, ImageMimeType>> = {
+  png: "image/png",
+  jpeg: "image/jpeg",
+  jpg: "image/jpeg",
+  webp: "image/webp",
+};
+
+/** A request that has passed every check that needs no database. */
+export interface AskedImages {
+  content: CheckedContent;
+  count: number;
+  /** The quality of a JPEG or WebP, in percent; null: as the model made it. */
+  quality: number | null;
+  isByUrl: boolean;
+  isStream: boolean;
+}
+
+/**
+ * Checks a request. The order is fixed, and the first failure is thrown: model, size, format, prompt, images. Throws
+ * `REALTIME_MODEL_NOT_FOUND` and `REALTIME_INVALID_ARGUMENT`.
+ */
+export async function checkRequest(
+  deps: ApiDeps,
+  group: Parameters<typeof realtimeModelsOf>[0],
+  sent: SentRequest,
+): Promise<AskedImages> {
+  const model = findModel(deps, group, sent.fields.model ?? null);
+  return checkFields(deps, model, inputImageLimit(deps.realtimeOffers.serving(model.id)), sent);
+}
+
+/** The same for a model that takes this many images. */
+export async function checkFields(
+  { limits, inspector }: Pick<ApiDeps, "limits" | "inspector">,
+  model: ModelEntry,
+  imageLimit: number,
+  { fields, images }: SentRequest,
+): Promise<AskedImages> {
+  const size = readSize(fields.size ?? "auto");
+  const mimeType = FORMATS[(fields.output_format ?? "png").toLowerCase()];
+  if (mimeType === undefined) throw invalidArgument("output_format", "must be png, jpeg or webp");
+  const responseFormat = fields.response_format ?? "b64_json";
+  if (!["b64_json", "url"].includes(responseFormat)) {
+    throw invalidArgument("response_format", "must be b64_json or url");
+  }
+  const prompt = readPrompt(fields, limits.promptChars);
+  if (images.length > imageLimit) throw tooManyImages(images.length, imageLimit);
+  const checker = new ImageChecker(inspector);
+  for (const image of images) await checker.add(image);
+  const shape = size ?? checker.first;
+  const ratio = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model.ratios);
+  const tiers = pricedSizes(model);
+  const tier = size === null ? defaultTier(tiers) : nearestTier(size, ratio, tiers);
+  const keepsRatio = size === null && shape !== null;
+  return {
+    content: { model, prompt, earlier: "", images: checker.images, ratio, keepsRatio, size: tier, mimeType },
+    count: fields.n ?? 1,
+    quality: mimeType === "image/png" ? null : (fields.output_compression ?? null),
+    isByUrl: responseFormat === "url",
+    isStream: fields.stream ?? false,
+  };
+}
+
+/** Without a name, and for names that have none, it is the first model that a provider serves now. */
+function findModel(
+  deps: ApiDeps,
+  group: Parameters<typeof realtimeModelsOf>[0],
+  name: string | null,
+): ModelEntry {
+  const models = realtimeModelsOf(group, deps.models);
+  const model = servedModelNamed(name, models, deps.realtimeOffers, deps.modelNames);
+  if (model === null) throw modelNotFound(name ?? "");
+  return model;
+}
+
+/** Null stands for the default. */
+function readSize(text: string): SizePx | null {
+  if (text.toLowerCase() === "auto") return null;
+  const [, width, height] = /^([1-9]\d{0,5})x([1-9]\d{0,5})$/i.exec(text) ?? [];
+  if (width === undefined || height === undefined)
+    throw invalidArgument("size", "must be auto or like 1536x1024");
+  return { widthPx: Number(width), heightPx: Number(height) };
+}
+
+/** A model may lack the usual size. */
+function defaultTier(tiers: readonly SizeTier[]): SizeTier {
+  return tiers.includes(DEFAULT_TIER) ? DEFAULT_TIER : (tiers[0] ?? DEFAULT_TIER);
+}
+
+function readPrompt({ prompt }: ImagesFields, maxChars: number): string {
+  const text = prompt.trim();
+  if (text === "") throw invalidArgument("prompt", "is required: a text");
+  if (isLongerThan(text, maxChars)) {
+    throw invalidArgument("prompt", `has more than the ${maxChars} characters that are allowed`);
+  }
+  if (hasUnstorableText(text))
+    throw invalidArgument("prompt", "must not hold NUL or half of a surrogate pair");
+  return text;
 }

@@ -3,9 +3,9 @@ import type { SentImage, SentText, SentTexts } from "../../domain/images/sent-im
 import type { BlobDraft, BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Base64Rules } from "../../kernel/base64.ts";
 import type { BodyReservation } from "./body-budgets.ts";
-import type { BodyFormat } from "./body-shape.ts";
 import { type ImagePart, JsonReader } from "./json-reader.ts";
 import { Base64String } from "./json-strings.ts";
+import type { BodyFormat } from "./json-value.ts";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;

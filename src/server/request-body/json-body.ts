@@ -4,8 +4,8 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { progressWithin, type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
 import { type BodyBudgets, BodyReservation } from "./body-budgets.ts";
-import type { BodyFormat } from "./body-shape.ts";
 import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
+import type { BodyFormat } from "./json-value.ts";
 
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
 export interface BodyRate extends TransferRate {

@@ -1,9 +1,8 @@
 import { isUtf8 } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type BodyFormat, SHORT_IMAGE_BYTES } from "./body-shape.ts";
 import { decodeString, LongString, type StringProblem } from "./json-strings.ts";
-import { invalidJson, JsonValue } from "./json-value.ts";
+import { type BodyFormat, invalidJson, JsonValue, SHORT_IMAGE_BYTES } from "./json-value.ts";
 
 const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];

@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 import { Dicer } from "@fastify/busboy";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { fieldError } from "../http/errors.ts";
+import { invalidArgument } from "../http/errors.ts";
 
 /** RFC 2046, section 5.1.1. */
 const BOUNDARY = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
@@ -32,7 +32,7 @@ export function boundaryOf(contentType: string | undefined): string {
   const [, quoted, plain] = BOUNDARY.exec(contentType ?? "") ?? [];
   const boundary = quoted ?? plain;
   if (boundary !== undefined) return boundary;
-  throw fieldError("REALTIME_INVALID_ARGUMENT", "Content-Type", "needs the boundary of the parts");
+  throw invalidArgument("Content-Type", "needs the boundary of the parts");
 }
 
 /**
@@ -109,11 +109,7 @@ export async function textOf(part: Part, maxBytes: number): Promise<string> {
   for await (const bytes of part.bytes()) {
     size += bytes.length;
     if (size > maxBytes) {
-      throw fieldError(
-        "REALTIME_INVALID_ARGUMENT",
-        part.name || "body",
-        `has more than ${formatBytes(maxBytes)}`,
-      );
+      throw invalidArgument(part.name || "body", `has more than ${formatBytes(maxBytes)}`);
     }
     chunks.push(bytes);
   }
@@ -124,11 +120,7 @@ function refuseLongName(name = ""): void {
   const most = FIXED_LIMITS.jsonNameBytes;
   // The bytes of a header are one character each.
   if (name.length <= most) return;
-  throw fieldError(
-    "REALTIME_INVALID_ARGUMENT",
-    `${name.slice(0, 40)}…`,
-    `the name of a field has at most ${most} bytes`,
-  );
+  throw invalidArgument(`${name.slice(0, 40)}…`, `the name of a field has at most ${most} bytes`);
 }
 
 type PartHeaders = Readonly<Record<string, readonly string[] | undefined>>;
@@ -157,4 +149,4 @@ function fileNameOf(disposition: string): string | undefined {
 const bytesOf = (part: Readable): AsyncIterable<Buffer> => part.iterator({ destroyOnReturn: false });
 
 /** An error about the body as a whole. */
-export const bodyError = (problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", "body", problem);
+export const bodyError = (problem: string) => invalidArgument("body", problem);

@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { runCli } from "../../../src/cli/run-cli.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
-import { FakeUpstream } from "../../support/fake-upstream.ts";
+import { FakeUpstream } from "../../support/fake-provider.ts";
 import { BIN, cleanEnvironment, imgbatch } from "../../support/processes.ts";
 import { openBeside, startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";

@@ -7,7 +7,7 @@ import { adviceFor, commandAgain, nextCommand, type Typed } from "../../../src/c
 import { readCommandLine } from "../../../src/cli/parse.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../../src/contract/errors.ts";
 import { retryAtOnce, runInProcess } from "../../support/cli-in-process.ts";
-import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

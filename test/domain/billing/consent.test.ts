@@ -7,8 +7,7 @@ import { openHold, releaseDeadHolds } from "../../../src/domain/realtime/holds.t
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
-import { FakeProvider } from "../../support/fake-provider.ts";
-import { FakeUpstream } from "../../support/fake-upstream.ts";
+import { FakeProvider, FakeUpstream } from "../../support/fake-provider.ts";
 import { answerOf, content, errorOf, generate } from "../../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 import { joinAs } from "../../support/stores.ts";

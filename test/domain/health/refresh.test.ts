@@ -3,7 +3,7 @@ import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { openStores } from "../../support/stores.ts";
 
 const limited = (retryAfterMs: number) => troubled("limited", { retryAfterMs });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { content, errorOf, generate } from "../../support/realtime.ts";
 import { MODEL, openBeside, startTestService } from "../../support/service.ts";
 

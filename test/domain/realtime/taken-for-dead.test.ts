@@ -15,8 +15,7 @@ import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { Cluster } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { groupEntry, modelEntry } from "../../support/entries.ts";
-import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { FakeUpstream, upstreamInTurns } from "../../support/fake-upstream.ts";
+import { FakeProvider, FakeUpstream, made, tinyPng, upstreamInTurns } from "../../support/fake-provider.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

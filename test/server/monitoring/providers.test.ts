@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { recordCall } from "../../../src/domain/health/calls.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 
 const MINUTE_MS = 60_000;

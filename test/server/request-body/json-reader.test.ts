@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { FIXED_LIMITS } from "../../../src/contract/limits.ts";
-import { plainFormat, type Shape } from "../../../src/server/request-body/body-shape.ts";
 import { JsonReader } from "../../../src/server/request-body/json-reader.ts";
+import { plainFormat, type Shape } from "../../../src/server/request-body/json-value.ts";
 import { CHARACTER } from "../../support/characters.ts";
 
 const MIB = 1024 * 1024;

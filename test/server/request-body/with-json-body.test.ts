@@ -5,8 +5,8 @@ import { silentLog } from "../../../src/kernel/log.ts";
 import { answerErrors } from "../../../src/server/http/errors.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { BodyBudgets } from "../../../src/server/request-body/body-budgets.ts";
-import { plainFormat } from "../../../src/server/request-body/body-shape.ts";
 import { BODY_RATE, type BodyRate, withJsonBody } from "../../../src/server/request-body/json-body.ts";
+import { plainFormat } from "../../../src/server/request-body/json-value.ts";
 import { batchErrorStyle } from "../../../src/server/surfaces.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 

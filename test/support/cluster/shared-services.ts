@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { LOCAL_STORAGE, type StoragePlaces } from "../../../src/config/storage-places.ts";
 import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
-import { systemClock } from "../../../src/kernel/clock.ts";
+import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import {
   type LocalService,
@@ -12,9 +12,29 @@ import {
   startService,
 } from "../../../src/service/start-service.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
+import { BEAT_MS } from "../../../src/workers/presence.ts";
 import { startFakeS3 } from "../fake-s3.ts";
-import { passing } from "./passing-clock.ts";
 import { TEST_STORES } from "./test-stores.ts";
+
+/**
+ * How long the processes of one database sleep in order to know of each other: between two beats, two looks, two pings
+ * and two tries to connect. No test moves its clock for these.
+ */
+const BETWEEN_PROCESSES_MS = new Set([BEAT_MS, 200, 3000, 50]);
+
+/**
+ * The clock of a test, on which all sleep but those that keep a process alive to the others. These go by the clocks of
+ * the database and of other processes, which no test moves.
+ */
+function passing(clock: Clock): Clock {
+  return {
+    nowMs: () => clock.nowMs(),
+    monotonicMs: () => clock.monotonicMs() + systemClock.monotonicMs(),
+    // More often: after a jump of the clock a process begins nothing before its next beat.
+    sleep: (ms, signal) =>
+      BETWEEN_PROCESSES_MS.has(ms) ? systemClock.sleep(ms / 10, signal) : clock.sleep(ms, signal),
+  };
+}
 
 /** The workers come first: an API takes no batch before it has seen one. */
 const ROLES = ["worker", "worker", "worker", "api", "api"] as const;

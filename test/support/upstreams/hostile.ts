@@ -1,4 +1,4 @@
-import { resetConnection } from "../reset-connection.ts";
+import { resetConnection } from "../listen.ts";
 import type { Answer, Behaviour, Exchange, Twist } from "./fake-upstream.ts";
 
 /** Things that upstreams do to their callers. Each works with every fake; `setBehaviour` takes it. */

@@ -1,8 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { Answer, UpstreamRequest } from "./fake-upstream.ts";
 import type { JobBook, StoredFile } from "./job-book.ts";
-import { nativeErrors, shapeProblem } from "./native.ts";
-import { fieldOf } from "./native-fields.ts";
+import { fieldOf, nativeErrors, shapeProblem } from "./native.ts";
 
 /** Chunks but the last are multiples of this. */
 const GRANULARITY = 262_144;

@@ -11,8 +11,7 @@ import {
   readJsonLines,
   resultFile,
 } from "./job-book.ts";
-import { made, nativeErrors, problemOf, promptIn, shapeProblem } from "./native.ts";
-import { type Fields, fieldOf } from "./native-fields.ts";
+import { type Fields, fieldOf, made, nativeErrors, problemOf, promptIn, shapeProblem } from "./native.ts";
 import { json, noFile, timeOf } from "./native-files.ts";
 
 /** How the service speaks; all of it may be changed while it runs. */

@@ -10,7 +10,7 @@ import {
 } from "./fake-upstream.ts";
 import { type Job, JobBook, rangeOf, repeatingKey, type StoredFile } from "./job-book.ts";
 import { OPENAI_KEY } from "./openai.ts";
-import { json, openaiErrors } from "./openai-errors.ts";
+import { json, openaiErrors } from "./openai-dialects.ts";
 import { type OpenaiBatchSettings, OpenaiJobs, seconds } from "./openai-jobs.ts";
 
 export interface OpenaiBatch extends FakeUpstream {

@@ -11,8 +11,7 @@ import {
   readJsonLines,
   resultFile,
 } from "./job-book.ts";
-import { DIALECTS, type Wish } from "./openai-dialects.ts";
-import { json, openaiErrors, silentModeration } from "./openai-errors.ts";
+import { DIALECTS, json, openaiErrors, silentModeration, type Wish } from "./openai-dialects.ts";
 
 /** How the service speaks; all of it may be changed while it runs. */
 export interface OpenaiBatchSettings {

@@ -7,8 +7,7 @@ import {
   type Twist,
 } from "./fake-upstream.ts";
 import { imageOf, lookAt } from "./images.ts";
-import { DIALECTS, type Dialect, type Wish } from "./openai-dialects.ts";
-import { json, openaiErrors } from "./openai-errors.ts";
+import { DIALECTS, type Dialect, json, openaiErrors, type Wish } from "./openai-dialects.ts";
 
 export interface OpenaiOptions {
   dialect?: Dialect;

@@ -11,7 +11,7 @@ import {
   PATIENCE,
 } from "../../support/upstreams/job-world.ts";
 import { nativeErrors } from "../../support/upstreams/native.ts";
-import { openaiErrors } from "../../support/upstreams/openai-errors.ts";
+import { openaiErrors } from "../../support/upstreams/openai-dialects.ts";
 
 const PAGE = { status: 502, body: "<html>Bad gateway</html>", headers: { "content-type": "text/html" } };
 const noJob = nativeErrors.other(404, "NOT_FOUND", "Requested entity was not found.");

@@ -7,8 +7,14 @@ import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { ItemPool } from "../../../src/workers/items/item-pool.ts";
 import { Cluster } from "../../../src/workers/presence.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { FakeUpstream, troubled, upstreamInTurns } from "../../support/fake-upstream.ts";
+import {
+  FakeProvider,
+  FakeUpstream,
+  made,
+  tinyPng,
+  troubled,
+  upstreamInTurns,
+} from "../../support/fake-provider.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";

@@ -18,8 +18,7 @@ import { type ItemAttempt, recordItem } from "../../../src/workers/items/make-it
 import { Alone, Cluster, TERM_MS } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { made, tinyPng } from "../../support/fake-provider.ts";
-import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { usageOf } from "../../../../src/server/native-api/content-view.ts";
+import { usageOf } from "../../../src/server/native-api/generate.ts";
 
 const usage = (facts: Partial<Parameters<typeof usageOf>[0]>) =>
   usageOf({

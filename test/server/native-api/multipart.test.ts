@@ -1,10 +1,10 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
-import { draftsBelow } from "../../../support/drafts.ts";
-import { exchange, requestText } from "../../../support/raw-http.ts";
-import { refusalOf } from "../../../support/realtime.ts";
-import { startTestService, type TestService } from "../../../support/service.ts";
-import { ask, fileOf } from "../../../support/uploads.ts";
+import { draftsBelow } from "../../support/drafts.ts";
+import { exchange, requestText } from "../../support/raw-http.ts";
+import { refusalOf } from "../../support/realtime.ts";
+import { startTestService, type TestService } from "../../support/service.ts";
+import { ask, fileOf } from "../../support/uploads.ts";
 
 const PATH = "/upload/v1beta/files?uploadType=multipart";
 const serve = () => startTestService({ workers: false });

@@ -1,24 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { issueKey } from "../../../../src/domain/accounts.ts";
-import { checkInvariants } from "../../../../src/domain/check-invariants.ts";
-import { systemClock } from "../../../../src/kernel/clock.ts";
-import { randomIds } from "../../../../src/kernel/ids.ts";
-import { draftsBelow } from "../../../support/drafts.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
-import { apiChecker } from "../../../support/openapi.ts";
-import { errorOf, refusalOf } from "../../../support/realtime.ts";
-import { openBeside, startTestService, type TestService } from "../../../support/service.ts";
-import { ask, fileOf, listOf, send, start, upload, urlOf } from "../../../support/uploads.ts";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { draftsBelow } from "../../support/drafts.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { apiChecker } from "../../support/openapi.ts";
+import { errorOf, refusalOf } from "../../support/realtime.ts";
+import { openBeside, startTestService } from "../../support/service.ts";
+import { ask, fileOf, listOf, send, start, upload, urlOf } from "../../support/uploads.ts";
 
 const HOUR_MS = 3_600_000;
 const serve = () => startTestService({ workers: false });
-
-async function otherKey(service: TestService): Promise<string> {
-  const { stores } = await openBeside(service.data);
-  const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
-  const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
-  return (await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts))).key;
-}
 
 describe("an uploaded file", () => {
   it("[FILES-5] is listed page by page, newest first, shown and deleted", async () => {
@@ -90,19 +80,6 @@ describe("an uploaded file", () => {
     expect(mimeType).toBe("jsonl\r\nx: y");
     const answer = await ask(service, `/v1beta/${name}:download`);
     expect(answer.headers.get("content-type")).toBe("application/octet-stream");
-  });
-
-  it("[FILES-5] exists for no other key, which may use its name", async () => {
-    const service = await serve();
-    const { name } = await upload(service, "mine", { name: "files/fox" });
-    const key = await otherKey(service);
-    for (const path of [`/v1beta/${name}`, `/v1beta/${name}:download`, `/download/v1beta/${name}:download`]) {
-      expect((await ask(service, path, { key })).status).toBe(404);
-    }
-    expect((await ask(service, `/v1beta/${name}`, { key, method: "DELETE" })).status).toBe(404);
-    expect(await (await ask(service, "/v1beta/files", { key })).json()).toEqual({ files: [] });
-    await upload(service, "theirs", { name: "files/fox" }, { key });
-    expect(await (await ask(service, `/v1beta/${name}:download`)).text()).toBe("mine");
   });
 
   it("[FILES-5] whose bytes are gone is an error, not a short answer", async () => {

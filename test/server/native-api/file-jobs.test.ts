@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { type Job, resultLineSchema } from "../../../../src/contract/native-api.ts";
-import { checkInvariants } from "../../../../src/domain/check-invariants.ts";
-import { FakeProvider, made, tinyPng } from "../../../support/fake-provider.ts";
-import { batchIdOf, createJob, endedJob, jobOf } from "../../../support/jobs.ts";
-import { content, generate, imagePart, imagesOf, refusalOf } from "../../../support/realtime.ts";
-import { openBeside, startTestService, type TestService } from "../../../support/service.ts";
-import { ask, upload } from "../../../support/uploads.ts";
+import { type Job, resultLineSchema } from "../../../src/contract/native-api.ts";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { createJob, endedJob } from "../../support/jobs.ts";
+import { content, generate, imagePart, imagesOf, refusalOf } from "../../support/realtime.ts";
+import { openBeside, startTestService, type TestService } from "../../support/service.ts";
+import { ask, upload } from "../../support/uploads.ts";
 
 type Line = Record<string, unknown>;
 
@@ -34,30 +34,6 @@ async function resultsOf(service: TestService, job: Job) {
 }
 
 describe("a job from a file", () => {
-  it("[LINES-11] keeps its input: a file that is deleted right after the job was created is read all the same", async () => {
-    const service = await startTestService({ providers: [new FakeProvider()] });
-    await service.setPaused(true);
-    const file = await upload(service, jsonl([{ key: "a", request: content("x") }]), { mimeType: "jsonl" });
-    const created = await createJob(service, { fileName: file.name });
-    expect((await ask(service, `/v1beta/${file.name}`, { method: "DELETE" })).status).toBe(200);
-    await service.setPaused(false);
-    const job = await endedJob(service, created);
-    expect(job.metadata.state).toBe("BATCH_STATE_SUCCEEDED");
-    expect(await resultsOf(service, job)).toMatchObject([{ key: "a", response: {} }]);
-  });
-
-  it("leaves no input behind when it cannot be processed", async () => {
-    const service = await startTestService({
-      providers: [new FakeProvider()],
-      config: { limits: { linesPerJob: 1 } },
-    });
-    const lines = ["x", "y"].map((text) => ({ key: text, request: content(text, {}, []) }));
-    const job = await endedJob(service, await fromFile(service, lines));
-    expect(job.metadata.state).toBe("BATCH_STATE_FAILED");
-    const { blobs } = await openBeside(service.data);
-    await expect.poll(() => blobs.read(`inputs/${batchIdOf(job)}/lines`).catch(() => null)).toBeNull();
-  });
-
   it("[LINES-11] makes its lines and gives their results in a file, in order, with the keys as they were", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ prompt }) => made(await tinyPng(prompt.length));
@@ -106,55 +82,6 @@ describe("a job from a file", () => {
     expect(files.files.map(({ name }: { name: string }) => name)).not.toContain(
       job.metadata.output?.responsesFile,
     );
-    const { stores, blobs } = await openBeside(service.data);
-    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
-  });
-
-  it("sends any part of its results, on both paths, and says how long they are", async () => {
-    const service = await startTestService();
-    const lines = ["one", "two", "three"].map((key) => ({ key, request: content(key) }));
-    const job = await endedJob(service, await fromFile(service, lines));
-    const name = job.metadata.output?.responsesFile;
-    const whole = await ask(service, `/v1beta/${name}:download?alt=media`);
-    const bytes = Buffer.from(await whole.arrayBuffer());
-    expect(Number(whole.headers.get("content-length"))).toBe(bytes.length);
-    const etag = whole.headers.get("etag") ?? "";
-    for (const [start, end] of [
-      [0, 0],
-      [1, 777],
-      [500, 501],
-      [bytes.length - 5, bytes.length - 1],
-    ] as const) {
-      const headers = { range: `bytes=${start}-${end}`, "if-range": etag };
-      const part = await ask(service, `/download/v1beta/${name}:download?alt=media`, { headers });
-      expect(part.status).toBe(206);
-      expect(Buffer.from(await part.arrayBuffer()).equals(bytes.subarray(start, end + 1))).toBe(true);
-    }
-    const other = await ask(service, `/v1beta/files/batch-${"0".repeat(32)}:download?alt=media`);
-    expect(other.status).toBe(404);
-    await service.ask(`/${batchIdOf(job)}/outputs`, { method: "DELETE" });
-    expect((await ask(service, `/v1beta/${name}:download?alt=media`)).status).toBe(404);
-    expect((await jobOf(service, job)).metadata).not.toHaveProperty("output");
-  });
-
-  it("has failed when its file cannot be used, with the reason", async () => {
-    const service = await startTestService({ config: { limits: { linesPerJob: 3 } } });
-    const line = { request: content("x") };
-    const four = await endedJob(service, await fromFile(service, [line, line, line, line]));
-    expect(four).toMatchObject({
-      metadata: { state: "BATCH_STATE_FAILED", batchStats: {} },
-      error: { code: 3 },
-    });
-    expect(four.error?.message).toContain("more than 3 lines");
-    const blank = await endedJob(service, await fromFile(service, ["", "  "]));
-    expect(blank.error?.message).toContain("no lines");
-    const three = await endedJob(service, await fromFile(service, [line, "{", line]));
-    expect(three.metadata.state).toBe("BATCH_STATE_SUCCEEDED");
-    const broken = await endedJob(service, await fromFile(service, ["{", "["]));
-    expect(broken.metadata).toMatchObject({
-      state: "BATCH_STATE_SUCCEEDED",
-      batchStats: { requestCount: "2", failedRequestCount: "2" },
-    });
     const { stores, blobs } = await openBeside(service.data);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });

@@ -1,12 +1,15 @@
 import { randomBytes } from "node:crypto";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
+import type { OpenaiBatch } from "../../../src/contract/openai-api.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { draftsBelow } from "../../support/drafts.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import {
+  ask,
   batchIdOf,
+  batchOf,
   create,
   createOf,
   EDITS,
@@ -14,6 +17,7 @@ import {
   fileOf,
   jsonl,
   line,
+  listOf,
   resultsOf,
   sendFile,
 } from "../../support/openai-batches.ts";
@@ -220,5 +224,26 @@ describe("a batch of OpenAI's API", () => {
       ["i", "body.response_format"],
       ["j", "prompt"],
     ]);
+  });
+});
+
+describe("a repeated request for a batch", () => {
+  it("gets the batch of an equal one when the library says that it repeats it", async () => {
+    const service = await startTestService();
+    await service.setPaused(true);
+    const { id } = await fileOf(await sendFile(service, jsonl([line("a", "x")])));
+    const body = { input_file_id: id, metadata: { a: "b" } };
+    const send = async (count: string, more: object = {}) =>
+      (await batchOf(await create(service, { ...body, ...more }, { "x-stainless-retry-count": count }))).id;
+    const first = await send("0");
+    expect(await send("1")).toBe(first);
+    expect(await send("2")).toBe(first);
+    const other = await send("1", { metadata: { a: "c" } });
+    const second = await send("0");
+    expect(new Set([first, other, second]).size).toBe(3);
+    const both = await Promise.all([send("0", { metadata: null }), send("1", { metadata: null })]);
+    expect(both[0]).toBe(both[1]);
+    const { data } = await listOf<OpenaiBatch>(await ask(service, "batches"));
+    expect(data).toHaveLength(4);
   });
 });

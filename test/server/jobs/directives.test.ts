@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { checkInvariants } from "../../../../src/domain/check-invariants.ts";
-import { systemClock } from "../../../../src/kernel/clock.ts";
-import { createProceduralProvider } from "../../../../src/providers/procedural/provider.ts";
-import { askJobs, batchIdOf, createInline, endedJob, inlinedOf, jobOf } from "../../../support/jobs.ts";
-import { content, imagesOf } from "../../../support/realtime.ts";
-import { openBeside, startTestService } from "../../../support/service.ts";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
+import { askJobs, batchIdOf, createInline, endedJob, inlinedOf, jobOf } from "../../support/jobs.ts";
+import { content, imagesOf } from "../../support/realtime.ts";
+import { openBeside, startTestService } from "../../support/service.ts";
 
 const drawing = () =>
   createProceduralProvider({ name: "procedural", concurrency: 2, models: () => true, clock: systemClock });

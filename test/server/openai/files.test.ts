@@ -2,9 +2,19 @@ import { describe, expect, it } from "vitest";
 import type { OpenaiFile } from "../../../src/contract/openai-api.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
-import { ask, fileOf, listOf, sendFile } from "../../support/openai-batches.ts";
+import {
+  ask,
+  batchNow,
+  createOf,
+  ended,
+  fileOf,
+  line,
+  listOf,
+  resultsOf,
+  sendFile,
+} from "../../support/openai-batches.ts";
 import { edit, imagesOf, refusalOf } from "../../support/openai-images.ts";
-import { otherKey, startTestService } from "../../support/service.ts";
+import { startTestService } from "../../support/service.ts";
 import { ask as askNative, listOf as nativeListOf, upload } from "../../support/uploads.ts";
 
 const expiry = (seconds: string, anchor = "created_at") =>
@@ -95,34 +105,20 @@ describe("files of OpenAI's API", () => {
     expect(begun.status).toBe(413);
   });
 
-  it("are listed in pages, in both orders and by purpose, and no other key sees them", async () => {
+  it("are listed in both orders and by purpose", async () => {
     const service = await startTestService({ workers: false });
     const ids: string[] = [];
-    for (const purpose of ["batch", "vision", "batch"]) {
+    for (const purpose of ["batch", "vision", "batch"])
       ids.push((await fileOf(await sendFile(service, "x", [["purpose", purpose]]))).id);
-    }
     const [a = "", b = "", c = ""] = ids;
-    const page = async (query: string) => {
-      const { data, ...rest } = await listOf<OpenaiFile>(await ask(service, `files?${query}`));
-      return [data.map((file) => file.id), rest];
-    };
-    const facts = { object: "list" };
-    expect(await page("limit=2")).toEqual([[c, b], { ...facts, first_id: c, last_id: b, has_more: true }]);
-    expect(await page(`limit=2&after=${b}`)).toEqual([
-      [a],
-      { ...facts, first_id: a, last_id: a, has_more: false },
-    ]);
-    expect((await page(`order=asc&after=${a}&limit=10000`))[0]).toEqual([b, c]);
-    expect((await page("purpose=vision"))[0]).toEqual([b]);
+    const page = async (query: string) =>
+      (await listOf<OpenaiFile>(await ask(service, `files?${query}`))).data.map(({ id }) => id);
+    expect(await page(`order=asc&after=${a}&limit=10000`)).toEqual([b, c]);
+    expect(await page("purpose=vision")).toEqual([b]);
     for (const query of ["after=none", "limit=0", "order=up", "purpose=x"]) {
-      const param = query.split("=")[0];
-      expect(await refusalOf(await ask(service, `files?${query}`))).toEqual([
-        ...[400, "BATCH_IMAGE_INVALID_QUERY", param],
-      ]);
+      const refusal = await refusalOf(await ask(service, `files?${query}`));
+      expect(refusal).toEqual([400, "BATCH_IMAGE_INVALID_QUERY", query.split("=")[0]]);
     }
-    const { key } = await otherKey(service);
-    expect((await ask(service, `files/${a}`, { key })).status).toBe(404);
-    expect(await (await ask(service, "files", { key })).json()).toMatchObject({ data: [], first_id: null });
   });
 
   it("are the files of the vendor's API: the key's header decides which of the two is asked", async () => {
@@ -137,5 +133,41 @@ describe("files of OpenAI's API", () => {
     expect((await imagesOf(await edit(service, wanted))).bytes).toHaveLength(1);
     const refused = await fetch(`${service.url}/v1/files?key=${service.credentials.api_key}`);
     expect(await refusalOf(refused)).toEqual([401, "API_KEY_REQUIRED", null]);
+  });
+});
+
+describe("the result files of a batch", () => {
+  it("say how long they are, come in parts, and can be deleted one by one", async () => {
+    const service = await startTestService({ config: { retention: { outputHours: 2 } } });
+    const keptFor = async (seconds: number) => {
+      const asked = { output_expires_after: { anchor: "created_at", seconds } };
+      const { output_file_id: id } = await ended(service, await createOf(service, [line("a", "x")], asked));
+      const file = await fileOf(await ask(service, `files/${id}`));
+      return (file.expires_at ?? 0) - file.created_at;
+    };
+    expect([await keptFor(3600), await keptFor(10_000)]).toEqual([3600, 7200]);
+    const lines = [line("a", "x"), line("b", "")];
+    const batch = await ended(service, await createOf(service, lines));
+    const { output_file_id: output = "", error_file_id: errors = "" } = batch;
+    const shown = await fileOf(await ask(service, `files/${output}`));
+    const whole = Buffer.from(await (await ask(service, `files/${output}/content`)).arrayBuffer());
+    expect(shown).toMatchObject({
+      bytes: whole.length,
+      purpose: "batch_output",
+      filename: `${output}.jsonl`,
+    });
+    const headers = { range: "bytes=100-199" };
+    const part = await ask(service, `files/${output}/content`, { headers });
+    expect(Buffer.from(await part.arrayBuffer())).toEqual(whole.subarray(100, 200));
+    const remove = async (id: string | null) =>
+      (await (await ask(service, `files/${id}`, { method: "DELETE" })).json()) as object;
+    expect(await remove(output)).toEqual({ id: output, object: "file", deleted: true });
+    expect((await ask(service, `files/${output}/content`)).status).toBe(404);
+    const left = await batchNow(service, batch.id);
+    expect(left).toMatchObject({ status: "completed", output_file_id: null, error_file_id: errors });
+    expect(await resultsOf(service, errors)).toHaveLength(1);
+    await remove(errors);
+    expect(await batchNow(service, batch.id)).toMatchObject({ status: "completed", error_file_id: null });
+    expect(await refusalOf(await ask(service, `files/${errors}`))).toEqual([404, "FILE_NOT_FOUND", "file"]);
   });
 });

@@ -2,9 +2,9 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
-import { errorOf, refusalOf } from "../../../support/realtime.ts";
-import { openBeside, startTestService, type TestService } from "../../../support/service.ts";
-import { ask, fileOf, listOf, send, start, stateOf, upload, urlOf } from "../../../support/uploads.ts";
+import { errorOf, refusalOf } from "../../support/realtime.ts";
+import { openBeside, startTestService, type TestService } from "../../support/service.ts";
+import { ask, fileOf, listOf, send, start, stateOf, upload, urlOf } from "../../support/uploads.ts";
 
 const serve = (config: object = {}) => startTestService({ workers: false, config });
 const hashOf = (text: string) => createHash("sha256").update(text).digest("hex");

@@ -1,12 +1,12 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { parseConfig } from "../../../../src/config/load.ts";
-import { DEFAULT_LIMITS } from "../../../../src/contract/limits.ts";
-import { Decoding } from "../../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../../src/imaging/sharp-images.ts";
-import { checkContent } from "../../../../src/server/native-api/check-content.ts";
-import { tinyJpeg, tinyPng } from "../../../support/fake-provider.ts";
-import { content, imagePart, picture } from "../../../support/realtime.ts";
+import { parseConfig } from "../../../src/config/load.ts";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
+import { checkContent } from "../../../src/server/native-api/check-content.ts";
+import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import { content, imagePart, picture } from "../../support/realtime.ts";
 
 const inspector = sharpInspector(new Decoding());
 

@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../../../src/contract/limits.ts";
-import type { Line } from "../../../../src/domain/jobs/take-in.ts";
-import { Decoding } from "../../../../src/imaging/decoding.ts";
-import { sharpInspector } from "../../../../src/imaging/sharp-images.ts";
-import { systemClock } from "../../../../src/kernel/clock.ts";
-import { sha256Hex } from "../../../../src/kernel/ids.ts";
-import { nativeLines } from "../../../../src/server/native-api/job-lines.ts";
-import { modelEntry } from "../../../support/entries.ts";
-import { content, imagePart, picture } from "../../../support/realtime.ts";
-import { MODEL, openBeside } from "../../../support/service.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import type { Line } from "../../../src/domain/jobs/take-in.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { sha256Hex } from "../../../src/kernel/ids.ts";
+import { nativeLines } from "../../../src/server/native-api/job-lines.ts";
+import { modelEntry } from "../../support/entries.ts";
+import { content, imagePart, picture } from "../../support/realtime.ts";
+import { MODEL, openBeside } from "../../support/service.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 const model = { ...modelEntry, id: MODEL };
 

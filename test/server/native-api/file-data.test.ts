@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { draftsBelow } from "../../../support/drafts.ts";
-import { FakeProvider, made, tinyJpeg, tinyPng } from "../../../support/fake-provider.ts";
-import { content, generate, imagePart, picture, refusalOf } from "../../../support/realtime.ts";
-import { openBeside, startTestService } from "../../../support/service.ts";
-import { ask, send, start, upload, urlOf } from "../../../support/uploads.ts";
+import { draftsBelow } from "../../support/drafts.ts";
+import { FakeProvider, made, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import { content, generate, imagePart, picture, refusalOf } from "../../support/realtime.ts";
+import { openBeside, startTestService } from "../../support/service.ts";
+import { ask, send, start, upload, urlOf } from "../../support/uploads.ts";
 
 async function serve(config: object = {}) {
   const provider = new FakeProvider();

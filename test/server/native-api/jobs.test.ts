@@ -1,0 +1,141 @@
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { batchIdOf, createInline, endedJob, inlinedOf } from "../../support/jobs.ts";
+import { content, errorOf, generate, imagePart, imagesOf, refusalOf } from "../../support/realtime.ts";
+import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+const line = (prompt: string, key?: string, config: object = {}, parts: Record<string, unknown>[] = []) => ({
+  request: content(prompt, config as Record<string, unknown>, parts),
+  ...(key === undefined ? {} : { metadata: { key } }),
+});
+
+async function expectSound(data: string) {
+  const { stores, blobs } = await openBeside(data);
+  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  return stores;
+}
+
+describe("batch jobs of the native API", () => {
+  it("makes each line with its own size, ratio, type, references and earlier turns", async () => {
+    const provider = new FakeProvider();
+    const service = await startTestService({ providers: [provider] });
+    const fox = await tinyPng(1);
+    const second = {
+      contents: [
+        { role: "user", parts: [{ text: "a fox" }] },
+        { role: "model", parts: [imagePart(fox)] },
+        { role: "user", parts: [{ text: "make it blue" }] },
+      ],
+      generationConfig: {
+        responseModalities: ["IMAGE"],
+        imageConfig: { aspectRatio: "16:9", imageSize: "2K", outputMimeType: "image/webp" },
+      },
+    };
+    const created = await createInline(service, [line("an owl", "a"), { request: second }, line("owl", "a")]);
+    expect(created.metadata).toMatchObject({
+      state: "BATCH_STATE_PENDING",
+      displayName: "foxes",
+      model: `models/${MODEL}`,
+      batchStats: {},
+    });
+    expect(created).not.toHaveProperty("done");
+    const job = await endedJob(service, created);
+    expect(job).toMatchObject({
+      name: created.name,
+      done: true,
+      metadata: {
+        state: "BATCH_STATE_SUCCEEDED",
+        batchStats: { requestCount: "3", successfulRequestCount: "3" },
+      },
+    });
+    expect(job.metadata.batchStats).not.toHaveProperty("failedRequestCount");
+    const results = inlinedOf(job);
+    expect(results.map(({ metadata }) => metadata)).toEqual([{ key: "a" }, undefined, { key: "a" }]);
+    expect(imagesOf(results[1]?.response ?? {})).toEqual([{ mimeType: "image/png", bytes: await tinyPng() }]);
+    expect(job.response?.inlinedResponses).toEqual(job.metadata.output?.inlinedResponses);
+    const asked = provider.requests.find(({ prompt }) => prompt === "make it blue");
+    expect(asked).toMatchObject({
+      earlier: "a fox",
+      tier: "2K",
+      ratio: "16:9",
+      keepsRatio: false,
+      size: { widthPx: 2752, heightPx: 1536 },
+      mimeType: "image/webp",
+      origin: "batch",
+    });
+    expect(await asked?.references[0]?.read()).toEqual(fox);
+    expect(provider.requests.find(({ prompt }) => prompt === "an owl")).toMatchObject({
+      tier: "1K",
+      ratio: "1:1",
+    });
+    const stores = await expectSound(service.data);
+    const batch = await stores.read.batches.byId(batchIdOf(job));
+    const items = await stores.read.items.page(batchIdOf(job), { afterPosition: -1, limit: 9 });
+    const prices = items.map(({ priceMicroUsd }) => priceMicroUsd ?? 0);
+    expect(new Set(prices).size).toBe(2);
+    expect(batch?.actualMicroUsd).toBe(prices.reduce((sum, price) => sum + price, 0));
+    expect(items.map(({ customId }) => customId)).toEqual(["line_000001", "line_000002", "line_000003"]);
+  });
+
+  it("[LINES-4] a line that cannot be made comes back as an error, and a refusal as a response", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async ({ prompt }) => {
+      if (prompt === "bad") throw new ProviderError("SAFETY_BLOCKED", "not this");
+      if (prompt === "nothing") throw new ProviderError("EMPTY_IMAGE_OUTPUT", "nothing");
+      if (prompt === "broken") throw new ProviderError("PROVIDER_ITEM_FAILED", "it broke");
+      return made(await tinyPng());
+    };
+    const service = await startTestService({ providers: [provider] });
+    const requests = [
+      line("bad", "1"),
+      line("nothing", "2"),
+      line("broken", "3"),
+      { request: { contents: [] }, metadata: { key: "4", more: { mime_type: [1] } } },
+      line("good", "5"),
+      line("odd", "6", { aspectRatio: "5:1" }),
+    ];
+    const job = await endedJob(service, await createInline(service, requests));
+    expect(job.metadata).toMatchObject({
+      state: "BATCH_STATE_SUCCEEDED",
+      batchStats: { requestCount: "6", successfulRequestCount: "1", failedRequestCount: "5" },
+    });
+    const [bad, nothing, broken, empty, good, odd] = inlinedOf(job);
+    expect(bad?.response?.promptFeedback).toEqual({
+      blockReason: "PROHIBITED_CONTENT",
+      blockReasonMessage: "not this",
+    });
+    expect(bad?.response).not.toHaveProperty("candidates");
+    expect(nothing?.response?.candidates).toMatchObject([{ finishReason: "NO_IMAGE" }]);
+    expect(broken).toEqual({ error: { code: 13, message: "it broke" }, metadata: { key: "3" } });
+    expect(empty).toMatchObject({ error: { code: 3 }, metadata: { key: "4", more: { mime_type: [1] } } });
+    expect(empty?.error?.message).toContain("generationConfig");
+    expect(imagesOf(good?.response ?? {})).toHaveLength(1);
+    expect(odd?.error?.message).toContain("generationConfig.imageConfig.aspectRatio");
+    const stores = await expectSound(service.data);
+    const batch = await stores.read.batches.byId(batchIdOf(job));
+    expect(batch).toMatchObject({ source: "native", itemCount: 6, failCount: 5, successCount: 1 });
+    // Only what could be made was put on hold.
+    expect(batch?.holdMicroUsd).toBe(4 * (batch?.price.holdMicroUsd ?? 0));
+  });
+
+  it("refuses what is no job, in the style of the API", async () => {
+    const service = await startTestService({ workers: true });
+    const ask = async (body: unknown) =>
+      refusalOf(await generate(service, body, { verb: "batchGenerateContent" }));
+    const at = "batch.inputConfig";
+    const invalid = "INVALID_ARGUMENT";
+    expect(await ask({})).toEqual([400, invalid, "batch"]);
+    expect(await ask({ batch: { inputConfig: {} } })).toEqual([400, invalid, at]);
+    const inline = (requests: object[]) => ({ batch: { input_config: { requests: { requests } } } });
+    expect(await ask(inline([]))).toEqual([400, invalid, `${at}.requests.requests`]);
+    expect(await ask(inline(Array(101).fill(line("x"))))).toEqual([400, invalid, `${at}.requests.requests`]);
+    const file = { batch: { input_config: { file_name: "files/abc" } } };
+    expect(await ask(file)).toEqual([400, "FAILED_PRECONDITION", `${at}.fileName`]);
+    const unknown = await generate(service, file, { verb: "batchGenerateContent", model: "no-such" });
+    expect([unknown.status, (await errorOf(unknown)).status]).toEqual([404, "NOT_FOUND"]);
+    const big = inline([line("x".repeat(21 * 1024 * 1024))]);
+    expect((await generate(service, big, { verb: "batchGenerateContent" })).status).toBe(413);
+  });
+});
