@@ -1,14 +1,40 @@
+import type { Batch } from "../client/answers.ts";
+import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
+import { EXIT_CODES } from "../contract/errors.ts";
+import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
+import { counted } from "../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
+import { IMAGES_FOLDER } from "../runs/directory/names.ts";
+import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
+import { type EndedImage, shellWord } from "../runs/reports/run-report.ts";
 import type { StartedRun } from "../runs/send.ts";
-import { type Allowance, parseAllowance } from "../runs/standing.ts";
+import {
+  type Allowance,
+  countImages,
+  type ImageCounts,
+  judgeMissing,
+  parseAllowance,
+  type Repair,
+  repairsOf,
+  stands,
+} from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import type { ConnectedService } from "./connect/with-service.ts";
 import { pollInterval } from "./interruption.ts";
 import * as read from "./options.ts";
+import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
+import {
+  ALL_HERE,
+  type Flag,
+  goingOnHere,
+  lookInto,
+  nextCommand,
+  unknownNote,
+  type Whereabouts,
+} from "./output/next-step.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "./output/reports.ts";
-import { describeRun } from "./output/run-summary.ts";
 
 /** A run whose images are here, as far as they can be. */
 interface FinishedRun extends Pick<StartedRun, "state" | "replayed" | "earlier"> {
@@ -94,4 +120,191 @@ export function readRunOptions(options: read.TypedOptions): RunOptions {
     unitCostMicroUsd: read.usdOption(options, "unitCost"),
     cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
   };
+}
+
+interface EndedRun {
+  outcome: RunOutcome;
+  /** Whether the run existed before; null where this does not apply, as for a download. */
+  replayed: boolean | null;
+  /** The batches, by id, that the command did not make. Default: not known. */
+  earlier?: ReadonlySet<string>;
+  shownDir: string;
+  allowance?: Allowance;
+  /** The step that makes the images of edited prompts. Default: none, where the prompt files are not known. */
+  updateStep?: string | undefined;
+  /** Whether `imgbatch retry` knows the prompts. Default: true. */
+  canRetry?: boolean;
+}
+
+/** A summary shows at most this many failures; the results have all of them. */
+const SHOWN_FAILURES = 5;
+
+/** Writes the outcome of a run to stderr, and returns the command's result. */
+export function describeRun({ output, global }: CommandContext, run: EndedRun): CommandResult {
+  const { outcome, shownDir, replayed } = run;
+  const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
+  const counts = countImages(outcome);
+  const { exitCode, error } = judgeLacking(outcome, counts) ?? judgeBatches(counts, deciding, run.allowance);
+  const cost = actualCost(batches);
+  for (const line of failureLines(outcome.lines)) output.note(line);
+  for (const problem of batchProblems(deciding)) output.note(problem);
+  for (const batch of counts.missing === 0 ? batches : []) {
+    const unknown = outcome.unknown.get(batch.id);
+    if (unknown !== undefined) output.note(unknownNote(unknown, ALL_HERE));
+    else if (batch.status === "output_deleted")
+      output.note(`the service has deleted the images of ${batch.id}; ${ALL_HERE}`);
+  }
+  for (const line of paidTwiceNote(lines, shownDir)) output.note(line);
+  const parts = [
+    `${counts.success} of ${counts.total} images on disk and verified`,
+    ...failureNote(counts),
+    ...repairNote(run, counts),
+  ];
+  output.note(`${parts.join(", ")}${costNote(run, cost)}`);
+  return {
+    exitCode,
+    json: {
+      directory: shownDir,
+      ...(replayed === null ? {} : { replayed }),
+      counts,
+      fetched_count: fetchedCount,
+      actual_cost: cost === null ? null : microsToNumber(cost.micros),
+      ...playMoneyField(cost),
+      results: `${shownDir}/${RESULTS_FILE}`,
+      retry: hasRetry ? `${shownDir}/${RETRY_FILE}` : null,
+      batches: batches.map((batch) => batch.raw),
+      items: lines,
+      ...(error === null ? {} : { error }),
+    },
+    lines: [shownDir],
+    next: nextStep(run, counts, global),
+  };
+}
+
+/** Says how many images upstreams may bill twice; nothing when there are none. */
+export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shownDir: string): string[] {
+  const isTwice = ({ notes = [] }: Pick<ResultLine, "notes">) =>
+    notes.some((note) => note.startsWith(MAY_BE_PAID_TWICE));
+  const count = lines.filter(isTwice).length;
+  if (count === 0) return [];
+  return [`${counted(count, "image")} may be paid twice, see ${shellWord(`${shownDir}/${RESULTS_FILE}`)}`];
+}
+
+function failureNote({ failed, missing }: ImageCounts): string[] {
+  return [...(failed === 0 ? [] : [`${failed} failed`]), ...(missing === 0 ? [] : [`${missing} not here`])];
+}
+
+/** The judgement of a run whose finished images could not all be fetched; null if all were. */
+function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): Judgement | null {
+  const judged = judgeMissing(lines);
+  if (judged === null) return null;
+  const { exit, code, line } = judged;
+  const message = `${missing} of ${total} images could not be fetched: ${line.custom_id}: ${line.error?.message}`;
+  return { exitCode: EXIT_CODES[exit].code, error: { code, message } };
+}
+
+/** Batches that were made earlier cost nothing now. */
+function costNote({ outcome, earlier = new Set() }: EndedRun, cost: Cost | null): string {
+  if (cost === null) return "";
+  if (cost.isPlay) return `; ${costText(cost)}`;
+  const paid = actualCost(outcome.batches.filter(({ id }) => earlier.has(id)));
+  const before = paid === null || paid.isPlay ? 0 : paid.micros;
+  if (before === 0) return `, ${costText(cost)}`;
+  return `; ${formatUsd(cost.micros - before, "sum")} now (${formatUsd(before, "sum")} paid earlier)`;
+}
+
+/** Reports how many images a repeated run fetched. */
+function repairNote({ outcome, replayed }: EndedRun, { success, missing }: ImageCounts): string[] {
+  const { fetchedCount } = outcome;
+  if (success === 0 || fetchedCount === success) return [];
+  if (fetchedCount === 0) return missing > 0 ? [] : ["nothing to fetch"];
+  return replayed === false ? [] : [`${fetchedCount} of them fetched now`];
+}
+
+function actualCost(batches: readonly Batch[]): Cost | null {
+  return sumCosts(batches.map(({ actualCostMicroUsd: micros, isPlay }) => ({ micros, isPlay })));
+}
+
+/** The first failed images of a run, one line each, and how many more there are. */
+export function failureLines(lines: readonly EndedImage[]): string[] {
+  const failures = lines.filter((line) => line.error !== undefined);
+  const shown = failures
+    .slice(0, SHOWN_FAILURES)
+    .map(
+      ({ custom_id, error }) =>
+        `  ${custom_id}: ${error?.code}: ${error?.message}${error?.request_id === undefined ? "" : ` (request id ${error.request_id})`}`,
+    );
+  return failures.length > SHOWN_FAILURES
+    ? [...shown, `  and ${failures.length - SHOWN_FAILURES} more`]
+    : shown;
+}
+
+/** The ways to get the images that are not here, the cheapest first; else where to look. */
+function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): string {
+  const { outcome, shownDir } = run;
+  const steps = repairsOf(outcome.lines).flatMap((repair) => stepOf(repair, run, where) ?? []);
+  if (steps.length > 0) return steps.join("; ");
+  if (counts.failed + counts.missing > 0 || counts.success === 0) return lookInto(shownDir, RESULTS_FILE);
+  return `${lookInto(shownDir, ...placesOf(outcome))} (the same command again repairs)`;
+}
+
+const SUBMITTED_ELSEWHERE =
+  "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
+
+/** The advice for images that are lost. */
+export function retryLostStep(shownDir: string, where: Whereabouts): string {
+  const lost: Flag = { flag: "--include-lost" };
+  return `${nextCommand(where, "retry", lost, shownDir)} makes the lost images again, which is paid again`;
+}
+
+/** Null if the prompts that it needs are not here. */
+function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | null {
+  const { shownDir, outcome, canRetry = true } = run;
+  const { hasRetry, lines } = outcome;
+  const isAlone = !lines.some((line) => stands(line, "later", "lost"));
+  if (kind === "fetch")
+    return lines.some((line) => stands(line, "lost"))
+      ? "run the same command again: it fetches what is missing"
+      : "run the same command again, later: nothing is paid twice";
+  if (kind === "retryHere") return canRetry ? goingOnHere(where, shownDir) : SUBMITTED_ELSEWHERE;
+  if (kind === "retryLost") {
+    if (!canRetry) return SUBMITTED_ELSEWHERE;
+    return retryLostStep(shownDir, where);
+  }
+  if (!hasRetry) return null;
+  if (kind === "edit") {
+    const places = placesOfPrompts(outcome);
+    if (run.updateStep !== undefined && places !== null)
+      return `change what was refused in ${places}, then ${run.updateStep}`;
+    const output: Flag = { flag: "--output" };
+    const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, output, `${shownDir}-retry`);
+    return `change the prompts that were refused in ${shellWord(`${shownDir}/${RETRY_FILE}`)}, then ${submit}`;
+  }
+  const retry = nextCommand(where, "retry", shownDir);
+  if (isAlone) return retry;
+  return canRetry ? `${retry} sends the failed images` : null;
+}
+
+const MOST_PLACES = 5;
+
+/** The prompts that failed, by file: `p.txt (lines 4, 7)`. Null where a person cannot change one. */
+function placesOfPrompts({ failedAt, lines }: RunOutcome): string | null {
+  const isKnown = failedAt.length === lines.filter((line) => stands(line, "failed", "refused")).length;
+  if (!isKnown || failedAt.some(({ file }) => file === "<stdin>")) return null;
+  const places = [...new Set(failedAt.map(({ file }) => file))].map((file) => {
+    const numbers = [...new Set(failedAt.filter((at) => at.file === file).map(({ line }) => line))];
+    const shown = numbers.slice(0, MOST_PLACES).join(", ");
+    const more = numbers.length > MOST_PLACES ? ", …" : "";
+    return `${shellWord(file)} (${numbers.length === 1 ? "line" : "lines"} ${shown}${more})`;
+  });
+  return places.length > MOST_PLACES ? null : places.join(", ");
+}
+
+/** The files that hold the images: the folder, or the ZIPs that were kept. */
+function placesOf({ lines }: RunOutcome): string[] {
+  const files = lines.flatMap((line) => line.files);
+  const zips = new Set(files.flatMap(({ path, entry }) => (entry === undefined ? [] : [path])));
+  if (zips.size === 0) return [IMAGES_FOLDER];
+  const isMixed = files.some(({ entry }) => entry === undefined);
+  return [...(isMixed ? [IMAGES_FOLDER] : []), ...zips].slice(0, MOST_PLACES);
 }

@@ -1,10 +1,16 @@
+import type { Batch } from "../client/answers.ts";
+import { cancelBatch } from "../client/batches.ts";
 import { deadline, SHORTEST_REMOTE_INTERVAL_MS } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isTerminal } from "../contract/statuses.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
-import type { Output } from "./command.ts";
+import type { Submissions } from "../runs/send.ts";
+import type { CommandContext, Output } from "./command.ts";
 import type { ServiceConnection } from "./connect/connection.ts";
+import type { ConnectedService } from "./connect/with-service.ts";
+import { describeCancel } from "./output/batches.ts";
+import { nextCommand } from "./output/next-step.ts";
 
 /** Wraps an output and remembers from its progress events which batches have ended. */
 export function trackEnded(output: Output): { output: Output; hasEnded: (id: string) => boolean } {
@@ -79,4 +85,156 @@ export function pollInterval(
     `warning: --interval ${formatDuration(askedMs)} is too short for a remote service; polling every ${shortest}`,
   );
   return SHORTEST_REMOTE_INTERVAL_MS;
+}
+
+/** How long the cancellations may take together after an interruption. */
+const CANCEL_TIMEOUT_MS = 20_000;
+/** How long to wait for the responses of pending creates, so that their batches can be cancelled too. */
+const ANSWER_TIMEOUT_MS = 10_000;
+
+const AGAIN =
+  "run the same command again: it finds every batch by its key and goes on, and nothing is paid twice";
+
+interface StopOptions {
+  cancelOnInterrupt: boolean;
+  /** The advice for fetching the finished images and making the cancelled ones again. */
+  anew: string;
+}
+
+/**
+ * Runs work that creates batches. If it is stopped, the error reports what happens to each batch, also to those whose
+ * creation has no response yet. With `cancelOnInterrupt`, an interruption first waits for the pending responses and
+ * cancels the batches.
+ */
+export async function stoppable<T>(
+  context: CommandContext,
+  service: ConnectedService,
+  options: StopOptions,
+  work: (context: CommandContext, submissions: Submissions) => Promise<T>,
+): Promise<T> {
+  const answers = waitForAnswers(context, options.cancelOnInterrupt);
+  const { submissions } = answers;
+  const { output, hasEnded } = trackEnded(context.output);
+  try {
+    return await work({ ...context, output }, submissions);
+  } catch (error) {
+    output.settle();
+    const known = [...submissions.known.values()];
+    const going = known.filter(({ id, isDone }) => !isDone && !hasEnded(id)).map(({ id }) => id);
+    const stop = stopOf(context.signal, error);
+    if (stop === null) throw error;
+    if (options.cancelOnInterrupt && stop.code !== "TIMEOUT" && going.length > 0)
+      throw await cancelled(context, service, { submissions, going, stop, options });
+    throw explain(stop, service.kind, submissions, going);
+  } finally {
+    answers.stop();
+  }
+}
+
+/**
+ * The stop that ended the work; null if there was none. An error after an interruption is its consequence, so the
+ * interruption wins.
+ */
+function stopOf({ reason }: AbortSignal, error: unknown): ImgbatchError | null {
+  const stop = reason instanceof ImgbatchError && reason.code !== "TIMEOUT" ? reason : error;
+  return stop instanceof ImgbatchError && stopReason(stop) !== null ? stop : null;
+}
+
+/** Tracks the creates of a command. If an interruption is to cancel their batches, it first waits for their responses. */
+function waitForAnswers(
+  { signal, output }: CommandContext,
+  cancelOnInterrupt: boolean,
+): { submissions: Submissions; stop: () => void } {
+  const controller = new AbortController();
+  const submissions: Submissions = {
+    answerSignal: controller.signal,
+    known: new Map(),
+    open: new Set(),
+    total: 0,
+  };
+  let timer: NodeJS.Timeout | undefined;
+  const end = () => controller.abort(signal.reason);
+  const onStop = () => {
+    const stop = stopOf(signal, signal.reason);
+    const isInterruption = stop !== null && stop.code !== "TIMEOUT";
+    if (!cancelOnInterrupt || !isInterruption || submissions.open.size === 0) return end();
+    output.note("interrupted: waiting for the service to answer (interrupt again to leave at once)");
+    timer = setTimeout(end, ANSWER_TIMEOUT_MS);
+  };
+  if (signal.aborted) onStop();
+  signal.addEventListener("abort", onStop, { once: true });
+  const stop = () => {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onStop);
+  };
+  return { submissions, stop };
+}
+
+/** Returns the beginning of a sentence that names the batches that may exist without a known id. Null for none. */
+function describeOpen({ open, total }: Submissions): string | null {
+  const numbers = [...open].map(({ index }) => index + 1).sort((a, b) => a - b);
+  if (numbers.length === 0) return null;
+  if (total === 1) return "the batch may exist: its request was sent, and no response arrived";
+  const [which, whose] =
+    numbers.length === 1 ? ["batch", "its request was"] : ["batches", "their requests were"];
+  return `${which} ${numbers.join(", ")} of ${total} may exist: ${whose} sent, and no response arrived`;
+}
+
+/** The error of a stop, with what happens to the known batches and to those that may exist. */
+function explain(
+  stop: ImgbatchError,
+  kind: ConnectedService["kind"],
+  submissions: Submissions,
+  going: readonly string[],
+): Error {
+  const open = describeOpen(submissions);
+  const why = stopReason(stop) ?? stop.message;
+  if (open !== null) {
+    const known = going.length === 0 ? why : explainStop(stop, kind, going).message.replace(/\.$/, "");
+    return new ImgbatchError(stop.code, `${known}; ${open}.`, { advice: AGAIN });
+  }
+  if (going.length > 0 || stop.code !== "TIMEOUT") return explainStop(stop, kind, going);
+  const [message, advice] =
+    submissions.known.size === 0
+      ? [
+          "the service has not answered with a batch yet",
+          "run the same command again with more time in --timeout: nothing is paid twice",
+        ]
+      : [
+          "the batches have ended, but not all of their images were fetched",
+          "run the same command again: it fetches what is missing",
+        ];
+  return new ImgbatchError("TIMEOUT", `${why}; ${message}.`, { advice });
+}
+
+async function cancelled(
+  { output, global, clock }: CommandContext,
+  { http }: ConnectedService,
+  run: { submissions: Submissions; going: readonly string[]; stop: ImgbatchError; options: StopOptions },
+): Promise<ImgbatchError> {
+  const { submissions, going, stop, options } = run;
+  const open = describeOpen(submissions);
+  const doubt = open === null ? "" : `; ${open}`;
+  const commands = (name: string, ids: readonly string[]) =>
+    ids.map((id) => nextCommand(global, name, id)).join("; ");
+  output.note("interrupted: cancelling (interrupt again to leave at once)");
+  const limit = deadline(clock, CANCEL_TIMEOUT_MS);
+  const made: Batch[] = [...submissions.known.values()].filter(({ id }) => !going.includes(id));
+  try {
+    for (const id of going) {
+      const batch = await cancelBatch(http, id, limit.signal);
+      output.note(describeCancel(batch));
+      made.push(batch);
+    }
+    const advice = open === null ? options.anew : AGAIN;
+    return new ImgbatchError(stop.code, `Interrupted; cancelled ${going.join(", ")}${doubt}.`, { advice });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    const message = `Interrupted, but not cancelled: ${why}${open === null ? "" : ` And ${open}.`}`;
+    const left = going.filter((id) => !made.some((batch) => batch.id === id));
+    const again = open === null ? "" : `; then ${AGAIN}`;
+    return new ImgbatchError(stop.code, message, { advice: `${commands("cancel", left)}${again}` });
+  } finally {
+    limit.stop();
+  }
 }

@@ -8,7 +8,7 @@ import type { Http } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { recordInRunState } from "../runs/directory/claim.ts";
 import { otherMaker, type RunService } from "../runs/directory/run-service.ts";
-import { isUnsent, lastRound, makerOf, RUN_STATE_FILE, readRunState } from "../runs/directory/run-state.ts";
+import { isUnsent, lastRound, RUN_STATE_FILE, readRunState } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
@@ -92,7 +92,7 @@ function submissionUnknown(
 ): ImgbatchError | null {
   if (run === null) return null;
   const { batches } = run.state;
-  const unsent = batches.filter((entry) => isUnsentHere(run.state, entry, service));
+  const unsent = batches.filter((entry) => isUnsentHere(entry, service));
   if (unsent.length === 0) return null;
   const command = lastRound(run.state) > 0 ? "retry" : "submit";
   const numbers = unsent.map(({ index }) => index + 1);
@@ -133,9 +133,7 @@ export function withUnknown(
 export function ownIds({ argument, ids, run }: Target, service: RunService): readonly string[] {
   if (run === null) return ids;
   const { state } = run;
-  const others = new Map(
-    state.batches.map((entry) => [entry.id, otherMaker(makerOf(state, entry), service)]),
-  );
+  const others = new Map(state.batches.map((entry) => [entry.id, otherMaker(entry, service)]));
   const own = ids.filter((id) => others.get(id) === null);
   const [other] = others.values();
   if (own.length > 0 || other == null) return own;
@@ -253,7 +251,7 @@ export async function requireKnown(
   const batches: Batch[] = [];
   for (const entry of run.state.batches) {
     const { id } = entry;
-    const isOther = otherMaker(makerOf(run.state, entry), service) !== null;
+    const isOther = otherMaker(entry, service) !== null;
     if (isOther && id !== null) batches.push(await findBatch(service.http, entry, id, signal));
   }
   const unknown = await unknownRun(target, batches, service, global);

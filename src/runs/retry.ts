@@ -4,7 +4,7 @@ import { commitPendingInput } from "./directory/claim.ts";
 import { readRunInput, requireUndamaged } from "./directory/input.ts";
 import type { ResultLine } from "./directory/results.ts";
 import { otherMaker, type RunService } from "./directory/run-service.ts";
-import { isUpdate, lastRound, makerOf, writeRunState } from "./directory/run-state.ts";
+import { isUpdate, lastRound, writeRunState } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { imagesIn, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
 import { isUnknownHere, stands } from "./standing.ts";
@@ -60,7 +60,7 @@ export async function planRetry(
 export function openRetry(state: RunState, service: RunService): number | null {
   const round = lastRound(state);
   const last = state.batches.filter((entry) => round > 0 && entry.round === round);
-  const isOfService = last.every((entry) => otherMaker(makerOf(state, entry), service) === null);
+  const isOfService = last.every((entry) => otherMaker(entry, service) === null);
   const unsent = unsentRetries(state, service);
   const isOpen = round > 0 && isOfService && (state.finished_at === null || unsent.length > 0);
   return isOpen ? imagesIn(unsent) : null;

@@ -5,7 +5,7 @@ import { isTerminal } from "../contract/statuses.ts";
 import type { Http } from "../http/http.ts";
 import type { ResultLine } from "./directory/results.ts";
 import { otherMaker, type RunService } from "./directory/run-service.ts";
-import { isUnsent, isUpdate, makerOf, retriedId, supersededIn } from "./directory/run-state.ts";
+import { isUnsent, isUpdate, retriedId, supersededIn } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { stands } from "./standing.ts";
 
@@ -46,13 +46,13 @@ function isUnknown(error: unknown): boolean {
 }
 
 /** Whether the request of a batch has to be sent to this service, or sent again to find its batch. */
-export function isUnsentHere(runState: RunState, entry: RunBatch, service: RunService): boolean {
-  return isUnsent(entry) && otherMaker(makerOf(runState, entry), service) === null;
+export function isUnsentHere(entry: RunBatch, service: RunService): boolean {
+  return isUnsent(entry) && otherMaker(entry, service) === null;
 }
 
 /** Whether the request of a batch was sent, or was about to be sent, to another service or with another key. */
-export function isUnsentElsewhere(runState: RunState, entry: RunBatch, service: RunService): boolean {
-  return isUnsent(entry) && otherMaker(makerOf(runState, entry), service) !== null;
+export function isUnsentElsewhere(entry: RunBatch, service: RunService): boolean {
+  return isUnsent(entry) && otherMaker(entry, service) !== null;
 }
 
 /**
@@ -67,18 +67,18 @@ export function unknownBatches(
   const unknown = new Set(batches.filter(({ isUnknown }) => isUnknown).map(({ id }) => id));
   const found = new Map<RunBatch, ImgbatchError>();
   for (const entry of runState.batches)
-    if (entry.id === null ? isElsewhere(runState, entry, service) : unknown.has(entry.id))
-      found.set(entry, whyUnknown(runState, entry, service));
+    if (entry.id === null ? isElsewhere(entry, service) : unknown.has(entry.id))
+      found.set(entry, whyUnknown(entry, service));
   return found;
 }
 
-function isElsewhere(runState: RunState, entry: RunBatch, service: RunService): boolean {
-  return entry.state === "left" || isUnsentElsewhere(runState, entry, service);
+function isElsewhere(entry: RunBatch, service: RunService): boolean {
+  return entry.state === "left" || isUnsentElsewhere(entry, service);
 }
 
-function whyUnknown(runState: RunState, entry: RunBatch, service: RunService): ImgbatchError {
+function whyUnknown(entry: RunBatch, service: RunService): ImgbatchError {
   const { id, index, status } = entry;
-  const other = otherMaker(makerOf(runState, entry), service);
+  const other = otherMaker(entry, service);
   if (other === null && isTerminal(status ?? ""))
     return new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The service has deleted ${id}.`);
   const { dataDirectory } = service;

@@ -53,7 +53,7 @@ export interface Submissions {
 
 /** The batches of a run whose requests this service has to get, for the first time or again to find their batches. */
 export function unsentBatches(state: RunState, service: RunService): RunBatch[] {
-  return state.batches.filter((entry) => isUnsentHere(state, entry, service));
+  return state.batches.filter((entry) => isUnsentHere(entry, service));
 }
 
 /** The number of images of batches. */

@@ -145,7 +145,7 @@ function planSubmission(
   const known = earlier === null ? [] : submittedBatches(earlier).map((batch) => batch.idempotency_key);
   const isSame =
     earlier !== null && chosen.length === known.length && chosen.every((key, i) => key === known[i]);
-  if (isSame) return { ...earlier, request: earlier.request ?? submittedRequest(plan.request) };
+  if (isSame) return earlier;
   refuseOtherKeys(known, chosen, keys);
   let first = 0;
   const batches = plan.chunks.map(({ items, imageCount }, index) => {
@@ -351,7 +351,7 @@ export async function planAgain(
 
 /** Marks the unsent batches of other services: this one has now got the requests for their images. */
 export async function leaveElsewhere({ dir, state, service }: Run): Promise<void> {
-  const elsewhere = state.batches.filter((entry) => isUnsentElsewhere(state, entry, service));
+  const elsewhere = state.batches.filter((entry) => isUnsentElsewhere(entry, service));
   for (const entry of elsewhere) entry.state = "left";
   if (elsewhere.length > 0) await writeRunState(dir, state);
 }

@@ -13,40 +13,6 @@ describe("the memory of bodies", () => {
     expect(budget.bytes).toBe(950);
   });
 
-  it("[LOAD-1] the oldest body goes on when all others have to wait, and then the next one", async () => {
-    const budget = new MemoryBudget(100);
-    const [first, second, third] = [1, 2, 3].map(() => budget.enter()) as [
-      MemoryShare,
-      MemoryShare,
-      MemoryShare,
-    ];
-    expect(fits(second, 60)).toBe(true);
-    expect(fits(third, 30)).toBe(true);
-    const waiting = [second.take(60), third.take(80)];
-    expect(waiting).toEqual([expect.any(Promise), expect.any(Promise)]);
-    expect(fits(first, 500)).toBe(true);
-    first.finish();
-    first.leave();
-    await waiting[0];
-    expect(budget.bytes).toBe(150);
-    second.leave();
-    await waiting[1];
-    expect(budget.bytes).toBe(110);
-  });
-
-  it("[LOAD-1] bodies that are worked with count, and hold up even the oldest when they are too many", async () => {
-    const budget = new MemoryBudget(100);
-    const [first, second] = [budget.enter(), budget.enter()];
-    expect(fits(first, 101)).toBe(true);
-    first.finish();
-    const wait = second.take(1);
-    expect(wait).not.toBeNull();
-    first.leave();
-    first.leave();
-    await wait;
-    expect(budget.bytes).toBe(1);
-  });
-
   it("[LOAD-1] whatever happens, it is bounded, the oldest goes on, and all of it comes back", async () => {
     const step = fc.tuple(
       fc.nat({ max: 5 }),

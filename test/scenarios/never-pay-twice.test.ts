@@ -1,23 +1,22 @@
-import { spawnSync } from "node:child_process";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
-import { expect, it } from "vitest";
+import { join } from "node:path";
+import { expect, inject, it } from "vitest";
+import { hasStrace } from "../soak/killed-service.ts";
+import { killSubmits } from "../soak/submit-kills.ts";
 import { createCli } from "../support/cli.ts";
-import { startNode } from "../support/processes.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
-const KILLS = resolve(import.meta.dirname, "../soak/submit-kills.mjs");
-const hasStrace = spawnSync("strace", ["-V"]).error === undefined;
 if (!hasStrace) process.stderr.write("skipped: no strace here, so submit is only killed at random moments\n");
 
 it("[RUN-23] a submit that is killed at any moment and run again makes each batch once, and has all files", async () => {
-  const traced = hasStrace ? 1 : 0;
   // A chosen step is hit for certain, a random moment is not.
-  const random = process.env.IMGBATCH_SOAK || !hasStrace ? 1 : 0;
-  const counts = ["--random", `${random}`, "--traced", `${traced}`];
-  const { exited } = startNode([KILLS, ...counts, "--seed", "11", "--json"]);
-  const { code, stdout, stderr } = await exited;
-  expect({ code, stderr, ...JSON.parse(stdout || "{}") }).toMatchObject({ code: 0, problems: [], traced });
-}, 300_000);
+  const usual = hasStrace ? { random: 0, traced: 1 } : { random: 1, traced: 0 };
+  const kills = inject("kills");
+  const counts = kills === undefined ? usual : { random: Math.ceil(kills / 8), traced: Math.ceil(kills / 8) };
+  const { killed, problems } = await killSubmits(await tempDir(), { ...counts, seed: inject("seed") ?? 11 });
+  expect(problems).toEqual([]);
+  if (hasStrace) expect(killed).toBeGreaterThan(0);
+}, 1_200_000);
 
 it("on a machine without the directory the same batch is found, and that is said", async () => {
   const cli = await createCli();

@@ -123,7 +123,9 @@ it.each([1, PROCESSES])(
   async (processes) => {
     const stories = fc.array(step, { minLength: 5, maxLength: 40, size: "max" });
     const property = fc.asyncProperty(stories, fc.nat(), (story, seed) => tell(story, seed, processes));
-    await fc.assert(property, { seed: SEED, numRuns: Math.ceil(ROUNDS / 5) });
+    // To find the shortest story takes minutes.
+    const endOnFailure = inject("rounds") === undefined;
+    await fc.assert(property, { seed: SEED, numRuns: Math.ceil(ROUNDS / 5), endOnFailure });
   },
   NEVER_MS,
 );

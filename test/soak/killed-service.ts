@@ -112,7 +112,8 @@ function startReal(data: string, kill: Kill | null): KilledService {
 /** With one thread for files, the Nth call on it is the same call every time. */
 const environment = () => cleanEnvironment({ UV_THREADPOOL_SIZE: "1" });
 
-const injected = ({ call, when }: KillCall & { when: number }) => [
+/** The arguments that let strace kill a program at a call. */
+export const injected = ({ call, when }: KillCall & { when: number }) => [
   ...["-e", `trace=${call}`, "-e", `inject=${call}:signal=SIGKILL:when=${when}`],
 ];
 

@@ -19,7 +19,7 @@ const provide = Object.fromEntries(
 );
 if (values.rounds !== undefined) delete provide.kills;
 process.stdout.write(`${JSON.stringify(provide)}\n`);
-const names = values.rounds === undefined ? ["kill-runs"] : ["simulation"];
+const names = values.rounds === undefined ? ["kill-runs", "never-pay-twice"] : ["simulation"];
 const root = fileURLToPath(new URL("../..", import.meta.url));
 await startVitest(
   "test",

@@ -22,11 +22,11 @@ import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
 import { saveZip, zipName } from "../../runs/fetch/fetch-zip.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { describeRun } from "../finish-run.ts";
 import { flagOption, pathOption, type TypedOptions, textOption, wholeOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
-import { describeRun } from "../output/run-summary.ts";
 import {
   rememberedUpstream,
   requireBatches,

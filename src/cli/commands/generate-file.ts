@@ -28,6 +28,7 @@ import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { failureLines, paidTwiceNote, retryLostStep } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
 import { flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
@@ -42,7 +43,6 @@ import {
   whenBilled,
 } from "../output/next-step.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
-import { failureLines, paidTwiceNote, retryLostStep } from "../output/run-summary.ts";
 import { chooseUpstream } from "../targets.ts";
 import { DEFAULT_JOBS, type GenerateOptions } from "./generate-options.ts";
 

@@ -14,16 +14,14 @@ import { openRetry, planRetry, type RetryPlan, sendRetry } from "../../runs/retr
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import { imagesIn, type Run, type Submissions } from "../../runs/send.ts";
 import { type Budget, createBudget, estimateLine } from "../budget.ts";
-import { stoppable } from "../cancel-on-interrupt.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import type { ServiceNeeds } from "../connect/connection.ts";
 import { type ConnectedService, withService } from "../connect/with-service.ts";
-import { finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
-import { timeLimit } from "../interruption.ts";
+import { describeRun, finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
+import { stoppable, timeLimit } from "../interruption.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
-import { describeRun } from "../output/run-summary.ts";
 import { rememberedUpstream, resolveTarget } from "../targets.ts";
 import { running, runOptions } from "./shared-options.ts";
 
@@ -162,7 +160,7 @@ async function collectEnded(work: Run, keepZip: boolean): Promise<RunOutcome> {
   const batches = [];
   for (const entry of runState.batches) {
     const { id } = entry;
-    if (id === null && !isUnsentHere(runState, entry, service)) continue;
+    if (id === null && !isUnsentHere(entry, service)) continue;
     if (id === null)
       throw new ImgbatchError(
         "SUBMISSION_UNKNOWN",

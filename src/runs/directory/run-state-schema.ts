@@ -9,9 +9,9 @@ import { NAMINGS } from "./names.ts";
  */
 const runBatchFields = z.looseObject({
   index: z.int().min(0),
-  /** The service and key of the request. Absent: those of the run. */
-  base_url: z.string().optional(),
-  key_fingerprint: z.string().optional(),
+  /** The service and key of the request. */
+  base_url: z.string(),
+  key_fingerprint: z.string(),
   id: z.string().min(1).nullable(),
   idempotency_key: z
     .string()

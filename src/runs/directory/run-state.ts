@@ -89,12 +89,6 @@ export function isUnsent({ state }: RunBatch): boolean {
   return state === "intent" || state === "unknown";
 }
 
-/** The service and key that a batch belongs to. */
-export function makerOf(runState: RunState, entry: RunBatch): Maker {
-  const { base_url = runState.base_url, key_fingerprint = runState.key_fingerprint } = entry;
-  return { base_url, key_fingerprint };
-}
-
 /** The number of the last retry or update; 0 when there was none. */
 export function lastRound({ batches, updates = [] }: RunState): number {
   return [...batches, ...updates].reduce((last, { round }) => Math.max(last, round), 0);

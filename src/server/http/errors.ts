@@ -1,13 +1,14 @@
 import { inspect } from "node:util";
 import type { ErrorRequestHandler, RequestHandler, Response } from "express";
-import type { ZodError } from "zod";
+import type { ZodError, ZodType } from "zod";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import { inWords } from "../../contract/limits.ts";
 import { withUpstreamWords } from "../../contract/waiting.ts";
 import { RealMoneyMissing } from "../../domain/billing/payer.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Log } from "../../kernel/log.ts";
-import { lowerFirst } from "../../kernel/text.ts";
+import { hasUnstorableText, lowerFirst } from "../../kernel/text.ts";
 import type { ErrorStyle } from "../operation.ts";
 import { drainUnreadBody } from "./exchange.ts";
 
@@ -30,6 +31,18 @@ export function schemaProblem(error: ZodError, code: ServiceErrorCode, prefix = 
   }, "");
   const at = [prefix, param].filter((part) => part !== "").join(".");
   return fieldError(code, at || "body", lowerFirst(issue?.message ?? "is not valid"));
+}
+
+/** Returns a part of a request to a vendor's API as its schema describes it. Throws the error about its first problem. */
+export function parseArgument<T>(schema: ZodType<T>, value: unknown): T {
+  const parsed = schema.safeParse(value, { error: inWords });
+  if (parsed.success) return parsed.data;
+  throw schemaProblem(parsed.error as ZodError, "REALTIME_INVALID_ARGUMENT");
+}
+
+/** Throws when a text of such a request cannot be stored as it is. */
+export function requireStorable(param: string, text: string): void {
+  if (hasUnstorableText(text)) throw invalidArgument(param, "must not hold NUL or half of a surrogate pair");
 }
 
 /** Headers that a download sets before it can fail. */

@@ -28,40 +28,31 @@ const BLANK = new Set([0x20, 0x09, 0x0d]);
 
 /**
  * Reads JSON lines, one at a time. The images of a large line go to the disk while it is read, so memory holds little of
- * it; they can be used until the next line is asked for. Blank lines do not count.
+ * it; they can be used until the next line is asked for. Blank lines do not count. `maxBytes` is the size of the largest
+ * line.
  */
-export class JsonLines {
-  readonly #options: { format: BodyFormat; images: ImageTexts | null; maxBytes: number };
-
-  /** `maxBytes` is the size of the largest line. */
-  constructor(options: { format: BodyFormat; images: ImageTexts | null; maxBytes: number }) {
-    this.#options = options;
-  }
-
-  async *read(input: AsyncIterable<Buffer>): AsyncGenerator<JsonLine> {
-    let line = this.#begin();
-    try {
-      for await (const chunk of input) {
-        let from = 0;
-        for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, from)) {
-          if (end > from) await line.add(chunk.subarray(from, end));
-          from = end + 1;
-          if (line.isBlank) continue;
-          yield await line.end();
-          await line.discard();
-          line = this.#begin();
-        }
-        await line.add(chunk.subarray(from));
+export async function* jsonLines(
+  { format, images, maxBytes }: { format: BodyFormat; images: ImageTexts | null; maxBytes: number },
+  input: AsyncIterable<Buffer>,
+): AsyncGenerator<JsonLine> {
+  const begin = () => new LineInput(new ImageExtraction(format, images, null), maxBytes);
+  let line = begin();
+  try {
+    for await (const chunk of input) {
+      let from = 0;
+      for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, from)) {
+        if (end > from) await line.add(chunk.subarray(from, end));
+        from = end + 1;
+        if (line.isBlank) continue;
+        yield await line.end();
+        await line.discard();
+        line = begin();
       }
-      if (!line.isBlank) yield await line.end();
-    } finally {
-      await line.discard();
+      await line.add(chunk.subarray(from));
     }
-  }
-
-  #begin(): LineInput {
-    const { format, images, maxBytes } = this.#options;
-    return new LineInput(new ImageExtraction(format, images, null), maxBytes);
+    if (!line.isBlank) yield await line.end();
+  } finally {
+    await line.discard();
   }
 }
 
@@ -81,16 +72,13 @@ class LineInput {
     if (this.isBlank) this.isBlank = bytes.every((byte) => BLANK.has(byte));
     if (this.isBlank) return;
     this.#sizeBytes += bytes.length;
-    if (!this.#isTooLarge) await this.#extraction.add(bytes);
-  }
-
-  get #isTooLarge(): boolean {
-    return this.#sizeBytes > this.#maxBytes;
+    if (this.#sizeBytes <= this.#maxBytes) await this.#extraction.add(bytes);
   }
 
   /** Returns the line after its last byte. */
   async end(): Promise<JsonLine> {
-    if (this.#isTooLarge) return { problem: `The line is larger than ${formatBytes(this.#maxBytes)}.` };
+    if (this.#sizeBytes > this.#maxBytes)
+      return { problem: `The line is larger than ${formatBytes(this.#maxBytes)}.` };
     try {
       const { value, sent } = await this.#extraction.end();
       return isObject(value) ? { value, sent } : { problem: "The line is not a JSON object." };
@@ -100,8 +88,8 @@ class LineInput {
     }
   }
 
-  async discard(): Promise<void> {
-    await this.#extraction.discard();
+  discard(): Promise<void> {
+    return this.#extraction.discard();
   }
 }
 
@@ -141,15 +129,15 @@ export function lineReader(
   formatOf: (job: JobOfLines) => LineFormat,
 ): LineReader {
   const { blobs, limits } = rules;
-  const lines = new JsonLines({
+  const options = {
     format: lineFormat,
     images: images && { ...images, blobs },
     maxBytes: limits.realtimeBodyBytes,
-  });
+  };
   return async function* (model, input, job) {
     const format = formatOf(job);
     const simulated = simulation(job, rules.clock);
-    for await (const line of lines.read(input)) {
+    for await (const line of jsonLines(options, input)) {
       if ("problem" in line) {
         yield { key: null, error: invalidLine(line.problem) };
         continue;

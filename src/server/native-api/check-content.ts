@@ -1,4 +1,3 @@
-import type { z } from "zod";
 import {
   type AspectRatio,
   DEFAULT_RATIO,
@@ -30,7 +29,7 @@ import {
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { formatBytes, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
-import { invalidArgument, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, parseArgument } from "../http/errors.ts";
 
 /** An image of a request before its bytes were looked into. `fields`: where each kind of problem belongs. */
 export interface ReceivedImage {
@@ -259,9 +258,7 @@ export async function checkContent(
 ): Promise<CheckedContent> {
   const given = rules.strictImageConfig ? camelKeys(body) : withModalities(camelKeys(body));
   refuseTooMany(given);
-  const parsed = generateContentSchema.safeParse(given, { error: inWords });
-  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
-  const { contents, generationConfig } = parsed.data;
+  const { contents, generationConfig } = parseArgument(generateContentSchema, given);
   checkModalities(generationConfig.responseModalities);
   if (generationConfig.imageConfig == null && rules.strictImageConfig) {
     throw invalidArgument(IMAGE_CONFIG, "is required: the parameters of the image, or {}");

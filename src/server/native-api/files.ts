@@ -1,14 +1,13 @@
 import type { Request } from "express";
-import type { z } from "zod";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS, inWords } from "../../contract/limits.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type NativeFile, startUploadSchema } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { jsonExcess } from "../../kernel/json/json-shape.ts";
-import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
+import { isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { invalidArgument, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { pageSizeOf, wholeNumber } from "../http/query.ts";
 import { DEFAULT_TYPE, download, vendorFiles } from "../jobs/vendor-files.ts";
@@ -25,9 +24,8 @@ const ID = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
  */
 export function readFileFacts(text: string, mimeType: string | undefined): FileFacts {
   const value = text.trim() === "" ? {} : parseLeniently(text);
-  const parsed = startUploadSchema.safeParse(camelKeys(value), { error: inWords });
-  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
-  const { name, displayName, mimeType: described } = parsed.data.file ?? {};
+  const { file = {} } = parseArgument(startUploadSchema, camelKeys(value));
+  const { name, displayName, mimeType: described } = file ?? {};
   return {
     id: name ? idOf(name) : null,
     displayName: displayName
@@ -63,9 +61,7 @@ function limited(field: string, text: string, maxChars: number): string {
   if (isLongerThan(text, maxChars)) {
     throw invalidArgument(field, `has more than ${maxChars} characters`);
   }
-  if (hasUnstorableText(text)) {
-    throw invalidArgument(field, "must not hold NUL or half of a surrogate pair");
-  }
+  requireStorable(field, text);
   return text;
 }
 

@@ -13,10 +13,10 @@ import type { LineText } from "../../domain/jobs/create-job.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { fieldsOf } from "../../kernel/json/fields.ts";
-import { hasUnstorableText, truncateCodePoints } from "../../kernel/text.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendBytes } from "../http/downloads.ts";
-import { invalidArgument, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { pageSizeOf, pagingBy } from "../http/query.ts";
 import { hasResults, type JobProgress, progressOf, resultLines } from "../jobs/results.ts";
 import {
@@ -50,13 +50,9 @@ const OWN_LEVELS = 3;
 function checkJob({ value, sent }: TakenBody): JobBody {
   const given = camelKeys(value, OWN_LEVELS);
   refuseTooMany(given);
-  const parsed = createJobSchema.safeParse(given, { error: inWords });
-  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
-  const { displayName, inputConfig } = parsed.data.batch;
+  const { displayName, inputConfig } = parseArgument(createJobSchema, given).batch;
   const name = truncateCodePoints((displayName ?? "").trim(), FIXED_LIMITS.taskNameChars) || null;
-  if (name !== null && hasUnstorableText(name)) {
-    throw invalidArgument("batch.displayName", "must not hold NUL or half of a surrogate pair");
-  }
+  requireStorable("batch.displayName", name ?? "");
   const requests = inputConfig.requests?.requests;
   const fileName = inputConfig.fileName || null;
   if (fileName !== null && requests !== undefined) {

@@ -1,5 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { SizeTier } from "../../contract/image-formats.ts";
 import type {
   NativeModel,
   NativeModelList,
@@ -7,23 +8,13 @@ import type {
   SharedModelList,
 } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { isPlayMoney, priceRealtimeImage, rateFor } from "../../domain/billing/payer.ts";
-import {
-  batchModelsOf,
-  type GroupEntry,
-  isPaid,
-  MAX_INPUT_IMAGES,
-  type ModelEntry,
-  pricedSizes,
-  ratiosOf,
-  realtimeModelsOf,
-} from "../../domain/models.ts";
-import type { AccountRecord } from "../../domain/records.ts";
+import { isPlayMoney, rateFor, priceRealtimeImage } from "../../domain/billing/payer.ts";
+import { batchModelsOf, type ModelEntry, isPaid, MAX_INPUT_IMAGES, pricedSizes, ratiosOf, realtimeModelsOf } from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf } from "../http/authenticate.ts";
-import { type Page, pageOf } from "../http/query.ts";
+import { pageOf } from "../http/query.ts";
 import { modelNamed, wholeNames } from "../openai/model-names.ts";
 import type { Operation } from "../operation.ts";
 import { modelParameter } from "./paths.ts";
@@ -31,97 +22,53 @@ import { modelParameter } from "./paths.ts";
 const INPUT_TOKENS = 131_072;
 const OUTPUT_TOKENS = 32_768;
 
-/** A model as the native API describes it, with what an image costs this group now. */
-function nativeModelView(
-  model: ModelEntry,
-  group: GroupEntry,
-  { rateMultiplier, isPaid, isPlay }: { rateMultiplier: number; isPaid: boolean; isPlay: boolean },
-): NativeModel {
-  const sizes = pricedSizes(model);
-  const images = sizes.map((size) => [
-    size,
-    microsToNumber(priceRealtimeImage(model, size, group, rateMultiplier) ?? 0),
-  ]);
-  return {
-    name: `models/${model.id}`,
-    version: "1",
-    displayName: model.id,
-    description: "Makes and edits images",
-    inputTokenLimit: INPUT_TOKENS,
-    outputTokenLimit: OUTPUT_TOKENS,
-    supportedGenerationMethods: [
-      "generateContent",
-      "streamGenerateContent",
-      ...(batchModelsOf(group, [model]).length > 0 ? ["batchGenerateContent"] : []),
-    ],
-    aspectRatios: [...ratiosOf(model)],
-    imageSizes: sizes,
-    maxInputImages: MAX_INPUT_IMAGES,
-    pricing: {
-      currency: "usd",
-      images: Object.fromEntries(images),
-      ...(isPaid ? { paid: true } : {}),
-      ...(isPlay ? { play_money: true } : {}),
-    },
-  };
-}
-
-/** A model under one of its names, also with the fields that OpenAI clients read. Its time of creation is not known. */
-function sharedModelView(name: string, native: NativeModel): SharedModel {
-  return { id: name, object: "model", created: 0, owned_by: "imgbatch", ...native };
-}
-
 /** Of a name that is not known, in an error. */
 const SHOWN_NAME_CHARS = 100;
 const NATIVE_PAGE = 50;
 const SHARED_PAGE = 1000;
 
-/** `GET /v1beta/models`: the models that this key can use, page by page. */
-function nativeModels(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const account = await accountOf(deps, response);
-    const { entries, next } = page(deps, request, response, NATIVE_PAGE);
-    const list: NativeModelList = {
-      models: entries.map((model) => view(deps, response, account, model)),
-      ...next,
+/** The models that the caller may use and that a provider serves now, and how it sees one of them. */
+async function catalogueOf(deps: ApiDeps, response: Response) {
+  const account = await accountOf(deps, response);
+  const { group } = callerOf(response);
+  const models = realtimeModelsOf(group, deps.models).filter(
+    ({ id }) => deps.realtimeOffers.first(id) !== null,
+  );
+  /** A model as the native API describes it, with what an image costs this group now. */
+  const view = (model: ModelEntry): NativeModel => {
+    const offer = deps.realtimeOffers.first(model.id);
+    const rate = offer === null ? 1 : rateFor(offer, account);
+    const sizes = pricedSizes(model);
+    const priceOf = (size: SizeTier) => microsToNumber(priceRealtimeImage(model, size, group, rate) ?? 0);
+    return {
+      name: `models/${model.id}`,
+      version: "1",
+      displayName: model.id,
+      description: "Makes and edits images",
+      inputTokenLimit: INPUT_TOKENS,
+      outputTokenLimit: OUTPUT_TOKENS,
+      supportedGenerationMethods: [
+        "generateContent",
+        "streamGenerateContent",
+        ...(batchModelsOf(group, [model]).length > 0 ? ["batchGenerateContent"] : []),
+      ],
+      aspectRatios: [...ratiosOf(model)],
+      imageSizes: sizes,
+      maxInputImages: MAX_INPUT_IMAGES,
+      pricing: {
+        currency: "usd",
+        images: Object.fromEntries(sizes.map((size) => [size, priceOf(size)])),
+        ...(offer !== null && isPaid(offer.provider) ? { paid: true } : {}),
+        ...(offer !== null && isPlayMoney(offer, account) ? { play_money: true } : {}),
+      },
     };
-    response.json(list);
   };
-}
-
-/** `GET /v1beta/models/{model}`: one model of the list. */
-function nativeModel(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const account = await accountOf(deps, response);
-    response.json(view(deps, response, account, findAmong(listed(deps, response), request)));
-  };
-}
-
-/**
- * `GET /v1/models`: one response for two kinds of clients. OpenAI clients do not page, so the first page has all models.
- */
-function sharedModels(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const account = await accountOf(deps, response);
-    const { entries, next } = pageOf(listedByName(deps, response), request, SHARED_PAGE);
-    const data = entries.map(({ name, model }) => sharedView(deps, response, account, name, model));
-    const models = entries
-      .filter(({ name, model }) => model.id === name)
-      .map(({ model }) => view(deps, response, account, model));
-    const list: SharedModelList = { object: "list", data, models, ...next };
-    response.json(list);
-  };
-}
-
-/** `GET /v1/models/{model}`: also a name that only stands for a model, such as `gpt-image-1`. */
-function sharedModel(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const account = await accountOf(deps, response);
-    const name = modelParameter(request);
-    const model = modelNamed(name, listed(deps, response), deps.modelNames);
-    if (model === null) throw modelNotFound(name);
-    response.json(sharedView(deps, response, account, name, model));
-  };
+  /** A model under one of its names, also with the fields that OpenAI clients read. Its time of creation is not known. */
+  const sharedView = (name: string, model: ModelEntry): SharedModel => ({
+    ...{ id: name, object: "model", created: 0, owned_by: "imgbatch" },
+    ...view(model),
+  });
+  return { models, view, sharedView };
 }
 
 /**
@@ -132,15 +79,11 @@ export function findModel(deps: ApiDeps, request: Request, response: Response): 
   return findAmong(realtimeModelsOf(callerOf(response).group, deps.models), request);
 }
 
-/**
- * The same for batch jobs: a model with at least one price that makes batches. Throws `REALTIME_MODEL_NOT_FOUND`.
- */
+/** The same for batch jobs: a model with at least one price that makes batches. Throws `REALTIME_MODEL_NOT_FOUND`. */
 export function findBatchModel(deps: ApiDeps, request: Request, response: Response): ModelEntry {
   const models = batchModelsOf(callerOf(response).group, deps.models);
-  return findAmong(
-    models.filter((model) => pricedSizes(model).length > 0),
-    request,
-  );
+  const priced = models.filter((model) => pricedSizes(model).length > 0);
+  return findAmong(priced, request);
 }
 
 function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry {
@@ -153,42 +96,6 @@ function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry 
 export function modelNotFound(name: string): ImgbatchError {
   const message = `models/${truncateCodePoints(name, SHOWN_NAME_CHARS, "…")} is not found for this key.`;
   return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
-}
-
-/** The models that the caller may use and that a provider serves now. */
-function listed(deps: ApiDeps, response: Response): ModelEntry[] {
-  const models = realtimeModelsOf(callerOf(response).group, deps.models);
-  return models.filter((model) => deps.realtimeOffers.first(model.id) !== null);
-}
-
-/** The same by their ids, and then by the other names that stand for them. */
-function listedByName(deps: ApiDeps, response: Response): { name: string; model: ModelEntry }[] {
-  const models = listed(deps, response);
-  return [...models.map((model) => ({ name: model.id, model })), ...wholeNames(models, deps.modelNames)];
-}
-
-function sharedView(
-  deps: ApiDeps,
-  response: Response,
-  account: AccountRecord,
-  name: string,
-  model: ModelEntry,
-): SharedModel {
-  return sharedModelView(name, view(deps, response, account, model));
-}
-
-function page(deps: ApiDeps, request: Request, response: Response, size: number): Page<ModelEntry> {
-  return pageOf(listed(deps, response), request, size);
-}
-
-function view(deps: ApiDeps, response: Response, account: AccountRecord, model: ModelEntry) {
-  const offer = deps.realtimeOffers.first(model.id);
-  const rateMultiplier = offer === null ? 1 : rateFor(offer, account);
-  return nativeModelView(model, callerOf(response).group, {
-    rateMultiplier,
-    isPaid: offer !== null && isPaid(offer.provider),
-    isPlay: offer !== null && isPlayMoney(offer, account),
-  });
 }
 
 const list = {
@@ -211,14 +118,22 @@ export const modelOperations: readonly Operation[] = [
     path: PATHS.nativeModels,
     summary: "Models that this key can use in real time, with sizes, ratios and prices",
     answers: { 200: { description: "A page of models.", schema: "NativeModelList" } },
-    handler: nativeModels,
+    handler: (deps) => async (request, response) => {
+      const { models, view } = await catalogueOf(deps, response);
+      const { entries, next } = pageOf(models, request, NATIVE_PAGE);
+      const list: NativeModelList = { models: entries.map(view), ...next };
+      response.json(list);
+    },
   },
   {
     ...oneModel,
     id: "getNativeModel",
     path: PATHS.nativeModel,
     answers: { 200: { description: "The model.", schema: "NativeModel" } },
-    handler: nativeModel,
+    handler: (deps) => async (request, response) => {
+      const { models, view } = await catalogueOf(deps, response);
+      response.json(view(findAmong(models, request)));
+    },
   },
 ];
 
@@ -230,13 +145,35 @@ export const sharedModelOperations: readonly Operation[] = [
     path: PATHS.sharedModels,
     summary: "The same models, for OpenAI clients",
     answers: { 200: { description: "A page of models.", schema: "SharedModelList" } },
-    handler: sharedModels,
+    // OpenAI clients do not page, so the first page has all models.
+    handler: (deps) => async (request, response) => {
+      const { models, view, sharedView } = await catalogueOf(deps, response);
+      const own = models.map((model) => ({ name: model.id, model }));
+      const all = [...own, ...wholeNames(models, deps.modelNames)];
+      const { entries, next } = pageOf(all, request, SHARED_PAGE);
+      const data = entries.map(({ name, model }) => sharedView(name, model));
+      const native = entries.filter(({ name, model }) => model.id === name);
+      const list: SharedModelList = {
+        object: "list",
+        data,
+        models: native.map(({ model }) => view(model)),
+        ...next,
+      };
+      response.json(list);
+    },
   },
   {
     ...oneModel,
     id: "getModel",
     path: PATHS.sharedModel,
     answers: { 200: { description: "The model.", schema: "SharedModel" } },
-    handler: sharedModel,
+    // Also a name that only stands for a model, such as `gpt-image-1`.
+    handler: (deps) => async (request, response) => {
+      const { models, sharedView } = await catalogueOf(deps, response);
+      const name = modelParameter(request);
+      const model = modelNamed(name, models, deps.modelNames);
+      if (model === null) throw modelNotFound(name);
+      response.json(sharedView(name, model));
+    },
   },
 ];

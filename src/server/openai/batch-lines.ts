@@ -10,7 +10,7 @@ import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { invalidArgument } from "../http/errors.ts";
-import { isObject, JsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
+import { isObject, jsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import { type ItemResult, withImages } from "../jobs/results.ts";
 import { numberOf } from "../jobs/vendor-jobs.ts";
 import { usageOf } from "../native-api/generate.ts";
@@ -32,9 +32,8 @@ export async function firstModelName(
   const maxBytes = limits.realtimeBodyBytes;
   const bytes = await (blobs as BlobStore).open(blobKey, { start: 0, end: maxBytes - 1 });
   if (bytes === null) return null;
-  const lines = new JsonLines({ format: FORMAT, images: null, maxBytes });
   try {
-    for await (const line of lines.read(bytes)) {
+    for await (const line of jsonLines({ format: FORMAT, images: null, maxBytes }, bytes)) {
       if ("problem" in line) continue;
       const { body }: { body?: { model?: unknown } | null } = line.value;
       return typeof body?.model === "string" && body.model !== "" ? body.model : null;
@@ -93,12 +92,8 @@ function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
           `must be the same in all lines: ${modelName ?? "absent"}, as in the first one`,
         );
       }
-      const { content, count, isByUrl, isStream } = await checkFields(
-        rules,
-        model,
-        MAX_INPUT_IMAGES,
-        request,
-      );
+      const asked = await checkFields(rules, model, MAX_INPUT_IMAGES, request);
+      const { content, count, isByUrl, isStream } = asked;
       if (count !== 1) throw invalidArgument("body.n", "must be 1 in a batch: write a line for each image");
       if (isStream) throw invalidArgument("body.stream", "must not be true in a batch");
       if (isByUrl) throw invalidArgument("body.response_format", "must be b64_json in a batch");

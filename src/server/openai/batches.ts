@@ -1,5 +1,4 @@
 import type { Request } from "express";
-import type { z } from "zod";
 import { isErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS, inWords } from "../../contract/limits.ts";
 import {
@@ -19,9 +18,8 @@ import { batchModelsOf, type ModelEntry, pricedSizes } from "../../domain/models
 import type { Repositories, Transaction } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { hasUnstorableText } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { invalidArgument, schemaProblem } from "../http/errors.ts";
+import { parseArgument, requireStorable } from "../http/errors.ts";
 import { invalidQuery, queryInteger, queryText } from "../http/query.ts";
 import { hasResults, type JobProgress } from "../jobs/results.ts";
 import {
@@ -40,19 +38,10 @@ import { servedModelNamed } from "./model-names.ts";
 
 /** Checks the body of `POST /v1/batches`. Throws `REALTIME_INVALID_ARGUMENT`. */
 function checkBatch(body: unknown): CreateOpenaiBatch {
-  const parsed = createOpenaiBatchSchema.safeParse(body, { error: inWords });
-  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
-  if (
-    hasUnstorableText(
-      Object.entries(parsed.data.metadata ?? {})
-        .flat()
-        .join(""),
-    )
-  ) {
-    const problem = "must not hold NUL or half of a surrogate pair";
-    throw invalidArgument("metadata", problem);
-  }
-  return parsed.data;
+  const asked = parseArgument(createOpenaiBatchSchema, body);
+  const texts = Object.entries(asked.metadata ?? {}).flat();
+  requireStorable("metadata", texts.join(""));
+  return asked;
 }
 
 /** Whether OpenAI's library sends a request again, after an answer that it did not get or did not like. */

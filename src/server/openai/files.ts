@@ -1,6 +1,5 @@
 import type { Request, Response } from "express";
-import type { z } from "zod";
-import { FIXED_LIMITS, inWords } from "../../contract/limits.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
 import {
   type DeletedFile,
   FILE_PURPOSES,
@@ -12,7 +11,7 @@ import type { Chunk } from "../../domain/files/upload.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { invalidArgument, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, parseArgument } from "../http/errors.ts";
 import { invalidQuery, queryChoice, queryText } from "../http/query.ts";
 import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
 import type { Operation } from "../operation.ts";
@@ -126,9 +125,7 @@ function factsOf(fields: Record<string, string>, file: Pick<Part, "fileName" | "
     purpose: fields.purpose,
     ...(hasExpiry && { expires_after: { anchor, seconds: seconds && Number(seconds) } }),
   };
-  const parsed = uploadFieldsSchema.safeParse(given, { error: inWords });
-  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
-  const { purpose, expires_after: expiry } = parsed.data;
+  const { purpose, expires_after: expiry } = parseArgument(uploadFieldsSchema, given);
   return {
     id: null,
     displayName:

@@ -34,10 +34,10 @@ import {
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
-import { formatBytes, hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
+import { formatBytes, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
-import { invalidArgument, schemaProblem } from "../http/errors.ts";
+import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { ImageChecker, type ReceivedImage } from "../native-api/check-content.ts";
 import { modelNotFound } from "../native-api/models.ts";
 import { BodyReservation } from "../request-body/body-budgets.ts";
@@ -267,9 +267,7 @@ function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
   const given = isObject ? withValues(value) : value;
   if (isObject && (given as { mask?: unknown }).mask !== undefined) throw refuseMask();
-  const parsed = schema.safeParse(given, { error: inWords });
-  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
-  return parsed.data;
+  return parseArgument(schema, given);
 }
 
 /** Leaves out fields that are null or empty, and reads a number or a truth value that came as text. */
@@ -380,7 +378,6 @@ function readPrompt({ prompt }: ImagesFields, maxChars: number): string {
   if (isLongerThan(text, maxChars)) {
     throw invalidArgument("prompt", `has more than the ${maxChars} characters that are allowed`);
   }
-  if (hasUnstorableText(text))
-    throw invalidArgument("prompt", "must not hold NUL or half of a surrogate pair");
+  requireStorable("prompt", text);
   return text;
 }

@@ -1,0 +1,164 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import type { CommandSpec } from "../../src/cli/command.ts";
+import { loadCommands } from "../../src/cli/commands/registry.ts";
+import { readCommandLine } from "../../src/cli/parse.ts";
+import { EXIT_CODES } from "../../src/contract/errors.ts";
+import { createCli } from "../support/cli.ts";
+
+const COMMANDS = await loadCommands();
+
+it("--version prints the package's version, also as JSON", async () => {
+  const cli = await createCli();
+  const { version } = JSON.parse(await readFile(new URL("../../package.json", import.meta.url), "utf8"));
+  for (const flag of ["--version", "-V"]) expect((await cli.run([flag])).stdout).toBe(`${version}\n`);
+  expect((await cli.here(["--version", "--json"], { env: {} })).json()).toMatchObject({
+    ok: true,
+    text: `${version}\n`,
+  });
+});
+
+it("without a command the help goes to stderr and the exit code is 2", async () => {
+  const cli = await createCli();
+  const { code, stdout, stderr } = await cli.here([], { env: {} });
+  expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+  expect(stderr).toMatch(/^Usage: imgbatch <command>/);
+});
+
+it("the help that was asked for is on stdout, and lists every command and every exit code", async () => {
+  const cli = await createCli();
+  const { code, stdout, stderr } = await cli.run(["--help"]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  for (const { name } of COMMANDS) expect(stdout).toMatch(new RegExp(`^ {2}${name}\\b`, "m"));
+  for (const { code: exit } of Object.values(EXIT_CODES))
+    expect(stdout).toMatch(new RegExp(`^ +${exit} {2}`, "m"));
+  for (const { name } of COMMANDS) expect((await cli.here([name, "--help"])).code).toBe(0);
+});
+
+it("the help of each command and group has an example and its exit codes, and fits 80 columns", () => {
+  const paths = (specs: readonly CommandSpec[], above: string[]): string[][] =>
+    specs.flatMap(({ name, commands = [] }) => [[...above, name], ...paths(commands, [...above, name])]);
+  const helpOf = (words: string[]) => {
+    const help = readCommandLine(words, COMMANDS);
+    return help.kind === "text" ? help.text : "";
+  };
+  const all = paths(COMMANDS, []);
+  expect(all).toContainEqual(["admin", "keys"]);
+  for (const path of [[], ...all]) {
+    const text = helpOf([...path, "--help"]);
+    if (path.length > 0)
+      expect(text).toMatch(new RegExp(`\\nExamples:\\n {2}\\$ imgbatch ${path.join(" ")}`));
+    expect(text).toMatch(/\nExit codes:\n {4}0 {2}.*\n {4}1 {2}.*\n {4}2 {2}/);
+    expect(text).toContain("--verbose");
+    expect(text.split("\n").filter((line) => line.length > 80)).toEqual([]);
+    expect(helpOf(["help", ...path])).toBe(text);
+  }
+  expect(helpOf(["admin", "help", "keys"])).toBe(helpOf(["admin", "keys", "--help"]));
+  expect(() => helpOf(["help", "lst"])).toThrow("Did you mean list?");
+  expect(() => helpOf(["help", "admin", "kyes"])).toThrow("Did you mean keys?");
+});
+
+it("what every command takes can also stand before the name of a group's command", () => {
+  const read = readCommandLine(
+    ["--json", "admin", "--data", "d", "keys", "--no-color", "list", "-q"],
+    COMMANDS,
+  );
+  expect(read).toMatchObject({
+    path: "admin keys list",
+    global: { json: true, data: "d", color: false, quiet: true },
+  });
+});
+
+it("a misspelt command or option is exit 2 with what may be meant, and sends nothing", async () => {
+  const cli = await createCli();
+  const wrong: [string[], RegExp][] = [
+    [["sumbit", "x"], /Did you mean submit\?/],
+    [["submit", "x", "--outptu", "y"], /Did you mean --output\?/],
+    [["admin", "acounts"], /Did you mean accounts\?/],
+    [["submit", "x", "--mime-type", "image/jpg"], /Did you mean image\/jpeg\?/],
+    [["models", "--progress", "plian"], /Did you mean plain\?/],
+    [["submit"], /missing required argument/],
+    [["submit", "x", "-o", "-"], /--output: name a file or a directory/],
+    [["submit", "x", "--junit", "-"], /--junit: name a file/],
+    [["download", "a", "-o", "-"], /--output: name a file/],
+    [["status"], /missing required argument/],
+    [["exec", "bash", "-c", "true"], /unknown option .-c.; put -- before the command/],
+    [["models", "extra"], /too many arguments/],
+    [["submit", "x", "--model"], /argument missing/],
+    [["download", "a", "--index", "1"], /--index works only with --item/],
+    [["status", "a/b"], /neither a batch id nor the directory/],
+  ];
+  for (const [args, message] of wrong) {
+    const { code, stdout, stderr } = await cli.here(args, { env: {} });
+    expect({ args, code, stdout }).toEqual({ args, code: 2, stdout: "" });
+    expect(stderr).toMatch(message);
+  }
+  const without = (name: string) => `${name} has no --json: its output is not one document`;
+  for (const [args, message] of [
+    [["serve", "--json"], without("serve")],
+    [["schema", "--json"], without("schema")],
+    [["--json", "completion", "bash"], without("completion")],
+    [["exec", "--json", "bash"], `${without("exec")}; put -- before the command`],
+  ] as const)
+    expect((await cli.here(args, { env: {} })).json()).toMatchObject({ exit_code: 2, error: { message } });
+  expect(cli.fake.requests).toHaveLength(0);
+});
+
+it("[CLI-2] with --json stdout is exactly one document in every outcome, with the exit code of the process in it", async () => {
+  const cli = await createCli({ failing: /bad/ });
+  await writeFile(join(cli.cwd, "good.jsonl"), '{"prompt":"a"}');
+  await writeFile(join(cli.cwd, "bad.jsonl"), '{"prompt":"bad"}');
+  const wrongKey = { env: { IMGBATCH_API_KEY: "wrong" } };
+  const outcomes: [string[], number, object?][] = [
+    [["submit", "good.jsonl"], 0],
+    [["submit", "good.jsonl", "--dry-run"], 0],
+    [["models"], 0],
+    [["status", "good-images"], 0],
+    [["wait", "good-images"], 0],
+    [["download", "good-images"], 0],
+    [["--help"], 0],
+    [[], 2],
+    [["sumbit"], 2],
+    [["submit"], 2],
+    [["models", "--nonsense"], 2],
+    [["submit", "missing.jsonl"], 2],
+    [["models"], 3, wrongKey],
+    [["submit", "bad.jsonl"], 5],
+    [["submit", "bad.jsonl", "-o", "good-images"], 6],
+    [["models"], 7, { env: { IMGBATCH_BASE_URL: `${cli.fake.url}/html` } }],
+    [["submit", "good.jsonl", "--new", "--max-cost", "0"], 8],
+    [["status", "imgbatch_unknown"], 10],
+  ];
+  for (const [args, expected, options] of outcomes) {
+    if (args[0] === "models" && expected === 7) cli.fake.fault(/html/, { status: 200, body: "<html>" });
+    const { code, json } = await cli.here([...args, "--json"], { env: {}, ...options });
+    expect({ args, code }).toEqual({ args, code: expected });
+    expect(json()).toMatchObject({ ok: expected === 0, exit_code: expected });
+    if (expected !== 0)
+      expect(json().error).toMatchObject({ code: expect.any(String), message: expect.any(String) });
+  }
+  await cli.fake.close();
+  const down = await cli.here(["models", "--json"]);
+  expect({ code: down.code, error: down.json().error }).toMatchObject({
+    code: 7,
+    error: { code: "NETWORK" },
+  });
+});
+
+it("a reader that stops reading is no failure", async () => {
+  const cli = await createCli();
+  const { child, ended } = cli.start(["models", "--json"]);
+  child.stdout.destroy();
+  const { code, stderr } = await ended;
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+});
+
+it("models lists each id with its price, one a line", async () => {
+  const cli = await createCli();
+  expect((await cli.here(["models"])).stdout).toBe(
+    "vendorx-3.1-flash-image  $0.0335\nvendorx-3-pro-image  $0.0335\n",
+  );
+  const foreign = await createCli({ foreign: true });
+  expect((await foreign.here(["models"])).stdout).toBe("vendorx-3.1-flash-image\nvendorx-3-pro-image\n");
+});

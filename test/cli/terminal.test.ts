@@ -1,0 +1,170 @@
+import { EventEmitter } from "node:events";
+import { PassThrough } from "node:stream";
+import { expect, it, onTestFinished, vi } from "vitest";
+import type { CommandContext } from "../../src/cli/command.ts";
+import { createOutput, createPlainOutput } from "../../src/cli/output/output.ts";
+import { type Column, tableLines, widest } from "../../src/cli/output/table.ts";
+import { mayShowDashboard, readAll, type Terminal, watchSignals } from "../../src/cli/terminal.ts";
+import { errorEntry, type ImgbatchError, EXIT_CODES } from "../../src/contract/errors.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+
+it("[CLI-11] an interruption ends the reading of a stream that does not end, and lets go of it", async () => {
+  const stop = new AbortController();
+  const stream = new PassThrough();
+  stream.write("half a line");
+  const read = readAll(stream, stop.signal);
+  stop.abort(new Error("interrupted"));
+  await expect(read).rejects.toThrow("interrupted");
+  expect(stream.destroyed).toBe(true);
+  const whole = new PassThrough();
+  whole.end("all of it");
+  expect(Buffer.from(await readAll(whole, new AbortController().signal)).toString()).toBe("all of it");
+});
+
+it("[CLI-11] the first signal aborts and lets the work end, the second one ends the process at once", () => {
+  const emitter = new EventEmitter();
+  const exits: number[] = [];
+  const signals = emitter as unknown as Terminal["signals"];
+  const fail = (error: ImgbatchError) => EXIT_CODES[errorEntry(error.code).exit].code;
+  const watch = watchSignals({ signals, exit: (code) => void exits.push(code) }, fail);
+  emitter.emit("SIGINT", "SIGINT");
+  expect(watch.signal.reason).toMatchObject({ code: "INTERRUPTED" });
+  expect(exits).toEqual([]);
+  emitter.emit("SIGINT", "SIGINT");
+  emitter.emit("SIGTERM", "SIGTERM");
+  expect(exits).toEqual([130, 143]);
+  watch.stop();
+  expect(emitter.listenerCount("SIGINT") + emitter.listenerCount("SIGTERM")).toBe(0);
+});
+
+it("[VIEW-1] the live view is for a terminal that can be redrawn, unless somebody asks for lines", () => {
+  const before = [process.stdin.isTTY, process.stdout.isTTY, process.stdout.columns] as const;
+  const setTerminal = ([stdin, stdout, columns]: readonly [boolean, boolean, number]) => {
+    Object.assign(process.stdin, { isTTY: stdin });
+    Object.assign(process.stdout, { isTTY: stdout, columns });
+  };
+  onTestFinished(() => {
+    setTerminal(before);
+    vi.unstubAllEnvs();
+  });
+  const may = (quiet = false, progress = "auto", isForPeople = true) =>
+    mayShowDashboard({ global: { quiet, progress }, results: { isForPeople } } as unknown as CommandContext);
+  setTerminal([true, true, 80]);
+  vi.stubEnv("CI", "");
+  vi.stubEnv("TERM", "xterm-256color");
+  expect(may()).toBe(true);
+  expect([may(true), may(false, "plain"), may(false, "auto", false)]).toEqual([false, false, false]);
+  for (const [name, value] of [
+    ["TERM", "dumb"],
+    ["CI", "true"],
+  ] as const) {
+    vi.stubEnv(name, value);
+    expect(may()).toBe(false);
+    vi.stubEnv(name, "");
+  }
+  for (const shape of [
+    [false, true, 80],
+    [true, false, 80],
+    [true, true, 0],
+  ] as const) {
+    setTerminal(shape);
+    expect(may()).toBe(false);
+  }
+});
+
+function plain(options: { verbose?: boolean; hasProgress?: boolean } = {}) {
+  const lines: string[] = [];
+  const clock = new InstantClock();
+  const stderr = { write: (text: string) => lines.push(text) };
+  return {
+    lines,
+    clock,
+    output: createPlainOutput(stderr, { verbose: false, hasProgress: true, clock, ...options }),
+  };
+}
+
+it("without a terminal a change is said at most every 10 s, and no change every 60 s", async () => {
+  const { lines, clock, output } = plain();
+  const said = async (text: string, afterMs: number) => {
+    await clock.sleep(afterMs);
+    output.progress(text);
+    return lines.length;
+  };
+  expect(await said("1/9", 0)).toBe(1);
+  expect(await said("2/9", 9_000)).toBe(1);
+  expect(await said("3/9", 1_000)).toBe(2);
+  expect(await said("3/9", 59_000)).toBe(2);
+  expect(await said("3/9", 1_000)).toBe(3);
+  expect(lines).toEqual(["1/9\n", "3/9\n", "3/9\n"]);
+});
+
+it("a sign of life tells how long the work has taken, which is no change", async () => {
+  const { lines, clock, output } = plain();
+  const startMs = clock.nowMs();
+  for (const afterMs of [0, 30_000, 30_000, 120_000]) {
+    await clock.sleep(afterMs);
+    output.progress("1/9, running", startMs);
+  }
+  expect(lines).toEqual(["1/9, running\n", "1/9, running, 60 s elapsed\n", "1/9, running, 3 min elapsed\n"]);
+});
+
+it("details are for -v, and control characters are shown instead of obeyed", () => {
+  const quietly = plain();
+  quietly.output.detail("hidden");
+  quietly.output.note("a\u001b[1mb\r");
+  expect(quietly.lines).toEqual(["a\\x1b[1mb\\x0d\n"]);
+  const verbosely = plain({ verbose: true });
+  verbosely.output.detail("shown");
+  expect(verbosely.lines).toEqual(["shown\n"]);
+});
+
+it("a terminal without columns gets plain lines: a live line would redraw without end", async () => {
+  const lines: string[] = [];
+  const stderr = {
+    isTTY: true,
+    columns: 0,
+    write: (text: string) => lines.push(text),
+  } as unknown as NodeJS.WriteStream;
+  const output = await createOutput(
+    { quiet: false, verbose: false, progress: "auto", color: true },
+    stderr,
+    new InstantClock(),
+  );
+  output.progress("1/9");
+  output.settle();
+  expect(lines).toEqual(["1/9\n"]);
+});
+
+interface Row {
+  id: string;
+  count: number;
+}
+
+const columns = (maxWidth?: number): Column<Row>[] => [
+  { title: "ID", ...(maxWidth === undefined ? {} : { maxWidth }), of: ({ id }) => id },
+  { title: "N", align: "right", of: ({ count }) => String(count) },
+];
+
+it("columns align by terminal cells, in which wide characters take two", () => {
+  const rows = [
+    { id: "猫と犬", count: 1 },
+    { id: "cafe\u0301", count: 20 },
+    { id: "fox", count: 300 },
+  ];
+  expect(tableLines(columns(), rows)).toEqual([
+    "ID        N",
+    "猫と犬    1",
+    "cafe\u0301     20",
+    "fox     300",
+  ]);
+  expect(widest(tableLines(columns(), rows))).toBe(11);
+});
+
+it("a value that is too wide ends in an ellipsis and keeps the width, escapes included", () => {
+  const rows = [
+    { id: "猫と犬", count: 1 },
+    { id: "a\x1b[31mb", count: 2 },
+    { id: "fox", count: 3 },
+  ];
+  expect(tableLines(columns(5), rows)).toEqual(["ID     N", "猫と…  1", "a\\x1…  2", "fox    3"]);
+});

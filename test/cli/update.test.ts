@@ -1,0 +1,180 @@
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { type Cli, createCli } from "../support/cli.ts";
+
+const line = (custom_id: string, prompt = `a ${custom_id}`) => ({ custom_id, prompt });
+const PETS = [line("cat"), line("dog"), line("cow")];
+const EDITED = [line("cat"), line("dog", "a big d0g"), line("hen")];
+
+const write = (cli: Cli, lines: readonly object[]) =>
+  writeFile(join(cli.cwd, "pets.jsonl"), lines.map((each) => JSON.stringify(each)).join("\n"));
+
+/** A run whose dog has failed, and then its prompts edited. */
+async function edited(): Promise<Cli> {
+  const cli = await createCli({ failing: /dog/ });
+  await write(cli, PETS);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(4);
+  await write(cli, EDITED);
+  return cli;
+}
+
+it("submit of edited prompts is exit 6, says what differs, and prints the command that updates the run", async () => {
+  const cli = await edited();
+  const { code, stderr, json } = await cli.here(["submit", "pets.jsonl", "--json"]);
+  expect([code, json().error?.details]).toEqual([
+    6,
+    ["pets.jsonl:2: dog: changed", "pets.jsonl:3: hen: added", "cow: removed"],
+  ]);
+  expect(stderr).toContain("1 prompt changed, 1 added, 1 removed; the model is the same.");
+  expect(stderr).toMatch(
+    /next: imgbatch submit pets\.jsonl .*--update makes only 2 images \(about \$0\.07\)/,
+  );
+  expect(cli.fake.batches).toHaveLength(1);
+});
+
+it("--dry-run --update counts the changes and the price, and changes nothing", async () => {
+  const cli = await edited();
+  const before = await readdir(join(cli.cwd, "pets-images"));
+  const { code, stdout } = await cli.here(["submit", "pets.jsonl", "--update", "--dry-run"]);
+  expect({ code, stdout }).toEqual({
+    code: 0,
+    stdout:
+      "1 prompt changed, 1 added, 1 removed; the model is the same\n2 images to make with vendorx-3.1-flash-image\nestimated cost $0.07\n",
+  });
+  const { json } = await cli.here(["submit", "pets.jsonl", "--update", "--dry-run", "--json"]);
+  expect(json()).toMatchObject({
+    image_count: 2,
+    changes: { kept: 1, changed: ["dog"], added: ["hen"], removed: ["cow"] },
+  });
+  expect(await readdir(join(cli.cwd, "pets-images"))).toEqual(before);
+  expect((await cli.here(["submit", "pets.jsonl", "--update", "--max-cost", "0.05"])).code).toBe(8);
+  expect(cli.fake.batches).toHaveLength(1);
+});
+
+it("--update excludes --new and --idempotency-key, and is the usual submit in a new directory", async () => {
+  const cli = await edited();
+  for (const flags of [["--new"], ["--idempotency-key", "k"]])
+    expect((await cli.here(["submit", "pets.jsonl", "--update", ...flags])).code).toBe(2);
+  expect((await cli.here(["submit", "pets.jsonl", "--update", "-o", "other"])).code).toBe(0);
+  expect(cli.fake.batches.at(-1)?.items).toHaveLength(3);
+});
+
+it("after an update every command takes the run as its prompts are now", async () => {
+  const cli = await edited();
+  const first = await cli.here(["submit", "pets.jsonl", "--update"]);
+  expect(first.code).toBe(0);
+  expect(first.stderr).toContain("3 of 3 images on disk and verified; $0.07 now ($0.07 paid earlier)");
+  const again = await cli.here(["submit", "pets.jsonl"]);
+  expect(again.stderr).toContain("nothing to fetch; $0.00 now ($0.13 paid earlier)");
+  const waited = await cli.here(["wait", "pets-images", "--json"]);
+  expect([waited.code, waited.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0 }]);
+  const watched = await cli.here(["watch", "pets-images", "--json"]);
+  expect([watched.code, watched.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0 }]);
+  expect((await cli.here(["status", "pets-images"])).stdout).toMatch(
+    /1\/1 images {2}0 failed .*\n.*2\/2 images/,
+  );
+  const [first_, second] = cli.fake.batches.map(({ id }) => id);
+  const items = (await cli.here(["items", "pets-images"])).stdout.trim().split("\n");
+  expect(items.map((each) => [each.split("\t")[0], each.split("\t")[6]])).toEqual([
+    ["cat", first_],
+    ["dog", second],
+    ["hen", second],
+  ]);
+  expect((await cli.here(["download", "pets-images", "--item", "dog", "-o", "dog.png"])).code).toBe(0);
+  expect((await cli.here(["download", "pets-images", "-o", "copy", "--json"])).json()).toMatchObject({
+    counts: { total: 3, success: 3, failed: 0, missing: 0 },
+  });
+  expect((await readdir(join(cli.cwd, "copy", "images"))).sort()).toEqual(["cat.png", "dog.png", "hen.png"]);
+  expect((await cli.here(["retry", "pets-images"])).stderr).toContain("nothing to retry");
+  const page = await readFile(join(cli.cwd, "pets-images", "index.html"), "utf8");
+  expect(page).toContain("a big d0g");
+  expect(page).not.toContain("a cow");
+  expect(cli.fake.batches).toHaveLength(2);
+});
+
+it("images of an update that fail are retried alone, and an open update is finished by retry too", async () => {
+  const cli = await edited();
+  cli.fake.options.failing = /hen/;
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(4);
+  cli.fake.options.failing = /none/;
+  for (let i = 0; i < 4; i++) cli.fake.fault(/^POST/, { reset: "after" });
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(0);
+  await write(cli, [...EDITED, line("yak")]);
+  for (let i = 0; i < 4; i++) cli.fake.fault(/^POST/, { reset: "after" });
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(7);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  const sent = cli.fake.batches.map(({ items }) => items.map((item) => item.custom_id));
+  expect(sent).toEqual([["cat", "dog", "cow"], ["dog", "hen"], ["hen"], ["yak"]]);
+});
+
+it("--dry-run ends as the submission itself would, and counts what it would send", async () => {
+  const cli = await edited();
+  const really = await cli.here(["submit", "pets.jsonl", "--json"]);
+  const dry = await cli.here(["submit", "pets.jsonl", "--dry-run", "--json"]);
+  expect([dry.code, dry.json().error]).toEqual([6, really.json().error]);
+  expect((await cli.here(["submit", "pets.jsonl", "--update", "--max-batch", "1"])).code).toBe(0);
+  const posts = cli.fake.count(/^POST/);
+  const after = (await cli.here(["submit", "pets.jsonl", "--dry-run", "--json"])).json();
+  expect(after).toMatchObject({ image_count: 0, estimated_cost: 0 });
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  expect(cli.fake.count(/^POST/)).toBe(posts);
+  const split = ["submit", "pets.jsonl", "-o", "split"];
+  expect((await cli.here([...split, "--max-batch", "1"])).code).toBe(0);
+  expect((await cli.here([...split, "--dry-run"])).code).toBe(6);
+  expect((await cli.here(["submit", "pets.jsonl", "-o", "new", "--dry-run"])).code).toBe(0);
+  expect(await readdir(cli.cwd)).not.toContain("new");
+});
+
+it("the input of a run can be submitted as a prompt file, and stays what it is", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "pets.jsonl"), '{"prompt": "a cat"}\n');
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  const read = () => readFile(join(cli.cwd, "pets-images", "input.jsonl"), "utf8");
+  const before = await read();
+  const again = await cli.here(["submit", "pets-images/input.jsonl", "--strict", "-o", "pets-images"]);
+  expect([again.code, await read()]).toEqual([0, before]);
+  expect(again.stderr).not.toContain("metadata");
+  expect(cli.fake.batches).toHaveLength(1);
+});
+
+it("items of an updated run come in the order of its prompts, and other options change no image", async () => {
+  const cli = await createCli();
+  await write(cli, PETS);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  const named = await cli.here(["submit", "pets.jsonl", "--name", "other"]);
+  expect([named.code, named.stderr]).toEqual([6, expect.stringContaining("--update changes no image;")]);
+  await write(cli, [line("hen"), ...PETS]);
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
+  const { stdout } = await cli.here(["items", "pets-images"]);
+  expect(stdout.split("\n").map((each) => each.split("\t")[0])).toEqual(["hen", "cat", "dog", "cow", ""]);
+});
+
+it("after refused prompts, submit and retry say where they stand and how to make them", async () => {
+  const cli = await createCli({ failing: /dog/ });
+  cli.fake.always(/^GET .*\/items\?/, {
+    lie: (answer) => ({
+      ...answer,
+      body: Buffer.from(answer.body.toString().replaceAll("PROVIDER_ITEM_FAILED", "SAFETY_BLOCKED")),
+    }),
+  });
+  await write(cli, PETS);
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
+  expect(code).toBe(4);
+  expect(stderr).toMatch(
+    /next: change what was refused in pets\.jsonl \(line 2\), then imgbatch submit .*--update/,
+  );
+  for (const flags of [[], ["--include-refused"]]) {
+    const retried = await cli.here(["retry", "pets-images", ...flags]);
+    expect(retried.stderr).toContain(
+      "next: change what was refused in pets.jsonl (line 2), then run the submit command of pets-images again with --update",
+    );
+  }
+  await write(cli, PETS.with(1, line("dog", "a puppy")));
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
+  expect(cli.fake.batches.at(-1)?.items).toHaveLength(1);
+  const elsewhere = await cli.here(["submit", "-", "-o", "piped"], { stdin: '{"prompt": "a dog"}' });
+  expect(elsewhere.stderr).toContain("next: change the prompts that were refused in piped/retry.jsonl, then");
+});

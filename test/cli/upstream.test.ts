@@ -1,0 +1,305 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { parseConfig } from "../../src/config/load.ts";
+import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../src/config/presets.ts";
+import { Decoding } from "../../src/imaging/decoding.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { createProviders } from "../../src/providers/registry.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
+import { FakeProvider, tinyPng } from "../support/fake-provider.ts";
+import { listening } from "../support/listening.ts";
+import { startTestService } from "../support/service.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const CONFIG = "imgbatch.config.json";
+const UPSTREAM = ["--upstream", "google"];
+
+/** A directory with a prompt file, below it the data directory, and no well-known key in the environment. */
+async function workplace() {
+  for (const name of UPSTREAM_NAMES) {
+    const { keyVariable } = PRESETS[name];
+    if (keyVariable !== null) vi.stubEnv(keyVariable, "");
+  }
+  for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const cwd = await tempDir();
+  const data = join(cwd, "data");
+  writeFileSync(join(cwd, "p.jsonl"), JSON.stringify({ prompt: "a red kite" }));
+  // Naming the file is the consent to it.
+  const config = () => (existsSync(join(cwd, CONFIG)) ? ["--config", CONFIG] : []);
+  const run = (...args: string[]) => runInProcess([...args, ...config(), "--data", data], { cwd });
+  return { cwd, data, run, runState: () => JSON.parse(readFileSync(join(cwd, "out/imgbatch.json"), "utf8")) };
+}
+
+/** A service that says that it makes images with an upstream. Its account is empty, and so its images cost nothing. */
+function startServiceOf(data: string, name: UpstreamName) {
+  const config = upstreamConfig(name);
+  const models = config.models.map((model) => ({ ...model, prices: { "1K": 0 } }));
+  return startTestService({ data, config: { ...config, models }, providers: [new FakeProvider()] });
+}
+
+const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
+
+describe("--upstream", () => {
+  it("is remembered by the directory of the run, for all commands about it", async () => {
+    const { cwd, data, run, runState } = await workplace();
+    const service = await startServiceOf(data, "google");
+    expect(await run(...SUBMIT, ...UPSTREAM)).toMatchObject({ code: 0 });
+    expect(runState()).toMatchObject({ upstream: "google", request: { model: "gemini-nano-banana-2.1" } });
+    for (const args of [SUBMIT, ["status", "out"], ["download", "out"], ["wait", "out"]])
+      expect([args, (await run(...args)).code]).toEqual([args, 0]);
+    await service.close(0);
+
+    // Without the memory these would draw.
+    for (const args of [
+      [...SUBMIT, "--new"],
+      ["retry", "out"],
+      ["wait", "out"],
+    ]) {
+      const { code, stderr } = await run(...args);
+      expect([args, code]).toEqual([args, 3]);
+      expect(stderr).toContain("GEMINI_API_KEY");
+    }
+    expect((await run(...SUBMIT)).code).toBe(0);
+    const other = await run(...SUBMIT, "--upstream", "openai");
+    expect(other.code).toBe(6);
+    expect(other.stderr).toContain("belongs to a run with the upstream google, not openai");
+
+    writeFileSync(
+      join(cwd, "out/imgbatch.json"),
+      JSON.stringify({ ...runState(), upstream: "of another time" }),
+    );
+    expect((await run("status", "out")).code).toBe(6);
+  });
+
+  it("is remembered by a run of single requests, too", async () => {
+    const { data, run, runState } = await workplace();
+    const service = await startServiceOf(data, "google");
+    const generate = ["generate", "--file", "p.jsonl", "-o", "out"];
+    expect(await run(...generate, ...UPSTREAM)).toMatchObject({ code: 0 });
+    expect(runState()).toMatchObject({ kind: "realtime", upstream: "google" });
+    await service.close(0);
+    expect((await run(...generate)).code).toBe(3);
+  });
+
+  it("is a conflict with a running service that has other providers, and nothing is sent", async () => {
+    const { cwd, data, run } = await workplace();
+    await startTestService({ data });
+    for (const args of [SUBMIT, [...SUBMIT, "--dry-run"], ["generate", "a fox"]]) {
+      const { code, stderr } = await run(...args, ...UPSTREAM);
+      expect([args, code]).toEqual([args, 6]);
+      expect(stderr).toContain(
+        "makes images with procedural (procedural), and this command asks for google (native, https://generativelanguage.googleapis.com)",
+      );
+      expect(stderr).toContain("next: stop the other process, or choose another directory with --data");
+    }
+    expect(existsSync(join(cwd, "out"))).toBe(false);
+  });
+
+  it("an upstream in the configuration file is a conflict with such a service, too", async () => {
+    const { cwd, data, run } = await workplace();
+    await startServiceOf(data, "openai");
+    expect((await run("list")).code).toBe(0);
+    expect((await run(...SUBMIT)).code).toBe(0);
+    writeFileSync(join(cwd, CONFIG), JSON.stringify(upstreamConfig("google")));
+    expect((await run("submit", "p.jsonl", "-o", "other")).code).toBe(6);
+    expect((await run("list")).code).toBe(0);
+  });
+
+  it("is wrong usage together with the address of a service", async () => {
+    const { run } = await workplace();
+    const { code, stderr } = await run(...SUBMIT, ...UPSTREAM, "--base-url", "https://images.example.com");
+    expect(code).toBe(2);
+    expect(stderr).toContain("this command talks to https://images.example.com");
+    expect((await run(...SUBMIT, "--upstream", "gogle")).stderr).toContain("Did you mean google?");
+  });
+
+  it("needs the key in its variable before anything is created", async () => {
+    const { cwd, data, run } = await workplace();
+    for (const args of [SUBMIT, ["generate", "a fox"], ["serve"]]) {
+      const { code, stderr } = await run(...args, ...UPSTREAM);
+      expect([args, code]).toEqual([args, 3]);
+      expect(stderr).toContain("GEMINI_API_KEY is not set: images by google need it.");
+    }
+    expect((await runInProcess(["exec", ...UPSTREAM, "--", "true"], { cwd })).code).toBe(3);
+    expect([existsSync(data), existsSync(join(cwd, "out"))]).toEqual([false, false]);
+  });
+
+  it("holds for the providers of a file when none of them has its key", async () => {
+    const { cwd, data, run } = await workplace();
+    const config = upstreamConfig("google");
+    const [google] = config.providers;
+    const second = { ...google, name: "second", apiKeyEnv: "SECOND_KEY" };
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ ...config, providers: [google, second] }));
+    const { code, stderr } = await run(...SUBMIT);
+    expect(code).toBe(3);
+    expect(stderr).toContain(
+      "GEMINI_API_KEY and SECOND_KEY are not set: images by google or second need them.",
+    );
+    expect(stderr).toContain("next: export GEMINI_API_KEY=<your key>; export SECOND_KEY=<your key>");
+    expect(existsSync(data)).toBe(false);
+  });
+
+  it("a key in the environment changes nothing, and one line says how to use it", async () => {
+    const { run } = await workplace();
+    vi.stubEnv("OPENAI_API_KEY", "sk-not-used");
+    const { code, stderr } = await run(...SUBMIT);
+    expect(code).toBe(0);
+    const lines = stderr.split("\n").filter((line) => line.includes("OPENAI_API_KEY"));
+    expect(lines).toEqual([
+      "using the embedded service (procedural drawings, not a model); OPENAI_API_KEY is set: add --upstream openai for real images",
+    ]);
+    expect((await run("list")).stderr).not.toContain("OPENAI_API_KEY");
+  });
+});
+
+/** An upstream of the OpenAI type that refuses every key but the second one. */
+async function startKeyedUpstream() {
+  const image = (await tinyPng()).toString("base64");
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => {
+      const isRight = request.headers.authorization === "Bearer second-key";
+      const body = isRight ? { data: [{ b64_json: image }] } : { error: { message: "Incorrect API key" } };
+      response
+        .writeHead(isRight ? 200 : 401, { "content-type": "application/json" })
+        .end(JSON.stringify(body));
+    });
+  });
+  return `${await listening(server)}/v1`;
+}
+
+it("a refused key parks the batch and ends submit, wait and retry with 3; with a right key the same command goes on", async () => {
+  const { cwd, run } = await workplace();
+  const baseUrl = await startKeyedUpstream();
+  const card = { name: "card", type: "openai", baseUrl, models: ["*"], apiKeyEnv: "CARD_KEY", free: true };
+  writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }));
+  vi.stubEnv("CARD_KEY", "first-key");
+  for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
+    const { code, stderr } = await run(...args);
+    expect([args, code]).toEqual([args, 3]);
+    expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
+    expect(stderr).toContain(
+      "next: set a key that the upstream takes in the variable of the provider, then run",
+    );
+  }
+  vi.stubEnv("CARD_KEY", "second-key");
+  const { code, stderr } = await run(...SUBMIT);
+  expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
+});
+
+it("a server on this machine that does not run ends each command at once; once it runs, the same command goes on", async () => {
+  const { cwd, run } = await workplace();
+  const server = createServer();
+  const { port } = new URL(await listening(server));
+  server.close();
+  const baseUrl = `http://127.0.0.1:${port}/v1`;
+  const card = { name: "card", type: "openai", baseUrl, models: ["*"], free: true };
+  writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [card] }));
+  const commands = [
+    SUBMIT,
+    ["wait", "out"],
+    ["generate", "a fox", "-o", "fox.png"],
+    ["generate", "--file", "p.jsonl", "-o", "many"],
+  ];
+  for (const args of commands) {
+    const { code, stderr } = await run(...args);
+    expect([args, code]).toEqual([args, 7]);
+    expect(stderr).toMatch(/card:? could not be reached \(ECONNREFUSED\)/);
+    expect(stderr).toContain(`next: start the server at ${baseUrl}, or correct the \`baseUrl\``);
+  }
+  const failing = /ok .* the last [2-9] requests failed: could not be reached \(ECONNREFUSED\)/;
+  expect((await run("providers")).stdout).toMatch(failing);
+  const answer = JSON.stringify({ data: [{ b64_json: (await tinyPng()).toString("base64") }] });
+  const started = createServer((request, response) => {
+    request.resume().on("end", () => {
+      response.writeHead(200, { "content-type": "application/json" }).end(answer);
+    });
+  }).listen(Number(port), "127.0.0.1");
+  onTestFinished(() => new Promise((done) => void started.close(() => done())));
+  expect(await run(...SUBMIT)).toMatchObject({ code: 0 });
+  expect((await run("providers")).stdout).not.toContain("failed:");
+});
+
+it("the owner reads what the upstream says, in at most two lines and without keys", async () => {
+  const { cwd, run } = await workplace();
+  const message = "The model is overloaded (sk-abcdef0123456789).\nTry again later.\nA third line.";
+  const baseUrl = `${await listening(
+    createServer((_request, response) => {
+      response
+        .writeHead(503, { "content-type": "application/json" })
+        .end(JSON.stringify({ error: { message } }));
+    }),
+  )}/v1`;
+  const card = { name: "card", type: "openai", baseUrl, models: ["*"], free: true };
+  writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [card] }));
+  const words = "card failed (HTTP 503): The model is overloaded ([API key]). Try again later.";
+  const generated = await run("generate", "a fox", "-o", "fox.png", "--retries", "0");
+  expect([generated.code, generated.stderr]).toEqual([7, expect.stringContaining(words)]);
+  expect((await run(...SUBMIT)).stderr).toContain(words);
+  const { stdout } = await run("providers");
+  expect(stdout).toMatch(
+    /requests failed \(HTTP 503\)\n.*the upstream says: The model is overloaded.*\n.* Try again later\.\n$/,
+  );
+});
+
+describe("a provider that cannot be used", () => {
+  const asking = [
+    [...SUBMIT.slice(0, 3), "other"],
+    ["generate", "a fox", "-o", "fox.png"],
+    ["generate", "--file", "p.jsonl", "-o", "many"],
+  ];
+
+  it("ends every command that wants its images with 3, names the reason, and creates nothing", async () => {
+    const { cwd, run } = await workplace();
+    const baseUrl = await startKeyedUpstream();
+    const card = { name: "card", type: "openai", baseUrl, apiKeyEnv: "CARD_KEY" };
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [card] }));
+    vi.stubEnv("CARD_KEY", "first-key");
+    for (const args of [SUBMIT, SUBMIT, ...asking]) {
+      const { code, stderr } = await run(...args, "--max-cost", "1");
+      expect([args, code]).toEqual([args, 3]);
+      expect(stderr).toContain("card: does not accept the key (HTTP 401)");
+    }
+    for (const name of ["other", "fox.png", "many"]) expect(existsSync(join(cwd, name))).toBe(false);
+    vi.stubEnv("CARD_KEY", "second-key");
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
+  });
+
+  it("also beside one that can, and when a service of another process lacks the key", async () => {
+    const { cwd, data, run } = await workplace();
+    const [model = ""] = upstreamConfig("google").models.map(({ id }) => id);
+    const google = { ...upstreamConfig("google").providers[0], models: [model] };
+    const config = {
+      ...upstreamConfig("google"),
+      providers: [google, { name: "drawings", type: "procedural", models: ["none"] }],
+    };
+    writeFileSync(join(cwd, CONFIG), JSON.stringify(config));
+    const expectRefused = async () => {
+      for (const args of asking) {
+        const { code, stderr } = await run(...args, "--model", model, "--max-cost", "1");
+        expect([args, code, stderr]).toEqual([
+          args,
+          3,
+          expect.stringContaining(
+            "google: the environment variable GEMINI_API_KEY is not set. Nothing was sent.",
+          ),
+        ]);
+      }
+    };
+    await expectRefused();
+    const parsed = parseConfig(config, "test");
+    const deps = {
+      clock: systemClock,
+      simulate: parsed.simulate,
+      decoding: new Decoding(),
+      secret: () => null,
+    };
+    const providers = await createProviders(parsed.providers, deps);
+    const service = await startTestService({ data, config: parsed, providers });
+    vi.stubEnv("GEMINI_API_KEY", "a-key-of-this-command-only");
+    await expectRefused();
+    await service.close(0);
+  });
+});
