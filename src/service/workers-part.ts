@@ -1,7 +1,7 @@
 import type { Config } from "../config/schema.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
-import { joinFinishes } from "../domain/batches/finish-item.ts";
+import { groupFinishes } from "../domain/batches/finish-item.ts";
 import { Uploads } from "../domain/files/uploads.ts";
 import { ProviderHealth } from "../domain/health/provider-health.ts";
 import { waitingFor } from "../domain/health/waiting.ts";
@@ -112,7 +112,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       random: options.random,
       feed: options.feed,
       ending: options.ending,
-      finishes: joinFinishes(stores),
+      finishes: groupFinishes(stores),
       limits: config.limits,
       lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),
       models: config.models,

@@ -7,15 +7,15 @@ import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 
 /** The pause between two heartbeats. */
-export const BEAT_MS = 2000;
+export const HEARTBEAT_MS = 2000;
 /** A worker that was not seen for this long is dead to the others. It begins no work later than that, by its own clock. */
 export const TERM_MS = 7000;
 const FRESH_MS = 0.7 * TERM_MS;
 /**
  * A pause between two heartbeats that means trouble with the database, or with its clock: then all records are old. After it
- * the others get as long to beat again, which takes them one beat and a second to find the database.
+ * the others get as long to send another, which takes them one pause and a second to find the database.
  */
-const TROUBLE_MS = 2 * BEAT_MS;
+const TROUBLE_MS = 2 * HEARTBEAT_MS;
 const LONGEST_JOIN_MS = 60_000;
 
 interface PresenceDeps {
@@ -29,33 +29,7 @@ interface PresenceDeps {
 export type PresenceFacts = Pick<WorkerRecord, "role" | "version" | "providers">;
 
 /** This process, as others see it, and the others, as it sees them. */
-export interface Presence {
-  /** Whether no other process can use the database. Then nothing polls for others. */
-  readonly isAlone: boolean;
-  /** Changes when the others took this process for dead. */
-  readonly id: string;
-  /** Aborted when the others took the process for dead under its present id. With the next id comes another signal. */
-  readonly lost: AbortSignal;
-  /** Whether work may begin. The others may soon take a process for dead that has not reached the database for long. */
-  readonly isFresh: boolean;
-  /** Whether any other process makes images, or this one among others. */
-  readonly hasWorkers: boolean;
-  /** Whether this is the one process that does what must be done once for all. */
-  readonly isFirst: boolean;
-  /** Every provider with which a process that is alive makes the images of batches. */
-  readonly providers: readonly string[];
-  /** Whether images of a provider are made by this process, or by none that is alive. */
-  isOurs(provider: string): boolean;
-  /** Begins to be alive. Waits for others that hold up the database, for a minute. */
-  join(): Promise<void>;
-  follow(follower: Follower): void;
-  /** Sends heartbeats until the signal is aborted. */
-  run(signal: AbortSignal): Promise<void>;
-  /** Asks all processes to begin no work, or to begin work again; they follow with their next heartbeat. */
-  setPaused(isPaused: boolean): Promise<void>;
-  /** Is not alive any more: the others take over at once. */
-  leave(): Promise<void>;
-}
+export type Presence = Alone | Cluster;
 
 /** The functions that the heartbeats of a process call. */
 interface Follower {
@@ -68,7 +42,7 @@ interface Follower {
 }
 
 /** A process that has its database for itself: the file is locked. */
-export class Alone implements Presence {
+export class Alone {
   readonly isAlone = true;
   readonly isFresh = true;
   readonly hasWorkers = false;
@@ -86,7 +60,7 @@ export class Alone implements Presence {
     this.providers = facts.providers;
   }
 
-  isOurs(): boolean {
+  isOurs(_provider: string): boolean {
     return true;
   }
 
@@ -98,11 +72,11 @@ export class Alone implements Presence {
     });
   }
 
-  follow(): void {}
+  follow(_follower: Follower): void {}
 
-  async run(): Promise<void> {}
+  async run(_signal: AbortSignal): Promise<void> {}
 
-  async setPaused(): Promise<void> {}
+  async setPaused(_isPaused: boolean): Promise<void> {}
 
   leave(): Promise<void> {
     return leave(this.#deps, this.id);
@@ -113,7 +87,8 @@ export class Alone implements Presence {
  * A process beside others. Keeps the record by which they see that this one is alive. The record alone decides: a process
  * that finds it gone stops everything and joins again under another id, so that nothing that it began before can count.
  */
-export class Cluster implements Presence {
+export class Cluster {
+  /** Whether no other process can use the database. */
   readonly isAlone = false;
   readonly #deps: PresenceDeps;
   readonly #facts: PresenceFacts;
@@ -124,7 +99,7 @@ export class Cluster implements Presence {
   /** Workers have left or died, and no poll has taken over their work yet. */
   #areSomeGone = false;
   /** When the last heartbeat began, and when the first of those ended that came without trouble. */
-  #beatMs = Number.NEGATIVE_INFINITY;
+  #heartbeatMs = Number.NEGATIVE_INFINITY;
   #healthySinceMs = Number.NEGATIVE_INFINITY;
   #follower: Follower | null = null;
 
@@ -134,35 +109,43 @@ export class Cluster implements Presence {
     this.#id = deps.ids.recordId("worker");
   }
 
+  /** Changes when the others took this process for dead. */
   get id(): string {
     return this.#id;
   }
 
+  /** Aborted when the others took the process for dead under its present id. With the next id comes another signal. */
   get lost(): AbortSignal {
     return this.#lost.signal;
   }
 
+  /** Whether work may begin. The others may soon take a process for dead that has not reached the database for long. */
   get isFresh(): boolean {
-    return this.#deps.clock.monotonicMs() - this.#beatMs < FRESH_MS;
+    return this.#deps.clock.monotonicMs() - this.#heartbeatMs < FRESH_MS;
   }
 
+  /** Whether any process makes images, as of the last heartbeat. */
   get hasWorkers(): boolean {
     return this.#live.some(({ role }) => role !== "api");
   }
 
+  /** Whether this is the one process that does what must be done once for all. */
   get isFirst(): boolean {
     return this.#live.find(({ role }) => role !== "api")?.id === this.#id;
   }
 
+  /** Whether images of a provider are made by this process, or by none that is alive. */
   isOurs(provider: string): boolean {
     if (this.#facts.providers.includes(provider)) return true;
     return !this.#live.some(({ providers }) => providers.includes(provider));
   }
 
+  /** Every provider with which a process that is alive makes the images of batches. */
   get providers(): string[] {
     return [...new Set([...this.#facts.providers, ...this.#live.flatMap(({ providers }) => providers)])];
   }
 
+  /** Begins to be alive. Waits for others that hold up the database, for a minute. */
   join(): Promise<void> {
     return join(this.#deps, () => this.#enter());
   }
@@ -171,7 +154,7 @@ export class Cluster implements Presence {
     const { stores, clock } = this.#deps;
     const startMs = clock.monotonicMs();
     await enter(this.#deps, this.#id, this.#facts);
-    this.#beatMs = startMs;
+    this.#heartbeatMs = startMs;
     this.#healthySinceMs = clock.monotonicMs();
     this.#live = await stores.read.workers.list();
   }
@@ -180,17 +163,17 @@ export class Cluster implements Presence {
     this.#follower = follower;
   }
 
-  /** Polls do not hold up heartbeats. */
+  /** Sends heartbeats until the signal is aborted. Polls do not hold them up. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#deps;
     let polling: Promise<void> | null = null;
     while (!signal.aborted) {
-      await clock.sleep(BEAT_MS, signal).catch(() => {});
+      await clock.sleep(HEARTBEAT_MS, signal).catch(() => {});
       if (signal.aborted) break;
       try {
-        await this.#beatAloud();
+        await this.#heartbeatInTime();
         polling ??= this.poll()
-          .catch((error) => log.error("the work of others could not be looked at", { error: String(error) }))
+          .catch((error) => log.error("the work of others could not be polled", { error: String(error) }))
           .finally(() => {
             polling = null;
           });
@@ -201,30 +184,30 @@ export class Cluster implements Presence {
     await polling;
   }
 
-  async #beatAloud(): Promise<void> {
+  async #heartbeatInTime(): Promise<void> {
     const { clock, log } = this.#deps;
     const answered = new AbortController();
     const late = () => log.warn("the database does not answer; no work begins until it does");
     clock.sleep(TROUBLE_MS, answered.signal).then(late, () => {});
-    await this.beat().finally(() => answered.abort());
+    await this.heartbeat().finally(() => answered.abort());
   }
 
   /** Says that this process is alive, and removes those that have not said so for too long. */
-  async beat(): Promise<void> {
+  async heartbeat(): Promise<void> {
     const { stores, clock } = this.#deps;
     const before = this.#live;
     const startMs = clock.monotonicMs();
     // While the database is away, this write waits. The first process that reaches it again must not take the others for dead.
     const { isAlive, wasAway } = await stores.write(async (tx) => {
       await endStandstill(tx, this.#facts);
-      const seen = await tx.workers.beat(this.#id, TROUBLE_MS);
+      const seen = await tx.workers.heartbeat(this.#id, TROUBLE_MS);
       const isHealthy = !seen.wasAway && clock.monotonicMs() - this.#healthySinceMs >= TROUBLE_MS;
       if (seen.isAlive && isHealthy) await tx.workers.removeSilent(this.#id, TERM_MS);
       return seen;
     });
     if (wasAway) this.#healthySinceMs = clock.monotonicMs();
     if (!isAlive) await this.#rejoin();
-    else this.#beatMs = startMs;
+    else this.#heartbeatMs = startMs;
     this.#live = await stores.read.workers.list();
     this.#follower?.setPaused(this.#live.some(({ id, isPaused }) => id === this.#id && isPaused));
     if (before.some(({ id }) => !this.#live.some((each) => each.id === id))) this.#areSomeGone = true;
@@ -244,6 +227,7 @@ export class Cluster implements Presence {
     }
   }
 
+  /** Asks all processes to begin no work, or to begin work again; they follow with their next heartbeat. */
   async setPaused(isPaused: boolean): Promise<void> {
     const { stores, log } = this.#deps;
     await stores
@@ -251,6 +235,7 @@ export class Cluster implements Presence {
       .catch((error) => log.error("the pause could not be told to others", { error: String(error) }));
   }
 
+  /** Is not alive any more: the others take over at once. */
   leave(): Promise<void> {
     return leave(this.#deps, this.#id);
   }

@@ -78,7 +78,7 @@ export async function removeLateOrphans(deps: WorkerDeps): Promise<void> {
     log.warn("images that no record names could not be looked for", { error: String(error) });
     return [];
   });
-  for (const { id } of ended) if (!deps.ending.aborted) await removeOrphansOf(deps, [id]);
+  for (const { id } of ended) if (!deps.ending.aborted) await removeOrphansOf(deps, id);
 }
 
 /**
@@ -92,12 +92,11 @@ async function removeOrphans({ stores, blobs }: WorkerDeps, batchId: string): Pr
   return orphans.length;
 }
 
-/** The same for batches that have ended, beside other processes. Retention removes the rest later. */
-export async function removeOrphansOf(deps: WorkerDeps, batchIds: readonly string[]): Promise<void> {
-  for (const batch of batchIds)
-    await removeOrphans(deps, batch).catch((error) => {
-      deps.log.warn("images that no record names could not be removed", { batch, error: String(error) });
-    });
+/** The same for a batch that has ended, beside other processes. Retention removes the rest later. */
+export async function removeOrphansOf(deps: WorkerDeps, batch: string): Promise<void> {
+  await removeOrphans(deps, batch).catch((error) => {
+    deps.log.warn("images that no record names could not be removed", { batch, error: String(error) });
+  });
 }
 
 /**

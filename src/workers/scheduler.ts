@@ -228,7 +228,7 @@ export class Scheduler {
   /** A batch has ended here: images that no record names can only be those of processes that died. */
   async #end(batchId: string): Promise<void> {
     this.#forget(batchId);
-    if (!this.#deps.presence.isAlone) await removeOrphansOf(this.#deps, [batchId]);
+    if (!this.#deps.presence.isAlone) await removeOrphansOf(this.#deps, batchId);
   }
 
   #forget(batchId: string): void {

@@ -7,13 +7,8 @@ import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { dropOutputs } from "../../src/domain/batches/delete.ts";
-import {
-  cancelBatch,
-  processResults,
-  settleBatch,
-  startProcessing,
-} from "../../src/domain/batches/end-batch.ts";
-import { failItem, finishItem, joinFinishes } from "../../src/domain/batches/finish-item.ts";
+import { cancelBatch, processResults, settleBatch, startProcessing } from "../../src/domain/batches/end-batch.ts";
+import { failItem, finishItem, groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { Feed } from "../../src/domain/feed.ts";
@@ -233,7 +228,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     const claim = { token, worker, nowMs: Date.now(), provider: "procedural", isPaid: false, ...which };
     const items = await one.write((tx) => tx.items.claim(id, claim));
     if (batch === null) return;
-    const finishes = joinFinishes(one);
+    const finishes = groupFinishes(one);
     await Promise.all(
       items.map((item) => {
         const leased = { ...item, leaseToken: token };

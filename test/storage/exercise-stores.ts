@@ -104,8 +104,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.workers.removeAll();
       await tx.workers.silenceMs();
       for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
-      await tx.workers.beat("w1", 60_000);
-      await tx.workers.beat("gone", 60_000);
+      await tx.workers.heartbeat("w1", 60_000);
+      await tx.workers.heartbeat("gone", 60_000);
       await tx.workers.isAlive("w1");
       await tx.workers.remove("w2");
       await tx.workers.removeSilent("w1", 60_000);

@@ -7,7 +7,7 @@ import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, deleteRecord, purgeOutputs } from "../../src/domain/batches/delete.ts";
-import { joinFinishes } from "../../src/domain/batches/finish-item.ts";
+import { groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
@@ -27,7 +27,7 @@ import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { type OpenStorage, openStorage } from "../../src/service/storage/open-storage.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
-import { Alone, BEAT_MS, Cluster, type Presence, TERM_MS } from "../../src/workers/presence.ts";
+import { Alone, Cluster, HEARTBEAT_MS, type Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
 import { seededRandom } from "../soak/random.ts";
 import { groupEntry, modelEntry } from "./entries.ts";
@@ -143,13 +143,13 @@ export class Simulation {
 
   /** All processes beat, and look at the work of others. Nobody waits for it. */
   beat(): void {
-    this.#nowMs += BEAT_MS;
+    this.#nowMs += HEARTBEAT_MS;
     for (const process of this.processes) {
       if (process.isStopped || process.isBeating) continue;
       const { presence, scheduler } = process;
       process.isBeating = true;
       const beat =
-        presence instanceof Cluster ? presence.beat().then(() => presence.poll()) : scheduler.poll();
+        presence instanceof Cluster ? presence.heartbeat().then(() => presence.poll()) : scheduler.poll();
       beat
         .catch((error) => this.failures.push(error))
         .finally(() => {
@@ -163,7 +163,7 @@ export class Simulation {
     for (const at of this.processes.keys()) this.setStopped(at, false);
     await this.turns.run();
     if (this.processes.length === 1) return;
-    for (let beats = 0; beats < 2 * (TERM_MS / BEAT_MS) + 4; beats++) {
+    for (let beats = 0; beats < 2 * (TERM_MS / HEARTBEAT_MS) + 4; beats++) {
       this.beat();
       await this.turns.run();
     }
@@ -279,7 +279,7 @@ export class Simulation {
       presence,
       ending: new AbortController().signal,
       blobs: this.#filesOf(turn),
-      finishes: joinFinishes(stores),
+      finishes: groupFinishes(stores),
       inspector: {
         inspect: async () => {
           await turn();

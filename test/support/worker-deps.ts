@@ -1,5 +1,5 @@
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../src/contract/limits.ts";
-import { joinFinishes } from "../../src/domain/batches/finish-item.ts";
+import { groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
@@ -35,7 +35,7 @@ export async function workerDepsOf({
   return {
     stores,
     blobs,
-    finishes: joinFinishes(stores),
+    finishes: groupFinishes(stores),
     clock,
     providers,
     presence,

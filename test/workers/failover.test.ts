@@ -122,17 +122,6 @@ describe("an upstream that cannot be used", () => {
     expect(upstream.requests.length).toBeLessThan(60);
   });
 
-  it("[HEALTH-6] a second unknown outcome ends the item, which is marked", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeUpstream("vendor");
-    upstream.answer = () => Promise.reject(troubled("ambiguous"));
-    const service = await start([upstream], { clock });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
-    expect(await untilEnded(service, id, clock)).toMatchObject({ fail_count: 1 });
-    expect(upstream.requests).toHaveLength(2);
-    expect((await itemsOf(service, id))[0]?.notes).toEqual([expect.stringContaining(MARK)]);
-  });
-
   it("[HEALTH-6] a refusal is final, and never given to another provider", async () => {
     const first = new FakeUpstream("first");
     const second = new FakeUpstream("second");

@@ -7,7 +7,7 @@ import { openHold } from "../../src/domain/realtime/holds.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { openStorage } from "../../src/service/storage/open-storage.ts";
-import { Alone, BEAT_MS, Cluster, TERM_MS } from "../../src/workers/presence.ts";
+import { Alone, Cluster, HEARTBEAT_MS, TERM_MS } from "../../src/workers/presence.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { type Gate, gate } from "../support/gate.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -40,10 +40,10 @@ function presenceOf(
 
 /** Both beat, as long as the time takes. */
 async function beatFor(ms: number, clock: FakeClock, presences: readonly Cluster[]): Promise<void> {
-  for (let passedMs = 0; passedMs < ms; passedMs += BEAT_MS) {
-    clock.advance(BEAT_MS);
+  for (let passedMs = 0; passedMs < ms; passedMs += HEARTBEAT_MS) {
+    clock.advance(HEARTBEAT_MS);
     for (const presence of presences) {
-      await presence.beat();
+      await presence.heartbeat();
       await presence.poll();
     }
   }
@@ -57,13 +57,13 @@ describe("a process among others", () => {
     await alive.presence.join();
     expect(alive.presence.isOurs("q")).toBe(false);
     const before = silent.presence.id;
-    await beatFor(TERM_MS - BEAT_MS, timed.clock, [alive.presence]);
+    await beatFor(TERM_MS - HEARTBEAT_MS, timed.clock, [alive.presence]);
     expect(alive.events).not.toContain("some gone");
     expect(silent.presence.isFresh).toBe(false);
-    await beatFor(2 * BEAT_MS, timed.clock, [alive.presence]);
+    await beatFor(2 * HEARTBEAT_MS, timed.clock, [alive.presence]);
     expect(alive.events).toContain("some gone");
     expect(alive.presence.isOurs("q")).toBe(true);
-    await silent.presence.beat();
+    await silent.presence.heartbeat();
     expect(silent.events).toEqual(["let go"]);
     expect(silent.presence.id).not.toBe(before);
     expect(silent.presence.isFresh).toBe(true);
@@ -87,9 +87,9 @@ describe("a process among others", () => {
       const hold = { id: `gen_${worker}`, apiKeyId, accountId, amountMicroUsd: 4, createdAtMs: 1, worker };
       await openHold(stores, hold);
     }
-    await beatFor(TERM_MS - BEAT_MS, clock, [alive]);
+    await beatFor(TERM_MS - HEARTBEAT_MS, clock, [alive]);
     expect(await stores.read.realtimeHolds.list()).toHaveLength(2);
-    await beatFor(2 * BEAT_MS, clock, [alive]);
+    await beatFor(2 * HEARTBEAT_MS, clock, [alive]);
     expect((await stores.read.realtimeHolds.list()).map(({ worker }) => worker)).toEqual([alive.id]);
     expect(await stores.read.accounts.byId(accountId)).toMatchObject({ balanceMicroUsd: 6, heldMicroUsd: 4 });
   });
@@ -120,7 +120,7 @@ describe("a process among others", () => {
       presences.map(({ presence }) => presence),
     );
     timed.clock.advance(3 * TERM_MS);
-    for (const { presence } of presences) await presence.beat();
+    for (const { presence } of presences) await presence.heartbeat();
     await beatFor(
       2 * TERM_MS,
       timed.clock,
@@ -150,7 +150,7 @@ describe("a process among others", () => {
     const running = alive.run(stopping.signal);
     const nextBeat = async () => {
       await expect.poll(() => clock.sleeperCount).toBe(1);
-      clock.advance(BEAT_MS);
+      clock.advance(HEARTBEAT_MS);
     };
     while (looks.length === 0) await nextBeat();
     await dead.leave();
@@ -181,10 +181,10 @@ describe("a process among others", () => {
     await first.presence.join();
     await other.presence.join();
     await beatFor(2 * TERM_MS, clock, [first.presence, other.presence]);
-    clock.advance(BEAT_MS);
+    clock.advance(HEARTBEAT_MS);
     outageMs = 8000;
-    await first.presence.beat();
-    await other.presence.beat();
+    await first.presence.heartbeat();
+    await other.presence.heartbeat();
     expect(other.events).not.toContain("let go");
     expect(await stores.read.workers.list()).toHaveLength(2);
   });
@@ -196,9 +196,9 @@ describe("a process among others", () => {
     for (const presence of [dead.presence, ...living]) await presence.join();
     await beatFor(2 * TERM_MS, timed.clock, [dead.presence, ...living]);
     timed.clock.advance(2 * TERM_MS);
-    await beatFor(2 * BEAT_MS, timed.clock, [alive.presence]);
+    await beatFor(2 * HEARTBEAT_MS, timed.clock, [alive.presence]);
     expect(await timed.stores.read.workers.list()).toHaveLength(3);
-    await beatFor(BEAT_MS, timed.clock, living);
+    await beatFor(HEARTBEAT_MS, timed.clock, living);
     expect(alive.events).toContain("some gone");
     for (const { events } of [alive, late]) expect(events).not.toContain("let go");
     const ids = (await timed.stores.read.workers.list()).map(({ id }) => id);
@@ -216,7 +216,7 @@ describe("a process among others", () => {
       true,
     ]);
     await other.presence.setPaused(true);
-    await one.presence.beat();
+    await one.presence.heartbeat();
     expect(one.events).toEqual(["paused"]);
   });
 
@@ -228,7 +228,7 @@ describe("a process among others", () => {
     const alone = new Alone({ ...timed, ids: randomIds, log: silentLog }, facts);
     await alone.join();
     timed.clock.advance(10 * TERM_MS);
-    await alone.run();
+    await alone.run(new AbortController().signal);
     expect([alone.isFresh, alone.isFirst]).toEqual([true, true]);
     expect((await timed.stores.read.workers.list()).map(({ id }) => id)).toEqual([alone.id]);
     await alone.leave();

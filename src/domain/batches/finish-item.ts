@@ -23,7 +23,7 @@ interface Waiting<Entry, Result> {
  * entry would take most of the time. An entry that comes alone does not wait. Two groups that are under way never share a
  * key, or they would wait for each other's locks. While a group waits for a lock, groups of other keys begin.
  */
-export class JoinedWork<Entry, Result> {
+export class GroupCommit<Entry, Result> {
   readonly #work: (entries: readonly Entry[]) => Promise<readonly Result[]>;
   #waiting: Waiting<Entry, Result>[] = [];
   readonly #keysAtWork = new Set<string>();
@@ -130,11 +130,11 @@ interface Finish extends FinishedItem {
   finishedAtMs: number;
 }
 
-export type Finishes = JoinedWork<Finish, { isOurs: boolean }>;
+export type Finishes = GroupCommit<Finish, { isOurs: boolean }>;
 
 /** Many items of a process finish at the same time, and those of a batch would wait for each other's commits. */
-export function joinFinishes(stores: Stores): Finishes {
-  return new JoinedWork((entries) => stores.write((tx) => recordAll(tx, entries)));
+export function groupFinishes(stores: Stores): Finishes {
+  return new GroupCommit((entries) => stores.write((tx) => recordAll(tx, entries)));
 }
 
 async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<{ isOurs: boolean }[]> {

@@ -17,7 +17,7 @@ export function workerRepository(
     insert: async (worker) => {
       await insertRows(session, "workers", [{ ...worker, seenAtMs: await clockMs() }]);
     },
-    beat: async (id, pauseMs) => {
+    heartbeat: async (id, pauseMs) => {
       const nowMs = await clockMs();
       const seenMs = (await first(seenOf(id)))?.seenAtMs ?? 0;
       const seen = build.updateTable("workers").set({ seenAtMs: nowMs });

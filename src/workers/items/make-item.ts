@@ -162,7 +162,7 @@ export async function recordItem(
 ): Promise<ItemOutcome> {
   const { batch, item, ticket } = work;
   const result = await inspected(deps, work, attempt);
-  await tellHealth(ticket, item, result);
+  await notifyHealth(ticket, item, result);
   for (let tries = 1; ; tries++) {
     try {
       if ("aborted" in result) return await recordAbort(deps, work, result.isSent);
@@ -183,7 +183,7 @@ export async function recordItem(
 
 type InspectedAttempt = MadeItem | Exclude<ItemAttempt, GeneratedImages>;
 
-/** Looks into the images: the upstream's word is not enough. */
+/** Decodes the images: the upstream's word is not enough. */
 async function inspected(
   { inspector, log }: WorkerDeps,
   { batch, item, offer: { provider } }: ItemWork,
@@ -204,7 +204,7 @@ async function inspected(
   }
 }
 
-async function tellHealth(ticket: Ticket, item: LeasedItem, result: InspectedAttempt): Promise<void> {
+async function notifyHealth(ticket: Ticket, item: LeasedItem, result: InspectedAttempt): Promise<void> {
   if ("aborted" in result) ticket.dropped();
   else if (result instanceof ProviderError) await ticket.failed(result, String(item.id));
   else await ticket.succeeded();

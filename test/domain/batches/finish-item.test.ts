@@ -1,5 +1,5 @@
 import { expect, it, vi } from "vitest";
-import { finishItem, joinFinishes } from "../../../src/domain/batches/finish-item.ts";
+import { finishItem, groupFinishes } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
@@ -40,7 +40,7 @@ it("images that are made at the same time are recorded in one transaction, witho
   const deps = {
     stores: counting,
     blobs: counted,
-    finishes: joinFinishes(counting),
+    finishes: groupFinishes(counting),
   };
   const ends = await Promise.all(
     items.map((item, at) => {

@@ -135,7 +135,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     await expect.poll(() => gates.length).toBe(2);
     await takeForDead(one, other);
     expect(await books()).toEqual([5 * PRICE, 0, "hold release"]);
-    await one.presence.beat();
+    await one.presence.heartbeat();
     for (const each of gates) each.open();
     expect(await making).toBe(2);
     expect(await books()).toEqual([3 * PRICE, 0, "hold release charge"]);
@@ -169,7 +169,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     await expect.poll(() => gates.length).toBe(1);
     await takeForDead(one, other);
     await expect(one.make()).rejects.toMatchObject({ code: "REALTIME_STOPPING" });
-    await one.presence.beat();
+    await one.presence.heartbeat();
     await expect(making).rejects.toMatchObject({ code: "REALTIME_STOPPING" });
     expect(await books()).toEqual([5 * PRICE, 0, "hold release"]);
     const next = one.make();
@@ -190,7 +190,7 @@ onEachDialect("a process that was taken for dead", (open) => {
     await expect(making).rejects.toMatchObject({ code: "REALTIME_STOPPING" });
     await expect.poll(books).toEqual([5 * PRICE, 0, "hold release"]);
     expect(upstream.requests).toEqual([]);
-    await presence.beat();
+    await presence.heartbeat();
     const next = make();
     await expect.poll(() => turns.length).toBe(2);
     turns[1]?.open();

@@ -3,7 +3,7 @@ import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 import { askJobs, batchIdOf, createInline, endedJob, inlinedOf, jobOf } from "../../support/jobs.ts";
-import { content, imagesOf } from "../../support/realtime.ts";
+import { content } from "../../support/realtime.ts";
 import { openBeside, startTestService } from "../../support/service.ts";
 
 const drawing = () =>
@@ -35,19 +35,6 @@ describe("directives for jobs", () => {
     const expired = await ended("[[job-expire]] an owl", "a fox");
     expect(expired.job).toMatchObject({ metadata: { state: "BATCH_STATE_EXPIRED" }, error: { code: 4 } });
     for (const { job } of [failed, expired]) expect(job.metadata).not.toHaveProperty("output");
-  });
-
-  it("let a job fail with the results of the lines before", async () => {
-    const { job, keys } = await ended("a fox", "an owl", "[[job-partial]] a cat", "a dog");
-    expect(job).toMatchObject({
-      metadata: {
-        state: "BATCH_STATE_FAILED",
-        batchStats: { requestCount: "4", successfulRequestCount: "2", failedRequestCount: "2" },
-      },
-    });
-    expect(job).not.toHaveProperty("response");
-    expect(keys).toEqual([0, 1]);
-    for (const { response } of inlinedOf(job)) expect(imagesOf(response ?? {})).toHaveLength(1);
   });
 
   it("lose, double and shuffle results", async () => {

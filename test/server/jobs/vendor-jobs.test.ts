@@ -238,8 +238,8 @@ describe.each([NATIVE, OPENAI])("a job of the $source API", (api) => {
     expect([broken.state, broken.counts]).toEqual([api.states.completed, [2, 0, 2]]);
     const late = await ended(service, await createOf(service, ["[[job-expire]] a fox"]));
     expect([late.state, late.files]).toEqual([api.states.expired, []]);
-    const partly = await ended(service, await createOf(service, ["x", "[[job-partial]] a fox"]));
-    expect(partly.state).toBe(api.states.failed);
+    const partly = await ended(service, await createOf(service, ["x", "[[job-partial]] a fox", "y"]));
+    expect([partly.state, partly.counts]).toEqual([api.states.failed, [3, 1, 2]]);
     expect((await resultsOf(service, partly)).map(([key]) => key)).toEqual(["0"]);
     const { key } = await otherKey(service, "poor");
     const job = await created(service, await api.send(service, many.slice(1), key), key);

@@ -3,7 +3,7 @@ import { type Job, resultLineSchema } from "../../../src/contract/native-api.ts"
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { createJob, endedJob } from "../../support/jobs.ts";
-import { content, generate, imagePart, imagesOf, refusalOf } from "../../support/realtime.ts";
+import { content, generate, imagePart, imagesOf } from "../../support/realtime.ts";
 import { openBeside, startTestService, type TestService } from "../../support/service.ts";
 import { ask, upload } from "../../support/uploads.ts";
 
@@ -84,15 +84,6 @@ describe("a job from a file", () => {
     );
     const { stores, blobs } = await openBeside(service.data);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
-  });
-
-  it("refuses a file that the key does not have", async () => {
-    const service = await startTestService();
-    for (const fileName of ["files/none", "https://elsewhere.test/v1beta/files/none", "../etc/passwd"]) {
-      const body = { batch: { inputConfig: { fileName } } };
-      const refused = await generate(service, body, { verb: "batchGenerateContent" });
-      expect(await refusalOf(refused)).toEqual([400, "FAILED_PRECONDITION", "batch.inputConfig.fileName"]);
-    }
   });
 
   it("[LINES-11] works below /v1 for clients with the vendor's key", async () => {

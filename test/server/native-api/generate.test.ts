@@ -13,7 +13,6 @@ import {
   imagePart,
   imagesOf,
   picture,
-  refusalOf,
 } from "../../support/realtime.ts";
 import { MODEL, openBeside, startTestService } from "../../support/service.ts";
 
@@ -175,22 +174,6 @@ describe("an image in real time", () => {
     const service = await start(provider, { models: [{ id: "a", prices: { "1K": 1 }, mapsTo: "b" }] });
     expect((await answerOf(await generate(service, content("x"), { model: "a" }))).modelVersion).toBe("b");
     expect(provider.requests[0]?.model).toBe("b");
-  });
-
-  it.each([
-    ["is not JSON", "{", 400, "body"],
-    [
-      "names a ratio of another model",
-      JSON.stringify(content("x", { aspectRatio: "9:9" })),
-      400,
-      "generationConfig.imageConfig.aspectRatio",
-    ],
-    ["has no text", JSON.stringify(content("")), 400, "contents[0].parts"],
-  ])("[RT-5] is refused when the body %s", async (_, body, status, field) => {
-    const provider = new FakeProvider();
-    const service = await start(provider);
-    expect(await refusalOf(await generate(service, body))).toEqual([status, "INVALID_ARGUMENT", field]);
-    expect(provider.requests).toEqual([]);
   });
 
   it("is refused for the first reason of a fixed order", async () => {

@@ -76,17 +76,6 @@ describe("a real-time request with an idempotency key", () => {
     await expectCharges(service.data, 3);
   });
 
-  it("[ONCE-1] streams the same events to a repeat", async () => {
-    const { provider, end } = gated(new FakeProvider());
-    end();
-    const service = await startTestService({ workers: false, providers: [provider] });
-    const target = { verb: "streamGenerateContent?alt=sse", ...keyed() };
-    const first = await answerTo(await generate(service, content("x"), target));
-    expect(first[2]).toMatch(/^data: .*"inlineData"/);
-    expect(await answerTo(await generate(service, content("x"), target))).toEqual([200, "true", first[2]]);
-    await expectCharges(service.data, 1);
-  });
-
   it("that comes ten times at once makes one image, and all get it", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
     const service = await startTestService({ workers: false, providers: [provider] });

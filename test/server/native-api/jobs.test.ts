@@ -132,7 +132,10 @@ describe("batch jobs of the native API", () => {
     expect(await ask(inline([]))).toEqual([400, invalid, `${at}.requests.requests`]);
     expect(await ask(inline(Array(101).fill(line("x"))))).toEqual([400, invalid, `${at}.requests.requests`]);
     const file = { batch: { input_config: { file_name: "files/abc" } } };
-    expect(await ask(file)).toEqual([400, "FAILED_PRECONDITION", `${at}.fileName`]);
+    for (const fileName of ["files/abc", "https://elsewhere.test/v1beta/files/none", "../etc/passwd"]) {
+      const refused = await ask({ batch: { inputConfig: { fileName } } });
+      expect(refused).toEqual([400, "FAILED_PRECONDITION", `${at}.fileName`]);
+    }
     const unknown = await generate(service, file, { verb: "batchGenerateContent", model: "no-such" });
     expect([unknown.status, (await errorOf(unknown)).status]).toEqual([404, "NOT_FOUND"]);
     const big = inline([line("x".repeat(21 * 1024 * 1024))]);

@@ -12,7 +12,7 @@ import {
   startService,
 } from "../../../src/service/start-service.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
-import { BEAT_MS } from "../../../src/workers/presence.ts";
+import { HEARTBEAT_MS } from "../../../src/workers/presence.ts";
 import { startFakeS3 } from "../fake-s3.ts";
 import { TEST_STORES } from "./test-stores.ts";
 
@@ -20,7 +20,7 @@ import { TEST_STORES } from "./test-stores.ts";
  * How long the processes of one database sleep in order to know of each other: between two beats, two looks, two pings
  * and two tries to connect. No test moves its clock for these.
  */
-const BETWEEN_PROCESSES_MS = new Set([BEAT_MS, 200, 3000, 50]);
+const BETWEEN_PROCESSES_MS = new Set([HEARTBEAT_MS, 200, 3000, 50]);
 
 /**
  * The clock of a test, on which all sleep but those that keep a process alive to the others. These go by the clocks of

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { identityOf } from "../../../src/domain/models.ts";
-import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { ItemPool } from "../../../src/workers/items/item-pool.ts";
 import { Cluster } from "../../../src/workers/presence.ts";
@@ -21,14 +20,9 @@ import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { workerDepsOf } from "../../support/worker-deps.ts";
 
-/** The stores, with a count of the claims, of the transactions that held one, and of the searches for references. */
+/** The stores, with a count of the claims and of the transactions that held one. */
 function counting(stores: Stores) {
-  const counts = { claims: 0, transactions: 0, searches: 0 };
-  const ofSource: Stores["read"]["references"]["ofSource"] = (...args) => {
-    counts.searches++;
-    return stores.read.references.ofSource(...args);
-  };
-  const read = { ...stores.read, references: { ...stores.read.references, ofSource } };
+  const counts = { claims: 0, transactions: 0 };
   const write: Stores["write"] = (work) =>
     stores.write((tx) => {
       const before = counts.claims;
@@ -39,7 +33,7 @@ function counting(stores: Stores) {
       };
       return work({ ...tx, items: { ...tx.items, claim } });
     });
-  return { counts, stores: { ...stores, read, write } };
+  return { counts, stores: { ...stores, write } };
 }
 
 /** Whether a transaction has claimed items. */
@@ -139,32 +133,6 @@ it("the items for all free slots are claimed together, and no more are looked fo
   }
   expect(await idle.promise).toBe(batch.id);
   expect(counts).toMatchObject({ claims: 1, transactions: 1 });
-});
-
-it("nothing is read between the claim and the request of an item without references", async () => {
-  const { pool, gates, counts, counted } = await poolOf(2, 2);
-  pool.start();
-  await expect.poll(() => gates.length).toBe(2);
-  expect(counts.searches).toBe(0);
-  for (const held of gates) held.open();
-  await expect.poll(counted("success")).toBe(2);
-});
-
-it("an item that is given back is claimed again", async () => {
-  const { pool, batch, gates, clock, idle, counted } = await poolOf(2, 2);
-  pool.start();
-  await expect.poll(() => gates.length).toBe(2);
-  gates[0]?.open();
-  await expect.poll(counted("success")).toBe(1);
-  gates[1]?.fail(new ProviderError("PROVIDER_RATE_LIMITED", "later"));
-  const again = () => {
-    clock.advance(1000);
-    return gates.length;
-  };
-  await expect.poll(again).toBe(3);
-  gates[2]?.open();
-  expect(await idle.promise).toBe(batch.id);
-  expect(await counted("pending")()).toBe(0);
 });
 
 it("[HEALTH-4] a batch whose provider ends its pause between two looks goes on at once", async () => {
@@ -346,7 +314,7 @@ it("what waits to be sent is given back when others may take this process for de
   await expect.poll(leased).toBe(1);
   await pool.poll();
   expect([upstream.requests.length, turns.length]).toEqual([1, 2]);
-  if (presence instanceof Cluster) await presence.beat();
+  if (presence instanceof Cluster) await presence.heartbeat();
   await pool.poll();
   await expect.poll(() => turns.length).toBe(3);
   turns[2]?.open();

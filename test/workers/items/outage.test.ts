@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { LOCAL_STORAGE } from "../../../src/config/storage-places.ts";
-import { joinFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
+import { groupFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import type { ItemProvider } from "../../../src/domain/ports/image-provider.ts";
@@ -41,7 +41,7 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
   const deps = {
     ...{ stores, blobs, clock, health, presence, outageMs: OUTAGE_MS, random: () => 0.5, log: silentLog },
     inspector: sharpInspector(new Decoding()),
-    finishes: joinFinishes(stores),
+    finishes: groupFinishes(stores),
   } as unknown as WorkerDeps;
   const own: BatchRecord = { ...batch, status: "running" };
   const offer = { provider: provider as ItemProvider, executedModel: "m", priceMicroUsd: null } as never;
@@ -169,13 +169,13 @@ it("a time in which no process made images is no outage", async () => {
   await wait();
   clock.advance(TERM_MS);
   await joined("worker", Cluster);
-  await first.beat();
+  await first.heartbeat();
   expect(await isWaiting()).toBe(true);
   clock.advance(TERM_MS + 1);
   const api = await joined("api", Cluster);
-  await api.beat();
+  await api.heartbeat();
   expect(await isWaiting()).toBe(true);
-  await first.beat();
+  await first.heartbeat();
   expect(await isWaiting()).toBe(false);
   await wait();
   clock.advance(TERM_MS + 1);

@@ -59,6 +59,29 @@ function hasEnded(service: TestService, id: string): () => Promise<boolean> {
   };
 }
 
+/** A paid upstream of jobs, and the clock of its services. */
+function paidUpstream(options: ConstructorParameters<typeof FakeJobProvider>[0] = {}) {
+  return { clock: new FakeClock(), upstream: new FakeJobProvider({ isPaid: true, ...options }) };
+}
+
+type Upstream = ReturnType<typeof paidUpstream>;
+
+/** A service over a paid upstream; with a batch of so many images, unless `data` of an earlier service has one. */
+async function startWith(
+  { clock, upstream }: Upstream,
+  { count = 0, ...options }: { count?: number; data?: string; logLines?: string[] },
+) {
+  const service = await startTestService({ providers: [upstream], clock, config: FREE, ...options });
+  const { id } = count > 0 ? await service.submit({ model: MODEL, items: items(count) }) : { id: "" };
+  return { service, id };
+}
+
+/** Lets time pass until a batch has ended, and returns it. */
+async function passToEnd(clock: FakeClock, stepMs: number, service: TestService, id: string) {
+  await passUntil(clock, stepMs, hasEnded(service, id));
+  return service.until(id);
+}
+
 async function jobsOf(service: TestService, id: string) {
   const { stores } = await openBeside(service.data);
   return stores.read.upstreamJobs.ofBatch(id);
@@ -293,31 +316,31 @@ describe("a job whose creation has no answer", () => {
   }
 
   it("is looked for ten minutes, found late, and not created again", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     lostOnce(upstream);
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
     await expect.poll(() => upstream.jobs.size).toBe(1);
     const startMs = clock.nowMs();
     await passUntil(clock, 10_000, () => clock.nowMs() - startMs > 9 * MINUTE_MS);
     upstream.unlisted.clear();
-    await passUntil(clock, 10_000, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
     expect(upstream.jobs.size).toBe(1);
     expect((await itemsOf(service, id)).flatMap(({ notes }) => notes.join()).join()).not.toContain(MARK);
   });
 
   it("and is in no list is created once more, marked; when it shows up after all, it is stopped", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     lostOnce(upstream);
     upstream.status = (name) => ({ state: name === "upstream/1" ? "running" : "succeeded" });
     upstream.times.lostMs = SOON_LOST_MS;
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await passUntil(clock, 10_000, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
+    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
     expect(upstream.jobs.size).toBe(2);
     for (const { notes } of await itemsOf(service, id)) expect(notes.join()).toContain(MARK);
     expect(upstream.cancelled).toEqual([]);
@@ -329,8 +352,7 @@ describe("a job whose creation has no answer", () => {
   });
 
   it("gives what the second job did not return", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     lostOnce(upstream);
     upstream.beforeCreate = () => {
       if (upstream.jobs.size === 1) upstream.unlisted.clear();
@@ -340,28 +362,27 @@ describe("a job whose creation has no answer", () => {
       if (name === "upstream/1") yield* results.call(upstream, name);
     };
     upstream.times.lostMs = SOON_LOST_MS;
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await passUntil(clock, 10_000, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
+    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
   });
 
   it("is not missing while the request waits for its turn", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     let waiting = 0;
     upstream.waitForRate = (signal) => {
       waiting++;
       return clock.sleep(HOUR_MS, signal);
     };
-    const first = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    const { service: first, id } = await startWith({ clock, upstream }, { count: 2 });
     await expect.poll(() => waiting).toBe(1);
     expect(await jobsOf(first, id)).toMatchObject([{ step: "uploaded", creates: 0, sentAtMs: null }]);
     await first.close(0);
     expect(upstream.jobs.size).toBe(0);
     upstream.waitForRate = async () => {};
-    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    const { service: second } = await startWith({ clock, upstream }, { data: first.data });
     expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
     expect(upstream.jobs.size).toBe(1);
   });
@@ -380,8 +401,7 @@ describe("a job whose creation has no answer", () => {
   });
 
   it("[JOB-2] is found after a stop in the middle of the search for it, and when its list failed before", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     lostOnce(upstream);
     const { resultOf, results, list } = upstream;
     upstream.resultOf = async (item) => (item.key === "i1" ? resultOf(item) : null);
@@ -394,8 +414,7 @@ describe("a job whose creation has no answer", () => {
         yield* list.call(upstream);
       };
     };
-    const first = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    const { service: first, id } = await startWith({ clock, upstream }, { count: 2 });
     await passUntil(clock, MINUTE_MS, () => hangs > 0);
     await first.close(0);
     upstream.unlisted.clear();
@@ -408,46 +427,42 @@ describe("a job whose creation has no answer", () => {
     upstream.results = async function* (name) {
       if (name === "upstream/1") yield* results.call(upstream, name);
     };
-    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
-    await passUntil(clock, 10_000, hasEnded(second, id));
-    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const { service: second } = await startWith({ clock, upstream }, { data: first.data });
+    expect(await passToEnd(clock, 10_000, second, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
     const names = ["upstream/2", "upstream/1"];
     expect(await jobsOf(second, id)).toMatchObject([{ upstreamName: null, endedNames: names }]);
     await expectBooks(second);
   });
 
   it("twice is given up: its items may have been billed", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     upstream.beforeCreate = () => {
       throw troubled("ambiguous");
     };
     upstream.times.lostMs = SOON_LOST_MS;
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
-    await passUntil(clock, 10_000, hasEnded(service, id));
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
     const error = { message: expect.stringContaining("may have been billed") };
-    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({ status: "failed", error });
   });
 
   it("for two days is never created again", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     lostOnce(upstream);
-    const first = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    const { service: first, id } = await startWith({ clock, upstream }, { count: 1 });
     await expect.poll(() => [upstream.jobs.size, clock.nextWakeInMs]).toEqual([1, upstream.times.pollMs]);
     await first.close(0);
     clock.advance(48 * HOUR_MS);
-    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    const { service: second } = await startWith({ clock, upstream }, { data: first.data });
     const error = { message: expect.stringContaining("may have been billed") };
     expect(await second.until(id)).toMatchObject({ status: "failed", error });
     expect(upstream.jobs.size).toBe(1);
   });
 
   it("is not created again while the list cannot be read", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     const { list } = upstream;
     lostOnce(upstream);
     // biome-ignore lint/correctness/useYield: it fails before
@@ -455,8 +470,7 @@ describe("a job whose creation has no answer", () => {
       upstream.lists++;
       throw troubled("failing");
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
     const startMs = clock.nowMs();
     // Two days must not pass before the job is looked for: then it would not be looked for any more.
     await passUntil(clock, 10_000, () => upstream.lists > 2);
@@ -464,41 +478,41 @@ describe("a job whose creation has no answer", () => {
     expect(upstream.jobs.size).toBe(1);
     upstream.list = list.bind(upstream);
     upstream.unlisted.clear();
-    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
+    expect(await passToEnd(clock, MINUTE_MS, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 1,
+    });
   });
 });
 
 describe("an upstream of jobs with a trouble", () => {
   it("lets a batch wait that it cannot take now, and tells why and until when", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     let isFull = true;
     upstream.beforeCreate = () => {
       if (isFull) throw troubled("limited", { retryAfterMs: 10 * MINUTE_MS });
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
     const until = Math.ceil(clock.nowMs() / 1000) + 600;
     await expect
       .poll(async () => (await service.batch(id)).waiting)
       .toMatchObject({ code: "PROVIDER_RATE_LIMITED", until, message: expect.stringContaining("vendor") });
     isFull = false;
-    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", waiting: null });
+    expect(await passToEnd(clock, MINUTE_MS, service, id)).toMatchObject({
+      status: "completed",
+      waiting: null,
+    });
     expect([upstream.jobs.size, upstream.inputs.size]).toEqual([1, 0]);
   });
 
   it("still tells why a batch waits after a further try has failed", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     let tries = 0;
     upstream.upload = () => {
       tries++;
       return Promise.reject(troubled("failing"));
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
     const reason = async () => (await service.batch(id)).waiting;
     await expect.poll(reason).toMatchObject({ code: "PROVIDER_FAILING" });
     await passUntil(clock, 1000, () => tries === 2);
@@ -506,61 +520,60 @@ describe("an upstream of jobs with a trouble", () => {
   });
 
   it("lets a batch wait whose job it says that it cannot take now, and creates one, marked", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     let refusals = 3;
     upstream.beforeCreate = () => {
       if (refusals-- > 0) throw answerError("vendor", overloaded(refusals === 0 ? 529 : 503), clock.nowMs());
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
     await expect
       .poll(async () => (await service.batch(id)).waiting)
       .toMatchObject({ code: "PROVIDER_FAILING" });
-    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(await passToEnd(clock, MINUTE_MS, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
     expect([upstream.jobs.size, refusals]).toEqual([1, -1]);
     expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([2]);
     for (const item of await itemsOf(service, id)) expect(item.notes.join()).toContain(MARK);
   });
 
   it("is looked through once for a job that exists although it said that it takes none", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     let refusals = 1;
     upstream.afterCreate = () => {
       if (refusals-- > 0) throw answerError("vendor", overloaded(503), clock.nowMs());
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
+    expect(await passToEnd(clock, MINUTE_MS, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
     expect([upstream.jobs.size, upstream.cancelled]).toEqual([1, []]);
     expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
     for (const item of await itemsOf(service, id)) expect(JSON.stringify(item)).not.toContain(MARK);
   });
 
   it("is looked through for such a job also after a restart", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     upstream.afterCreate = () => {
       throw answerError("vendor", overloaded(503), clock.nowMs());
     };
-    const first = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    const { service: first, id } = await startWith({ clock, upstream }, { count: 2 });
     await expect
       .poll(async () => (await first.batch(id)).waiting)
       .toMatchObject({ code: "PROVIDER_FAILING" });
     await first.close(0);
-    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
-    await passUntil(clock, MINUTE_MS, hasEnded(second, id));
-    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const { service: second } = await startWith({ clock, upstream }, { data: first.data });
+    expect(await passToEnd(clock, MINUTE_MS, second, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
     expect(upstream.jobs.size).toBe(1);
   });
 
   it("and lists such a job late has it stopped", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     upstream.afterCreate = () => {
       upstream.afterCreate = () => {};
       upstream.unlisted.add("upstream/1");
@@ -568,10 +581,11 @@ describe("an upstream of jobs with a trouble", () => {
     };
     upstream.status = (name) => ({ state: name === "upstream/1" ? "running" : "succeeded" });
     upstream.times.lostMs = SOON_LOST_MS;
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await passUntil(clock, 10_000, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
+    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
     for (const { notes } of await itemsOf(service, id)) expect(notes.join()).toContain(MARK);
     upstream.unlisted.clear();
     await passUntil(clock, MINUTE_MS, () => upstream.cancelled.length > 0);
@@ -579,15 +593,13 @@ describe("an upstream of jobs with a trouble", () => {
   });
 
   it("that takes none for a whole day has billed nothing", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     let creates = 0;
     upstream.beforeCreate = () => {
       creates++;
       throw answerError("vendor", overloaded(503), clock.nowMs());
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
     await passUntil(clock, MINUTE_MS, () => creates > 2);
     await passUntil(clock, HOUR_MS, hasEnded(service, id));
     const ended = await service.until(id);
@@ -598,14 +610,12 @@ describe("an upstream of jobs with a trouble", () => {
   });
 
   it("that said so before a cancellation has such a job stopped", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     upstream.status = () => ({ state: "running" });
     upstream.afterCreate = () => {
       throw answerError("vendor", overloaded(529), clock.nowMs());
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
     await expect
       .poll(async () => (await service.batch(id)).waiting)
       .toMatchObject({ code: "PROVIDER_FAILING" });
@@ -615,22 +625,19 @@ describe("an upstream of jobs with a trouble", () => {
   });
 
   it("whose failure says nothing of the job is looked through for it", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    const { clock, upstream } = paidUpstream({ name: "vendor" });
     let failures = 1;
     upstream.afterCreate = () => {
       if (failures-- > 0) throw answerError("vendor", overloaded(500), clock.nowMs());
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
     expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
     expect([upstream.jobs.size, upstream.lists]).toEqual([1, 1]);
   });
 
   it("fails the batch after too long an outage", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     upstream.upload = () => Promise.reject(troubled("unreachable"));
     const config = { ...FREE, limits: { outageHours: 1 } };
     const service = await startTestService({ providers: [upstream], clock, config });
@@ -638,38 +645,35 @@ describe("an upstream of jobs with a trouble", () => {
     await expect
       .poll(async () => (await service.batch(id)).waiting)
       .toMatchObject({ code: "PROVIDER_UNREACHABLE" });
-    await passUntil(clock, 5 * MINUTE_MS, hasEnded(service, id));
     const error = { message: expect.stringContaining("for too long") };
-    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+    expect(await passToEnd(clock, 5 * MINUTE_MS, service, id)).toMatchObject({ status: "failed", error });
   });
 
   it("does not end a job because it cannot be polled", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     const { poll } = upstream;
     upstream.poll = () => {
       upstream.polls++;
       return Promise.reject(troubled("failing"));
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
     await passUntil(clock, MINUTE_MS, () => upstream.polls > 40);
     upstream.poll = poll.bind(upstream);
-    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
+    expect(await passToEnd(clock, MINUTE_MS, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 1,
+    });
     expect(upstream.jobs.size).toBe(1);
   });
 
   it("asks for no job with a key that is refused, and says so", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     const { poll } = upstream;
     upstream.poll = () => {
       upstream.polls++;
       return Promise.reject(troubled("credential"));
     };
-    const first = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    const { service: first, id } = await startWith({ clock, upstream }, { count: 1 });
     await expect
       .poll(async () => (await first.batch(id)).waiting)
       .toMatchObject({ code: "PROVIDER_CREDENTIAL", until: null });
@@ -684,8 +688,7 @@ describe("an upstream of jobs with a trouble", () => {
   });
 
   it("whose results are gone is not asked for them for ever", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     // biome-ignore lint/correctness/useYield: it fails before
     upstream.results = async function* () {
       throw new ProviderError("PROVIDER_ITEM_FAILED", "no such file", {
@@ -693,10 +696,12 @@ describe("an upstream of jobs with a trouble", () => {
         upstreamStatus: 403,
       });
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
-    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", fail_count: 1, waiting: null });
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
+    expect(await passToEnd(clock, MINUTE_MS, service, id)).toMatchObject({
+      status: "completed",
+      fail_count: 1,
+      waiting: null,
+    });
     expect(await failure(service, id)).toMatchObject({
       data: [{ error: { code: "RESULT_MISSING", message: expect.stringContaining("billed") } }],
     });
@@ -707,23 +712,22 @@ describe("an upstream of jobs with a trouble", () => {
     [302, "no-model"],
     [400, null],
   ] as const)("gives results after one HTTP %i to a fetch of them", async (upstreamStatus, trouble) => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     const { results } = upstream;
     let refusals = 1;
     upstream.results = async function* (name) {
       if (refusals-- > 0) throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { trouble, upstreamStatus });
       yield* results.call(upstream, name);
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await passUntil(clock, 10_000, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
+    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 2,
+    });
   });
 
   it("gives results in another try when they break off, each once", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     const { results } = upstream;
     let breaks = 2;
     upstream.results = async function* (name) {
@@ -732,18 +736,18 @@ describe("an upstream of jobs with a trouble", () => {
         if (breaks-- > 0) throw troubled("ambiguous");
       }
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(4) });
-    await passUntil(clock, 10_000, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
+    const { service, id } = await startWith({ clock, upstream }, { count: 4 });
+    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 4,
+    });
     await expectBooks(service);
   });
 });
 
 describe("results that end early", () => {
   const start = async (endsEarly: (reads: number) => boolean) => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     const { results } = upstream;
     let reads = 0;
     upstream.results = async function* (name) {
@@ -753,8 +757,7 @@ describe("results that end early", () => {
         else yield result;
       }
     };
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
     await passUntil(clock, 10_000, hasEnded(service, id));
     await expectBooks(service);
     const failed = (await itemsOf(service, id)).flatMap(({ error }) => error ?? []);
@@ -777,38 +780,35 @@ describe("results that end early", () => {
 
 describe("a job that takes too long", () => {
   it("[JOB-7] is stopped after its time; the results that it has count, and the rest fails", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     upstream.status = () => ({ state: "running", said: "PENDING" });
     const { resultOf } = upstream;
     upstream.resultOf = async (item) => (item.key === "i1" ? resultOf(item) : null);
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
     const startMs = clock.nowMs();
-    await passUntil(clock, HOUR_MS / 2, hasEnded(service, id));
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
+    expect(await passToEnd(clock, HOUR_MS / 2, service, id)).toMatchObject({
+      status: "completed",
+      success_count: 1,
+      fail_count: 1,
+    });
     expect(upstream.cancelled).toEqual(["upstream/1"]);
     expect(clock.nowMs() - startMs).toBeGreaterThanOrEqual(24 * HOUR_MS);
   });
 
   it("[JOB-7] and does not stop within an hour is given up, and that is said", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     upstream.status = () => ({ state: "running" });
     upstream.cancel = () => Promise.reject(troubled("failing"));
     upstream.resultOf = async () => null;
-    const service = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await service.submit({ model: MODEL, items: items(1) });
-    await passUntil(clock, HOUR_MS / 2, hasEnded(service, id));
+    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
     const error = { message: expect.stringContaining("did not end the job within 24 hours") };
-    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+    expect(await passToEnd(clock, HOUR_MS / 2, service, id)).toMatchObject({ status: "failed", error });
   });
 });
 
 describe("a job that took too long while the service was off", () => {
   it("[JOB-7] has its hour from the first request to stop it, and no restart makes it longer", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     upstream.status = () => ({ state: "running" });
     upstream.resultOf = async () => null;
     let asked = 0;
@@ -901,16 +901,14 @@ describe("jobs at an upstream", () => {
   });
 
   it("leave no uploaded input behind: it is deleted after the end, tried again later and at the next start", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
+    const { clock, upstream } = paidUpstream();
     const { discard } = upstream;
     const asked: string[] = [];
     upstream.discard = (input) => {
       asked.push(input);
       return Promise.reject(troubled("failing"));
     };
-    const first = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    const { service: first, id } = await startWith({ clock, upstream }, { count: 1 });
     await first.until(id);
     await passUntil(clock, 10_000, () => asked.length >= 2);
     await first.close(0);
@@ -935,7 +933,7 @@ describe("jobs at an upstream", () => {
     database.close();
     upstream.discard = discard.bind(upstream);
     const clock = new FakeClock(Date.now());
-    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    const { service: second } = await startWith({ clock, upstream }, { data: first.data });
     await second.until(id);
     await passUntil(clock, MINUTE_MS, () => upstream.inputs.size === 0);
     await expect.poll(async () => (await jobsOf(second, id))[0]?.step).toBe("closed");

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { JoinedWork } from "../../src/domain/batches/finish-item.ts";
+import { GroupCommit } from "../../src/domain/batches/finish-item.ts";
 import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import { type Gate, gate } from "../support/gate.ts";
 
@@ -7,7 +7,7 @@ import { type Gate, gate } from "../support/gate.ts";
 function writtenDown() {
   const groups: string[][] = [];
   const gates: Gate<void>[] = [];
-  const work = new JoinedWork<string, string>(async (entries) => {
+  const work = new GroupCommit<string, string>(async (entries) => {
     groups.push([...entries]);
     const ready = gate<void>();
     gates.push(ready);
@@ -33,7 +33,7 @@ it("entries that come together, or while their key is at work, are one group; ot
 it("an entry that cannot be recorded fails alone, but all wait for a database that cannot be used", async () => {
   const groups: string[] = [];
   const unavailable = new StorageUnavailable("full", "The disk is full.", null);
-  const work = new JoinedWork<string, string>(async (entries) => {
+  const work = new GroupCommit<string, string>(async (entries) => {
     groups.push(entries.join(""));
     if (entries.includes("!")) throw unavailable;
     if (entries.includes("?")) throw new Error("not this one");
