@@ -369,7 +369,7 @@ interface WorkerRepository {
    * Notes that the worker was seen now. `isAlive` is false when it has no record any more. `wasAway`: it was seen for the
    * last time more than `pauseMs` ago, or later than now.
    */
-  beat(id: string, pauseMs: number): Promise<{ isAlive: boolean; wasAway: boolean }>;
+  heartbeat(id: string, pauseMs: number): Promise<{ isAlive: boolean; wasAway: boolean }>;
   /** Whether the worker has a record. */
   isAlive(id: string): Promise<{ isAlive: boolean }>;
   list(): Promise<WorkerRecord[]>;

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Request, Response } from "express";
 import type { z } from "zod";
 import { errorEntry, ImgbatchError, isErrorCode, nativeStatus, RPC_CODES } from "../../contract/errors.ts";
-import { FIXED_LIMITS, inWords, type Limits } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { createJobSchema, type Job, type JobOutput, type JobState } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";

@@ -1,6 +1,6 @@
 import type { Request } from "express";
 import { isErrorCode } from "../../contract/errors.ts";
-import { FIXED_LIMITS, inWords } from "../../contract/limits.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
 import {
   type CreateOpenaiBatch,
   createOpenaiBatchSchema,

@@ -8,7 +8,7 @@ import {
   type SizePx,
   type SizeTier,
 } from "../../contract/image-formats.ts";
-import { FIXED_LIMITS, inWords, type Limits } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import {
   type EditImages,
   editImagesSchema,
