@@ -1,12 +1,10 @@
 import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import { ImgbatchError, type ServiceErrorCode } from "../contract/errors.ts";
 import { REQUEST_ID_HEADER } from "../contract/routes.ts";
 import { randomIds } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
-import { LEAST_BYTES_PER_SECOND } from "../kernel/transfer-rate.ts";
-import { connectionOf } from "./http/exchange.ts";
+import { openResponses } from "./http/exchange.ts";
 import { errorStyleOf } from "./surfaces.ts";
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -21,7 +19,7 @@ interface Listening {
   close(graceMs: number, stopWork?: () => Promise<void>): Promise<void>;
 }
 
-/** Limits of a connection before its request is known. */
+/** Limits of the headers and the body of a request, and of an idle connection. */
 const OPTIONS: ServerOptions = {
   // Keys, ids and a query fit many times; more is an attempt to fill memory.
   maxHeaderSize: 16 * 1024,
@@ -35,8 +33,15 @@ const OPTIONS: ServerOptions = {
   // The application checks it, and returns an error body.
   requireHostHeader: false,
 };
+/** Each takes some 20 KB and a file handle; slow senders must not use up what the database and images need. */
+const MAX_CONNECTIONS = 2000;
+/**
+ * A reader may take this long until the next bytes leave. The system takes bytes for a slow reader in lumps: on the loopback
+ * interface 1.4 MiB in one go, for which a reader of 8 KiB/s needs 180 s.
+ */
+const STALL_MS = 200_000;
 /** A response that was written at the end of the grace gets this long to reach its reader. */
-const LAST_WORDS_MS = 500;
+const FLUSH_GRACE_MS = 500;
 
 /** Listens; port 0 takes a free one. Throws `ADDRESS_IN_USE` when the port is taken. */
 export async function listen(
@@ -72,7 +77,7 @@ async function close(
   if (!(await isWithin(closed, graceMs))) {
     await stopWork();
     server.closeIdleConnections();
-    if (!(await isWithin(closed, LAST_WORDS_MS))) server.closeAllConnections();
+    if (!(await isWithin(closed, FLUSH_GRACE_MS))) server.closeAllConnections();
   }
   await closed;
 }
@@ -96,118 +101,43 @@ function toListenError(error: NodeJS.ErrnoException, address: { host: string; po
   return new ImgbatchError("USAGE", `${where} cannot be listened on (${error.code}).`, { cause: error });
 }
 
-/** The slowest rate at which a reader may take a response, checked in steps. */
-export interface ReaderRate {
-  stepMs: number;
-  /** This many bytes must leave in each step. Bytes beyond these are saved for later steps. */
-  bytesPerStep: number;
-  /** A reader begins as if it had saved this many bytes. */
-  firstBytes: number;
-  /** The most bytes that a reader can have saved. */
-  savedBytes: number;
-}
-
-/**
- * A minute to begin with. The system takes bytes for a slow reader in lumps: on the loopback interface, 1.4 MiB in one go
- * and then none for as long as the reader needs for them. So a lump counts for up to 192 s.
- */
-const READER_RATE: ReaderRate = {
-  stepMs: 5000,
-  bytesPerStep: 5 * LEAST_BYTES_PER_SECOND,
-  firstBytes: 60 * LEAST_BYTES_PER_SECOND,
-  savedBytes: 192 * LEAST_BYTES_PER_SECOND,
-};
-
-/** Each takes some 20 KB and a file handle; slow senders must not use up what the database and images need. */
-const MAX_CONNECTIONS = 2000;
-
 interface ConnectionBounds {
   /** Default: 2000. */
   maxConnections?: number;
-  /** Default: 8 KiB/s over a minute. */
-  readerRate?: ReaderRate;
+  /** A connection ends when its reader takes nothing for this long. Default: 200 s. */
+  stallMs?: number;
 }
 
 /**
- * Limits connections. When there are too many, the least useful one is closed for a new one. A connection whose reader
- * makes no progress is closed, however short its response; slowness of the service itself does not count.
+ * Limits connections. For each beyond the limit, the oldest one without a request is closed; a connection with a request is
+ * never closed for another. A connection whose reader makes no progress is closed, however short its response; slowness of
+ * the service itself does not count.
  */
 function boundConnections(server: Server, bounds: ConnectionBounds): void {
-  const { maxConnections = MAX_CONNECTIONS, readerRate: rate = READER_RATE } = bounds;
+  const { maxConnections = MAX_CONNECTIONS, stallMs = STALL_MS } = bounds;
   /** Oldest first. */
-  const readers = new Map<Socket, Reader>();
-  server.on("connection", (socket: Socket) => {
-    if (readers.size >= maxConnections) {
-      const victim = leastUseful(readers.keys()) ?? socket;
-      readers.delete(victim);
-      victim.destroy();
-      if (victim === socket) return;
+  const sockets = new Set<Socket>();
+  const isIdle = (socket: Socket) => openResponses(socket).length === 0;
+  const makeRoom = (newest?: Socket) => {
+    for (const socket of sockets) {
+      if (socket === newest || !isIdle(socket)) continue;
+      sockets.delete(socket);
+      socket.destroy();
+      return;
     }
-    readers.set(socket, new Reader(socket, rate));
-    socket.once("close", () => readers.delete(socket));
+  };
+  server.maxConnections = maxConnections;
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+    // One place stays free for the next.
+    if (sockets.size >= maxConnections) makeRoom(socket);
   });
-  // Not before: a server that cannot listen never closes, and a timer would keep the process.
-  server.once("listening", () => {
-    const timer = setInterval(() => {
-      for (const [socket, reader] of readers) if (reader.isTooSlow()) socket.destroy();
-    }, rate.stepMs);
-    server.once("close", () => clearInterval(timer));
+  server.on("drop", () => makeRoom());
+  // Node calls this when nothing has moved on a connection, also when it has been idle for `keepAliveTimeout`.
+  server.setTimeout(stallMs, (socket: Socket) => {
+    if (isIdle(socket) || socket.writableLength > 0) socket.destroy();
   });
-}
-
-/**
- * The connection to close: the oldest idle one without a valid key, else the oldest busy one without, else the oldest
- * idle one with a key. Null when every connection has a request with a valid key: those are never closed.
- */
-function leastUseful(oldestFirst: Iterable<Socket>): Socket | null {
-  let busy: Socket | null = null;
-  let idle: Socket | null = null;
-  for (const socket of oldestFirst) {
-    const { hasKey, isIdle } = connectionOf(socket);
-    if (isIdle && !hasKey) return socket;
-    if (!hasKey) busy ??= socket;
-    else if (isIdle) idle ??= socket;
-  }
-  return busy ?? idle;
-}
-
-/** The other side of a connection, as the reader of responses. */
-class Reader {
-  readonly #socket: Socket;
-  readonly #rate: ReaderRate;
-  #takenBytes = 0;
-  #savedBytes: number;
-
-  constructor(socket: Socket, rate: ReaderRate) {
-    this.#socket = socket;
-    this.#rate = rate;
-    this.#savedBytes = rate.firstBytes;
-  }
-
-  /** Called once in each step. */
-  isTooSlow(): boolean {
-    const { takenBytes, waitingBytes } = outgoing(this.#socket);
-    const movedBytes = takenBytes - this.#takenBytes;
-    this.#takenBytes = takenBytes;
-    const { firstBytes, savedBytes, bytesPerStep } = this.#rate;
-    // Nothing waits for the reader: earlier slowness is forgotten.
-    if (waitingBytes === 0) this.#savedBytes = firstBytes;
-    else this.#savedBytes = Math.min(this.#savedBytes + movedBytes, savedBytes) - bytesPerStep;
-    return this.#savedBytes < 0;
-  }
-}
-
-/** Node publishes only whole writes, and a write may be an answer of many megabytes: the handle knows of their parts. */
-interface Handle {
-  bytesWritten: number;
-  writeQueueSize: number;
-}
-
-function outgoing(socket: Socket): { takenBytes: number; waitingBytes: number } {
-  const { _handle: handle } = socket as Socket & { _handle?: Handle | null };
-  if (!handle) return { takenBytes: 0, waitingBytes: 0 };
-  const { bytesWritten, writeQueueSize } = handle;
-  return { takenBytes: bytesWritten - writeQueueSize, waitingBytes: writeQueueSize };
 }
 
 /** After the response the sender gets this long to read it. */
@@ -219,10 +149,10 @@ const MAX_LINE_BYTES = 1024;
  * and a request id, and closes the connection. The path decides on the style of the body, where it can still be read.
  */
 function rejectMalformed(server: Server, log: Log): void {
-  server.on("clientError", (fault: ClientFault, socket) =>
+  server.on("clientError", (fault: ClientFault, socket: Socket) =>
     refuse(new ImgbatchError(codeOf(fault)), socket, { log, path: pathOf(fault) }),
   );
-  server.on("connect", (_request, socket) =>
+  server.on("connect", (_request, socket: Socket) =>
     refuse(new ImgbatchError("NOT_FOUND"), socket, { log, path: "" }),
   );
 }
@@ -241,9 +171,9 @@ function codeOf({ code = "" }: ClientFault): ServiceErrorCode {
   return code === "HPE_HEADER_OVERFLOW" ? "REQUEST_HEADERS_TOO_LARGE" : "MALFORMED_REQUEST";
 }
 
-function refuse(error: ImgbatchError, socket: Duplex, options: { log: Log; path: string }): void {
+function refuse(error: ImgbatchError, socket: Socket, options: { log: Log; path: string }): void {
   // The other side went away, or an answer is on its way already: more bytes would be taken for a part of it.
-  if (!socket.writable || hasBegunAnswer(socket)) {
+  if (!socket.writable || openResponses(socket).some(({ headersSent }) => headersSent)) {
     socket.destroy();
     return;
   }
@@ -272,9 +202,3 @@ const REASONS: Record<number, string> = {
   408: "Request Timeout",
   431: "Request Header Fields Too Large",
 };
-
-/** Node keeps the answer that a socket is busy with here. */
-function hasBegunAnswer(socket: Duplex): boolean {
-  const { _httpMessage } = socket as Duplex & { _httpMessage?: { headersSent: boolean } | null };
-  return _httpMessage?.headersSent === true;
-}

@@ -16,7 +16,6 @@ import { identitiesOf } from "../providers/registry.ts";
 import { buildApp } from "../server/app.ts";
 import { EventHub } from "../server/console/event-hub.ts";
 import type { ApiDeps } from "../server/deps.ts";
-import { withPathTargets } from "../server/http/host.ts";
 import { DownloadSlots, FailedAuthLimit } from "../server/http/limits.ts";
 import { consoleSecrets } from "../server/http/secrets.ts";
 import { listen } from "../server/listen.ts";
@@ -105,7 +104,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     },
   };
   const app = buildApp(deps, role === "worker" ? WORKER_SURFACES : SURFACES);
-  const listening = await listen(withPathTargets(app.listener), address, { log, http: app.http });
+  const listening = await listen(app.listener, address, { log, http: app.http });
   let closeLiveView = async () => {};
   const close = (graceMs: number) =>
     runAll(

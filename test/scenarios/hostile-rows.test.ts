@@ -6,7 +6,8 @@ import { describe, expect, it } from "vitest";
 import { FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { accessLog } from "../../src/server/http/access-log.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { beginExchange } from "../../src/server/http/exchange.ts";
 import { listen } from "../../src/server/listen.ts";
 import { createLog } from "../../src/service/pino-log.ts";
 import { expectProperAnswer } from "../support/error-body.ts";
@@ -259,7 +260,12 @@ describe("keys and logs", () => {
     const written: string[] = [];
     const log = createLog({ level: "debug", forPeople: false, write: (line) => written.push(line) });
     const app = express()
-      .use(accessLog({ requestLog: log, feed: new Feed(), clock: systemClock }))
+      .use(
+        beginExchange(
+          { ids: randomIds, requestLog: log, feed: new Feed(), clock: systemClock, isStopping: () => false },
+          { observe: () => {} },
+        ),
+      )
       .use((_request, response) => void response.end());
     const server = await listen(app, { host: "127.0.0.1", port: 0 }, { log });
     const paths = [

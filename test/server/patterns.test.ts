@@ -15,8 +15,8 @@ import {
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
 import { checkRequest } from "../../src/server/batch-api/check-request.ts";
-import { shownPath } from "../../src/server/http/access-log.ts";
 import { namesApiKey } from "../../src/server/http/authenticate.ts";
+import { shownPath } from "../../src/server/http/exchange.ts";
 import { hostOf } from "../../src/server/http/host.ts";
 import { queryInteger, readInstant } from "../../src/server/http/query.ts";
 import { readFileFacts } from "../../src/server/native-api/files.ts";

@@ -1,4 +1,3 @@
-import contentDisposition from "content-disposition";
 import type { Request, Response } from "express";
 import type { Answer } from "../operation.ts";
 import { goneSignal, onEnded } from "./exchange.ts";
@@ -129,12 +128,14 @@ export async function sendDownload(
   }
 }
 
-/** Always in both forms, the plain one and the one for names of any script. */
+/** Always in both forms, the plain one and the one for names of any script (RFC 6266). */
 function dispositionOf(fileName: string): string {
-  const header = contentDisposition(fileName, { fallback: fileName.replace(/[^\x20-\x7e]/gu, "_") });
-  return header.includes("filename*=")
-    ? header
-    : `${header}; filename*=UTF-8''${encodeURIComponent(fileName)}`;
+  const plain = fileName.replace(/[^\x20-\x7e]|["\\%]/gu, "_");
+  const encoded = encodeURIComponent(fileName).replace(
+    /['()*]/g,
+    (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+  return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
 /**

@@ -1,67 +1,68 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Request, RequestHandler, Response } from "express";
+import { PATHS, REQUEST_ID_HEADER } from "../../contract/routes.ts";
+import { OPERATOR } from "../../domain/accounts.ts";
+import { hideApiKeys, holdsApiKey } from "../../kernel/hide-keys.ts";
+import type { ApiDeps } from "../deps.ts";
+import type { Metrics } from "../monitoring/metrics.ts";
+
+type ExchangeDeps = Pick<ApiDeps, "ids" | "requestLog" | "feed" | "clock" | "isStopping">;
+
+const WELL_FORMED = /^[A-Za-z0-9._-]{1,128}$/;
+
+/**
+ * Follows an exchange from its request to the end of its response. The response gets a request id: the caller's when it is
+ * well formed and not an API key, else a new one. At the end there is a line in the log and in the feed, and a count in the
+ * metrics. The query is not logged: it can hold a key. Health checks come all the time, so they are logged at `debug` only.
+ * A service that stops ends its connections.
+ */
+export function beginExchange(deps: ExchangeDeps, metrics: Pick<Metrics, "observe">): RequestHandler {
+  const { ids, requestLog, feed, clock, isStopping } = deps;
+  return (request, response, next) => {
+    const startedAt = performance.now();
+    const given = request.get(REQUEST_ID_HEADER);
+    const isUsable = given !== undefined && WELL_FORMED.test(given) && !holdsApiKey(given);
+    const requestId = isUsable ? given : ids.requestId();
+    response.locals.requestId = requestId;
+    response.setHeader(REQUEST_ID_HEADER, requestId);
+    if (isStopping()) response.shouldKeepAlive = false;
+    const { method } = request;
+    const path = shownPath(request.path);
+    onEnded(response, (isWhole) => {
+      const status = response.statusCode;
+      const ms = performance.now() - startedAt;
+      const durationMs = Math.round(ms);
+      const { route, key } = response.locals;
+      metrics.observe({ method, route, status: isWhole ? String(status) : "aborted", ms });
+      const isProbe = path === PATHS.health;
+      const line = { atMs: clock.nowMs(), method, path, status, durationMs, key: key?.prefix ?? null };
+      if (!isProbe && key !== OPERATOR) feed.publish({ type: "request", line });
+      const facts = { method, path, status, ms: durationMs, request_id: requestId };
+      requestLog[isProbe ? "debug" : "info"]("request", isWhole ? facts : { ...facts, aborted: true });
+      if (isWhole) boundUnreadBody(request);
+    });
+    next();
+  };
+}
+
+/**
+ * Hides values behind a `=`: a query whose question mark is encoded or missing is a part of the path. Hides the names of
+ * images that can be fetched without a key, too.
+ */
+export function shownPath(path: string): string {
+  return hideApiKeys(path.replace(/(=|%3d)[^/]+/gi, "$1…").replace(/^(\/v1\/images\/outputs\/).+/, "$1…"));
+}
 
 /** Called at the end of an exchange. `isWhole`: the whole response was sent. */
 type EndListener = (isWhole: boolean) => void;
 
-/** One connection, as the requests see it that came over it. */
-class Connection {
-  readonly #socket: Socket;
-  /** Responses whose exchange has not ended. With pipelining there are several. */
-  readonly #open = new Map<Response, EndListener[]>();
-  #hadKey = false;
+/** The listeners of each response whose exchange has not ended. With pipelining, a connection has several. */
+const connections = new WeakMap<Socket, Map<Response, EndListener[]>>();
 
-  constructor(socket: Socket) {
-    this.#socket = socket;
-    socket.once("close", () => {
-      for (const response of [...this.#open.keys()]) this.#end(response, false);
-    });
-  }
-
-  /** No request is under way. */
-  get isIdle(): boolean {
-    return this.#open.size === 0;
-  }
-
-  /** A request came with a valid key. */
-  get hasKey(): boolean {
-    return this.#hadKey || [...this.#open.keys()].some(showsKey);
-  }
-
-  onEnded(response: Response, listener: EndListener): void {
-    const listeners = this.#open.get(response);
-    if (listeners) {
-      listeners.push(listener);
-      return;
-    }
-    this.#open.set(response, [listener]);
-    let isWhole = false;
-    // Node also finishes a response whose connection was cut in the middle.
-    response.once("finish", () => {
-      isWhole = !this.#socket.destroyed;
-    });
-    response.once("close", () => this.#end(response, isWhole));
-  }
-
-  #end(response: Response, isWhole: boolean): void {
-    const listeners = this.#open.get(response) ?? [];
-    this.#open.delete(response);
-    this.#hadKey ||= showsKey(response);
-    for (const listener of listeners) listener(isWhole);
-  }
-}
-
-const showsKey = (response: Response) => response.locals.key !== undefined;
-
-const connections = new WeakMap<Socket, Connection>();
-
-export function connectionOf(socket: Socket): Connection {
-  const known = connections.get(socket);
-  if (known) return known;
-  const connection = new Connection(socket);
-  connections.set(socket, connection);
-  return connection;
+/** The responses of a connection that have not ended. */
+export function openResponses(socket: Socket): Response[] {
+  return [...(connections.get(socket)?.keys() ?? [])];
 }
 
 /**
@@ -71,8 +72,38 @@ export function connectionOf(socket: Socket): Connection {
  */
 export function onEnded(response: Response, listener: EndListener): void {
   const { socket } = response.req;
-  if (response.closed || socket.closed) listener(false);
-  else connectionOf(socket).onEnded(response, listener);
+  if (response.closed || socket.closed) {
+    listener(false);
+    return;
+  }
+  const open = connections.get(socket) ?? follow(socket);
+  const listeners = open.get(response);
+  if (listeners) {
+    listeners.push(listener);
+    return;
+  }
+  open.set(response, [listener]);
+  let isWhole = false;
+  // Node also finishes a response whose connection was cut in the middle.
+  response.once("finish", () => {
+    isWhole = !socket.destroyed;
+  });
+  response.once("close", () => end(open, response, isWhole));
+}
+
+function follow(socket: Socket): Map<Response, EndListener[]> {
+  const open = new Map<Response, EndListener[]>();
+  connections.set(socket, open);
+  socket.once("close", () => {
+    for (const response of [...open.keys()]) end(open, response, false);
+  });
+  return open;
+}
+
+function end(open: Map<Response, EndListener[]>, response: Response, isWhole: boolean): void {
+  const listeners = open.get(response) ?? [];
+  open.delete(response);
+  for (const listener of listeners) listener(isWhole);
 }
 
 /** A signal that aborts when the caller goes away before it has the whole response. */
@@ -84,24 +115,11 @@ export function goneSignal(response: Response, reason?: Error): AbortSignal {
   return gone.signal;
 }
 
-/** Limits how much of a body is still read after its response was sent, and ends the connections of a service that stops. */
-export function finishExchange({ isStopping }: { isStopping(): boolean }): RequestHandler {
-  return (request, response, next) => {
-    if (isStopping()) response.shouldKeepAlive = false;
-    onEnded(response, (isWhole) => {
-      if (isWhole) boundUnreadBody(request);
-    });
-    next();
-  };
-}
-
 /** The most bytes of an unread body that are read and dropped, and the most time for it. */
 const DISCARD_BYTES = 256 * 1024 * 1024;
 const DISCARD_MS = 10_000;
 
-/**
- * Drops the rest of a request's body after the response was sent, up to a limit; then the connection is closed.
- */
+/** Drops the rest of a request's body after the response was sent, up to a limit; then the connection is closed. */
 function boundUnreadBody(request: IncomingMessage): void {
   if (request.complete || request.destroyed) return;
   dropRest(request, () => {
@@ -115,13 +133,13 @@ function boundUnreadBody(request: IncomingMessage): void {
  * bytes and time), and then the connection is closed. A client that waits for 100 Continue sends no body.
  */
 export function drainUnreadBody(request: Request, response: Response, body: object): void {
+  if (!isSendingBody(request)) {
+    response.json(body);
+    return;
+  }
   const bytes = Buffer.from(JSON.stringify(body));
   response.setHeader("Content-Type", "application/json; charset=utf-8");
   response.setHeader("Content-Length", bytes.length);
-  if (!isSendingBody(request)) {
-    response.end(request.method === "HEAD" ? undefined : bytes);
-    return;
-  }
   response.setHeader("Connection", "close");
   response.write(bytes);
   dropRest(request, () => response.end());

@@ -9,7 +9,6 @@ import type { Stores } from "../../domain/ports/stores.ts";
 import type { ProviderCalls } from "../../domain/records.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { microsToNumber } from "../../kernel/money.ts";
-import { onEnded } from "../http/exchange.ts";
 
 /** From a list of a few rows to a ZIP over a slow line. */
 const SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120];
@@ -21,7 +20,7 @@ const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
  * Counts responses and measures how long they took, by method, route and status; `aborted` when the caller went away.
  * The route is the path of the operation as the table has it, so that no id or name of a caller gets into a label.
  */
-function observeRequests(registry: Registry): RequestHandler {
+function observeRequests(registry: Registry): Metrics["observe"] {
   const total = new Counter({
     name: "imgbatch_http_requests_total",
     help: "Answered HTTP requests",
@@ -35,16 +34,10 @@ function observeRequests(registry: Registry): RequestHandler {
     buckets: SECONDS,
     registers: [registry],
   });
-  return (request, response, next) => {
-    const startedAt = performance.now();
-    const method = METHODS.includes(request.method) ? request.method : "other";
-    onEnded(response, (isWhole) => {
-      const route = response.locals.route ?? OTHER_ROUTE;
-      const status = isWhole ? String(response.statusCode) : "aborted";
-      total.inc({ method, route, status });
-      duration.observe({ method, route }, (performance.now() - startedAt) / 1000);
-    });
-    next();
+  return ({ method: sent, route = OTHER_ROUTE, status, ms }) => {
+    const method = METHODS.includes(sent) ? sent : "other";
+    total.inc({ method, route, status });
+    duration.observe({ method, route }, ms / 1000);
   };
 }
 
@@ -255,8 +248,8 @@ interface MetricsDeps extends ProviderMetricsDeps {
 }
 
 export interface Metrics {
-  /** Every request passes it before any route. */
-  observe: RequestHandler;
+  /** Counts an exchange that has ended. `route`: undefined when no operation matched. */
+  observe(exchange: { method: string; route: string | undefined; status: string; ms: number }): void;
   /** `GET /metrics`: all numbers as Prometheus text. */
   answer: RequestHandler;
 }

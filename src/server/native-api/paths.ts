@@ -85,7 +85,7 @@ export const headerOrQueryKey: Credential = { ...headerKey, schemes: [...headerK
  */
 export function readVersion({ keyHeaders }: { keyHeaders: readonly string[] }): RequestHandler {
   return (request, _response, next) => {
-    request.url = nativeUrl(request.url, vendorKeyOf(request, keyHeaders) !== null);
+    request.url = nativeUrl(readColons(request), vendorKeyOf(request, keyHeaders) !== null);
     next();
   };
 }
@@ -105,12 +105,11 @@ const MODEL_PATH = /^\/v1(?:beta)?\/models\/(.+)$/;
  * Clients that encode every part of a path also encode the colon before the verb: `…/models/{model}%3AgenerateContent`.
  * Before a verb it is read as a colon. Elsewhere it stays a part of the model's id.
  */
-export const readColons: RequestHandler = (request, _response, next) => {
-  request.url = request.url.replace(ENCODED_COLON, (whole, path: string, verb: string) =>
-    request.method === "POST" || VERBS.includes(verb) ? `${path}:${verb}` : whole,
+function readColons({ method, url }: Request): string {
+  return url.replace(ENCODED_COLON, (whole, path: string, verb: string) =>
+    method === "POST" || VERBS.includes(verb) ? `${path}:${verb}` : whole,
   );
-  next();
-};
+}
 
 /**
  * A path that cannot name a model is a bad request, not an unknown model, and a verb that does not exist is not a model.
