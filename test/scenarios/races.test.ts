@@ -7,7 +7,12 @@ import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { dropOutputs } from "../../src/domain/batches/delete.ts";
-import { cancelBatch, processResults, settleBatch, startProcessing } from "../../src/domain/batches/end-batch.ts";
+import {
+  cancelBatch,
+  processResults,
+  settleBatch,
+  startProcessing,
+} from "../../src/domain/batches/end-batch.ts";
 import { failItem, finishItem, groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";

@@ -8,8 +8,16 @@ import type {
   SharedModelList,
 } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { isPlayMoney, rateFor, priceRealtimeImage } from "../../domain/billing/payer.ts";
-import { batchModelsOf, type ModelEntry, isPaid, MAX_INPUT_IMAGES, pricedSizes, ratiosOf, realtimeModelsOf } from "../../domain/models.ts";
+import { isPlayMoney, priceRealtimeImage, rateFor } from "../../domain/billing/payer.ts";
+import {
+  batchModelsOf,
+  isPaid,
+  MAX_INPUT_IMAGES,
+  type ModelEntry,
+  pricedSizes,
+  ratiosOf,
+  realtimeModelsOf,
+} from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
