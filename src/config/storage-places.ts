@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { StorageEnvironment } from "../environment.ts";
-import type { Config } from "./schema.ts";
 
 export type DatabasePlace =
   | { kind: "sqlite" }
@@ -51,7 +50,7 @@ export interface StorageFlags {
  * are not set. `storage` is that of the configuration; by default, SQLite and files.
  */
 export function storagePlaces(
-  storage: Config["storage"] | undefined,
+  storage: StorageConfig | undefined,
   flags: StorageFlags,
   environment: StorageEnvironment,
 ): StoragePlaces {
@@ -96,7 +95,7 @@ function databasePlace(
   return { kind: "postgres", url: url.href, name: `${protocol}//${host}${pathname}` };
 }
 
-function blobsPlace({ blobs, s3 }: Config["storage"], { aws }: StorageEnvironment): BlobsPlace {
+function blobsPlace({ blobs, s3 }: StorageConfig, { aws }: StorageEnvironment): BlobsPlace {
   if (blobs === "files") return { kind: "files" };
   const { hostname: bucket, pathname } = new URL(blobs);
   const prefix = pathname.replace(/^\/+|\/+$/g, "");
@@ -222,6 +221,8 @@ export const storageSchema = z.strictObject({
     ),
   s3: s3Schema.prefault({}),
 });
+
+type StorageConfig = z.infer<typeof storageSchema>;
 
 function protocolOf(text: string): string {
   return URL.canParse(text) ? new URL(text).protocol : "";
