@@ -1,5 +1,5 @@
 import { readActionsEnvironment } from "../environment.ts";
-import { readVersion } from "../kernel/version.ts";
+import { readVersion } from "../kernel/package-file.ts";
 import type { LoadView } from "./command.ts";
 
 /** Runs the command line of this process. It loads almost nothing first, so that `--version` takes no longer than Node itself. */

@@ -1,7 +1,7 @@
 import { Command, CommanderError, Option } from "commander";
 import { EXIT_CODES, type ExitName, ImgbatchError } from "../contract/errors.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
-import { readVersion } from "../kernel/version.ts";
+import { readVersion } from "../kernel/package-file.ts";
 import type { CommandSpec } from "./command.ts";
 import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals, type OptionSpec } from "./options.ts";
 

@@ -1,7 +1,7 @@
 import { EXIT_CODES, ImgbatchError } from "../contract/errors.ts";
 import { type Clock, wallClock } from "../kernel/clock.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
-import { readVersion } from "../kernel/version.ts";
+import { readVersion } from "../kernel/package-file.ts";
 import type { CommandResult, CommandSpec, Output, Results } from "./command.ts";
 import { loadNamedCommands } from "./commands/registry.ts";
 import { createFinish, type ErrorStyle, type Finish, toImgbatchError } from "./output/finish.ts";

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { isDumbTerminal } from "../environment.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { systemCodeOf } from "../kernel/files/disk-full.ts";
+import { systemCodeOf } from "../kernel/files.ts";
 import { safeLine } from "../kernel/hide-keys.ts";
 import { counted } from "../kernel/text.ts";
 import type { CommandContext, LoadView } from "./command.ts";

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import type { Http } from "../http/http.ts";
-import { fieldsOf } from "../kernel/json/fields.ts";
+import { fieldsOf } from "../kernel/json.ts";
 import { numberToMicros } from "../kernel/money.ts";
 
 export interface BatchWaiting {

@@ -7,8 +7,7 @@ import {
   MAX_COST_HEADER,
   routes,
 } from "../contract/routes.ts";
-import type { Http, HttpRequest } from "../http/http.ts";
-import type { JsonAnswer } from "../http/json-answer.ts";
+import type { Http, HttpRequest, JsonAnswer } from "../http/http.ts";
 import { retryAfterMs } from "../http/retries.ts";
 import type { StreamedBody } from "../http/transport.ts";
 import { microsToDecimal } from "../kernel/money.ts";

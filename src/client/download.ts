@@ -4,7 +4,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { type Answer, boundedBytes } from "../http/transport.ts";
-import { syncDirectory } from "../kernel/files/durable-file.ts";
+import { syncDirectory } from "../kernel/files.ts";
 import { saving } from "./file-errors.ts";
 
 /** No ZIP of images is longer. A longer answer would fill the disk. */

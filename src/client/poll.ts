@@ -1,12 +1,11 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../contract/errors.ts";
-import type { Http } from "../http/http.ts";
-import { isFromElsewhere } from "../http/json-answer.ts";
+import { type Http, isFromElsewhere } from "../http/http.ts";
 import { mayPass } from "../http/retries.ts";
-import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
-import { linkSignals } from "../kernel/linked-signal.ts";
+import { backoffMs } from "../kernel/pacing.ts";
+import { linkSignals } from "../kernel/signals.ts";
 import type { Batch } from "./answers.ts";
 import { getBatch } from "./batches.ts";
 import { followEvents } from "./events.ts";

@@ -11,8 +11,7 @@ import {
   routes,
 } from "../contract/routes.ts";
 import { REFUSING_FINISH_REASONS } from "../contract/statuses.ts";
-import type { Http, HttpRequest } from "../http/http.ts";
-import { readJson } from "../http/json-answer.ts";
+import { type Http, type HttpRequest, readJson } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { microsToDecimal, numberToMicros } from "../kernel/money.ts";
 import { truncateCodePoints } from "../kernel/text.ts";

@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { fieldsOf } from "../kernel/json/fields.ts";
+import { fieldsOf } from "../kernel/json.ts";
 import type { ProviderEntry } from "./provider-entries.ts";
 
 /** The facts by which another process recognises a provider. They hold no secrets. */

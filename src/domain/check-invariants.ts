@@ -1,5 +1,5 @@
 import { isTerminal } from "../contract/statuses.ts";
-import { groupBy } from "../kernel/json/fields.ts";
+import { groupBy } from "../kernel/json.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { isIntact, readAhead } from "./downloads/piece-stream.ts";
 import { fileProblems } from "./files/files.ts";

@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { LONGEST_PAUSE_MS } from "../contract/waiting.ts";
-import type { BackoffPolicy } from "../kernel/backoff.ts";
+import type { BackoffPolicy } from "../kernel/pacing.ts";
 import type { AnswerHeaders } from "./transport.ts";
 
 /** When a request is sent again, and how often. */

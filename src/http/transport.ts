@@ -6,7 +6,7 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline, Readable, type Transform } from "node:stream";
-import { linkSignals } from "../kernel/linked-signal.ts";
+import { linkSignals } from "../kernel/signals.ts";
 import { progressWithin, watchTransfer } from "../kernel/transfer-rate.ts";
 
 /** A request body that is too large for memory. It is made again, piece by piece, each time it is sent. */

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import type { OutputInfo } from "sharp";
 import { nameFontConfiguration } from "../environment.ts";
-import { packageFile } from "../kernel/files/package-file.ts";
+import { packageFile } from "../kernel/package-file.ts";
 import { sharp } from "./sharp-config.ts";
 
 const FONT = createRequire(import.meta.url).resolve("dejavu-fonts-ttf/ttf/DejaVuSans-Bold.ttf");

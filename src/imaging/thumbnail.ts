@@ -37,17 +37,13 @@ export interface Pixels {
 
 /**
  * The image made small enough for a box of pixels, its shape kept, on black where it is transparent. Throws for what does
- * not decode, and for what `decoding` does not take.
+ * not decode, and for an image that `Decoding` does not take.
  */
-export async function toPixels(
-  bytes: Buffer,
-  box: { widthPx: number; heightPx: number },
-  decoding = new Decoding(),
-): Promise<Pixels> {
+export async function toPixels(bytes: Buffer, box: { widthPx: number; heightPx: number }): Promise<Pixels> {
   // Loaded with the first picture that is shown.
   const { sharp } = await import("./sharp-config.ts");
   const limits = { maxPixels: Number.POSITIVE_INFINITY };
-  const { data, info } = await decoding.decode(bytes, limits, (decodable) =>
+  const { data, info } = await new Decoding().decode(bytes, limits, (decodable) =>
     sharp(decodable)
       .resize(Math.max(1, box.widthPx), Math.max(1, box.heightPx), { fit: "inside" })
       .flatten({ background: "black" })

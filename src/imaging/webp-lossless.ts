@@ -1,6 +1,6 @@
 import { chunkType, type ImageCost, webpChunks } from "../contract/image-structure.ts";
 import { InvalidImageError } from "../domain/ports/image-inspector.ts";
-import { createYield } from "../kernel/yield.ts";
+import { createYield } from "../kernel/pacing.ts";
 
 /** libwebp writes at most 2600. A decoder keeps up to 20 kB for each, and a stream could have 65,536. */
 const MAX_CODE_GROUPS = 4096;

@@ -15,9 +15,10 @@ interface Reading {
 }
 
 /**
- * A semaphore of bytes, first come, first served. Bytes are counted as they arrive, so a slow sender holds little. The
- * oldest reader that still reads may always go on, unless finished ones hold everything, so no two readers wait for each
- * other. All others share `sharedBytes`. At most `2 * largest share + sharedBytes` are held.
+ * A semaphore of bytes. Those that wait are served oldest first, each as soon as its bytes fit. Bytes are counted as they
+ * arrive, so a slow sender holds little. The oldest reader that still reads may always go on, unless finished ones hold
+ * everything, so no two readers wait for each other. All others share `sharedBytes`. At most
+ * `2 * largest share + sharedBytes` are held.
  */
 export class MemoryBudget {
   readonly #sharedBytes: number;

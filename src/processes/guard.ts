@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { environmentWith } from "../environment.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { packageFile } from "../kernel/files/package-file.ts";
+import { packageFile } from "../kernel/package-file.ts";
 
 /** A command of this process, and the things to clean up after it. */
 export interface Leftovers {

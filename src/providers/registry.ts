@@ -29,15 +29,11 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
   native: (entry, deps) =>
     ofItems(entry, deps, async () => (await import("./native/provider.ts")).createNativeAdapter(entry, deps)),
   "native-batch": (entry, deps) =>
-    ofJobs(entry, deps, async () =>
-      (await import("./native-batch/provider.ts")).createNativeBatchAdapter(entry, deps),
-    ),
+    ofJobs(entry, deps, async () => (await import("./native/jobs.ts")).createNativeBatchAdapter(entry, deps)),
   openai: (entry, deps) =>
     ofItems(entry, deps, async () => (await import("./openai/provider.ts")).createOpenaiAdapter(entry, deps)),
   "openai-batch": (entry, deps) =>
-    ofJobs(entry, deps, async () =>
-      (await import("./openai-batch/provider.ts")).createOpenaiBatchAdapter(entry, deps),
-    ),
+    ofJobs(entry, deps, async () => (await import("./openai/jobs.ts")).createOpenaiBatchAdapter(entry, deps)),
   sdapi: (entry, deps) =>
     ofItems(entry, deps, async () => (await import("./sdapi/provider.ts")).createSdapiAdapter(entry, deps)),
   command: (entry, deps) =>

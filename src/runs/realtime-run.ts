@@ -10,7 +10,7 @@ import { IMAGE_EXTENSIONS, sniffImageType } from "../contract/image-formats.ts";
 import { missingEnd } from "../contract/image-structure.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { syncDirectory } from "../kernel/files/durable-file.ts";
+import { syncDirectory } from "../kernel/files.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { checkDirectory, claimDirectory, removeLeftovers, requireSameService } from "./directory/claim.ts";
 import { damaged, readReference, readRunInput, requireUndamaged, writeInput } from "./directory/input.ts";

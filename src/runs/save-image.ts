@@ -5,10 +5,8 @@ import { basename, dirname, join, resolve } from "node:path";
 import { isSystemError, saving } from "../client/file-errors.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { IMAGE_EXTENSIONS, type ImageMimeType, typeOfFileName } from "../contract/image-formats.ts";
-import { PARTIAL_SUFFIX, syncDirectory } from "../kernel/files/durable-file.ts";
-import { safeFileName } from "../kernel/files/file-names.ts";
-import { makeDirectory } from "../kernel/files/make-directory.ts";
-import { truncateBytes } from "../kernel/text.ts";
+import { makeDirectory, PARTIAL_SUFFIX, syncDirectory } from "../kernel/files.ts";
+import { safeFileName, truncateBytes } from "../kernel/text.ts";
 import { NOTHING_KNOWN, type ResultFile, writeVerified } from "./directory/run-files.ts";
 
 /** The target of one image. */

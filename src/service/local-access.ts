@@ -12,7 +12,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { ensureDefaultAccount, issueKey, topUpReal } from "../domain/accounts.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { writeFileDurably } from "../kernel/files/durable-file.ts";
+import { writeFileDurably } from "../kernel/files.ts";
 import { type Ids, sha256Hex } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 

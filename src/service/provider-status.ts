@@ -16,8 +16,8 @@ import { type ImageProvider, ProviderError, type Trouble } from "../domain/ports
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { linkSignals } from "../kernel/linked-signal.ts";
 import { silentLog } from "../kernel/log.ts";
+import { linkSignals } from "../kernel/signals.ts";
 import { createProviders } from "../providers/registry.ts";
 import { withApiCode } from "../server/http/errors.ts";
 import { openStorage } from "./storage/open-storage.ts";

@@ -11,7 +11,7 @@ import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { sharpInspector } from "../imaging/sharp-images.ts";
-import { readVersion } from "../kernel/version.ts";
+import { readVersion } from "../kernel/package-file.ts";
 import { createProviders } from "../providers/registry.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { lineReaders } from "../server/surfaces.ts";

@@ -4,7 +4,7 @@ import Sqlite from "better-sqlite3";
 import { DATA_FILES, parseServerFile, type ServerFile } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { fileIdentity } from "../kernel/files/file-identity.ts";
+import { fileIdentity } from "../kernel/files.ts";
 
 const OWNER_PATIENCE_MS = 2000;
 const OWNER_POLL_MS = 50;

@@ -9,10 +9,18 @@ import {
   ledgerRepository,
 } from "./repositories/accounts.ts";
 import { batchRepository } from "./repositories/batches.ts";
-import { fileRepository, uploadRepository } from "./repositories/files.ts";
-import { outputRepository, referenceRepository } from "./repositories/images.ts";
+import {
+  fileRepository,
+  outputRepository,
+  referenceRepository,
+  uploadRepository,
+} from "./repositories/files.ts";
 import { itemRepository } from "./repositories/items.ts";
-import { providerCallsRepository, providerHealthRepository } from "./repositories/providers.ts";
+import {
+  providerCallsRepository,
+  providerHealthRepository,
+  upstreamJobRepository,
+} from "./repositories/providers.ts";
 import {
   keyedRequestRepository,
   linkedImageRepository,
@@ -21,9 +29,7 @@ import {
   timedSecretRepository,
   usageRepository,
 } from "./repositories/realtime.ts";
-import { retentionTimeRepository } from "./repositories/retention-time.ts";
-import { upstreamJobRepository } from "./repositories/upstream-jobs.ts";
-import { workerRepository } from "./repositories/workers.ts";
+import { retentionTimeRepository, workerRepository } from "./repositories/workers.ts";
 
 /** The stores of the domain over a database whose schema is up to date. */
 export function sqlStores(database: SqlDatabase): Stores {

@@ -6,7 +6,7 @@ import { hasItems } from "../domain/batches/lifecycle.ts";
 import { takeIn } from "../domain/jobs/take-in.ts";
 import { StorageUnavailable } from "../domain/ports/blob-store.ts";
 import type { BatchRecord } from "../domain/records.ts";
-import { backoffMs } from "../kernel/backoff.ts";
+import { backoffMs } from "../kernel/pacing.ts";
 import { becomeOwner, endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
 

@@ -5,7 +5,7 @@ import { removeUnlinkedImages } from "../domain/files/linked-images.ts";
 import { DRAWINGS, identityOf, isPaid, providerModel } from "../domain/models.ts";
 import { removeUnknownAnswers } from "../domain/realtime/answers.ts";
 import type { BatchRecord } from "../domain/records.ts";
-import { createYield } from "../kernel/yield.ts";
+import { createYield } from "../kernel/pacing.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { UNKNOWN_OUTCOME } from "./items/make-item.ts";
 

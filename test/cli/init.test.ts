@@ -10,7 +10,7 @@ import { loadConfig, parseConfig, readConfig } from "../../src/config/load.ts";
 import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../src/config/presets.ts";
 import { storagePlaces } from "../../src/config/storage-places.ts";
 import { readStorageEnvironment } from "../../src/environment.ts";
-import { readVersion } from "../../src/kernel/version.ts";
+import { readVersion } from "../../src/kernel/package-file.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN } from "../support/processes.ts";
 import { startTestService } from "../support/service.ts";

@@ -1,11 +1,7 @@
 import sharp, { type Color } from "sharp";
 import { describe, expect, it } from "vitest";
-import { Decoding } from "../../src/imaging/decoding.ts";
-import { toPixels as toPixelsInTurn } from "../../src/imaging/thumbnail.ts";
+import { toPixels } from "../../src/imaging/thumbnail.ts";
 
-const decoding = new Decoding();
-const toPixels = (bytes: Buffer, box: { widthPx: number; heightPx: number }) =>
-  toPixelsInTurn(bytes, box, decoding);
 const png = (width: number, height: number, background: Color) =>
   sharp({ create: { width, height, channels: 4, background } })
     .png()

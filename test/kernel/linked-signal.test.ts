@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import { expect, it } from "vitest";
-import { linkSignals } from "../../src/kernel/linked-signal.ts";
+import { linkSignals } from "../../src/kernel/signals.ts";
 
 it("a linked signal ends with its first source, for its reason, and leaves nothing with one that lives on", () => {
   const [long, short] = [new AbortController(), new AbortController()];

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { aside } from "../../src/kernel/yield.ts";
+import { aside } from "../../src/kernel/pacing.ts";
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 

@@ -170,9 +170,9 @@ function layerOf(file: string): string {
 
 function mayImport(file: string, target: string): boolean {
   const inside = /^providers\/(?!upstream\/)[a-z-]+\//.exec(target)?.[0];
-  // A provider is entered by its door, and only the registry knows the doors.
+  // A provider is entered by its doors, one for images and one for jobs, and only the registry knows them.
   if (inside !== undefined && !file.startsWith(inside))
-    return file === "providers/registry.ts" && target === `${inside}provider.ts`;
+    return file === "providers/registry.ts" && [`${inside}provider.ts`, `${inside}jobs.ts`].includes(target);
   const [from, to] = [layerOf(file), layerOf(target)];
   // The wire shapes of the HTTP APIs are converted in the server alone.
   if (/^(domain|storage|workers)\b/.test(from) && /^contract\/(batch|native)-api\.ts$/.test(target))

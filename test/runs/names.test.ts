@@ -2,7 +2,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { safeFileName } from "../../src/kernel/files/file-names.ts";
+import { safeFileName } from "../../src/kernel/text.ts";
 import { createDiskNames, imageStem } from "../../src/runs/directory/names.ts";
 import { type ResultLine, resultSchema } from "../../src/runs/directory/results.ts";
 import { createCli } from "../support/cli.ts";

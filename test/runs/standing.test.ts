@@ -243,3 +243,8 @@ it("[REPAIR-1] refused prompts have to change, and a whole run needs nothing", (
   ]);
   expect(kinds("deleted")).toEqual([["retryLost", 1]]);
 });
+
+it("[GEN-17] an image that two requests may have paid for is lost, not failed: only a retry of lost images asks for it again", () => {
+  const error = { code: "REALTIME_OUTCOME_UNKNOWN", message: "It may have been made.", source: "service" };
+  expect(repairsOf([{ status: "failed", files: [], error }])).toEqual([{ kind: "retryLost", images: 1 }]);
+});

@@ -5,13 +5,13 @@ import { customIdProblem, referenceLimitByName } from "../../src/contract/limits
 import { assignEntryNames } from "../../src/domain/downloads/zip.ts";
 import { fileIdOf } from "../../src/domain/files/files.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
-import { safeFileName } from "../../src/kernel/files/file-names.ts";
 import { hideApiKeys, hideUsedKeys, holdsApiKey, watchKey } from "../../src/kernel/hide-keys.ts";
 import {
   escapeControls,
   foldFileName,
   hasUnstorableText,
   isLongerThan,
+  safeFileName,
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
 import { checkRequest } from "../../src/server/batch-api/check-request.ts";

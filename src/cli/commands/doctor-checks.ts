@@ -9,7 +9,7 @@ import { routes } from "../../contract/routes.ts";
 import { named, unnamed } from "../../contract/waiting.ts";
 import { send } from "../../http/transport.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
+import { nearestExisting } from "../../kernel/files.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
 import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../service/provider-status.ts";
 import type { OpenStorage } from "../../service/storage/open-storage.ts";

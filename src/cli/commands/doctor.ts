@@ -7,7 +7,7 @@ import type { Config } from "../../config/schema.ts";
 import type { StoragePlaces } from "../../config/storage-places.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
-import { packageFile } from "../../kernel/files/package-file.ts";
+import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
 import { loadNativeModule, NATIVE_MODULES, type NativeModule } from "../../service/native-modules.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";

@@ -7,7 +7,7 @@ import { saving } from "../../client/file-errors.ts";
 import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
-import { syncDirectory } from "../../kernel/files/durable-file.ts";
+import { syncDirectory } from "../../kernel/files.ts";
 import { collectRun } from "../../runs/collect-run.ts";
 import { adoptDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { imageFileName } from "../../runs/directory/names.ts";

@@ -5,7 +5,7 @@ import type { EventLine, RunEvent } from "../../contract/events.ts";
 import { isDumbTerminal } from "../../environment.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { systemCodeOf } from "../../kernel/files.ts";
 import { safeJson, safeLine } from "../../kernel/hide-keys.ts";
 import type { Lines } from "../command.ts";
 import type { GlobalOptions } from "../options.ts";

@@ -4,7 +4,7 @@ import { isAbsolute, join, relative, resolve, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readActionsEnvironment, readRepositoryRoot } from "../../environment.ts";
-import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
+import { nearestExisting } from "../../kernel/files.ts";
 import type { Cost } from "../../kernel/money.ts";
 import { openPath } from "../../processes/programs.ts";
 import { readRunInput } from "../../runs/directory/input.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { AspectRatio, ImageMimeType } from "../../contract/image-formats.ts";
-import { canonicalJson } from "../../kernel/json/canonical-json.ts";
+import { canonicalJson } from "../../kernel/json.ts";
 import type { SentImage } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
 

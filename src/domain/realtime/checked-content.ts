@@ -1,6 +1,6 @@
 import type { AspectRatio, ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { canonicalJson } from "../../kernel/json/canonical-json.ts";
+import { canonicalJson } from "../../kernel/json.ts";
 import type { ModelEntry } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { ReferenceImage } from "../ports/image-provider.ts";

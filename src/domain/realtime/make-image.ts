@@ -2,10 +2,8 @@ import { ERRORS, type ErrorDetails, ImgbatchError } from "../../contract/errors.
 import { imageSizePx } from "../../contract/image-formats.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
-import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { Log } from "../../kernel/log.ts";
-import { unlessAborted } from "../../kernel/unless-aborted.ts";
-import type { Call } from "../health/calls.ts";
+import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import { WAITING_CODE_OF, waitingFor } from "../health/waiting.ts";
 import { inMemory, type MadeImage, readOutput } from "../images/output-images.ts";

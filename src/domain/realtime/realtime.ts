@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
-import { unlessAborted } from "../../kernel/unless-aborted.ts";
+import { unlessAborted } from "../../kernel/signals.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";

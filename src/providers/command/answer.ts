@@ -15,7 +15,7 @@ import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import { formatBytes, truncateCodePoints } from "../../kernel/text.ts";
 import type { AnswerImages } from "../upstream/answer-images.ts";
-import { oneLine, upstreamWords } from "../upstream/answer-text.ts";
+import { oneLine, upstreamWords } from "../upstream/error-facts.ts";
 import type { ProgramEnd, Tail } from "./run-program.ts";
 
 const MAX_MODEL = 200;

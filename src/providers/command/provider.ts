@@ -5,7 +5,7 @@ import { basename, delimiter, join } from "node:path";
 import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import type { GeneratedImages, ImageRequest } from "../../domain/ports/image-provider.ts";
-import { linkSignals } from "../../kernel/linked-signal.ts";
+import { linkSignals } from "../../kernel/signals.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { type Guard, type Leftovers, MARK, startGuard } from "../../processes/guard.ts";
 import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";

@@ -1,16 +1,120 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
-import { ProviderError } from "../../domain/ports/image-provider.ts";
+import { REFUSING_FINISH_REASONS } from "../../contract/statuses.ts";
+import {
+  type Capabilities,
+  type GeneratedImages,
+  type ImageRequest,
+  ProviderError,
+  type UpstreamUsage,
+} from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
-import {
-  generateContentBody,
-  modelPath,
-  NATIVE_TAKES,
-  readContent,
-  takesSeed,
-} from "../upstream/generate-content.ts";
+import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
+import { ambiguous } from "../upstream/classify.ts";
+import { countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { jsonBody } from "../upstream/request-body.ts";
+import { jsonBody, ReferenceText } from "../upstream/request-body.ts";
+
+/** Requests name no image type: the real vendor refuses the field for it. */
+export const NATIVE_TAKES: Capabilities = {
+  maxReferences: 14,
+  ratios: "any",
+  tiers: "any",
+};
+
+/** `models/` and the id, unless the id names another collection itself, as `tunedModels/mine` does. */
+export function modelPath(model: string): string {
+  const path = model.includes("/") ? model : `models/${model}`;
+  return path.split("/").map(encodeURIComponent).join("/");
+}
+
+/** The model that makes one size only and has no field for it (vendor's guide to image generation). */
+const WITHOUT_SIZES = /gemini-2\.5-flash-image/;
+/** The models that refuse a request with a seed (noted in 2026-10). */
+const WITHOUT_SEED = /nano-banana/;
+
+export const takesSeed = (model: string): boolean => !WITHOUT_SEED.test(model);
+
+/** The body of `generateContent`. The references in it are read when it is sent. */
+export function generateContentBody(request: ImageRequest): object {
+  const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed } = request;
+  const images = references.map((image) => ({
+    inlineData: { mimeType: image.mimeType, data: new ReferenceText(image) },
+  }));
+  return {
+    contents: [
+      ...(earlier ? [{ role: "user", parts: [{ text: earlier }] }] : []),
+      { role: "user", parts: [{ text: prompt }, ...images] },
+    ],
+    generationConfig: {
+      responseModalities: ["TEXT", "IMAGE"],
+      imageConfig: {
+        // Without one the vendor keeps that of the first reference.
+        ...(keepsRatio ? {} : { aspectRatio: ratio }),
+        ...(WITHOUT_SIZES.test(model) ? {} : { imageSize: tier }),
+      },
+      ...(takesSeed(model) ? { seed } : {}),
+    },
+  };
+}
+
+const REFUSING: ReadonlySet<string> = new Set(REFUSING_FINISH_REASONS);
+/** An answer of this protocol has at least one of these. */
+const FIELDS = ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"];
+
+/**
+ * Reads a success of `generateContent`. Every image counts but the interim ones of a model that thinks. Throws
+ * `ProviderError` for a refusal, for an answer without an image, and for JSON of another kind.
+ */
+export function readContent(name: string, answer: unknown, decode: ImagesJson["decode"]): GeneratedImages {
+  if (!FIELDS.some((field) => valueAt(answer, field) !== undefined)) {
+    throw ambiguous(name, "HTTP 200 with other JSON", 200);
+  }
+  const candidates = listAt(answer, "candidates");
+  const parts = candidates
+    .flatMap((candidate) => listAt(candidate, "content", "parts"))
+    .filter((part) => valueAt(part, "thought") !== true);
+  const texts = parts
+    .map((part) => textAt(part, "inlineData", "data") ?? textAt(part, "inline_data", "data"))
+    .filter((data) => data !== null);
+  refuseMany(name, texts.length);
+  const images = texts.map(decode);
+  const version = textAt(answer, "modelVersion");
+  const modelVersion = version === null ? null : upstreamWords(version);
+  if (images.length > 0) return { images, modelVersion, usage: usageOf(answer) };
+
+  const blocked = textAt(answer, "promptFeedback", "blockReason");
+  const reasons = candidates.map((candidate) => textAt(candidate, "finishReason"));
+  const refusing = reasons.find((reason) => reason !== null && REFUSING.has(reason)) ?? null;
+  const told =
+    textAt(answer, "promptFeedback", "blockReasonMessage") ??
+    candidates.map((candidate) => textAt(candidate, "finishMessage")).find((message) => message !== null) ??
+    parts.map((part) => textAt(part, "text")).find((text) => text !== null) ??
+    "";
+  const reason = blocked ?? refusing;
+  const facts = { upstreamStatus: 200, modelVersion };
+  if (reason !== null) {
+    const words = upstreamWords(told) || `${name} refused the content (${upstreamWords(reason)}).`;
+    throw new ProviderError("SAFETY_BLOCKED", words, facts);
+  }
+  const finish = reasons.find((each) => each !== null) ?? "no candidate";
+  // A model that stops with a text alone refuses in words.
+  const words = finish === "STOP" ? upstreamWords(told) : "";
+  const message = `${name} made no image (${upstreamWords(finish)})${words && `: ${words}`}`;
+  throw new ProviderError("EMPTY_IMAGE_OUTPUT", message.replace(/(?<![.!?…])$/, "."), facts);
+}
+
+function usageOf(answer: unknown): UpstreamUsage | null {
+  const count = (field: string) => countAt(answer, "usageMetadata", field);
+  const [input, made, thought] = [
+    count("promptTokenCount"),
+    count("candidatesTokenCount"),
+    count("thoughtsTokenCount"),
+  ];
+  if (input === null && made === null && thought === null) return null;
+  const outputTokens = made === null && thought === null ? null : (made ?? 0) + (thought ?? 0);
+  return { inputTokens: input, outputTokens, costMicroUsd: null };
+}
 
 /** Talks to the vendor's own `generateContent`, or to another imgbatch. */
 export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps): UpstreamAdapter {

@@ -1,9 +1,229 @@
+import { promisify } from "node:util";
+import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/image-formats.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
-import { ProviderError } from "../../domain/ports/image-provider.ts";
+import {
+  type GeneratedImages,
+  type ImageRequest,
+  type LargeImage,
+  ProviderError,
+  type UpstreamUsage,
+} from "../../domain/ports/image-provider.ts";
+import { followRedirects, MOST_REDIRECTS } from "../../http/redirects.ts";
+import { multiplyToMicros } from "../../kernel/money.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { isPrivateAddress, isPrivateHost } from "../upstream/addresses.ts";
+import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
+import { ambiguous } from "../upstream/classify.ts";
+import { countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { credentialHeaders, imagesRequest, MAX_REFERENCES, readImages } from "../upstream/openai-images.ts";
+import { dataUrlOf, formBody, jsonBody, type RequestBody } from "../upstream/request-body.ts";
+
+/** The most references of one edit, as OpenAI documents it. */
+export const MAX_REFERENCES = 16;
+
+/** The header that carries a key. `auth`: "bearer", or the name of the header. */
+export function credentialHeaders(auth: string, key: string | null): Readonly<Record<string, string>> {
+  if (key === null) return {};
+  return auth === "bearer" ? { authorization: `Bearer ${key}` } : { [auth]: key };
+}
+
+type Entry = EntryOf<"openai">;
+/** The keys of an entry that decide the fields of a request. */
+type FieldRules = Pick<Entry, "sizeAs" | "responseFormat" | "extra">;
+type Fields = Record<string, unknown>;
+
+/** OpenAI's own models take `output_format`, and refuse `response_format`: they always return Base64. */
+function takesOutputFormat(upstreamModel: string): boolean {
+  return /^(?:gpt-image|chatgpt-image)-/.test(upstreamModel);
+}
+
+/** The request for an image: a generation, or with references an edit. */
+export function imagesRequest(entry: Entry, request: ImageRequest): { path: string; body: RequestBody } {
+  const { path, editPath, edits } = entry;
+  const { references } = request;
+  const fields = imageFields(entry, request);
+  if (references.length === 0) return { path, body: jsonBody(fields) };
+  if (edits === "input_references") {
+    const input_references = references.map((image) => ({
+      type: "image_url",
+      image_url: { url: dataUrlOf(image) },
+    }));
+    return { path, body: jsonBody({ ...fields, input_references }) };
+  }
+  if (edits === "json") {
+    const images = references.map((image) => ({ type: "image_url", url: dataUrlOf(image) }));
+    return {
+      path: editPath,
+      body: jsonBody({ ...fields, ...(images[1] ? { images } : { image: images[0] }) }),
+    };
+  }
+  // One file goes by the plain name, several as a list: all servers that were looked at read both.
+  const field = references.length === 1 ? "image" : "image[]";
+  const files = references.map((image, i) => ({
+    field,
+    fileName: `reference-${i + 1}.${IMAGE_EXTENSIONS[image.mimeType]}`,
+    content: image,
+  }));
+  return { path: editPath, body: formBody(asTexts(fields), files) };
+}
+
+/** The fields of a request for an image, without its references. */
+export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
+  const { model, prompt, earlier = "" } = request;
+  const isOpenai = takesOutputFormat(model);
+  const { responseFormat } = entry;
+  return {
+    ...sizeFields(entry, request),
+    ...(isOpenai ? { output_format: IMAGE_EXTENSIONS[request.mimeType].replace("jpg", "jpeg") } : {}),
+    ...(isOpenai || responseFormat === "omit" ? {} : { response_format: responseFormat }),
+    ...entry.extra,
+    model,
+    prompt: joinTurns(earlier, prompt),
+  };
+}
+
+/** Pixels are sent for an edit that keeps the ratio of its reference, too: without them many servers make a square. */
+function sizeFields({ sizeAs }: FieldRules, { size, ratio, keepsRatio }: ImageRequest): Fields {
+  if (sizeAs === "aspect_ratio") return keepsRatio ? {} : { aspect_ratio: ratio };
+  const { widthPx: width, heightPx: height } = size;
+  return sizeAs === "size" ? { size: `${width}x${height}` } : { width, height };
+}
+
+/** A form has texts only. A null is left out. */
+function asTexts(fields: Fields): Record<string, string> {
+  const given = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined);
+  return Object.fromEntries(
+    given.map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]),
+  );
+}
+
+/**
+ * Reads a success of the Images API, and fetches images that it has by address. Throws `ProviderError` for a silent
+ * refusal, for an answer without an image, when no address gives an image, and for JSON of another kind.
+ */
+export async function readImages(
+  http: UpstreamHttp,
+  { value: answer, ...inJson }: ImagesJson,
+  headers: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): Promise<GeneratedImages> {
+  const { name } = http;
+  if (!Array.isArray(valueAt(answer, "data"))) throw ambiguous(name, "HTTP 200 with other JSON", 200);
+  const data = listAt(answer, "data");
+  const isRefused = (entry: unknown) => valueAt(entry, "respect_moderation") === false;
+  const kept = isRefused(answer) ? [] : data.filter((entry) => !isRefused(entry));
+  refuseMany(name, kept.length);
+  const images: (Buffer | LargeImage)[] = [];
+  const failures: unknown[] = [];
+  for (const entry of kept) {
+    const [base64, url] = [textAt(entry, "b64_json") ?? textAt(entry, "b64"), textAt(entry, "url")];
+    if (base64 !== null) images.push(inJson.decode(base64));
+    else if (url !== null) {
+      await fetchImage(http, url, headers, signal, inJson).then(
+        (image) => images.push(image),
+        (error) => failures.push(error),
+      );
+      signal.throwIfAborted();
+    }
+  }
+  const version = textAt(answer, "model");
+  const modelVersion = version === null ? null : upstreamWords(version);
+  const facts = { upstreamStatus: 200, modelVersion };
+  if (images.length === 0 && failures.length > 0) throw failures[0];
+  if (images.length === 0 && (data.some(isRefused) || isRefused(answer))) {
+    throw new ProviderError("SAFETY_BLOCKED", `${name} refused the content.`, facts);
+  }
+  if (images.length === 0) {
+    throw new ProviderError("EMPTY_IMAGE_OUTPUT", `${name} made no image (an empty list).`, facts);
+  }
+  const lost = failures.length === 0 ? [] : [`images that could not be fetched: ${failures.length}`];
+  const revised = kept.flatMap((entry) => textAt(entry, "revised_prompt") ?? []);
+  const notes = [...new Set(revised)].map((text) => `the prompt was rewritten: ${upstreamWords(text)}`);
+  return { images, modelVersion, usage: usageOf(answer), notes: [...notes, ...lost] };
+}
+
+function usageOf(answer: unknown): UpstreamUsage | null {
+  const usage = {
+    inputTokens: countAt(answer, "usage", "input_tokens") ?? countAt(answer, "usage", "prompt_tokens"),
+    outputTokens: countAt(answer, "usage", "output_tokens") ?? countAt(answer, "usage", "completion_tokens"),
+    costMicroUsd: costOf(valueAt(answer, "usage", "cost")),
+  };
+  return Object.values(usage).every((each) => each === null) ? null : usage;
+}
+
+/** A cost in US dollars, a JSON number, in micro-dollars. */
+function costOf(usd: unknown): number | null {
+  if (typeof usd !== "number" || !(usd >= 0)) return null;
+  const micros = Number.isFinite(usd) ? multiplyToMicros([usd]) : Number.NaN;
+  return Number.isSafeInteger(micros) ? micros : null;
+}
+
+/**
+ * Returns the image behind an address of an answer: a data URL, or an HTTP one, also relative to the upstream. `headers`
+ * carry the credential, and go to the upstream's own origin only. Every other host must have a public address, at each of
+ * at most three redirects. Rejects with `ProviderError`, always `ambiguous`: the image was made.
+ */
+export async function fetchImage(
+  http: UpstreamHttp,
+  address: string,
+  headers: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+  { decode, images }: Pick<ImagesJson, "decode" | "images">,
+): Promise<Buffer | LargeImage> {
+  if (address.startsWith("data:")) return decode(address);
+  const failed = (why: string) => new AddressError(ambiguous(http.name, `the address of its image: ${why}`));
+  const isOwn = (url: URL) => url.origin === new URL(http.baseUrl).origin;
+  const requirePublic = async (url: URL) => {
+    if (!isOwn(url) && (await leadsInside(http, url))) throw failed("not of the public internet");
+  };
+  const hop = (url: URL) => {
+    const { own, foreign } = http.connections;
+    return isOwn(url)
+      ? http.send(own, url, { headers }, signal)
+      : http.send(foreign, url, { headers: {} }, signal);
+  };
+  try {
+    const start = URL.canParse(address, `${http.baseUrl}/`) ? new URL(address, `${http.baseUrl}/`) : null;
+    if (start === null || !/^https?:$/.test(start.protocol)) throw failed("not an HTTP address");
+    await requirePublic(start);
+    const answer = await followRedirects(start, hop, async (next, { isCircle }) => {
+      if (isCircle) throw failed(`more than ${MOST_REDIRECTS} redirects`);
+      await requirePublic(next);
+    });
+    if (!answer.ok) {
+      answer.cancel();
+      throw failed(`HTTP ${answer.status}`);
+    }
+    const sink = images.open();
+    await http.reading(answer, signal, async (body) => {
+      for await (const piece of body) await sink.write(piece);
+    });
+    if (sniffImageType(sink.head) === null) throw failed("no PNG, JPEG or WebP image");
+    return sink.image;
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error instanceof AddressError ? error.error : failed("no image came").error;
+  }
+}
+
+/** Our own words about an address, as opposed to those of its server. */
+class AddressError extends Error {
+  readonly error: ProviderError;
+
+  constructor(error: ProviderError) {
+    super(error.message);
+    this.error = error;
+  }
+}
+
+/** Behind a proxy no connection is ours to check, so the name is looked up here, where that is possible. */
+async function leadsInside(http: UpstreamHttp, { hostname }: URL): Promise<boolean> {
+  if (isPrivateHost(hostname)) return true;
+  if (!http.connections.isProxied) return false;
+  const addresses = await promisify(http.lookup)(hostname, { all: true }).catch(() => []);
+  return addresses.some(({ address }) => isPrivateAddress(address));
+}
 
 /** Talks to OpenAI Images, and to the services that speak it. */
 export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { packageFile } from "../../kernel/files/package-file.ts";
+import { packageFile } from "../../kernel/package-file.ts";
 import { type Hex, recolor } from "./color.ts";
 
 const ROOT = "src/providers/procedural";

@@ -4,8 +4,8 @@ import { type GeneratedImages, type ImageRequest, ProviderError } from "../../do
 import { joinTurns, truncateCodePoints } from "../../kernel/text.ts";
 import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
-import { upstreamWords } from "../upstream/answer-text.ts";
 import { ambiguous } from "../upstream/classify.ts";
+import { upstreamWords } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { jsonBody, ReferenceText } from "../upstream/request-body.ts";
 

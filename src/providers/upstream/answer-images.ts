@@ -1,9 +1,9 @@
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, type LargeImage, ProviderError } from "../../domain/ports/image-provider.ts";
-import { type ByteSink, LongJsonReader } from "../../kernel/json/long-json.ts";
+import { type ByteSink, LongJsonReader } from "../../kernel/long-json.ts";
 import { MemoryBudget } from "../../kernel/memory-budget.ts";
+import { unlessAborted } from "../../kernel/signals.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { AdapterDeps } from "./adapter.ts";
 import { ambiguous } from "./classify.ts";
 

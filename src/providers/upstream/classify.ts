@@ -2,8 +2,14 @@ import { type ItemErrorCode, isRefusalCode } from "../../contract/statuses.ts";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import type { AnswerHeaders, ConnectionError } from "../../http/transport.ts";
 import { PRIVATE_ADDRESS } from "./addresses.ts";
-import { ownersWords, ownMatches, upstreamWords } from "./answer-text.ts";
-import { announcedMs, type ErrorFacts, readErrorFacts } from "./error-facts.ts";
+import {
+  announcedMs,
+  type ErrorFacts,
+  ownersWords,
+  ownMatches,
+  readErrorFacts,
+  upstreamWords,
+} from "./error-facts.ts";
 
 /** An answer of an upstream that is no success. */
 interface ErrorAnswer {

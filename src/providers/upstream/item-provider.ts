@@ -11,8 +11,8 @@ import {
 import type { Clock } from "../../kernel/clock.ts";
 import { hideUsedKeys, watchKey } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { canonicalJson } from "../../kernel/json/canonical-json.ts";
-import { linkSignals } from "../../kernel/linked-signal.ts";
+import { canonicalJson } from "../../kernel/json.ts";
+import { linkSignals } from "../../kernel/signals.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";
 
 /** The time limits of one image by tier, unless the entry has its own. */

@@ -9,8 +9,8 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";
-import { oneLine } from "./answer-text.ts";
 import { ambiguous } from "./classify.ts";
+import { oneLine } from "./error-facts.ts";
 import {
   modelFor,
   nearestSize,

@@ -1,6 +1,6 @@
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { LongJsonReader } from "../../kernel/json/long-json.ts";
+import { LongJsonReader } from "../../kernel/long-json.ts";
 import {
   type AnswerImages,
   type ImageSink,
@@ -8,8 +8,8 @@ import {
   imagesJson,
   MAX_TEXT_BYTES,
 } from "./answer-images.ts";
-import { readJson } from "./answer-text.ts";
 import { ambiguous } from "./classify.ts";
+import { readJson } from "./error-facts.ts";
 import type { UpstreamHttp } from "./http.ts";
 import type { UpstreamRequest } from "./request-body.ts";
 

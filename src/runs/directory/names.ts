@@ -1,6 +1,5 @@
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
-import { isDeviceName, replaceForbidden } from "../../kernel/files/file-names.ts";
-import { foldFileName, truncateBytes } from "../../kernel/text.ts";
+import { foldFileName, isDeviceName, replaceForbidden, truncateBytes } from "../../kernel/text.ts";
 
 /** The names of files and folders that a run makes in its directory. */
 export const INPUT_FILE = "input.jsonl";

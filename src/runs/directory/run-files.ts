@@ -6,9 +6,8 @@ import type { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { HEADER_BYTES, readImageHeader } from "../../contract/image-formats.ts";
-import { PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/files/durable-file.ts";
-import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { createYield } from "../../kernel/yield.ts";
+import { makeDirectory, PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/files.ts";
+import { createYield } from "../../kernel/pacing.ts";
 import { IMAGES_FOLDER } from "./names.ts";
 
 export interface ResultFile {

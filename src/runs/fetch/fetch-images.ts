@@ -8,8 +8,7 @@ import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors
 import { type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { isOutOfCapacity, mayPass } from "../../http/retries.ts";
-import { syncDirectory } from "../../kernel/files/durable-file.ts";
-import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { makeDirectory, syncDirectory } from "../../kernel/files.ts";
 import { PASSING_PREFIX } from "../directory/claim.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
 import type { ResultLine } from "../directory/results.ts";

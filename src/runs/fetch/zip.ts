@@ -3,8 +3,7 @@ import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { z } from "zod";
 import type { BatchItem } from "../../client/answers.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { replaceForbidden } from "../../kernel/files/file-names.ts";
-import { foldFileName } from "../../kernel/text.ts";
+import { foldFileName, replaceForbidden } from "../../kernel/text.ts";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 /** A manifest is parsed in one piece, so it may only be as large as the number of its images warrants. */

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
-import { expandedCustomIds, generatedCustomId, type Limits } from "../../contract/limits.ts";
-import { safeFileName } from "../../kernel/files/file-names.ts";
-import { canonicalJson, type JsonValue } from "../../kernel/json/canonical-json.ts";
+import { type Limits, expandedCustomIds, generatedCustomId } from "../../contract/limits.ts";
+import { canonicalJson, type JsonValue } from "../../kernel/json.ts";
+import { safeFileName } from "../../kernel/text.ts";
 import type { Shape } from "../../prompts/shape.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
 import { createDiskNames } from "../directory/names.ts";

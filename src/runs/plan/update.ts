@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { canonicalJson } from "../../kernel/json/canonical-json.ts";
+import { canonicalJson } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
 import { formatProblem } from "../../prompts/problems.ts";
 import { type InputLine, mapRunInput, referencePath } from "../directory/input.ts";

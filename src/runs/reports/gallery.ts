@@ -3,9 +3,9 @@ import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { writeFileDurably } from "../../kernel/files/durable-file.ts";
-import { packageFile } from "../../kernel/files/package-file.ts";
+import { writeFileDurably } from "../../kernel/files.ts";
 import { costText } from "../../kernel/money.ts";
+import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
 import type { ResultFile } from "../directory/run-files.ts";
 import {

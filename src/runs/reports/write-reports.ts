@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { appendFile, writeFile } from "node:fs/promises";
 import { dirname, relative, sep } from "node:path";
 import { saving } from "../../client/file-errors.ts";
-import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { makeDirectory } from "../../kernel/files.ts";
 import { type Cost, costText, microsToNumber } from "../../kernel/money.ts";
 import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import { type MakeThumbnail, writeGallery } from "./gallery.ts";

@@ -7,8 +7,8 @@ import type { CheckedItem, CheckedReference } from "../../domain/batches/checked
 import { InputImages, receiveImage, type SentTexts, shownSize } from "../../domain/images/sent-image.ts";
 import { type ModelEntry, referenceLimit } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
+import { createYield } from "../../kernel/pacing.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
-import { createYield } from "../../kernel/yield.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 
 type ReferenceBody = z.infer<typeof referenceImageSchema>;

@@ -11,7 +11,7 @@ import { deleteImages } from "../../domain/batches/delete.ts";
 import { readIntact } from "../../domain/downloads/piece-stream.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
-import { safeFileName } from "../../kernel/files/file-names.ts";
+import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import {

@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
 import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { groupBy } from "../../kernel/json/fields.ts";
+import { groupBy } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
 import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText } from "../http/query.ts";

@@ -8,7 +8,7 @@ import { activeKey } from "../../domain/accounts.ts";
 import { nameImages, planBatchZip, type ZipImage } from "../../domain/downloads/zip.ts";
 import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
-import { safeFileName } from "../../kernel/files/file-names.ts";
+import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
 import { sendDownload } from "../http/downloads.ts";

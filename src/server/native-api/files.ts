@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type NativeFile, startUploadSchema } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
-import { jsonExcess } from "../../kernel/json/json-shape.ts";
+import { jsonExcess } from "../../kernel/json.ts";
 import { isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";

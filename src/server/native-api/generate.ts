@@ -121,11 +121,7 @@ export function contentBody({ refusal, images, ...asked }: ContentFacts): Genera
 }
 
 /** The first event of a stream whose image takes long. */
-function openingView(): GenerateContentResponse {
-  return { candidates: [{ content: { role: "model", parts: [] }, index: 0 }] };
-}
-
-const OPENING = JSON.stringify(openingView());
+const OPENING = JSON.stringify({ candidates: [{ content: { role: "model", parts: [] }, index: 0 }] });
 
 /** Nothing but `data:` lines: clients of this protocol stumble over comments, event names and end marks. */
 const event = (json: string | Buffer) => `data: ${json}\n\n`;

@@ -12,7 +12,7 @@ import type { SentTexts } from "../../domain/images/sent-image.ts";
 import type { LineText } from "../../domain/jobs/create-job.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { fieldsOf } from "../../kernel/json/fields.ts";
+import { fieldsOf } from "../../kernel/json.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendBytes } from "../http/downloads.ts";

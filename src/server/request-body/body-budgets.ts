@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { MemoryBudget, type MemoryShare } from "../../kernel/memory-budget.ts";
-import { unlessAborted } from "../../kernel/unless-aborted.ts";
+import { unlessAborted } from "../../kernel/signals.ts";
 
 const MIB = 1024 * 1024;
 const BUSY_RETRY_MS = 5000;

@@ -8,8 +8,15 @@ import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { withApiCode } from "../../server/http/errors.ts";
-import { copyBlobs, type MovedBlobs } from "../../storage/copy-blobs.ts";
-import { copyTables, isUnused, sumTables, type TableSum, tablesOf } from "../../storage/copy-tables.ts";
+import {
+  copyBlobs,
+  copyTables,
+  isUnused,
+  type MovedBlobs,
+  sumTables,
+  type TableSum,
+  tablesOf,
+} from "../../storage/copy.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { sqlStores } from "../../storage/stores.ts";

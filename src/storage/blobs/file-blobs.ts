@@ -16,13 +16,11 @@ import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { systemClock } from "../../kernel/clock.ts";
-import { systemCodeOf } from "../../kernel/files/disk-full.ts";
-import { syncDirectory, writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { syncDirectory, systemCodeOf, writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { notStored } from "../disk-trouble.ts";
 import { fileDraft } from "./file-draft.ts";
-import { LentMemory } from "./lent-memory.ts";
-import { readFully, readSized } from "./read-fully.ts";
+import { LentMemory, readFully, readSized } from "./file-reading.ts";
 
 /** On the same file system as the blobs: a draft becomes one by its new name alone. */
 const DRAFTS = "drafts";

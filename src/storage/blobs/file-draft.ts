@@ -1,9 +1,9 @@
 import { type FileHandle, mkdir, open, readFile, rm, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { systemCodeOf } from "../../kernel/files.ts";
 import { notStored } from "../disk-trouble.ts";
-import type { LentMemory } from "./lent-memory.ts";
+import type { LentMemory } from "./file-reading.ts";
 
 const MIB = 1024 * 1024;
 /** Free disk space that drafts leave: the database must be able to write when uploads have taken the rest. */

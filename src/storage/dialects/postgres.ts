@@ -11,17 +11,20 @@ import pg, {
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import { systemCodeOf } from "../../kernel/files/disk-full.ts";
-import { connectionOf, destroySoon, isOpenToOthers, PostgresClient } from "./postgres-connection.ts";
-import { type Ask, postgresSession } from "./postgres-session.ts";
+import { systemCodeOf } from "../../kernel/files.ts";
 import {
   adviceAfter,
   CannotConnect,
+  connectionOf,
+  destroySoon,
   isConnectionLost,
+  isOpenToOthers,
   notStoredInPostgres,
+  PostgresClient,
   perhapsStoredInPostgres,
   repeatsAfter,
-} from "./postgres-trouble.ts";
+} from "./postgres-connection.ts";
+import { type Ask, postgresSession } from "./postgres-session.ts";
 import { type SqlDatabase, type SqlSession, type Warning, written } from "./sql-session.ts";
 
 /** How many connections a process has at most. A server takes 100 unless it is told otherwise. */

@@ -1,8 +1,10 @@
-import type { Repositories } from "../../domain/ports/stores.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
+import { sql } from "kysely";
+import { type FileRepository, type UploadRepository, type OutputRepository, type ReferenceRepository } from "../../domain/ports/stores.ts";
+import { arrayOf } from "../dialects/postgres-session.ts";
+import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";
 
-export function fileRepository(session: SqlSession): Repositories["files"] {
+export function fileRepository(session: SqlSession): FileRepository {
   const { build, all, first, run } = session;
   const files = () => build.selectFrom("files").selectAll();
   return {
@@ -41,7 +43,7 @@ export function fileRepository(session: SqlSession): Repositories["files"] {
   };
 }
 
-export function uploadRepository(session: SqlSession): Repositories["uploads"] {
+export function uploadRepository(session: SqlSession): UploadRepository {
   const { build, all, first, run } = session;
   const uploads = () => build.selectFrom("uploads").selectAll();
   return {
@@ -59,5 +61,106 @@ export function uploadRepository(session: SqlSession): Repositories["uploads"] {
     remove: async (id) => {
       await run(build.deleteFrom("uploads").where("id", "=", id));
     },
+  };
+}
+
+const OF_ITEM = prepared((build, { itemId }: Values<{ itemId: number }>) =>
+  build.selectFrom("outputs").selectAll().where("itemId", "=", itemId).orderBy("imageIndex"),
+);
+
+export function outputRepository(session: SqlSession): OutputRepository {
+  const { build, dialect, all, run, runEach } = session;
+  return {
+    insertMany: async (outputs) => {
+      await insertRows(session, "outputs", outputs);
+    },
+    ofBatch: async (batchId) => {
+      const query = build
+        .selectFrom("outputs")
+        .innerJoin("items", "items.id", "outputs.itemId")
+        .selectAll("outputs")
+        .where("outputs.batchId", "=", batchId)
+        .orderBy("items.position")
+        .orderBy("outputs.imageIndex");
+      return all(query);
+    },
+    ofBatches: async (batchIds) => {
+      const query = build.selectFrom("outputs").selectAll();
+      return all(query.where("batchId", "in", [...batchIds]));
+    },
+    ofItem: (itemId) => all(OF_ITEM(build, { itemId })),
+    ofItems: async (itemIds) => {
+      const query = build.selectFrom("outputs").selectAll().where("itemId", "in", itemIds);
+      return all(query.orderBy("imageIndex"));
+    },
+    removeOfItem: async (itemId) => {
+      await run(build.deleteFrom("outputs").where("itemId", "=", itemId));
+    },
+    setEntryNames: async (names) => {
+      if (dialect === "postgres") {
+        const of = <Value>(value: (name: (typeof names)[number]) => Value) => arrayOf(names.map(value));
+        const listed = sql<{ item: number; image: number; name: string }>`
+          unnest(${of(({ itemId }) => itemId)}::bigint[], ${of(({ imageIndex }) => imageIndex)}::bigint[],
+            ${of(({ entryName }) => entryName)}::text[])`.as<"listed">(sql`listed(item, image, name)`);
+        const update = build.updateTable("outputs").from(listed);
+        const named = update.set((eb) => ({ entryName: eb.ref("listed.name") }));
+        await run(named.whereRef("itemId", "=", "listed.item").whereRef("imageIndex", "=", "listed.image"));
+        return;
+      }
+      const update = build.updateTable("outputs").set({ entryName: "" });
+      await runEach(
+        update.where("itemId", "=", 0).where("imageIndex", "=", 0),
+        names.map(({ itemId, imageIndex, entryName }) => [entryName, itemId, imageIndex]),
+      );
+    },
+  };
+}
+
+const REFERENCE = ["ordinal", "referenceId", "type", "mimeType", "blobKey", "sha256", "storageUri"] as const;
+
+const OF_SOURCE = prepared(
+  (build, { batchId, sourceIndex }: Values<{ batchId: string; sourceIndex: number }>) =>
+    build
+      .selectFrom("reference_images")
+      .select(REFERENCE)
+      .where("batchId", "=", batchId)
+      .where("sourceIndex", "=", sourceIndex)
+      .orderBy("ordinal"),
+);
+
+export function referenceRepository(session: SqlSession): ReferenceRepository {
+  const { build, all, first } = session;
+  return {
+    insertMany: async (batchId, references) => {
+      const rows = references.map((reference) => ({ batchId, ...reference }));
+      await insertRows(session, "reference_images", rows);
+    },
+    mostOfSource: async (batchId) => {
+      const counts = build
+        .selectFrom("reference_images")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("batchId", "=", batchId)
+        .groupBy("sourceIndex");
+      return (await first(counts.orderBy("count", "desc").limit(1)))?.count ?? 0;
+    },
+    countBySource: async (batchId) => {
+      const counts = build
+        .selectFrom("reference_images")
+        .select(["sourceIndex", (eb) => eb.fn.countAll<number>().as("count")])
+        .where("batchId", "=", batchId)
+        .groupBy("sourceIndex");
+      return new Map((await all(counts)).map(({ sourceIndex, count }) => [sourceIndex, count]));
+    },
+    ofSource: (batchId, sourceIndex) => all(OF_SOURCE(build, { batchId, sourceIndex })),
+    ofSources: (batchId, sourceIndexes) =>
+      all(
+        build
+          .selectFrom("reference_images")
+          .select([...REFERENCE, "sourceIndex"])
+          .where("batchId", "=", batchId)
+          .where("sourceIndex", "in", sourceIndexes)
+          .orderBy("sourceIndex")
+          .orderBy("ordinal"),
+      ),
   };
 }

@@ -1,4 +1,4 @@
-import type { Repositories } from "../../domain/ports/stores.ts";
+import { type RetentionTimeRepository, type WorkerRepository } from "../../domain/ports/stores.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
 
@@ -7,10 +7,7 @@ const BY_ID = prepared((build, { id }: Values<{ id: string }>) =>
 );
 
 /** `clockMs` returns the time of the database. */
-export function workerRepository(
-  session: SqlSession,
-  clockMs: () => Promise<number>,
-): Repositories["workers"] {
+export function workerRepository(session: SqlSession, clockMs: () => Promise<number>): WorkerRepository {
   const { build, all, first, run } = session;
   const seenOf = (id: string) => build.selectFrom("workers").select("seenAtMs").where("id", "=", id);
   return {
@@ -50,3 +47,19 @@ export function workerRepository(
 
 /** The ids of the workers that are alive, as a part of another query. */
 export const liveWorkers = (build: SqlSession["build"]) => build.selectFrom("workers").select("id");
+
+/** The table has one row at most. */
+const ONLY = 1;
+
+export function retentionTimeRepository({ build, first, run }: SqlSession): RetentionTimeRepository {
+  return {
+    read: async () => {
+      const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
+      return row && { seenMs: row.seenMs, pausedUntilMs: row.pausedUntilMs };
+    },
+    write: async (time) => {
+      const insert = build.insertInto("retention_time").values({ id: ONLY, ...time });
+      await run(insert.onConflict((on) => on.column("id").doUpdateSet(time)));
+    },
+  };
+}

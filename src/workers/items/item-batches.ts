@@ -5,7 +5,7 @@ import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
 import type { Offer } from "../../domain/models.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { linkSignals } from "../../kernel/linked-signal.ts";
+import { linkSignals } from "../../kernel/signals.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type Tasks, TROUBLE_DELAY_MS } from "../worker-pool.ts";
 import type { ItemRequest } from "./make-item.ts";

@@ -7,8 +7,8 @@ import { identityOf, providerModel } from "../../domain/models.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { coalesced } from "../../kernel/coalesced.ts";
-import { linkSignals } from "../../kernel/linked-signal.ts";
+import { coalesced } from "../../kernel/pacing.ts";
+import { linkSignals } from "../../kernel/signals.ts";
 import { asOwner, becomeOwner, endOf, OwnerLost, reportEnded } from "../advance-batch.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
@@ -101,11 +101,17 @@ export class JobPool implements WorkerPool {
 
   /** Goes on with the jobs of a running batch. */
   resume(batchId: string): void {
-    if (this.#batches.has(batchId)) return;
-    const resumed = this.#find(batchId).then(async (active) => {
+    if (!this.#batches.has(batchId)) this.#tasks.track(this.#goOn(batchId));
+  }
+
+  async #goOn(batchId: string): Promise<void> {
+    try {
+      const active = await this.#find(batchId);
       if (active) await this.#rest(active);
-    });
-    this.#tasks.track(resumed.catch((error) => this.#tryAgain(batchId, error)));
+      this.wake();
+    } catch (error) {
+      this.#tryAgain(batchId, error);
+    }
   }
 
   /** No job is made of a held batch. */
@@ -172,14 +178,16 @@ export class JobPool implements WorkerPool {
 
   /** A job may have been made by a transaction whose answer was lost: it is found then. */
   #tryAgain(batchId: string, error: unknown): void {
-    this.remove(batchId);
-    if (error instanceof OwnerLost) return;
+    if (error instanceof OwnerLost) {
+      this.remove(batchId);
+      return;
+    }
     const { log, clock } = this.#deps;
     log.error("the jobs of a batch could not be looked up; trying again", {
       batch: batchId,
       error: String(error),
     });
-    const again = () => this.resume(batchId);
+    const again = () => this.#goOn(batchId);
     this.#tasks.track(clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).then(again, () => {}));
   }
 

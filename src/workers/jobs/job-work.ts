@@ -5,8 +5,8 @@ import { CLOCK_SLACK_MS, FORGOTTEN_MS } from "../../domain/jobs/job-rules.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobProvider, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import { backoffMs } from "../../kernel/backoff.ts";
-import { linkSignals } from "../../kernel/linked-signal.ts";
+import { backoffMs } from "../../kernel/pacing.ts";
+import { linkSignals } from "../../kernel/signals.ts";
 import type { WorkerDeps } from "../deps.ts";
 
 const AGAIN = { baseMs: 5000, capMs: 300_000 };

@@ -6,7 +6,7 @@ import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
 import type { ItemRecord } from "../../domain/records.ts";
-import { unlessAborted } from "../../kernel/unless-aborted.ts";
+import { unlessAborted } from "../../kernel/signals.ts";
 import { OwnerLost } from "../advance-batch.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { endWaiting, findJob, findJobInTime, type JobWork, ticketFor, waitAfter } from "./job-work.ts";

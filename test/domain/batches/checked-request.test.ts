@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { requestHash } from "../../../src/domain/batches/checked-request.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
-import { canonicalJson } from "../../../src/kernel/json/canonical-json.ts";
+import { canonicalJson } from "../../../src/kernel/json.ts";
 
 const reference = {
   id: "r1",

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { assignEntryNames } from "../../../src/domain/downloads/zip.ts";
-import { safeFileName } from "../../../src/kernel/files/file-names.ts";
+import { safeFileName } from "../../../src/kernel/text.ts";
 
 const names = (...ids: string[]) =>
   assignEntryNames(ids.map((customId) => ({ customId, imageIndex: 0, extension: "png" })));

@@ -7,7 +7,7 @@ import { systemClock } from "../../../src/kernel/clock.ts";
 import { openAdmin } from "../../../src/service/admin.ts";
 import { moveStorage } from "../../../src/service/storage/move.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
-import { sumTables, tablesOf } from "../../../src/storage/copy-tables.ts";
+import { sumTables, tablesOf } from "../../../src/storage/copy.ts";
 import { openSqlite } from "../../../src/storage/dialects/sqlite.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
 import { InstantClock } from "../../support/instant-clock.ts";

@@ -28,13 +28,18 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: rea
   {
     reason: "there is no `credentials.json`, and so no owner",
     stores: SHARED,
-    tests: ["[ACCOUNT-1] shows the balance", "console/sign-in.test.ts", "console/overview.test.ts"],
+    tests: [
+      "sums up batches and real-time images",
+      "[ACCOUNT-1] shows the balance",
+      "console/sign-in.test.ts",
+      "console/overview.test.ts",
+    ],
   },
   {
     reason: "what no record names is removed when it is old: another process may be about to record it",
     stores: SHARED,
     tests: [
-      "removes half-written files and images",
+      "scenarios/restart.test.ts > removes ",
       "that no record names are removed",
       "that was stored before the process died",
       "outlives a restart, and so does what an unfinished upload",
@@ -87,7 +92,7 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: rea
     tests: [
       "[CANCEL-1] keeps and bills",
       "a real-time request comes before the items of a batch",
-      "[WORK-2] stays within",
+      "[WORK-2]",
       "[WORK-3] a batch of one",
       "does not hold up another key",
       "keys take turns with a provider",

@@ -9,8 +9,7 @@ import type { BlobStore } from "../../../domain/ports/blob-store.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
 import { notStored } from "../../disk-trouble.ts";
 import { fileDraft, openNew } from "../file-draft.ts";
-import { LentMemory } from "../lent-memory.ts";
-import { readFully } from "../read-fully.ts";
+import { LentMemory, readFully } from "../file-reading.ts";
 import { type BucketSettings, S3Bucket } from "./s3-bucket.ts";
 
 export interface S3Settings extends BucketSettings {

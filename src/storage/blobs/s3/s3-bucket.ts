@@ -2,10 +2,21 @@ import { createHash } from "node:crypto";
 import type { ListedBlob } from "../../../domain/ports/blob-store.ts";
 import { type Answer, boundedBytes, headersOf } from "../../../http/transport.ts";
 import { systemClock } from "../../../kernel/clock.ts";
-import { type BucketPlace, bucketUrl, encodePath, encodeQuery } from "./object-url.ts";
-import { lastError, S3Connection, type S3Credentials, type S3Request } from "./s3-connection.ts";
-import { ObjectGone, S3Error, unavailable } from "./s3-errors.ts";
-import { type ObjectPage, readPage } from "./xml.ts";
+import {
+  type BucketPlace,
+  bucketUrl,
+  encodePath,
+  encodeQuery,
+  lastError,
+  ObjectGone,
+  type ObjectPage,
+  readPage,
+  S3Connection,
+  type S3Credentials,
+  S3Error,
+  type S3Request,
+  unavailable,
+} from "./s3-connection.ts";
 
 export interface BucketSettings extends BucketPlace, S3Credentials {
   /** Before every key, without slashes at its ends; may be empty. */

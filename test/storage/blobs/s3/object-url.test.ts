@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { bucketUrl, encodePath } from "../../../../src/storage/blobs/s3/object-url.ts";
+import { bucketUrl, encodePath } from "../../../../src/storage/blobs/s3/s3-connection.ts";
 
 it("[S3-1] a bucket of Amazon's is a host, and one with dots or of another server is a path", () => {
   const region = "eu-central-1";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { readErrorCode, readPage } from "../../../../src/storage/blobs/s3/xml.ts";
+import { readErrorCode, readPage } from "../../../../src/storage/blobs/s3/s3-connection.ts";
 
 const entry = (key: string, size = "3") =>
   `<Contents><Key>${key}</Key><LastModified>2030-01-02T03:04:05.000Z</LastModified><Size>${size}</Size><Owner><ID>Key</ID></Owner></Contents>`;

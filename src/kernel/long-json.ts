@@ -1,0 +1,195 @@
+import { decodeDataUrl } from "./base64.ts";
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+/** Shorter texts cost little. */
+const LONG_BYTES = 64 * 1024;
+const FIRST_BYTES = 4 * 1024;
+/** Base64 is decoded in steps of this many characters. */
+const STEP = 64 * 1024;
+/** A data URL has its Base64 behind a comma, which comes soon. */
+const DATA_URL = /^data:[^,]{0,200},/;
+/** The characters of Base64 of either alphabet, and of the escapes that some writers put into it. */
+const BASE64 = /^[A-Za-z0-9+/_=\s\\-]*$/;
+const MARK = "\u0000long text ";
+
+/** Takes the bytes that a long Base64 text stands for, as they come. */
+export interface ByteSink {
+  /** Resolves when more can be taken. The bytes do not change. */
+  write(bytes: Buffer): Promise<void>;
+}
+
+/**
+ * Reads JSON that comes in pieces, and keeps its long Base64 texts out of it: they are decoded while they come, each into a
+ * sink of its own. So JSON of any size takes as much memory as the rest of it.
+ */
+export class LongJsonReader<Sink extends ByteSink> {
+  readonly #open: () => Sink;
+  readonly #longs: { sink: Sink; base64: Base64Text }[] = [];
+  /** The JSON without its long texts, which have marks in their places. It grows: pieces of their own would take much more. */
+  #kept = Buffer.allocUnsafeSlow(FIRST_BYTES);
+  #keptBytes = 0;
+  #isInText = false;
+  /** The next byte belongs to an escape. */
+  #isEscaped = false;
+  /** Where in `#kept` the text begins that is being read. Null when it is known to be long, or to be no Base64. */
+  #textFrom: number | null = null;
+  #long: Base64Text | null = null;
+
+  /** `open` makes the sink of a long text. It may throw. */
+  constructor(open: () => Sink) {
+    this.#open = open;
+  }
+
+  /** How many bytes the JSON has without its long texts. */
+  get keptBytes(): number {
+    return this.#keptBytes;
+  }
+
+  /** The JSON so far, without its long texts. It is not whole within a text. */
+  get json(): Buffer {
+    return this.#kept.subarray(0, this.#keptBytes);
+  }
+
+  /** Rejects with the error of a sink. */
+  async add(bytes: Buffer): Promise<void> {
+    for (let at = 0; at < bytes.length; ) {
+      if (!this.#isInText) {
+        const open = bytes.indexOf(QUOTE, at);
+        const end = open < 0 ? bytes.length : open + 1;
+        this.#keep(bytes.subarray(at, end));
+        at = end;
+        if (open >= 0) this.#beginText();
+        continue;
+      }
+      const close = this.#endOfText(bytes, at);
+      const end = close < 0 ? bytes.length : close;
+      await this.#addText(bytes.subarray(at, end));
+      if (close >= 0) await this.#endText();
+      at = end + 1;
+    }
+  }
+
+  /**
+   * Returns what a text of the parsed JSON stands for: the sink of a long Base64 text or of a data URL, else the bytes of the
+   * Base64 in it. Null for a long text that has turned out to be no Base64.
+   */
+  decode(text: string): Sink | Buffer | null {
+    const at = text.startsWith("data:") ? text.indexOf(",") + 1 : 0;
+    const long = text.startsWith(MARK, at) ? this.#longs[Number(text.slice(at + MARK.length))] : undefined;
+    if (long === undefined) return decodeDataUrl(text);
+    return long.base64.isValid ? long.sink : null;
+  }
+
+  #keep(bytes: Buffer): void {
+    const length = this.#keptBytes + bytes.length;
+    if (length > this.#kept.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(length, 2 * this.#kept.length));
+      this.#kept.copy(larger, 0, 0, this.#keptBytes);
+      this.#kept = larger;
+    }
+    bytes.copy(this.#kept, this.#keptBytes);
+    this.#keptBytes = length;
+  }
+
+  #beginText(): void {
+    this.#isInText = true;
+    this.#textFrom = this.#keptBytes;
+  }
+
+  async #addText(bytes: Buffer): Promise<void> {
+    if (this.#long !== null) return this.#long.add(bytes);
+    this.#keep(bytes);
+    const from = this.#textFrom;
+    if (from === null || this.#keptBytes - from < LONG_BYTES) return;
+    this.#textFrom = null;
+    const text = Buffer.from(this.json.subarray(from));
+    const head = DATA_URL.exec(text.toString("latin1", 0, 256))?.[0].length ?? 0;
+    if (!BASE64.test(text.toString("latin1", head, LONG_BYTES))) return;
+    const sink = this.#open();
+    this.#long = new Base64Text(sink);
+    this.#keptBytes = from + head;
+    this.#keep(Buffer.from(JSON.stringify(MARK + this.#longs.length).slice(1, -1)));
+    this.#longs.push({ sink, base64: this.#long });
+    await this.#long.add(text.subarray(head));
+  }
+
+  async #endText(): Promise<void> {
+    this.#isInText = false;
+    this.#keep(Buffer.of(QUOTE));
+    const long = this.#long;
+    this.#long = null;
+    this.#textFrom = null;
+    await long?.end();
+  }
+
+  /** The index of the quote that ends the text; -1 when more of it comes. Called once for each piece of a text. */
+  #endOfText(bytes: Buffer, from: number): number {
+    let at = this.#isEscaped ? from + 1 : from;
+    this.#isEscaped = false;
+    for (;;) {
+      const quote = bytes.indexOf(QUOTE, at);
+      const end = quote < 0 ? bytes.length : quote;
+      let before = end;
+      while (before > at && bytes[before - 1] === BACKSLASH) before--;
+      const isEscaped = (end - before) % 2 === 1;
+      if (quote < 0) {
+        this.#isEscaped = isEscaped;
+        return -1;
+      }
+      if (!isEscaped) return quote;
+      at = quote + 1;
+    }
+  }
+}
+
+/** Decodes the Base64 of a JSON text that comes in pieces, of either alphabet and with escapes. */
+class Base64Text {
+  readonly #sink: ByteSink;
+  /** An escape whose end has not come. */
+  #escape = "";
+  /** Characters that wait for the rest of their group, or are its last one: the padding may follow. */
+  #rest = "";
+  /** False when it is known to be no Base64; the sink then has other bytes than those meant. */
+  isValid = true;
+
+  constructor(sink: ByteSink) {
+    this.#sink = sink;
+  }
+
+  async add(raw: Buffer): Promise<void> {
+    for (let at = 0; at < raw.length && this.isValid; at += STEP) {
+      const text = this.#rest + this.#unescaped(raw.toString("latin1", at, at + STEP));
+      const whole = Math.max(0, text.length - (text.length % 4 || 4));
+      this.#rest = text.slice(whole);
+      await this.#write(text.slice(0, whole), (whole / 4) * 3);
+    }
+  }
+
+  async end(): Promise<void> {
+    const bare = this.#rest.replace(/={1,2}$/, "");
+    if (this.#escape !== "" || bare.length % 4 === 1) this.isValid = false;
+    await this.#write(bare, Math.floor((bare.length * 3) / 4));
+  }
+
+  /** The decoder skips other characters, so they make the result shorter. */
+  async #write(base64: string, expected: number): Promise<void> {
+    const bytes = Buffer.from(base64, "base64");
+    if (bytes.length !== expected) this.isValid = false;
+    if (this.isValid && expected > 0) await this.#sink.write(bytes);
+  }
+
+  #unescaped(part: string): string {
+    const raw = this.#escape + part;
+    const cut = raw.search(/\\(?:u[0-9a-f]{0,3})?$/i);
+    this.#escape = cut < 0 ? "" : raw.slice(cut);
+    const text = cut < 0 ? raw : raw.slice(0, cut);
+    return text.includes("\\") ? text.replace(/\\(u[0-9a-f]{4}|[\s\S])/gi, characterOf) : text;
+  }
+}
+
+/** The character of an escape. Line breaks mean nothing in Base64. */
+function characterOf(_escape: string, code: string): string {
+  if (code.length > 1) return String.fromCharCode(Number.parseInt(code.slice(1), 16));
+  return /[nrt]/.test(code) ? "" : code;
+}

@@ -1,0 +1,87 @@
+import * as fs from "node:fs";
+import { type FileHandle, open, stat } from "node:fs/promises";
+import { promisify } from "node:util";
+import PQueue from "p-queue";
+
+const [openFd, readFd] = [promisify(fs.open), promisify(fs.read)] as const;
+/** A FIFO in the place of a file must not block. Windows has no such flag. */
+const { O_RDONLY, O_NONBLOCK = 0 } = fs.constants;
+
+/** Fills the memory with the bytes of a file from `at` on. Returns how many: fewer than it holds only at the end. */
+export async function readFully(file: FileHandle, memory: Buffer, at: number): Promise<number> {
+  for (let done = 0; ; ) {
+    const { bytesRead } = await file.read(memory, done, memory.length - done, at + done);
+    done += bytesRead;
+    if (bytesRead === 0 || done === memory.length) return done;
+  }
+}
+
+/** Returns the bytes of a file of this size; null when it has another one. Reads a byte more at most, to notice that. */
+export async function readSized(path: string, sizeBytes: number): Promise<Buffer | null> {
+  const file = await openFd(path, O_RDONLY | O_NONBLOCK);
+  try {
+    const memory = Buffer.allocUnsafeSlow(sizeBytes + 1);
+    let done = 0;
+    for (let more = 1; more > 0 && done < memory.length; done += more) {
+      more = (await readFd(file, memory, done, memory.length - done, done)).bytesRead;
+      if (done + more === sizeBytes) return memory.subarray(0, sizeBytes);
+    }
+    return null;
+  } finally {
+    // Closing a file that was only read takes no time, so it needs no thread.
+    fs.closeSync(file);
+  }
+}
+
+/** Readers at once; a waiting one needs no memory. */
+const LENT_AT_ONCE = 2;
+/** Memory that was not lent for this time is freed. */
+const IDLE_MS = 2000;
+
+/**
+ * Lends memory for short work, and lends the same memory again. Memory that is dropped after each use stays with the
+ * process until the engine collects it, which can be hundreds of megabytes later.
+ */
+export class LentMemory {
+  readonly #queue = new PQueue({ concurrency: LENT_AT_ONCE });
+  #free: Buffer[] = [];
+  #timer: NodeJS.Timeout | undefined;
+
+  /** Runs the work with the content of a file. Rejects with the error of opening or reading the file. */
+  async withFile<T>(path: string, work: (bytes: Buffer) => Promise<T>): Promise<T> {
+    const { size } = await stat(path);
+    return this.#queue.add(async () => {
+      clearTimeout(this.#timer);
+      const memory = this.#take(size);
+      try {
+        return await work(await readInto(path, memory.subarray(0, size)));
+      } finally {
+        this.#free.push(memory);
+        this.#timer = this.#giveUpLater();
+      }
+    }) as Promise<T>;
+  }
+
+  /** Takes the largest free memory, or new memory when that is too small. */
+  #take(size: number): Buffer {
+    this.#free.sort((a, b) => a.length - b.length);
+    const largest = this.#free.pop();
+    return largest && largest.length >= size ? largest : Buffer.allocUnsafeSlow(size);
+  }
+
+  #giveUpLater(): NodeJS.Timeout {
+    clearTimeout(this.#timer);
+    return setTimeout(() => {
+      this.#free = [];
+    }, IDLE_MS).unref();
+  }
+}
+
+async function readInto(path: string, bytes: Buffer): Promise<Buffer> {
+  const file = await open(path, "r");
+  try {
+    return bytes.subarray(0, await readFully(file, bytes, 0));
+  } finally {
+    await file.close();
+  }
+}
