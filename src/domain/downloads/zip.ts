@@ -1,8 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
-import { MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { foldFileName, truncateBytes } from "../../kernel/text.ts";
+import { foldFileName, MAX_NAME_BYTES, safeFileName, truncateBytes } from "../../kernel/text.ts";
 import { layOutZip } from "../../kernel/zip.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { ItemRecord, OutputRecord } from "../records.ts";

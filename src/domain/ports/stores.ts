@@ -64,7 +64,7 @@ export interface Repositories {
   touch(): Promise<void>;
 }
 
-interface AccountRepository {
+export interface AccountRepository {
   /** `isPlay` defaults to false. */
   insert(account: { id: string; name: string; createdAtMs: number; isPlay?: boolean }): Promise<void>;
   setRealAccount(id: string, realAccountId: string): Promise<void>;
@@ -78,7 +78,7 @@ interface AccountRepository {
   ): Promise<{ isEnough: boolean }>;
 }
 
-interface KeyRepository {
+export interface KeyRepository {
   insert(key: ApiKeyRecord & { sha256: string }): Promise<void>;
   bySha256(sha256: string): Promise<ApiKeyRecord | null>;
   byId(id: string): Promise<ApiKeyRecord | null>;
@@ -95,7 +95,7 @@ interface LedgerPage {
   limit: number;
 }
 
-interface LedgerRepository {
+export interface LedgerRepository {
   /** `isNew` is false when an entry with this request id exists already; then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
   byRequestId(requestId: string): Promise<LedgerEntry | null>;
@@ -122,7 +122,7 @@ export interface Transaction extends Omit<Repositories, "batches"> {
 /** Rows that can be locked, in the order in which to do it. A batch comes before its items. */
 type LockedRow = "key" | "batch" | "account";
 
-interface OutputRepository {
+export interface OutputRepository {
   insertMany(outputs: readonly OutputRecord[]): Promise<void>;
   /** In request order, then by image index. */
   ofBatch(batchId: string): Promise<OutputRecord[]>;
@@ -135,7 +135,7 @@ interface OutputRepository {
   setEntryNames(names: readonly { itemId: number; imageIndex: number; entryName: string }[]): Promise<void>;
 }
 
-interface ReferenceRepository {
+export interface ReferenceRepository {
   insertMany(batchId: string, references: readonly NewReference[]): Promise<void>;
   /** The references of an item of the request (`sourceIndex`), in their order. */
   ofSource(batchId: string, sourceIndex: number): Promise<ReferenceRecord[]>;
@@ -147,7 +147,7 @@ interface ReferenceRepository {
   mostOfSource(batchId: string): Promise<number>;
 }
 
-interface IdempotencyRepository {
+export interface IdempotencyRepository {
   find(apiKeyId: string, key: string): Promise<IdempotencyRecord | null>;
   /**
    * `isNew` is false when the key has made another batch already; then nothing changes. Waits for another transaction that
@@ -160,7 +160,7 @@ interface IdempotencyRepository {
   removeOfRecordsDeletedBefore(ms: number): Promise<number>;
 }
 
-interface RealtimeHoldRepository {
+export interface RealtimeHoldRepository {
   insert(hold: RealtimeHoldRecord): Promise<void>;
   /** Removes the record and returns it; null when there is none. */
   remove(id: string): Promise<RealtimeHoldRecord | null>;
@@ -174,7 +174,7 @@ interface RealtimeHoldRepository {
   abandoned(): Promise<RealtimeHoldRecord[]>;
 }
 
-interface KeyedRequestRepository {
+export interface KeyedRequestRepository {
   find(apiKeyId: string, key: string): Promise<KeyedRequestRecord | null>;
   /** Inserts the record, or replaces the one with the same key. */
   put(record: KeyedRequestRecord): Promise<void>;
@@ -186,7 +186,7 @@ interface KeyedRequestRepository {
   answered(): Promise<KeyedRequestRecord[]>;
 }
 
-interface LinkedImageRepository {
+export interface LinkedImageRepository {
   insert(image: LinkedImageRecord): Promise<void>;
   /** Also finds one that has expired. */
   find(id: string): Promise<LinkedImageRecord | null>;
@@ -195,7 +195,7 @@ interface LinkedImageRepository {
   remove(id: string): Promise<void>;
 }
 
-interface UsageRepository {
+export interface UsageRepository {
   insertMany(records: readonly UsageRecord[]): Promise<void>;
   /** In the order in which they were written. */
   list(filter: { accountId?: string }): Promise<UsageRecord[]>;
@@ -207,20 +207,20 @@ interface UsageRepository {
   count(): Promise<number>;
 }
 
-interface ProviderHealthRepository {
+export interface ProviderHealthRepository {
   list(): Promise<HealthRecord[]>;
   /** Inserts or replaces the record of a provider and model. */
   put(record: HealthRecord): Promise<void>;
 }
 
-interface ProviderCallsRepository {
+export interface ProviderCallsRepository {
   /** Adds to the sums of the stretch of time that begins at `fromMs`. */
   add(fromMs: number, calls: ProviderCalls): Promise<void>;
   /** The sums of each day (UTC), provider and model, of stretches that begin in the time. Oldest first. */
   list(time: { fromMs?: number; beforeMs?: number }): Promise<(ProviderCalls & { dayMs: number })[]>;
 }
 
-interface RetentionTimeRepository {
+export interface RetentionTimeRepository {
   /** Null before the first look at the clock. */
   read(): Promise<RetentionTime | null>;
   write(time: RetentionTime): Promise<void>;
@@ -237,7 +237,7 @@ export interface TimedSecretRecord {
   expiresAtMs: number;
 }
 
-interface TimedSecretRepository {
+export interface TimedSecretRepository {
   insert(secret: TimedSecretRecord): Promise<void>;
   /** Also finds one that has expired. */
   find(id: string): Promise<TimedSecretRecord | null>;
@@ -264,7 +264,7 @@ export interface UploadRecord {
   touchedAtMs: number;
 }
 
-interface UploadRepository {
+export interface UploadRepository {
   insert(upload: UploadRecord): Promise<void>;
   find(id: string): Promise<UploadRecord | null>;
   /** Returns the uploads of a key that are not finished. */
@@ -280,7 +280,7 @@ interface UploadRepository {
 }
 
 /** How many real-time requests of a key began in each second, over all processes. */
-interface RequestCountRepository {
+export interface RequestCountRepository {
   /** Adds a request that begins in this second since 1970, and forgets those before `oldestSecond`. */
   add(apiKeyId: string, second: number, oldestSecond: number): Promise<void>;
   /** The requests from a second on, and the first second that has one. */
@@ -317,7 +317,7 @@ interface FilePage {
   limit: number;
 }
 
-interface FileRepository {
+export interface FileRepository {
   insert(file: FileRecord): Promise<void>;
   /** Also finds a file that has expired. */
   find(apiKeyId: string, id: string): Promise<(FileRecord & { seq: number }) | null>;
@@ -362,7 +362,7 @@ export interface WorkerRecord {
 }
 
 /** Times are those of the database's clock, which all processes share. */
-interface WorkerRepository {
+export interface WorkerRepository {
   /** The record counts as seen now. */
   insert(worker: WorkerRecord): Promise<void>;
   /**

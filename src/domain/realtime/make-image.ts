@@ -4,6 +4,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
+import type { Call } from "../health/calls.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import { WAITING_CODE_OF, waitingFor } from "../health/waiting.ts";
 import { inMemory, type MadeImage, readOutput } from "../images/output-images.ts";
