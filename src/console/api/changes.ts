@@ -1,3 +1,4 @@
+import { readEventStream, type StreamedEvent } from "../../contract/event-stream.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { ApiError, send, sleep } from "./request.ts";
 import type { StoredSession } from "./session.ts";
@@ -23,13 +24,11 @@ async function readEvents(
     onSign();
   };
   try {
-    let rest = "";
-    const text = response.body?.pipeThrough(new TextDecoderStream());
-    for await (const piece of text ?? []) {
+    if (response.body === null) return;
+    for await (const event of readEventStream(response.body)) {
       live();
-      const blocks = (rest + piece).split("\n\n");
-      rest = blocks.pop() ?? "";
-      for (const change of blocks.map(changeOf)) if (change !== null) onChange(change);
+      const change = changeOf(event);
+      if (change !== null) onChange(change);
     }
   } finally {
     clearTimeout(timer);
@@ -37,16 +36,14 @@ async function readEvents(
 }
 
 /** Returns the change that an event reports; null for comments and unknown events. */
-function changeOf(block: string): Change | null {
-  const field = (name: string) => new RegExp(`^${name}: ?(.*)$`, "m").exec(block)?.[1];
-  const data = JSON.parse(field("data") ?? "{}") as { id?: string; items?: string[] | null };
-  switch (field("event")) {
+function changeOf({ name, id, items }: StreamedEvent): Change | null {
+  switch (name) {
     case "ready":
       return { kind: "all" };
     case "batch":
-      return { kind: "batch", id: data.id ?? "", items: data.items ?? null };
+      return { kind: "batch", id: id ?? "", items };
     case "batch_deleted":
-      return { kind: "deleted", id: data.id ?? "" };
+      return { kind: "deleted", id: id ?? "" };
     case "account":
       return { kind: "account" };
     default:

@@ -6,23 +6,31 @@ import {
   retryBatchSchema,
 } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
+import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
 import { inWords } from "../../contract/limits.ts";
-import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
-import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
-import { batchModelsOf, isPaid, referenceLimit } from "../../domain/models.ts";
+import { isPlayMoney, rateFor, priceBatchImage } from "../../domain/billing/payer.ts";
+import { batchModelsOf, referenceLimit, isPaid } from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
-import { accountOf, callerOf, consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
+import {
+  accountOf,
+  callerOf,
+  consentingCaller,
+  idempotencyKeyOf,
+  requireBatchFeature,
+  requireBatchGroup,
+} from "../http/authenticate.ts";
 import { schemaProblem } from "../http/errors.ts";
+import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { checkRequest } from "./check-request.ts";
 
 /** `GET /v1/images/batches/models`: the models that the caller can use in a batch now, with prices. */
-export function models(deps: ApiDeps) {
+function models(deps: ApiDeps) {
   return async (_request: Request, response: Response): Promise<void> => {
     const { group } = callerOf(response);
     const account = await accountOf(deps, response);
@@ -62,7 +70,7 @@ function codeOf(param: string): ServiceErrorCode {
 }
 
 /** `POST /v1/images/batches`: accepts a batch, or returns the one that the same idempotency key made. */
-export function create(deps: ApiDeps) {
+function create(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
     const { limits, bodyBudgets, blobs } = deps;
@@ -102,7 +110,7 @@ export function create(deps: ApiDeps) {
 const RETRY_SHAPE = shapeOf(retryBatchSchema);
 
 /** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
-export function retry(deps: ApiDeps) {
+function retry(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
     const { id } = await findBatch(deps.stores, caller, request.params.id);
@@ -129,3 +137,87 @@ function readCustomIds(deps: ApiDeps, request: Request, response: Response): Pro
     return parsed.data.custom_ids ?? null;
   });
 }
+
+/** Switching batches off stops new ones; finished results stay reachable. */
+const makesBatches = [requireBatchFeature, requireBatchGroup];
+
+/** The errors of reading a JSON body. */
+const bodyErrors: readonly ServiceErrorCode[] = [
+  "UNSUPPORTED_MEDIA_TYPE",
+  "REQUEST_TIMEOUT",
+  "REQUEST_TOO_LARGE",
+  "INVALID_JSON",
+];
+
+/** The errors of everything that makes a batch. */
+const makeErrors: readonly ServiceErrorCode[] = [
+  "BATCH_IMAGE_DISABLED",
+  "BATCH_IMAGE_INVALID_MODEL",
+  "BATCH_IMAGE_INVALID_ITEMS",
+  "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
+  "BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES",
+  "BATCH_IMAGE_IDEMPOTENCY_CONFLICT",
+  "BATCH_IMAGE_SETTLEMENT_PRICING_MISSING",
+  "BATCH_IMAGE_NO_ACCOUNT_AVAILABLE",
+  "BATCH_IMAGE_QUEUE_FAILED",
+  "BATCH_IMAGE_INSUFFICIENT_BALANCE",
+];
+
+/** Making a batch, and what it can be made with. */
+export const createOperations: readonly Operation[] = [
+  {
+    id: "listBatchModels",
+    method: "get",
+    path: PATHS.batchModels,
+    summary: "Models that this key can use in batches, with prices",
+    answers: { 200: { description: "The models.", schema: "BatchModelList" } },
+    errors: ["BATCH_IMAGE_DISABLED"],
+    guards: makesBatches,
+    handler: models,
+  },
+  {
+    id: "createBatch",
+    method: "post",
+    path: PATHS.batches,
+    summary: "Create a batch",
+    parameters: ["IdempotencyKey", "MaxCost"],
+    body: "CreateBatch",
+    answers: {
+      200: {
+        description: "The batch was accepted, or is the one that the same `Idempotency-Key` made before.",
+        schema: "Batch",
+        headers: ["IdempotencyReplayed"],
+      },
+    },
+    errors: [
+      ...bodyErrors,
+      "BATCH_IMAGE_DUPLICATE_CUSTOM_ID",
+      "BATCH_IMAGE_PROMPT_TOO_LONG",
+      "BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE",
+      "BATCH_IMAGE_TOO_MANY_OUTPUT_IMAGES",
+      "BATCH_IMAGE_NOT_FOUND",
+      ...makeErrors,
+    ],
+    guards: makesBatches,
+    handler: create,
+  },
+  {
+    id: "retryBatch",
+    method: "post",
+    path: PATHS.retry,
+    summary: "Make the failed items of an ended batch again, as a new batch; refused prompts are left out",
+    parameters: ["BatchId", "IdempotencyKey", "MaxCost"],
+    body: "RetryBatch",
+    isBodyOptional: true,
+    answers: {
+      200: {
+        description: "The new batch; its parent is the first ancestor.",
+        schema: "Batch",
+        headers: ["IdempotencyReplayed"],
+      },
+    },
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...bodyErrors, ...makeErrors],
+    guards: makesBatches,
+    handler: retry,
+  },
+];

@@ -1,19 +1,21 @@
 import type { Request, Response } from "express";
 import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
 import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../http/authenticate.ts";
+import { callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText } from "../http/query.ts";
+import type { Operation } from "../operation.ts";
 import { findBatch, type ItemDetails, itemView } from "./batch-view.ts";
 
 const paging = pagingBy("i", ["position"]);
 
 /** `GET …/{id}/items`: the items in request order, a page at a time. */
-export function items(deps: ApiDeps) {
+function items(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
     const status = queryChoice(request, "status", ["all", ...ITEM_STATUSES]);
@@ -77,3 +79,15 @@ async function readDetails(
     ...(retries && { retriedIn: retries.get(customId) ?? null }),
   });
 }
+
+export const listItems: Operation = {
+  id: "listItems",
+  method: "get",
+  path: PATHS.items,
+  summary: "Items of a batch, in request order",
+  parameters: ["BatchId", "ItemStatus", "Include", "ItemLimit", "Cursor"],
+  answers: { 200: { description: "A page of items.", schema: "ItemList" } },
+  errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
+  guards: [requireBatchGroup],
+  handler: items,
+};

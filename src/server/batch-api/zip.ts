@@ -1,8 +1,8 @@
 import type { Request, RequestHandler, Response } from "express";
 import type { Manifest, ManifestError } from "../../contract/batch-api.ts";
 import type { Ticket } from "../../contract/console-api.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { routes } from "../../contract/routes.ts";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import { PATHS, routes } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { activeKey } from "../../domain/accounts.ts";
 import { nameImages, planBatchZip, type ZipImage } from "../../domain/downloads/zip.ts";
@@ -10,11 +10,12 @@ import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../http/authenticate.ts";
-import { sendDownload } from "../http/downloads.ts";
+import { callerOf, requireBatchGroup } from "../http/authenticate.ts";
+import { conditions, downloadAnswers, headAnswers, ranges, sendDownload } from "../http/downloads.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { callerAddress } from "../http/limits.ts";
 import { queryChoice, queryInteger, queryText } from "../http/query.ts";
+import type { Operation } from "../operation.ts";
 import { findBatch } from "./batch-view.ts";
 
 /** `manifest.json` of a ZIP that holds these images. */
@@ -48,7 +49,7 @@ function buildErrors(items: readonly Pick<ItemRecord, "customId" | "error">[]): 
 }
 
 /** `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP. */
-export function download(deps: ApiDeps) {
+function download(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
     const batch = await findBatch(deps.stores, caller, request.params.id);
@@ -102,7 +103,7 @@ async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
 }
 
 /** `POST …/{id}/ticket`: a link to the ZIP of a batch, for a browser, which sends no key when it follows a link. */
-export function makeTicket(deps: ApiDeps) {
+function makeTicket(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
     const { id: batchId } = await findBatch(deps.stores, caller, request.params.id);
@@ -129,3 +130,55 @@ export function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDe
     next();
   };
 }
+
+const usesBatches = [requireBatchGroup];
+
+const zipErrors: readonly ServiceErrorCode[] = [
+  "BATCH_IMAGE_NOT_FOUND",
+  "BATCH_IMAGE_INVALID_QUERY",
+  "BATCH_IMAGE_OUTPUT_DELETED",
+  "BATCH_IMAGE_NOT_READY",
+  "BATCH_IMAGE_ZIP_TOO_MANY_ITEMS",
+  "BATCH_IMAGE_DOWNLOAD_TOO_LARGE",
+  "BATCH_IMAGE_RESULT_MISSING",
+];
+
+/** The download of a ZIP, which also a link with a ticket offers. */
+export const batchDownload: Operation = {
+  id: "downloadBatch",
+  method: "get",
+  path: PATHS.download,
+  summary: "Images, manifest and errors of an ended batch as one ZIP",
+  parameters: ["BatchId", "ZipStatus", "MaxItems", ...ranges],
+  answers: downloadAnswers("The ZIP; the same batch always gives the same bytes.", ["application/zip"]),
+  errors: [...zipErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
+  guards: usesBatches,
+  handler: download,
+};
+
+/** The ZIP of a batch. */
+export const zipOperations: readonly Operation[] = [
+  batchDownload,
+  {
+    id: "headDownload",
+    method: "head",
+    path: PATHS.download,
+    summary: "Size and ETag of the ZIP",
+    parameters: ["BatchId", "ZipStatus", "MaxItems", ...conditions],
+    answers: headAnswers("the ZIP"),
+    errors: zipErrors,
+    guards: usesBatches,
+    handler: download,
+  },
+  {
+    id: "makeTicket",
+    method: "post",
+    path: PATHS.ticket,
+    summary: "A link that downloads the ZIP without a key, once, within a minute",
+    parameters: ["BatchId"],
+    answers: { 200: { description: "The link.", schema: "Ticket" } },
+    errors: ["BATCH_IMAGE_NOT_FOUND"],
+    guards: usesBatches,
+    handler: makeTicket,
+  },
+];

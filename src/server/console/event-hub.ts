@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { OPERATOR, payingAccounts } from "../../domain/accounts.ts";
+import { eventText } from "../../contract/event-stream.ts";
+import { payingAccounts, OPERATOR } from "../../domain/accounts.ts";
 import type { Feed, ServiceEvent } from "../../domain/feed.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
@@ -61,7 +62,7 @@ export class EventHub {
       const message = `This key has ${open} streams of events open; ${STREAMS_PER_KEY} are allowed at once.`;
       throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: TELL_EVERY_MS });
     }
-    reader.write(event("ready", {}));
+    reader.write(eventText("ready", {}));
     if (this.#isClosed) reader.end();
     else this.#add(reader);
     return () => this.#remove(reader);
@@ -141,12 +142,12 @@ export class EventHub {
       const items = this.#changed.get(id);
       // The batch may have gone meanwhile.
       if (!this.#changed.delete(id)) continue;
-      this.#tellOwner(texts, owner, event("batch", { id, items: items ? [...items] : null }));
+      this.#tellOwner(texts, owner, eventText("batch", { id, items: items ? [...items] : null }));
     }
     for (const id of [...this.#deleted]) {
       const owner = await this.#ownerOf(id);
       this.#deleted.delete(id);
-      this.#tellOwner(texts, owner, event("batch_deleted", { id }));
+      this.#tellOwner(texts, owner, eventText("batch_deleted", { id }));
     }
     if (this.#hasMoved) await this.#tellMoney(texts);
   }
@@ -162,11 +163,11 @@ export class EventHub {
       for (const [reader, last] of this.#readers) {
         // It sees the work of all keys, so that whatever happens may have moved something.
         if (reader.key === OPERATOR) {
-          add(texts, reader, event("account", {}));
+          add(texts, reader, eventText("account", {}));
           continue;
         }
         const money = await this.#moneyOf(reader.key.accountId);
-        if (last.money !== null && last.money !== money) add(texts, reader, event("account", {}));
+        if (last.money !== null && last.money !== money) add(texts, reader, eventText("account", {}));
         last.money = money;
       }
     } catch (error) {
@@ -202,9 +203,4 @@ export class EventHub {
       }
     }
   }
-}
-
-/** JSON has no line breaks, so that no name of a caller can end an event. */
-function event(name: string, data: object): string {
-  return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }

@@ -3,7 +3,7 @@ import { ImgbatchError, SERVICE_ERRORS, type ServiceErrorCode } from "../../cont
 import type { Limits } from "../../contract/limits.ts";
 import type { Answer } from "../operation.ts";
 import { errorStyleOf, errorsOf, OPERATIONS, type PlacedOperation, SURFACES } from "../surfaces.ts";
-import { EXAMPLES } from "./examples.ts";
+import examples from "./examples.json" with { type: "json" };
 import { componentParameters, RESPONSE_HEADERS } from "./parameters.ts";
 import { componentSchemas } from "./schemas.ts";
 
@@ -124,11 +124,14 @@ function errorContent(codes: readonly ServiceErrorCode[], path: string): Json {
   return { "application/json": { schema: style.schema(codes), examples: Object.fromEntries(examples) } };
 }
 
+/** The example of a body, by the name of its schema; undefined for most. */
+const exampleOf = (schema: string) => (examples as Record<string, unknown>)[schema];
+
 const refTo = (schema: string) => ({ $ref: `#/components/schemas/${schema}` });
 
 function eventContent(schema: string | undefined): Json {
   if (schema === undefined) return {};
-  const example = EXAMPLES[schema];
+  const example = exampleOf(schema);
   return { "text/event-stream": { schema: refTo(schema), ...(example === undefined ? {} : { example }) } };
 }
 
@@ -140,7 +143,7 @@ function streamContent(schema: string): Json {
 }
 
 function jsonContent(schema: string): Json {
-  const example = EXAMPLES[schema];
+  const example = exampleOf(schema);
   return {
     "application/json": {
       schema: refTo(schema),
