@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { eventText } from "../../contract/event-stream.ts";
-import { payingAccounts, OPERATOR } from "../../domain/accounts.ts";
+import { OPERATOR, payingAccounts } from "../../domain/accounts.ts";
 import type { Feed, ServiceEvent } from "../../domain/feed.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";

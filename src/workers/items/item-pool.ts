@@ -2,7 +2,7 @@ import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { isPaid, type Offer } from "../../domain/models.ts";
-import { type BatchQueue, type ItemClaim } from "../../domain/ports/batches.ts";
+import type { BatchQueue, ItemClaim } from "../../domain/ports/batches.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
