@@ -1,5 +1,4 @@
-import { errorEntry, ImgbatchError } from "../contract/errors.ts";
-import type { ExitName } from "../contract/exit-codes.ts";
+import { type ExitName, errorEntry, ImgbatchError } from "../contract/errors.ts";
 import type { Limits } from "../contract/limits.ts";
 import { commitPendingInput } from "./directory/claim.ts";
 import { readRunInput, requireUndamaged } from "./directory/input.ts";

@@ -1,6 +1,5 @@
 import type { Batch } from "../../client/answers.ts";
-import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { jobsText, waitingText } from "../../contract/waiting.ts";
 import type { Http } from "../../http/http.ts";
 import { costText, FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";

@@ -1,7 +1,6 @@
 import { basename, extname } from "node:path";
 import type { Batch } from "../../client/answers.ts";
-import { type ErrorCode, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
-import type { ExitName } from "../../contract/exit-codes.ts";
+import { type ErrorCode, type ExitName, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
