@@ -19,8 +19,8 @@ import { CALLS_EVERY_MS, type CallSums, sumCalls } from "../domain/health/calls.
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { systemCodeOf } from "../kernel/files.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
+import { systemCodeOf } from "../kernel/system-errors.ts";
 import { withApiCode } from "../server/http/errors.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
