@@ -1,4 +1,4 @@
-import type { ExitName } from "../contract/exit-codes.ts";
+import type { ExitName } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { RunReporter } from "../runs/directory/run-service.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connect/connection.ts";

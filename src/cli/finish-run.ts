@@ -1,6 +1,6 @@
 import type { Batch } from "../client/answers.ts";
 import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
-import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { EXIT_CODES } from "../contract/errors.ts";
 import { type Cost, costText, formatUsd, microsToNumber, playMoneyField, sumCosts } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../runs/collect-run.ts";

@@ -1,6 +1,5 @@
 import { Command, CommanderError, Option } from "commander";
-import { ImgbatchError } from "../contract/errors.ts";
-import { EXIT_CODES, type ExitName } from "../contract/exit-codes.ts";
+import { EXIT_CODES, type ExitName, ImgbatchError } from "../contract/errors.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import type { CommandSpec } from "./command.ts";

@@ -1,5 +1,4 @@
-import { ImgbatchError } from "../contract/errors.ts";
-import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../contract/errors.ts";
 import { type Clock, wallClock } from "../kernel/clock.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/package-file.ts";

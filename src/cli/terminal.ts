@@ -1,8 +1,8 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { isDumbTerminal } from "../environment.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { systemCodeOf } from "../kernel/files.ts";
 import { safeLine } from "../kernel/hide-keys.ts";
+import { systemCodeOf } from "../kernel/system-errors.ts";
 import { counted } from "../kernel/text.ts";
 import type { CommandContext, LoadView } from "./command.ts";
 

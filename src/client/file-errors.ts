@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
-import { systemCodeOf } from "../kernel/files.ts";
+import { systemCodeOf } from "../kernel/system-errors.ts";
 
 const ADVICE: Record<string, string> = {
   ENOSPC: "the disk is full",

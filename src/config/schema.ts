@@ -3,7 +3,7 @@ import { z } from "zod";
 import { SIZE_TIERS } from "../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
 import { providerEntrySchema } from "../contract/provider-entries.ts";
-import { storageSchema } from "./storage-schema.ts";
+import { storageSchema } from "./storage-places.ts";
 import { VENDOR_NAMES } from "./vendors.ts";
 
 const factor = z.number().min(0);

@@ -74,7 +74,7 @@ const usd = z.number().describe("US dollars, at most six decimals");
 const batchErrorSchema = z.object({ code: z.string(), message: z.string(), source: z.string() });
 
 /** A batch as the batch API returns it. */
-export const batchObjectSchema = z.object({
+const batchObjectSchema = z.object({
   id: z.string(),
   object: z.literal("image.batch"),
   task_name: z.string(),
@@ -155,7 +155,7 @@ export const ITEM_EXTRAS = ["prompt", "references", "images", "retries"] as cons
 export type ItemExtra = (typeof ITEM_EXTRAS)[number];
 
 /** An item of a batch as the item list returns it. */
-export const itemObjectSchema = z.object({
+const itemObjectSchema = z.object({
   custom_id: z.string(),
   status: z.enum(ITEM_STATUSES),
   prompt_preview: z.string(),
@@ -183,7 +183,7 @@ export const itemObjectSchema = z.object({
 export type ItemObject = z.infer<typeof itemObjectSchema>;
 
 /** The first image of an item as a list of small images returns it. */
-export const itemThumbnailSchema = z.object({
+const itemThumbnailSchema = z.object({
   custom_id: z.string(),
   data: z.string().nullable().describe("standard Base64 of a WebP; null when there is none yet"),
 });
@@ -234,7 +234,7 @@ const manifestErrorSchema = z.object({
 export type ManifestError = z.infer<typeof manifestErrorSchema>;
 
 /** An entry of the batch model list. `provider` and `pricing` are additions: clients can estimate before they send. */
-export const batchModelSchema = z.object({
+const batchModelSchema = z.object({
   id: z.string(),
   object: z.literal("image.batch.model"),
   provider: z.string().describe("makes the images of a batch that is created now"),
@@ -251,3 +251,27 @@ export const batchModelSchema = z.object({
   }),
 });
 export type BatchModel = z.infer<typeof batchModelSchema>;
+
+/** The schema of a list with its envelope. */
+export const listOf = <T extends z.ZodType>(element: T) =>
+  z.object({
+    object: z.literal("list"),
+    data: z.array(element),
+    has_more: z.boolean(),
+    next_cursor: z.string().nullable().describe("goes into `cursor` for the next page"),
+  });
+
+/** The schemas of the bodies, by their names in the OpenAPI document. */
+export const batchSchemas = {
+  Batch: batchObjectSchema,
+  BatchList: listOf(batchObjectSchema),
+  Item: itemObjectSchema,
+  ItemList: listOf(itemObjectSchema),
+  ThumbnailList: listOf(itemThumbnailSchema),
+  BatchModel: batchModelSchema,
+  BatchModelList: listOf(batchModelSchema),
+  CreateBatch: createBatchSchema,
+  RetryBatch: retryBatchSchema,
+  CreateItem: createItemSchema,
+  ReferenceImage: referenceImageSchema,
+};

@@ -1,11 +1,12 @@
 import { z } from "zod";
 import { microsToNumber } from "../kernel/money.ts";
+import { listOf } from "./batch-api.ts";
 import { BATCH_STATUSES } from "./statuses.ts";
 
 const expiresAt = z.int().describe("Unix time in seconds");
 
 /** A code that a person signs in with. */
-export const signInCodeSchema = z.object({
+const signInCodeSchema = z.object({
   object: z.literal("console.code"),
   code: z.string().describe("works once, also in the address of the page: behind `/#code=`"),
   expires_at: expiresAt,
@@ -13,7 +14,7 @@ export const signInCodeSchema = z.object({
 export type SignInCode = z.infer<typeof signInCodeSchema>;
 
 /** A session of the console. */
-export const sessionSchema = z.object({
+const sessionSchema = z.object({
   object: z.literal("console.session"),
   token: z.string().describe("goes into `Authorization: Bearer`, wherever a key does"),
   expires_at: expiresAt,
@@ -21,7 +22,7 @@ export const sessionSchema = z.object({
 export type Session = z.infer<typeof sessionSchema>;
 
 /** A link that downloads the ZIP of a batch without a key. */
-export const ticketSchema = z.object({
+const ticketSchema = z.object({
   object: z.literal("download.ticket"),
   url: z.string().describe("takes the query of a download, too; works once"),
   expires_at: expiresAt,
@@ -57,7 +58,7 @@ const limitsSchema = z
   .describe("how much goes into one batch, one prompt and one ZIP");
 
 /** The account of a key, as `GET /v1/account` returns it. */
-export const accountSchema = moneySchema.extend({
+const accountSchema = moneySchema.extend({
   object: z.literal("account"),
   play_money: z.boolean().describe("its money is play money, which buys drawings only"),
   real_money: moneySchema.nullable().describe("the account that pays for images of upstreams in its place"),
@@ -68,7 +69,7 @@ export const accountSchema = moneySchema.extend({
 export type AccountObject = z.infer<typeof accountSchema>;
 
 /** The payments of a key for one model on one day, with real money or with play money. */
-export const usageSchema = z.object({
+const usageSchema = z.object({
   day: z.string().describe("a day of UTC such as 2030-01-31; batches count when they are settled"),
   model: z.string(),
   image_count: z.int(),
@@ -78,7 +79,7 @@ export const usageSchema = z.object({
 export type UsageObject = z.infer<typeof usageSchema>;
 
 /** A movement of money. */
-export const ledgerEntrySchema = z.object({
+const ledgerEntrySchema = z.object({
   kind: z.enum(["top_up", "hold", "capture", "release", "charge", "grant", "take_back"]),
   amount: usd,
   balance_change: usd,
@@ -201,7 +202,7 @@ function sumsView(sums: Sums) {
 }
 
 /** The whole service, as `GET /v1/console/service` shows it to its owner. */
-export const overviewSchema = z.object({
+const overviewSchema = z.object({
   object: z.literal("service.overview"),
   data_directory: z.string(),
   started_at: z.int().describe("Unix time in seconds"),
@@ -231,3 +232,14 @@ export const overviewSchema = z.object({
     .describe("the last requests of all keys, the newest first"),
 });
 export type OverviewObject = z.infer<typeof overviewSchema>;
+
+/** The schemas of the bodies, by their names in the OpenAPI document. */
+export const consoleSchemas = {
+  Account: accountSchema,
+  UsageList: listOf(usageSchema),
+  LedgerList: listOf(ledgerEntrySchema),
+  SignInCode: signInCodeSchema,
+  Session: sessionSchema,
+  Ticket: ticketSchema,
+  ServiceOverview: overviewSchema,
+};

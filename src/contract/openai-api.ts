@@ -50,7 +50,7 @@ export type EditImages = z.infer<typeof editImagesSchema>;
 export type ImagesFields = z.infer<typeof generateImagesSchema>;
 
 /** The same as a form. Fields of the form are texts. */
-export const editImagesFormSchema = z.object({
+const editImagesFormSchema = z.object({
   ...common,
   image: z.array(z.string().meta({ format: "binary" })).describe("one image or several, also as `image[]`"),
 });
@@ -76,7 +76,7 @@ const facts = {
 };
 
 /** The answer of both operations. */
-export const imagesSchema = z.object({
+const imagesSchema = z.object({
   created: z.int().describe("Unix seconds"),
   data: z
     .array(z.object({ b64_json: z.string().optional(), url: z.string().optional() }))
@@ -86,7 +86,7 @@ export const imagesSchema = z.object({
 export type Images = z.infer<typeof imagesSchema>;
 
 /** One event of a stream: a whole image. */
-export const imageEventSchema = z.object({
+const imageEventSchema = z.object({
   type: z.enum(["image_generation.completed", "image_edit.completed"]),
   b64_json: z.string(),
   created_at: z.int().describe("Unix seconds"),
@@ -110,7 +110,7 @@ const TYPES: { [code in ErrorCode]?: string } = {
   REALTIME_REFUSED: "image_generation_user_error",
 };
 
-export const openaiErrorSchema = z.object({
+const openaiErrorSchema = z.object({
   error: z.object({
     message: z.string(),
     type: z.string(),
@@ -153,7 +153,7 @@ export const uploadFieldsSchema = z.object({
 });
 
 /** The same request as a form names its fields, for the description of the API. */
-export const uploadFormSchema = z.object({
+const uploadFormSchema = z.object({
   purpose: z.enum(FILE_PURPOSES),
   file: z.string().meta({ format: "binary" }),
   "expires_after[anchor]": z.string().optional().describe("`created_at`"),
@@ -163,7 +163,7 @@ export const uploadFormSchema = z.object({
 const unixSeconds = z.int().describe("Unix seconds");
 
 /** A file of OpenAI's API. */
-export const openaiFileSchema = z.object({
+const openaiFileSchema = z.object({
   id: z.string(),
   object: z.literal("file"),
   bytes: z.int(),
@@ -175,7 +175,7 @@ export const openaiFileSchema = z.object({
 });
 export type OpenaiFile = z.infer<typeof openaiFileSchema>;
 
-export const deletedFileSchema = z.object({
+const deletedFileSchema = z.object({
   id: z.string(),
   object: z.literal("file"),
   deleted: z.literal(true),
@@ -220,7 +220,7 @@ export type OpenaiBatchState = (typeof OPENAI_BATCH_STATES)[number];
 const fileId = z.string().nullable();
 
 /** A batch as OpenAI's API shows it. */
-export const openaiBatchSchema = z.object({
+const openaiBatchSchema = z.object({
   id: z.string(),
   object: z.literal("batch"),
   endpoint: z.string(),
@@ -266,3 +266,29 @@ export interface OpenaiList<T> {
   last_id: string | null;
   has_more: boolean;
 }
+
+const openaiListOf = <T extends z.ZodType>(element: T) =>
+  z.object({
+    object: z.literal("list"),
+    data: z.array(element),
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable().describe("goes into `after` for the next page"),
+    has_more: z.boolean(),
+  });
+
+/** The schemas of the bodies, by their names in the OpenAPI document. */
+export const openaiSchemas = {
+  GenerateImages: generateImagesSchema,
+  EditImages: editImagesSchema,
+  EditImagesForm: editImagesFormSchema,
+  Images: imagesSchema,
+  ImageEvent: imageEventSchema,
+  OpenaiError: openaiErrorSchema,
+  OpenaiFile: openaiFileSchema,
+  OpenaiFileList: openaiListOf(openaiFileSchema),
+  OpenaiUploadForm: uploadFormSchema,
+  DeletedFile: deletedFileSchema,
+  CreateOpenaiBatch: createOpenaiBatchSchema,
+  OpenaiBatch: openaiBatchSchema,
+  OpenaiBatchList: openaiListOf(openaiBatchSchema),
+};

@@ -1,5 +1,4 @@
 import { clockTime, formatDuration } from "../kernel/durations.ts";
-import type { EXIT_CODES } from "./exit-codes.ts";
 
 /** Whoever asks for a longer pause than this, in ms, is in error or means harm. */
 export const LONGEST_PAUSE_MS = 24 * 3_600_000;
@@ -14,7 +13,7 @@ export const WAITING_CODES = {
   PROVIDER_RATE_LIMITED: "temporary",
   PROVIDER_UNREACHABLE: "temporary",
   PROVIDER_FAILING: "temporary",
-} as const satisfies Record<string, keyof typeof EXIT_CODES>;
+} as const;
 
 export type WaitingCode = keyof typeof WAITING_CODES;
 

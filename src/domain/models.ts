@@ -1,5 +1,17 @@
-import type { RatioSet, SizeTier } from "../contract/image-formats.ts";
-import { referenceLimitByName } from "../contract/text-rules.ts";
+import {
+  type AspectRatio,
+  COMMON_RATIOS,
+  EXTENDED_RATIOS,
+  imageSizePx,
+  type RatioSet,
+  type SizePx,
+  type SizeTier,
+} from "../contract/image-formats.ts";
+import { referenceLimitByName } from "../contract/limits.ts";
+import { counted } from "../kernel/text.ts";
+import type { ProviderHealth } from "./health/provider-health.ts";
+import type { ImageProvider, ItemProvider } from "./ports/image-provider.ts";
+import type { BatchRecord } from "./records.ts";
 
 /** A model as the operator configures it. */
 export interface ModelEntry {
@@ -29,7 +41,7 @@ export interface GroupEntry {
   holdMultiplier: number;
 }
 
-export function groupHasModel(group: GroupEntry, model: string): boolean {
+function groupHasModel(group: GroupEntry, model: string): boolean {
   return group.models.includes("*") || group.models.includes(model);
 }
 
@@ -44,6 +56,212 @@ export function referenceLimit(model: ModelEntry): number {
 }
 
 /** The model that providers run for a requested model id: its `mapsTo`, or the id itself, also for an unknown model. */
-export function executedModel(models: readonly ModelEntry[], modelId: string): string {
+function executedModel(models: readonly ModelEntry[], modelId: string): string {
   return models.find(({ id }) => id === modelId)?.mapsTo ?? modelId;
+}
+
+/** A provider that makes images for a model. */
+export interface Offer<P extends ImageProvider = ImageProvider> {
+  provider: P;
+  /** The model that the provider is asked to run. Prices and limits stay those of the requested model. */
+  executedModel: string;
+  /** The operator's factor on the provider's price. */
+  rateMultiplier: number;
+  /** Whether the service has upstreams, too. Drawings cost no real money then. */
+  isBesideUpstreams: boolean;
+}
+
+/** The abilities that a request needs from a provider, besides the model. */
+export interface Needs {
+  /** The most reference images of one item. */
+  references: number;
+  /** The ratios of all items, and their tiers. */
+  ratios: readonly AspectRatio[];
+  tiers: readonly SizeTier[];
+}
+
+/** The identity of drawings, which need no upstream. */
+export const DRAWINGS = "procedural";
+
+/** Returns the identity of the system behind a provider: type and address. */
+export function identityOf(provider: ImageProvider): string {
+  return provider.upstream?.identity ?? DRAWINGS;
+}
+
+/** Returns whether images of a provider cost the operator money. */
+export function isPaid({ upstream }: ImageProvider): boolean {
+  return upstream !== undefined && !upstream.isFree;
+}
+
+/** Returns the id by which a provider knows a requested model; null when it does not serve it. */
+export function providerModel(
+  provider: ImageProvider,
+  models: readonly ModelEntry[],
+  modelId: string,
+): string | null {
+  const executed = executedModel(models, modelId);
+  if (provider.upstream) return provider.upstream.modelFor(modelId, executed);
+  return provider.serves(executed) ? executed : null;
+}
+
+/**
+ * Finds the providers for requests. The order is that of the configuration. Its providers are those that are used for
+ * batches, or those that are used for real time.
+ */
+export class Offers<P extends ImageProvider = ImageProvider> {
+  readonly #providers: readonly P[];
+  readonly #models: readonly ModelEntry[];
+  readonly #rates: ReadonlyMap<string, number>;
+  readonly #health: Pick<ProviderHealth, "isDisabled"> | undefined;
+  readonly #hasUpstreams: boolean;
+
+  /**
+   * A provider without a rate multiplier has the factor 1. Without `health`, none is disabled. `hasUpstreams` is about all
+   * providers of the service; it defaults to these.
+   */
+  constructor(
+    providers: readonly P[],
+    models: readonly ModelEntry[],
+    rates: ReadonlyMap<string, number> = new Map(),
+    health?: Pick<ProviderHealth, "isDisabled">,
+    hasUpstreams: boolean = providers.some(({ upstream }) => upstream !== undefined),
+  ) {
+    this.#providers = providers;
+    this.#models = models;
+    this.#rates = rates;
+    this.#health = health;
+    this.#hasUpstreams = hasUpstreams;
+  }
+
+  /**
+   * Returns the providers that serve a requested model, without the disabled ones; those that pause are included.
+   * Drawings never take over from an upstream, nor an upstream from drawings: the first provider decides.
+   */
+  all(modelId: string, needs?: Needs): Offer<P>[] {
+    const able = fittest(this.serving(modelId), needs).filter(
+      ({ provider, executedModel }) => !this.#health?.isDisabled(provider, executedModel),
+    );
+    const first = able[0]?.provider;
+    return first ? able.filter(({ provider }) => mayTakeOver(first, provider)) : [];
+  }
+
+  /** Returns the first provider that serves the model; null when there is none. */
+  first(modelId: string, needs?: Needs): Offer<P> | null {
+    return this.all(modelId, needs)[0] ?? null;
+  }
+
+  /**
+   * Returns the providers that may make the items of a batch, in their order. Empty if the provider that it was priced with
+   * is not configured, nor one of the same type and address.
+   */
+  forBatch(batch: Pick<BatchRecord, "provider" | "upstream" | "model">, needs?: Needs): Offer<P>[] {
+    const serving = this.serving(batch.model);
+    const same = fittest(
+      serving.filter(({ provider }) => identityOf(provider) === batch.upstream),
+      needs,
+    );
+    const own = same.find(({ provider }) => provider.name === batch.provider) ?? same[0];
+    if (own === undefined) return [];
+    const others = new Set(fittest(serving, needs));
+    return serving.filter(
+      (each) => each === own || (others.has(each) && mayTakeOver(own.provider, each.provider)),
+    );
+  }
+
+  /** Returns the configured providers that serve a requested model, disabled ones too. */
+  serving(modelId: string): Offer<P>[] {
+    return this.#providers.flatMap((provider) => {
+      const model = providerModel(provider, this.#models, modelId);
+      if (model === null) return [];
+      const rateMultiplier = this.#rates.get(provider.name) ?? 1;
+      return [{ provider, executedModel: model, rateMultiplier, isBesideUpstreams: this.#hasUpstreams }];
+    });
+  }
+}
+
+/** Why none of these providers can ever make what is needed, in words for the caller; null when one can, or there is none. */
+export function misfit(offers: readonly Offer[], needs: Needs): string | null {
+  if (offers.length === 0 || fittest(offers, needs).length > 0) return null;
+  const most = Math.max(...offers.map(({ provider }) => mostReferences(provider)));
+  if (needs.references > most)
+    return `has ${counted(needs.references, "reference image")}; the providers of this model take ${most === 0 ? "none" : `at most ${most}`}`;
+  return "asks for a size or an aspect ratio that no provider of this model makes";
+}
+
+/** The most reference images of one request that a provider takes. */
+function mostReferences({ upstream }: ImageProvider): number {
+  if (!upstream || upstream.takes.usesFirstReferences) return Number.POSITIVE_INFINITY;
+  return upstream.takes.maxReferences;
+}
+
+/** Those that can make what is needed: with all references, else with the first ones. */
+function fittest<P extends ImageProvider>(offers: readonly Offer<P>[], needs: Needs | undefined): Offer<P>[] {
+  if (needs === undefined) return [...offers];
+  const able = offers.filter(({ provider: { upstream } }) => {
+    if (!upstream) return true;
+    return areAllIn(upstream.takes.ratios, needs.ratios) && areAllIn(upstream.takes.tiers, needs.tiers);
+  });
+  const whole = able.filter(
+    ({ provider: { upstream } }) => needs.references <= (upstream?.takes.maxReferences ?? Infinity),
+  );
+  return whole.length > 0
+    ? whole
+    : able.filter(({ provider }) => needs.references <= mostReferences(provider));
+}
+
+function areAllIn<T>(known: "any" | readonly T[], wanted: readonly T[]): boolean {
+  return known === "any" || wanted.every((each) => known.includes(each));
+}
+
+/** Another item provider may take over, when the images stay real and do not begin to cost money. */
+function mayTakeOver(own: ImageProvider, other: ImageProvider): boolean {
+  if (own === other) return true;
+  const areItems = (each: ImageProvider): each is ItemProvider =>
+    each.kind === "item" && each.upstream !== undefined;
+  return areItems(own) && areItems(other) && (isPaid(own) || !isPaid(other));
+}
+
+/** The tier whose pictures of this ratio are nearest in area: twice as large counts as far as half as large. */
+export function nearestTier(asked: SizePx, ratio: AspectRatio, tiers: readonly SizeTier[]): SizeTier {
+  const distance = (tier: SizeTier) => Math.abs(areaOf(asked) - areaOf(imageSizePx(tier, ratio)));
+  return tiers.reduce((best, tier) => (distance(tier) < distance(best) ? tier : best));
+}
+
+const areaOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx * heightPx);
+
+/**
+ * The ratio whose pictures are nearest to the shape of an image: twice as wide counts as far as twice as high.
+ */
+export function nearestRatio(image: SizePx, set: RatioSet): AspectRatio {
+  const ratios: readonly AspectRatio[] = set === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
+  const shape = shapeOf(image);
+  const distance = (ratio: AspectRatio) => Math.abs(shape - shapeOf(imageSizePx("1K", ratio)));
+  return ratios.reduce((best, ratio) => (distance(ratio) < distance(best) ? ratio : best));
+}
+
+const shapeOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx / heightPx);
+
+/** How many input images a real-time request may have, whatever the model. */
+export const MAX_INPUT_IMAGES = 14;
+
+/** How many input images the providers of a model take in real time, at most `MAX_INPUT_IMAGES`. */
+export function inputImageLimit(offers: readonly Offer[]): number {
+  const limits = offers.map(({ provider }) => mostReferences(provider));
+  return limits.length === 0 ? MAX_INPUT_IMAGES : Math.min(MAX_INPUT_IMAGES, Math.max(...limits));
+}
+
+/**
+ * The models that a key of this group can name in a real-time request: those that are for it, with a price.
+ */
+export function realtimeModelsOf(group: GroupEntry, models: readonly ModelEntry[]): ModelEntry[] {
+  return models.filter((m) => m.realtime && groupHasModel(group, m.id) && pricedSizes(m).length > 0);
+}
+
+/** The sizes that a model makes and that have a price. */
+export function pricedSizes(model: ModelEntry): SizeTier[] {
+  return model.sizes.filter((size) => model.prices[size] !== undefined);
+}
+
+export function ratiosOf(model: ModelEntry): readonly string[] {
+  return model.ratios === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
 }

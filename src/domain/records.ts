@@ -1,8 +1,8 @@
-import type { ImageMimeType } from "../contract/image-formats.ts";
+import type { ErrorCode } from "../contract/errors.ts";
+import type { AspectRatio, ImageMimeType, SizeTier } from "../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
 import type { Trouble, UpstreamUsage } from "./ports/image-provider.ts";
-import type { ItemTerms } from "./ports/item-terms.ts";
 
 /** Times are milliseconds since 1970; money is whole micro-dollars. */
 
@@ -274,4 +274,119 @@ export interface RetentionTime {
   seenMs: number;
   /** Nothing is deleted by time until then, because the clock may be wrong; 0: it never jumped. */
   pausedUntilMs: number;
+}
+
+/** The parts of an item that can differ from the rest of its batch. Null: as the batch has it. */
+export interface ItemTerms {
+  tier: SizeTier | null;
+  ratio: AspectRatio | null;
+  /** As in `ImageRequest`. */
+  keepsRatio: boolean;
+  /** The type that the image is asked for in. */
+  askedMimeType: ImageMimeType | null;
+  /** The user's texts before the prompt, the newest last. */
+  earlier: string | null;
+  /** The price of the image, and the hold for it. */
+  priceMicroUsd: number | null;
+  holdMicroUsd: number | null;
+  /** The name that the client gave to the line, as JSON. It comes back with the result, and may repeat. */
+  clientKey: string | null;
+}
+
+/** An item as its batch has it, in every respect. */
+export const BATCH_TERMS: ItemTerms = {
+  tier: null,
+  ratio: null,
+  keepsRatio: false,
+  askedMimeType: null,
+  earlier: null,
+  priceMicroUsd: null,
+  holdMicroUsd: null,
+  clientKey: null,
+};
+
+/** The hold of a real-time request at work. The record is removed when the hold ends. */
+export interface RealtimeHoldRecord {
+  /** The request; also the `responseId` of its answer. */
+  id: string;
+  apiKeyId: string;
+  accountId: string;
+  amountMicroUsd: number;
+  createdAtMs: number;
+  /** The worker that answers the request; null in records of a version without workers. */
+  worker: string | null;
+}
+
+/** An image that was made in real time and can be fetched by its name for some time, without a key. */
+export interface LinkedImageRecord {
+  /** SHA-256 of the name, as lower-case hexadecimal digits: whoever reads the database learns no name. */
+  id: string;
+  mimeType: ImageMimeType;
+  sizeBytes: number;
+  expiresAtMs: number;
+}
+
+/** One image that was made in real time, and its price. */
+export interface UsageRecord {
+  /** The request that made it. */
+  realtimeId: string;
+  /** From 0. The price of an image that came beside another one is 0. */
+  imageIndex: number;
+  apiKeyId: string;
+  accountId: string;
+  /** The model that was asked for, which decides the price, and the one that ran. */
+  model: string;
+  executedModel: string;
+  provider: string;
+  size: SizeTier;
+  ratio: AspectRatio;
+  mimeType: ImageMimeType;
+  widthPx: number;
+  heightPx: number;
+  sizeBytes: number;
+  amountMicroUsd: number;
+  createdAtMs: number;
+}
+
+export interface UsageFilter {
+  apiKeyId: string;
+  accountIds: readonly string[];
+  fromMs: number;
+  beforeMs: number;
+}
+
+/** The images of a model that a key paid for on a day, from one of its accounts. */
+export interface DayUsage {
+  accountId: string;
+  /** The beginning of the day, in UTC. */
+  dayMs: number;
+  /** The requested model. */
+  model: string;
+  imageCount: number;
+  amountMicroUsd: number;
+}
+
+/** A real-time request with an idempotency key. */
+export interface KeyedRequestRecord {
+  apiKeyId: string;
+  /** The key of the caller. */
+  key: string;
+  /** SHA-256 over everything that was asked for, in lower-case hexadecimal. */
+  fingerprint: string;
+  /** The last run: the id of its hold. */
+  realtimeId: string;
+  /** How many runs an upstream may have been paid for. */
+  paidRuns: number;
+  /** Null until a run has finished. */
+  answer: KeyedAnswerRecord | null;
+  /** Then the sweep may remove the record. */
+  expiresAtMs: number;
+}
+
+/** The body of a success, whose bytes are a blob; or an error that is final. */
+export type KeyedAnswerRecord = { sha256: string } | { error: KeptError };
+
+interface KeptError {
+  code: ErrorCode;
+  message: string;
 }

@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { statSync } from "node:fs";
 import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
-import { constants } from "node:os";
 import { basename, dirname, join, relative, sep } from "node:path";
 import { promisify } from "node:util";
 
@@ -108,22 +107,4 @@ export async function nearestExisting(path: string): Promise<string> {
 export function fileIdentity(path: string): string | null {
   const stats = statSync(path, { bigint: true, throwIfNoEntry: false });
   return stats === undefined ? null : `${stats.dev} ${stats.ino} ${stats.birthtimeNs}`;
-}
-
-/** A used-up quota counts as a full disk. SQLite reports the last code when the index of its WAL cannot grow. */
-const FULL = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"]);
-
-/** Whether an error of Node or SQLite means a full disk: nothing is broken, and space may come back. */
-export function isDiskFull(error: unknown): boolean {
-  return FULL.has(systemCodeOf(error));
-}
-
-/**
- * `ENOSPC`, `SQLITE_IOERR_FSYNC` and the like; `unknown` for an error without a code. Node knows no name for a quota
- * that is used up and calls it `UNKNOWN`: its number becomes `EDQUOT`.
- */
-export function systemCodeOf(error: unknown): string {
-  const { code, errno } = (error ?? {}) as { code?: unknown; errno?: unknown };
-  if (typeof errno === "number" && errno === -constants.errno.EDQUOT) return "EDQUOT";
-  return typeof code === "string" ? code : "unknown";
 }

@@ -11,7 +11,7 @@ export interface TransferRate {
 }
 
 /** A slower transfer counts as making no progress. */
-export const LEAST_BYTES_PER_SECOND = 8 * 1024;
+const LEAST_BYTES_PER_SECOND = 8 * 1024;
 
 /** Lets a transfer go on as long as it makes progress in each window, however large it is. */
 export function progressWithin(windowMs: number): TransferRate {

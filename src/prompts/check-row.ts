@@ -1,5 +1,4 @@
-import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
-import { customIdProblem } from "../contract/text-rules.ts";
+import { customIdProblem, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import type { FormatName } from "./lines.ts";

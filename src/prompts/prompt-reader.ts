@@ -1,4 +1,4 @@
-import { expandedCustomIds } from "../contract/text-rules.ts";
+import { expandedCustomIds } from "../contract/limits.ts";
 import { counted } from "../kernel/text.ts";
 import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
 import { formatOf } from "./formats.ts";

@@ -1,12 +1,12 @@
-import { errorEntry, ImgbatchError } from "../contract/errors.ts";
-import type { ExitName } from "../contract/exit-codes.ts";
+import { type ExitName, errorEntry, ImgbatchError } from "../contract/errors.ts";
 import type { Limits } from "../contract/limits.ts";
 import { commitPendingInput } from "./directory/claim.ts";
 import { readRunInput, requireUndamaged } from "./directory/input.ts";
 import type { ResultLine } from "./directory/results.ts";
 import { otherMaker, type RunService } from "./directory/run-service.ts";
-import { isUpdate, lastRound, writeRunState } from "./directory/run-state.ts";
+import { isUpdate, writeRunState } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import { lastRound } from "./reports/run-report.ts";
 import { imagesIn, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
 import { isUnknownHere, stands } from "./standing.ts";
 import { leaveElsewhere, planAgain } from "./start.ts";

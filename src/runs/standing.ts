@@ -1,5 +1,4 @@
-import { type ErrorCode, errorEntry, isErrorCode } from "../contract/errors.ts";
-import type { ExitName } from "../contract/exit-codes.ts";
+import { type ErrorCode, type ExitName, errorEntry, isErrorCode } from "../contract/errors.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 

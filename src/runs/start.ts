@@ -12,8 +12,6 @@ import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts
 import { makerAt } from "./directory/run-service.ts";
 import {
   intendedBatch,
-  isLacking,
-  lastRound,
   newRunState,
   RUN_STATE_FILE,
   readRunState,
@@ -24,6 +22,7 @@ import {
 import type { RunBatch, RunState, SubmittedRequest } from "./directory/run-state-schema.ts";
 import { type Chunk, type Plan, type PlannedItem, planRun, type RunRequest } from "./plan/plan.ts";
 import { changedError, describeChanges, planUpdate, type UpdatePlan } from "./plan/update.ts";
+import { isLacking, lastRound } from "./reports/run-report.ts";
 import { itemsOf, settingsOf } from "./request.ts";
 import { isUnsentElsewhere } from "./run-batches.ts";
 import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBatches } from "./send.ts";

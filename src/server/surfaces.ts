@@ -1,6 +1,6 @@
 import { errorBody, type ServiceErrorCode } from "../contract/errors.ts";
-import type { FindGeneratedFile } from "../domain/files/generated.ts";
-import type { LineReaders } from "../domain/lines/take-in.ts";
+import type { FindGeneratedFile } from "../domain/files/files.ts";
+import type { LineReaders } from "../domain/jobs/take-in.ts";
 import { batchApi } from "./batch-api/batches.ts";
 import { accountApi } from "./console/account.ts";
 import { consoleApis } from "./console/sign-in.ts";

@@ -7,20 +7,20 @@ import {
   DEFAULT_ACCOUNT,
   ensureDefaultAccount,
   issueKey,
+  type KeyState,
+  keyState,
   openAccount,
   openRealAccount,
   paysDrawingsInPlay,
   topUp,
 } from "../domain/accounts.ts";
 import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
-import { type CallSums, sumCalls } from "../domain/health/provider-report.ts";
-import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
-import { type KeyState, keyState } from "../domain/keys.ts";
+import { CALLS_EVERY_MS, type CallSums, sumCalls } from "../domain/health/calls.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { systemCodeOf } from "../kernel/files.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
+import { systemCodeOf } from "../kernel/system-errors.ts";
 import { withApiCode } from "../server/http/errors.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 

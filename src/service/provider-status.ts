@@ -3,14 +3,14 @@ import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
 import { DATA_FILES, type ProviderIdentity } from "../contract/data-directory.ts";
-import { disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
 import {
   type CallSums,
   type ProviderReport,
   type ProviderTrouble,
   reportProviders,
   splitTroubles,
-} from "../domain/health/provider-report.ts";
+} from "../domain/health/calls.ts";
+import { disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
 import { EVERY_MODEL } from "../domain/health/transitions.ts";
 import { type ImageProvider, ProviderError, type Trouble } from "../domain/ports/image-provider.ts";
 import { poolThreads, secretOf } from "../environment.ts";

@@ -6,7 +6,7 @@ import { Uploads } from "../domain/files/uploads.ts";
 import { ProviderHealth } from "../domain/health/provider-health.ts";
 import { waitingFor } from "../domain/health/waiting.ts";
 import { isAtWork, showJob } from "../domain/jobs/job-rules.ts";
-import { Offers } from "../domain/offers.ts";
+import { Offers } from "../domain/models.ts";
 import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";

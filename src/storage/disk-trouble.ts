@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DATA_FILES } from "../contract/data-directory.ts";
 import { ImgbatchError, isDatabaseDamage } from "../contract/errors.ts";
 import { StorageUnavailable } from "../domain/ports/blob-store.ts";
-import { isDiskFull, systemCodeOf } from "../kernel/files.ts";
+import { isDiskFull, systemCodeOf } from "../kernel/system-errors.ts";
 
 /** Nothing was stored: the disk is full, or it refused. */
 export function notStored(cause: unknown): StorageUnavailable {

@@ -1,16 +1,6 @@
 import type { Generated } from "kysely";
-import type { FileRecord } from "../domain/ports/files.ts";
-import type { ListedItem } from "../domain/ports/item-repository.ts";
-import type { ItemTerms } from "../domain/ports/item-terms.ts";
-import type {
-  KeyedRequestRecord,
-  LinkedImageRecord,
-  RealtimeHoldRecord,
-  UsageRecord,
-} from "../domain/ports/realtime-records.ts";
-import type { TimedSecretRecord, UploadRecord } from "../domain/ports/shared-records.ts";
-import type { UpstreamJobRecord } from "../domain/ports/upstream-jobs.ts";
-import type { WorkerRecord } from "../domain/ports/workers.ts";
+import type { ListedItem, UpstreamJobRecord } from "../domain/ports/batches.ts";
+import type { FileRecord, TimedSecretRecord, UploadRecord, WorkerRecord } from "../domain/ports/stores.ts";
 import type {
   AccountRecord,
   ApiKeyRecord,
@@ -19,11 +9,16 @@ import type {
   HealthRecord,
   IdempotencyRecord,
   ItemRecord,
+  ItemTerms,
+  KeyedRequestRecord,
   LedgerEntry,
+  LinkedImageRecord,
   NewReference,
   OutputRecord,
   ProviderCalls,
+  RealtimeHoldRecord,
   RetentionTime,
+  UsageRecord,
 } from "../domain/records.ts";
 
 /** A record of which the database can give some fields. */

@@ -1,6 +1,6 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import { processResults, settleBatch, startProcessing } from "../domain/batches/end-batch.ts";
 import { type BatchEnd, hasItems, startBatch } from "../domain/batches/lifecycle.ts";
-import { processResults, settleBatch, startProcessing } from "../domain/batches/process-results.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";

@@ -1,4 +1,4 @@
-import { askedOf } from "../domain/batches/new-batch.ts";
+import { askedOf } from "../domain/batches/create-batch.ts";
 import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
 import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
 import { seedOf, sha256Hex } from "../kernel/ids.ts";

@@ -1,9 +1,9 @@
 import PQueue from "p-queue";
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { inputsPrefix } from "../domain/batches/create-batch.ts";
-import { failBatch } from "../domain/batches/end-early.ts";
+import { failBatch } from "../domain/batches/end-batch.ts";
 import { hasItems } from "../domain/batches/lifecycle.ts";
-import { takeIn } from "../domain/lines/take-in.ts";
+import { takeIn } from "../domain/jobs/take-in.ts";
 import { StorageUnavailable } from "../domain/ports/blob-store.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { backoffMs } from "../kernel/pacing.ts";

@@ -1,7 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { StorageUnavailable } from "../domain/ports/blob-store.ts";
-import type { Stores, Transaction } from "../domain/ports/stores.ts";
-import type { WorkerRecord } from "../domain/ports/workers.ts";
+import type { Stores, Transaction, WorkerRecord } from "../domain/ports/stores.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";

@@ -1,8 +1,8 @@
 import type { BatchStatus } from "../contract/statuses.ts";
 import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
 import { removeUnknownFiles } from "../domain/files/files.ts";
-import { removeUnlinkedImages } from "../domain/links/linked-images.ts";
-import { DRAWINGS, identityOf, isPaid, providerModel } from "../domain/offers.ts";
+import { removeUnlinkedImages } from "../domain/files/linked-images.ts";
+import { DRAWINGS, identityOf, isPaid, providerModel } from "../domain/models.ts";
 import { removeUnknownAnswers } from "../domain/realtime/answers.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { createYield } from "../kernel/pacing.ts";

@@ -1,5 +1,5 @@
 import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/files.ts";
-import { LINK_RETENTION_MS, sweepLinkedImages } from "../domain/links/linked-images.ts";
+import { LINK_RETENTION_MS, sweepLinkedImages } from "../domain/files/linked-images.ts";
 import { ANSWER_RETENTION_MS, sweepAnswers } from "../domain/realtime/answers.ts";
 import { sweep } from "../domain/retention.ts";
 import type { WorkerDeps } from "./deps.ts";

@@ -1,6 +1,6 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
-import { cancelBatch } from "../domain/batches/end-early.ts";
-import type { BegunBatch } from "../domain/ports/batch-repository.ts";
+import { cancelBatch } from "../domain/batches/end-batch.ts";
+import type { BegunBatch } from "../domain/ports/batches.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { coalesced, createYield } from "../kernel/pacing.ts";
 import { advanceBatch, endOf, reportEnded } from "./advance-batch.ts";

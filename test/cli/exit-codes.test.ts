@@ -2,7 +2,7 @@ import { EventEmitter } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { EXIT_CODES, type ExitName } from "../../src/contract/exit-codes.ts";
+import { EXIT_CODES, type ExitName } from "../../src/contract/errors.ts";
 import { type Cli, type CliOptions, type CliResult, createCli } from "../support/cli.ts";
 
 type Result = Pick<CliResult, "code" | "stdout" | "json">;

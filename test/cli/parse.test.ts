@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import type { CommandSpec } from "../../src/cli/command.ts";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
 import { readCommandLine } from "../../src/cli/parse.ts";
-import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
+import { EXIT_CODES } from "../../src/contract/errors.ts";
 import { createCli } from "../support/cli.ts";
 
 const COMMANDS = await loadCommands();

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { recordCall } from "../../src/domain/health/record-call.ts";
+import { recordCall } from "../../src/domain/health/calls.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { type FakeUpstream, startFakeUpstream } from "../support/openai-upstream.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";

@@ -5,8 +5,7 @@ import type { CommandContext } from "../../src/cli/command.ts";
 import { createOutput, createPlainOutput } from "../../src/cli/output/output.ts";
 import { type Column, tableLines, widest } from "../../src/cli/output/table.ts";
 import { mayShowDashboard, readAll, type Terminal, watchSignals } from "../../src/cli/terminal.ts";
-import { errorEntry, type ImgbatchError } from "../../src/contract/errors.ts";
-import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
+import { EXIT_CODES, errorEntry, type ImgbatchError } from "../../src/contract/errors.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 
 it("[CLI-11] an interruption ends the reading of a stream that does not end, and lets go of it", async () => {

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { recordCall } from "../../src/domain/health/record-call.ts";
+import { recordCall } from "../../src/domain/health/calls.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { openBeside } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import { GOOGLE_MODELS, PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../src/config/presets.ts";
 import type { UpstreamEntry } from "../../src/contract/provider-entries.ts";
-import { priceBatchImage } from "../../src/domain/billing/pricing.ts";
+import { priceBatchImage } from "../../src/domain/billing/payer.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { asItemProvider } from "../../src/providers/upstream/item-provider.ts";
 

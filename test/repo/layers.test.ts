@@ -93,7 +93,7 @@ describe("the layers of src", () => {
     expect(mayImport("cli/commands/submit.ts", "service/start-service.ts")).toBe(false);
     expect(mayImport("cli/commands/admin.ts", "service/start-service.ts")).toBe(false);
     expect(mayImport("dashboard/show.tsx", "domain/feed.ts")).toBe(false);
-    expect(mayImport("storage/stores.ts", "domain/batches/process-results.ts")).toBe(false);
+    expect(mayImport("storage/stores.ts", "domain/batches/end-batch.ts")).toBe(false);
     expect(mayImport("http/http.ts", "client/poll.ts")).toBe(false);
     expect(mayImport("providers/registry.ts", "providers/procedural/draw.ts")).toBe(false);
     expect(mayImport("providers/other/provider.ts", "providers/procedural/provider.ts")).toBe(false);

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
-import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
+import { EXIT_CODES } from "../../src/contract/errors.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const readme = readFileSync(resolve(ROOT, "README.md"), "utf8");

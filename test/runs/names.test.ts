@@ -7,7 +7,7 @@ import { createDiskNames, imageStem } from "../../src/runs/directory/names.ts";
 import { type ResultLine, resultSchema } from "../../src/runs/directory/results.ts";
 import { createCli } from "../support/cli.ts";
 import { type FakeOptions, png, type ZippedFile } from "../support/fake-service.ts";
-import { createBench } from "../support/run-harness.ts";
+import { createRunHarness } from "../support/run-harness.ts";
 
 const TWO = [
   { custom_id: "cat", prompt: "a" },
@@ -27,16 +27,16 @@ function renamed(files: ZippedFile[]): ZippedFile[] {
 }
 
 it("images are named by their ids and real types, whatever a ZIP calls them, in every batch of a run", async () => {
-  const bench = await createBench({ tamper: renamed });
+  const harness = await createRunHarness({ tamper: renamed });
   const limits = { itemsPerBatch: 1 };
-  await bench.submit(TWO, { limits, onlyStart: true });
-  for (const item of bench.fake.batches[1]?.items ?? []) item.images = [JPEG, png("second")];
-  const outcome = await bench.submit(TWO, { limits });
+  await harness.submit(TWO, { limits, onlyStart: true });
+  for (const item of harness.fake.batches[1]?.items ?? []) item.images = [JPEG, png("second")];
+  const outcome = await harness.submit(TWO, { limits });
   expect(outcome.lines.map((line) => line.files.map((file) => file.path))).toEqual([
     ["images/cat.png"],
     ["images/dog_1.jpg", "images/dog_1_2.png"],
   ]);
-  expect(bench.fake.count(/content/)).toBe(0);
+  expect(harness.fake.count(/content/)).toBe(0);
 });
 
 it("one image has one path, and no two have the same, whatever their ids", () => {
@@ -71,17 +71,17 @@ const checks: [string, FakeOptions, ResultLine["verified"]][] = [
   ["single images without hashes", { foreign: true, tamper: () => [] }, null],
 ];
 it.each(checks)("the results say which check was possible: %s", async (_, options, verified) => {
-  const bench = await createBench(options);
-  const { lines } = await bench.submit(TWO);
+  const harness = await createRunHarness(options);
+  const { lines } = await harness.submit(TWO);
   expect(lines.map((line) => line.verified)).toEqual([verified, verified]);
-  for (const line of await bench.results()) expect(resultSchema.parse(line)).toEqual(line);
+  for (const line of await harness.results()) expect(resultSchema.parse(line)).toEqual(line);
 });
 
 it("a file that is had again is not called better checked than before", async () => {
-  const bench = await createBench({ foreign: true });
-  await bench.submit(TWO);
-  await writeFile(bench.path("images/cat.png"), "damaged");
-  expect((await bench.submit(TWO)).lines[0]?.verified).toBe("crc32");
+  const harness = await createRunHarness({ foreign: true });
+  await harness.submit(TWO);
+  await writeFile(harness.path("images/cat.png"), "damaged");
+  expect((await harness.submit(TWO)).lines[0]?.verified).toBe("crc32");
 });
 
 it("as many images as there are may have one name: each finds its own without trying all before", () => {

@@ -5,7 +5,7 @@ import { hashFile } from "../../src/runs/directory/run-files.ts";
 import type { RunBatch } from "../../src/runs/directory/run-state-schema.ts";
 import { submitAll } from "../../src/runs/send.ts";
 import { png } from "../support/fake-service.ts";
-import { createBench } from "../support/run-harness.ts";
+import { createRunHarness } from "../support/run-harness.ts";
 
 const partsOf = (count: number) =>
   Array.from({ length: count }, (_, index) => ({ index, asked_count: 200 }) as RunBatch);
@@ -49,24 +49,24 @@ it("after a failure nothing new leaves, and what is under way is waited for", as
 });
 
 it("the run state names every batch that was made, each in its place, also after a failure", async () => {
-  const bench = await createBench();
+  const harness = await createRunHarness();
   const lines = Array.from({ length: 12 }, (_, i) => ({ custom_id: `c${i}`, prompt: `cat ${i}` }));
   const limits = { itemsPerBatch: 1 };
-  bench.fake.fault(/^POST/, ...Array.from({ length: 5 }, () => ({ lie: <T>(answer: T) => answer })), {
+  harness.fake.fault(/^POST/, ...Array.from({ length: 5 }, () => ({ lie: <T>(answer: T) => answer })), {
     status: 402,
     body: { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", message: "no" } },
   });
-  await expect(bench.submit(lines, { limits })).rejects.toMatchObject({
+  await expect(harness.submit(lines, { limits })).rejects.toMatchObject({
     code: "BATCH_IMAGE_INSUFFICIENT_BALANCE",
   });
-  const half = (await bench.runState()).batches.filter(({ state }) => state === "created");
-  expect(half.map(({ id }) => id).sort()).toEqual(bench.fake.batches.map(({ id }) => id).sort());
-  const outcome = await bench.submit(lines, { limits });
+  const half = (await harness.runState()).batches.filter(({ state }) => state === "created");
+  expect(half.map(({ id }) => id).sort()).toEqual(harness.fake.batches.map(({ id }) => id).sort());
+  const outcome = await harness.submit(lines, { limits });
   expect(outcome.lines.map((line) => line.custom_id)).toEqual(lines.map((line) => line.custom_id));
-  expect(bench.fake.batches).toHaveLength(12);
-  const runState = await bench.runState();
+  expect(harness.fake.batches).toHaveLength(12);
+  const runState = await harness.runState();
   for (const [index, { id, state }] of runState.batches.entries()) {
-    const made = bench.fake.batches.find((batch) => batch.id === id);
+    const made = harness.fake.batches.find((batch) => batch.id === id);
     expect([state, made?.items[0]?.custom_id]).toEqual(["created", `c${index}`]);
   }
 });
@@ -81,38 +81,38 @@ const refusal = (status: number, code: string, message: string, param?: string) 
 const badItems = refusal(400, "BATCH_IMAGE_INVALID_ITEMS", "no");
 
 it("a run whose first batch was refused outright leaves nothing, so that a mended input takes the directory", async () => {
-  const bench = await createBench();
-  await writeFile(join(bench.root, "r.png"), png("r"));
-  await mkdir(bench.dir);
-  await writeFile(bench.path("notes.txt"), "mine");
+  const harness = await createRunHarness();
+  await writeFile(join(harness.root, "r.png"), png("r"));
+  await mkdir(harness.dir);
+  await writeFile(harness.path("notes.txt"), "mine");
   for (const answer of [badItems, refusal(422, "unprocessable", "no"), refusal(403, "forbidden", "no")]) {
-    bench.fake.fault(/^POST/, answer);
+    harness.fake.fault(/^POST/, answer);
     const lines = [{ ...ONE[0], reference_images: ["r.png"] }];
-    await expect(bench.submit(lines)).rejects.toMatchObject({ httpStatus: answer.status });
-    expect(await readdir(bench.dir)).toEqual(["notes.txt"]);
+    await expect(harness.submit(lines)).rejects.toMatchObject({ httpStatus: answer.status });
+    expect(await readdir(harness.dir)).toEqual(["notes.txt"]);
   }
-  expect(await bench.submit(MENDED)).toMatchObject({ fetchedCount: 1 });
+  expect(await harness.submit(MENDED)).toMatchObject({ fetchedCount: 1 });
 });
 
 it.each([
   ["a conflict of the key", refusal(409, "BATCH_IMAGE_IDEMPOTENCY_CONFLICT", "used")],
   ["a fault of the service", refusal(500, "INTERNAL_ERROR", "oh")],
 ])("%s leaves the intent", async (_name, answer) => {
-  const bench = await createBench();
-  bench.fake.fault(/^POST/, answer);
-  await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: answer.status });
-  expect((await bench.runState()).batches[0]?.state).not.toBe("created");
-  await expect(bench.submit(MENDED)).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
+  const harness = await createRunHarness();
+  harness.fake.fault(/^POST/, answer);
+  await expect(harness.submit(ONE)).rejects.toMatchObject({ httpStatus: answer.status });
+  expect((await harness.runState()).batches[0]?.state).not.toBe("created");
+  await expect(harness.submit(MENDED)).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
 });
 
 it("an intent of an earlier call stays, and so does a run of which a batch was made", async () => {
-  const bench = await createBench();
-  bench.fake.fault(/^POST/, refusal(500, "INTERNAL_ERROR", "oh"), badItems);
-  await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: 500 });
-  await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: 400 });
-  expect(await readdir(bench.dir)).toContain("imgbatch.json");
+  const harness = await createRunHarness();
+  harness.fake.fault(/^POST/, refusal(500, "INTERNAL_ERROR", "oh"), badItems);
+  await expect(harness.submit(ONE)).rejects.toMatchObject({ httpStatus: 500 });
+  await expect(harness.submit(ONE)).rejects.toMatchObject({ httpStatus: 400 });
+  expect(await readdir(harness.dir)).toContain("imgbatch.json");
 
-  const other = await createBench();
+  const other = await createRunHarness();
   const lines = [...ONE, { custom_id: "dog", prompt: "a dog" }];
   other.fake.fault(/^POST/, { lie: <T>(answer: T) => answer }, badItems);
   await expect(other.submit(lines, { limits: { itemsPerBatch: 1 } })).rejects.toMatchObject({
@@ -122,8 +122,8 @@ it("an intent of an earlier call stays, and so does a run of which a batch was m
 });
 
 it("the error for an item that the service blames names the line of the prompt file, in its batch, with the image's path", async () => {
-  const bench = await createBench();
-  await writeFile(join(bench.root, "r.png"), png("r"));
+  const harness = await createRunHarness();
+  await writeFile(join(harness.root, "r.png"), png("r"));
   const lines = [
     "// two batches",
     ...ONE,
@@ -132,22 +132,22 @@ it("the error for an item that the service blames names the line of the prompt f
   ];
   const field = "items[0].reference_images[0].data";
   const text = `${field}: the image is damaged`;
-  bench.fake.fault(/^POST/, { lie: <T>(answer: T) => answer }, { lie: <T>(answer: T) => answer });
-  bench.fake.fault(/^POST/, refusal(400, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", text, field));
-  await expect(bench.submit(lines, { limits: { itemsPerBatch: 1 } })).rejects.toMatchObject({
+  harness.fake.fault(/^POST/, { lie: <T>(answer: T) => answer }, { lie: <T>(answer: T) => answer });
+  harness.fake.fault(/^POST/, refusal(400, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", text, field));
+  await expect(harness.submit(lines, { limits: { itemsPerBatch: 1 } })).rejects.toMatchObject({
     code: "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
     message: text,
     param: field,
     details: [
-      `prompts.jsonl:4: reference_images[0].data: ${join(bench.root, "r.png")}: the image is damaged`,
+      `prompts.jsonl:4: reference_images[0].data: ${join(harness.root, "r.png")}: the image is damaged`,
     ],
   });
 });
 
 it("an unknown item in the service's error is reported as the service names it", async () => {
-  const bench = await createBench();
-  bench.fake.fault(/^POST/, refusal(400, "BATCH_IMAGE_INVALID_ITEMS", "items[7].prompt: no"));
-  await expect(bench.submit(ONE)).rejects.toMatchObject({
+  const harness = await createRunHarness();
+  harness.fake.fault(/^POST/, refusal(400, "BATCH_IMAGE_INVALID_ITEMS", "items[7].prompt: no"));
+  await expect(harness.submit(ONE)).rejects.toMatchObject({
     message: "items[7].prompt: no",
     details: undefined,
   });
@@ -157,21 +157,21 @@ const image = (tail: number) => Buffer.concat([png("x"), Buffer.alloc(tail, tail
 
 it("a stored image that changes, shrinks or goes while it is sent is exit 9 and makes nothing", async () => {
   for (const change of [image(100_001).subarray(1), Buffer.alloc(0), null]) {
-    const bench = await createBench();
-    await writeFile(`${bench.root}/photo.png`, image(100_000));
+    const harness = await createRunHarness();
+    await writeFile(`${harness.root}/photo.png`, image(100_000));
     const lines = [
       { custom_id: "a", prompt: "first", reference_images: ["photo.png"] },
       { custom_id: "b", prompt: "second", reference_images: ["photo.png"] },
     ];
-    const path = bench.path(`references/${await hashFile(`${bench.root}/photo.png`)}`);
-    bench.fake.fault(/^POST/, {
+    const path = harness.path(`references/${await hashFile(`${harness.root}/photo.png`)}`);
+    harness.fake.fault(/^POST/, {
       handle: (_, response) => {
         const wreck = change === null ? rm(path) : writeFile(path, change);
         void wreck.then(() => response.writeHead(503, { "retry-after": "0" }).end());
       },
     });
-    await expect(bench.submit(lines)).rejects.toMatchObject({ code: "SAVE_FAILED" });
-    expect(bench.fake.batches).toEqual([]);
+    await expect(harness.submit(lines)).rejects.toMatchObject({ code: "SAVE_FAILED" });
+    expect(harness.fake.batches).toEqual([]);
   }
 });
 
@@ -185,34 +185,34 @@ const EDITED = [
 ];
 
 it("[RUN-8] a batch whose prompts were changed on disk since is not sent under its old key", async () => {
-  const bench = await createBench();
-  for (let i = 0; i < 4; i++) bench.fake.fault(/^POST/, { reset: "after" });
-  await expect(bench.submit(PAIR)).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
-  const text = await bench.read("input.jsonl");
-  await writeFile(bench.path("input.jsonl"), text.replace("a cat", "a tiger"));
-  const before = bench.fake.count(/^POST/);
-  await expect(bench.submit(EDITED, { isUpdate: true })).rejects.toMatchObject({
+  const harness = await createRunHarness();
+  for (let i = 0; i < 4; i++) harness.fake.fault(/^POST/, { reset: "after" });
+  await expect(harness.submit(PAIR)).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
+  const text = await harness.read("input.jsonl");
+  await writeFile(harness.path("input.jsonl"), text.replace("a cat", "a tiger"));
+  const before = harness.fake.count(/^POST/);
+  await expect(harness.submit(EDITED, { isUpdate: true })).rejects.toMatchObject({
     code: "DIRECTORY_CONFLICT",
     message: expect.stringContaining("input.jsonl is not as the run has written it"),
   });
-  expect(bench.fake.count(/^POST/)).toBe(before);
+  expect(harness.fake.count(/^POST/)).toBe(before);
 });
 
 it("after a refused update of several batches, another update pays only for its own prompts", async () => {
-  const bench = await createBench();
+  const harness = await createRunHarness();
   const limits = { itemsPerBatch: 1 };
-  await bench.submit(PAIR, { limits });
-  bench.fake.fault(/^POST/, refusal(402, "BATCH_IMAGE_INSUFFICIENT_BALANCE", "No."));
-  await expect(bench.submit(EDITED, { limits, isUpdate: true })).rejects.toMatchObject({ httpStatus: 402 });
-  expect((await bench.runState()).batches.map(({ refused }) => refused)).toEqual([
+  await harness.submit(PAIR, { limits });
+  harness.fake.fault(/^POST/, refusal(402, "BATCH_IMAGE_INSUFFICIENT_BALANCE", "No."));
+  await expect(harness.submit(EDITED, { limits, isUpdate: true })).rejects.toMatchObject({ httpStatus: 402 });
+  expect((await harness.runState()).batches.map(({ refused }) => refused)).toEqual([
     undefined,
     undefined,
     true,
     true,
   ]);
   const huge = EDITED.map((line) => ({ ...line, prompt: line.prompt.replace("big", "huge") }));
-  await bench.submit(huge, { limits, isUpdate: true });
-  expect(bench.fake.batches.map(({ items }) => items[0]?.prompt)).toEqual([
+  await harness.submit(huge, { limits, isUpdate: true });
+  expect(harness.fake.batches.map(({ items }) => items[0]?.prompt)).toEqual([
     ...PAIR.map(({ prompt }) => prompt),
     ...huge.map(({ prompt }) => prompt),
   ]);

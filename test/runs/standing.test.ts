@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import { judgeMissing, type Repair, repairsOf } from "../../src/runs/standing.ts";
 import { type Answer, png } from "../support/fake-service.ts";
-import { type Bench, createBench } from "../support/run-harness.ts";
+import { createRunHarness, type RunHarness } from "../support/run-harness.ts";
 
 const PETS = ["cat", "dog", "cow"].map((id) => ({ custom_id: id, prompt: `a ${id}` }));
 const LOST = {
@@ -16,23 +16,23 @@ const ZIP = /^GET .*\/download/;
 const CONTENT = /^GET .*\/content/;
 
 /** A service that has lost its cat, and answers no ZIP with it. */
-async function lostCat(): Promise<Bench> {
-  const bench = await createBench();
-  bench.fake.always(ZIP, LOST);
-  bench.fake.always(/cat\/content/, LOST);
-  return bench;
+async function lostCat(): Promise<RunHarness> {
+  const harness = await createRunHarness();
+  harness.fake.always(ZIP, LOST);
+  harness.fake.always(/cat\/content/, LOST);
+  return harness;
 }
 
 it("[SAVE-1] the same command fetches only what is missing, and then the run is whole", async () => {
-  const bench = await createBench();
-  bench.fake.fault(ZIP, LOST);
-  bench.fake.fault(/cat\/content/, LOST, LOST);
-  await bench.submit(PETS);
-  const counts = () => [bench.fake.count(ZIP), bench.fake.count(CONTENT)];
+  const harness = await createRunHarness();
+  harness.fake.fault(ZIP, LOST);
+  harness.fake.fault(/cat\/content/, LOST, LOST);
+  await harness.submit(PETS);
+  const counts = () => [harness.fake.count(ZIP), harness.fake.count(CONTENT)];
   expect(counts()).toEqual([1, 3]);
-  expect(await bench.submit(PETS)).toMatchObject({ fetchedCount: 0 });
+  expect(await harness.submit(PETS)).toMatchObject({ fetchedCount: 0 });
   expect(counts()).toEqual([1, 4]);
-  const outcome = await bench.submit(PETS);
+  const outcome = await harness.submit(PETS);
   expect(outcome).toMatchObject({ fetchedCount: 1 });
   expect(counts()).toEqual([1, 5]);
   expect(judgeMissing(outcome.lines)).toBeNull();
@@ -48,11 +48,11 @@ it.each([
   ["a ZIP that breaks off each time", { cutAt: 80 }],
   ["a ZIP that is a web page", { lie: (answer: Answer) => ({ ...answer, body: Buffer.from("<html>") }) }],
 ])("[SAVE-1] %s is replaced by single images", async (_, fault) => {
-  const bench = await createBench();
-  bench.fake.always(ZIP, fault);
-  const outcome = await bench.submit(PETS);
+  const harness = await createRunHarness();
+  harness.fake.always(ZIP, fault);
+  const outcome = await harness.submit(PETS);
   expect(outcome).toMatchObject({ fetchedCount: 3 });
-  expect((await readdir(bench.dir)).sort()).toEqual([
+  expect((await readdir(harness.dir)).sort()).toEqual([
     "images",
     "imgbatch.json",
     "input.jsonl",
@@ -61,72 +61,72 @@ it.each([
 });
 
 it("[SAVE-1] of an item with several images those that can be had are here, and stay when the rest comes", async () => {
-  const bench = await createBench();
-  await bench.submit(PETS.slice(0, 1), { onlyStart: true });
-  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2"), png("3")];
-  bench.fake.fault(ZIP, LOST);
-  bench.fake.fault(/image_index=0/, LOST);
-  const outcome = await bench.submit(PETS.slice(0, 1));
+  const harness = await createRunHarness();
+  await harness.submit(PETS.slice(0, 1), { onlyStart: true });
+  for (const item of harness.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2"), png("3")];
+  harness.fake.fault(ZIP, LOST);
+  harness.fake.fault(/image_index=0/, LOST);
+  const outcome = await harness.submit(PETS.slice(0, 1));
   expect(outcome.lines[0]?.files.map((file) => [file.path, file.image_index])).toEqual([
     ["images/cat_2.png", 1],
     ["images/cat_3.png", 2],
   ]);
   expect(judgeMissing(outcome.lines)?.exit).toBe("temporary");
-  const again = await bench.submit(PETS.slice(0, 1));
+  const again = await harness.submit(PETS.slice(0, 1));
   expect(again.lines[0]?.files.map((file) => [file.path, file.image_index])).toEqual([
     ["images/cat.png", undefined],
     ["images/cat_2.png", undefined],
     ["images/cat_3.png", undefined],
   ]);
-  expect(bench.fake.count(CONTENT)).toBe(4);
+  expect(harness.fake.count(CONTENT)).toBe(4);
 });
 
 it("[SAVE-1] a service that does not answer any more is not asked for every image, and the same command goes on", async () => {
-  const bench = await createBench();
-  bench.fake.fault(ZIP, LOST);
-  bench.fake.always(CONTENT, { reset: "before" });
-  await expect(bench.submit(PETS)).rejects.toMatchObject({ code: "NETWORK" });
-  expect(bench.fake.count(/cow\/content/)).toBe(0);
-  expect(await readdir(bench.dir)).not.toContain("results.jsonl");
+  const harness = await createRunHarness();
+  harness.fake.fault(ZIP, LOST);
+  harness.fake.always(CONTENT, { reset: "before" });
+  await expect(harness.submit(PETS)).rejects.toMatchObject({ code: "NETWORK" });
+  expect(harness.fake.count(/cow\/content/)).toBe(0);
+  expect(await readdir(harness.dir)).not.toContain("results.jsonl");
 });
 
 it("[SAVE-1] a wrong key and deleted outputs end the fetching, as they concern every image", async () => {
   for (const status of [401, 410]) {
-    const bench = await createBench();
-    bench.fake.fault(ZIP, LOST);
-    bench.fake.fault(CONTENT, { status });
-    const outcome = bench.submit(PETS);
+    const harness = await createRunHarness();
+    harness.fake.fault(ZIP, LOST);
+    harness.fake.fault(CONTENT, { status });
+    const outcome = harness.submit(PETS);
     if (status === 401) await expect(outcome).rejects.toMatchObject({ code: "INVALID_API_KEY" });
     else expect(judgeMissing((await outcome).lines)?.exit).toBe("gone");
-    expect(bench.fake.count(CONTENT)).toBe(1);
+    expect(harness.fake.count(CONTENT)).toBe(1);
   }
 });
 
 it("[SAVE-1] what a new run cannot have yet does not cost the image of the one before", async () => {
-  const bench = await createBench();
-  await bench.submit(PETS);
-  const before = await readFile(bench.path("images/cat.png"));
-  bench.fake.fault(ZIP, LOST);
-  bench.fake.fault(/cat\/content/, LOST);
-  await bench.submit(PETS, { isNew: true });
-  expect(await readFile(bench.path("images/cat.png"))).toEqual(before);
-  expect(await bench.submit(PETS, { isNew: true })).toMatchObject({ fetchedCount: 1 });
-  expect(bench.fake.batches).toHaveLength(2);
-  expect((await readdir(bench.path("images"))).sort()).toEqual(["cat.png", "cow.png", "dog.png"]);
+  const harness = await createRunHarness();
+  await harness.submit(PETS);
+  const before = await readFile(harness.path("images/cat.png"));
+  harness.fake.fault(ZIP, LOST);
+  harness.fake.fault(/cat\/content/, LOST);
+  await harness.submit(PETS, { isNew: true });
+  expect(await readFile(harness.path("images/cat.png"))).toEqual(before);
+  expect(await harness.submit(PETS, { isNew: true })).toMatchObject({ fetchedCount: 1 });
+  expect(harness.fake.batches).toHaveLength(2);
+  expect((await readdir(harness.path("images"))).sort()).toEqual(["cat.png", "cow.png", "dog.png"]);
 });
 
 it("[SAVE-1] where the ZIP is to be kept and cannot be had, the images come one by one", async () => {
-  const bench = await lostCat();
-  const outcome = await bench.submit(PETS, { keepZip: true });
+  const harness = await lostCat();
+  const outcome = await harness.submit(PETS, { keepZip: true });
   expect(outcome.lines.map((line) => line.files.map((file) => file.path))).toEqual([
     [],
     ["images/dog.png"],
     ["images/cow.png"],
   ]);
-  await rm(bench.path("images/dog.png"));
-  await bench.submit(PETS, { keepZip: true });
-  expect(bench.fake.count(/dog\/content/)).toBe(2);
-  expect(bench.fake.count(/cow\/content/)).toBe(1);
+  await rm(harness.path("images/dog.png"));
+  await harness.submit(PETS, { keepZip: true });
+  expect(harness.fake.count(/dog\/content/)).toBe(2);
+  expect(harness.fake.count(/cow\/content/)).toBe(1);
 });
 
 const CAT = [{ custom_id: "cat", prompt: "a cat" }];
@@ -136,44 +136,44 @@ const gone = {
 };
 
 /** A batch of one item with two images, no ZIP, and none of its first image. */
-async function withoutFirst(): Promise<Bench> {
-  const bench = await createBench();
-  await bench.submit(CAT, { onlyStart: true });
-  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
-  bench.fake.always(/\/download/, { status: 404 });
-  bench.fake.always(/image_index=0/, gone);
-  return bench;
+async function withoutFirst(): Promise<RunHarness> {
+  const harness = await createRunHarness();
+  await harness.submit(CAT, { onlyStart: true });
+  for (const item of harness.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
+  harness.fake.always(/\/download/, { status: 404 });
+  harness.fake.always(/image_index=0/, gone);
+  return harness;
 }
 
 it("a disk that refuses an image after another could not be had is what went wrong", async () => {
-  const bench = await withoutFirst();
-  await mkdir(bench.path("images/cat_2.png/in-the-way"), { recursive: true });
-  await expect(bench.submit(CAT)).rejects.toMatchObject({ code: "SAVE_FAILED" });
+  const harness = await withoutFirst();
+  await mkdir(harness.path("images/cat_2.png/in-the-way"), { recursive: true });
+  await expect(harness.submit(CAT)).rejects.toMatchObject({ code: "SAVE_FAILED" });
 });
 
 it("a key that is refused after an image could not be had is what went wrong", async () => {
-  const bench = await withoutFirst();
-  bench.fake.always(/image_index=1/, { status: 401 });
-  await expect(bench.submit(CAT)).rejects.toMatchObject({ code: "INVALID_API_KEY" });
+  const harness = await withoutFirst();
+  harness.fake.always(/image_index=1/, { status: 401 });
+  await expect(harness.submit(CAT)).rejects.toMatchObject({ code: "INVALID_API_KEY" });
 });
 
 it("a signal ends the work also after an image could not be had", async () => {
-  const bench = await withoutFirst();
+  const harness = await withoutFirst();
   const stop = new AbortController();
   const reason = new ImgbatchError("TERMINATED");
-  bench.fake.always(/image_index=1/, { handle: () => stop.abort(reason) });
-  await expect(bench.submit(CAT, { signal: stop.signal })).rejects.toBe(reason);
-  expect(bench.fake.count(/content/)).toBe(2);
+  harness.fake.always(/image_index=1/, { handle: () => stop.abort(reason) });
+  await expect(harness.submit(CAT, { signal: stop.signal })).rejects.toBe(reason);
+  expect(harness.fake.count(/content/)).toBe(2);
 });
 
 it("a key that is refused for one batch of a run is not tried on the others", async () => {
-  const bench = await createBench();
+  const harness = await createRunHarness();
   const three = ["a", "b", "c"].map((custom_id) => ({ custom_id, prompt: custom_id }));
   const limits = { itemsPerBatch: 1 };
-  await bench.submit(three, { limits, onlyStart: true });
-  bench.fake.always(/\/items\?/, { status: 401 });
-  await expect(bench.submit(three, { limits })).rejects.toMatchObject({ code: "INVALID_API_KEY" });
-  expect(bench.fake.count(/\/items\?/)).toBe(1);
+  await harness.submit(three, { limits, onlyStart: true });
+  harness.fake.always(/\/items\?/, { status: 401 });
+  await expect(harness.submit(three, { limits })).rejects.toMatchObject({ code: "INVALID_API_KEY" });
+  expect(harness.fake.count(/\/items\?/)).toBe(1);
 });
 
 /** Each outcome of an image, with the step that makes the image come. */

@@ -2,7 +2,7 @@ import files, { readdir, readFile } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { expect, it, onTestFinished } from "vitest";
 import { fuzzRuns } from "../support/fuzz-runs.ts";
-import { createBench } from "../support/run-harness.ts";
+import { createRunHarness } from "../support/run-harness.ts";
 
 /** Counts the changes of files, and lets none happen from the one on at which the process is killed. */
 const disk = { changes: 0, killAt: Number.POSITIVE_INFINITY };
@@ -43,29 +43,29 @@ const EDITED = [
 
 /** Updates a run, kills that at a change of a file, and updates it again. Returns whether there was such a change. */
 async function killedAt(killAt: number, answersLost: number): Promise<boolean> {
-  const bench = await createBench();
-  await bench.submit(PETS);
+  const harness = await createRunHarness();
+  await harness.submit(PETS);
   const before = new Map<string, Buffer>();
-  for (const name of await readdir(bench.path("images")))
-    before.set(name, await readFile(bench.path(`images/${name}`)));
-  for (let i = 0; i < answersLost; i++) bench.fake.fault(/^POST/, { reset: "after" });
+  for (const name of await readdir(harness.path("images")))
+    before.set(name, await readFile(harness.path(`images/${name}`)));
+  for (let i = 0; i < answersLost; i++) harness.fake.fault(/^POST/, { reset: "after" });
   Object.assign(disk, { changes: 0, killAt });
-  await bench.submit(EDITED, { isUpdate: true }).catch(() => {});
+  await harness.submit(EDITED, { isUpdate: true }).catch(() => {});
   const isKilled = disk.changes >= killAt;
   disk.killAt = Number.POSITIVE_INFINITY;
-  const again = () => bench.submit(EDITED, { isUpdate: true });
+  const again = () => harness.submit(EDITED, { isUpdate: true });
   await again().catch(again);
   const images = ["cat.png", "dog.png", "hen.png", "item_000002.png", "item_000004.png"];
-  expect((await readdir(bench.path("images"))).sort()).toEqual(images);
+  expect((await readdir(harness.path("images"))).sort()).toEqual(images);
   for (const [folder, name] of [
     ["images", "cat.png"],
     ["images", "item_000004.png"],
     ["removed", "cow.png"],
     ["removed", "dog.png"],
   ] as const)
-    expect(await readFile(bench.path(`${folder}/${name}`))).toEqual(before.get(name));
-  expect((await readdir(bench.path("removed"))).sort()).toEqual(["cow.png", "dog.png"]);
-  const results = (await bench.results()).map(({ custom_id, status, files }) => [
+    expect(await readFile(harness.path(`${folder}/${name}`))).toEqual(before.get(name));
+  expect((await readdir(harness.path("removed"))).sort()).toEqual(["cow.png", "dog.png"]);
+  const results = (await harness.results()).map(({ custom_id, status, files }) => [
     custom_id,
     status,
     files.length,
@@ -73,11 +73,11 @@ async function killedAt(killAt: number, answersLost: number): Promise<boolean> {
   expect(results).toEqual(
     ["cat", "item_000002", "dog", "hen", "item_000004"].map((id) => [id, "success", 1]),
   );
-  expect(bench.fake.batches.map(({ items }) => items.map((item) => item.custom_id))).toEqual([
+  expect(harness.fake.batches.map(({ items }) => items.map((item) => item.custom_id))).toEqual([
     ["cat", "dog", "cow", "item_000004"],
     ["item_000002", "dog", "hen"],
   ]);
-  expect((await readdir(bench.dir)).filter((name) => name.startsWith("."))).toEqual([]);
+  expect((await readdir(harness.dir)).filter((name) => name.startsWith("."))).toEqual([]);
   return isKilled;
 }
 

@@ -1,9 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { exitCodeOf } from "../../src/cli/output/finish.ts";
 import { type Batch, readBatch } from "../../src/client/answers.ts";
-import { ImgbatchError } from "../../src/contract/errors.ts";
+import { EXIT_CODES, ImgbatchError } from "../../src/contract/errors.ts";
 import type { RunEvent } from "../../src/contract/events.ts";
-import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
 import { WAITING_CODES } from "../../src/contract/waiting.ts";
 import type { Http, HttpRequest, JsonAnswer } from "../../src/http/http.ts";
 import { clockTime } from "../../src/kernel/durations.ts";

@@ -2,7 +2,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api.ts";
-import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
+import { EXIT_CODES } from "../../src/contract/errors.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { startQuickService } from "../soak/killed-service.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";

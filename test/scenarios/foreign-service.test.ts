@@ -2,7 +2,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { expandedCustomIds } from "../../src/contract/text-rules.ts";
+import { expandedCustomIds } from "../../src/contract/limits.ts";
 import { FAKE_KEY, packZip, png } from "../support/fake-service.ts";
 import { listen } from "../support/listen.ts";
 import { cleanEnvironment, imgbatch } from "../support/processes.ts";

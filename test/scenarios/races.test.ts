@@ -7,13 +7,17 @@ import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { dropOutputs } from "../../src/domain/batches/delete.ts";
-import { cancelBatch } from "../../src/domain/batches/end-early.ts";
+import {
+  cancelBatch,
+  processResults,
+  settleBatch,
+  startProcessing,
+} from "../../src/domain/batches/end-batch.ts";
 import { failItem, finishItem, groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../src/domain/batches/lifecycle.ts";
-import { processResults, settleBatch, startProcessing } from "../../src/domain/batches/process-results.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { Feed } from "../../src/domain/feed.ts";
-import { Offers } from "../../src/domain/offers.ts";
+import { Offers } from "../../src/domain/models.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { endHold, openHold, releaseDeadHolds } from "../../src/domain/realtime/holds.ts";

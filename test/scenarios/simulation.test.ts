@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, inject, it } from "vitest";
 import { isTerminal } from "../../src/contract/statuses.ts";
-import { settleBatch } from "../../src/domain/batches/process-results.ts";
+import { settleBatch } from "../../src/domain/batches/end-batch.ts";
 import { fuzzRuns } from "../support/fuzz-runs.ts";
 import { MODELS, type SimulatedModel, Simulation } from "../support/simulation.ts";
 import { checkEnd, checkFeed, checkMarks, checkMoment } from "../support/simulation-checks.ts";

@@ -1,8 +1,8 @@
 import type { Request } from "express";
 import { describe, expect, it } from "vitest";
 import { sniffImageType } from "../../src/contract/image-formats.ts";
-import { customIdProblem, referenceLimitByName } from "../../src/contract/text-rules.ts";
-import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
+import { customIdProblem, referenceLimitByName } from "../../src/contract/limits.ts";
+import { assignEntryNames } from "../../src/domain/downloads/zip.ts";
 import { fileIdOf } from "../../src/domain/files/files.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
 import { hideApiKeys, hideUsedKeys, holdsApiKey, watchKey } from "../../src/kernel/hide-keys.ts";

@@ -108,6 +108,22 @@ const wanted = { ...image, generationConfig: { responseModalities: ["IMAGE"], im
 const GENERATE = `/v1beta/models/${MODEL}:generateContent`;
 
 describe.skipIf(!hasPostgres)("processes that share a database and a bucket", () => {
+  it("a worker has a live view of its own, of the batches of all keys, and takes no other requests", async () => {
+    const { start } = await shared();
+    const [worker, api] = [await start("worker"), await start("api")];
+    await ready(api);
+    const id = await submit(api, 2);
+    await ended(api, id);
+    const { baseUrl, apiKey } = await worker.openLiveView();
+    const headers = { authorization: `Bearer ${apiKey}` };
+    const { data } = await (await fetch(baseUrl + BATCHES, { headers })).json();
+    expect(data).toMatchObject([{ id, status: "completed", success_count: 2 }]);
+    const deleted = await fetch(`${baseUrl}${BATCHES}/${id}/outputs`, { method: "DELETE", headers });
+    expect(deleted.status).toBe(200);
+    expect(await api.json(`${BATCHES}/${id}`)).toMatchObject({ status: "output_deleted" });
+    expect((await worker.ask(BATCHES)).status).toBe(404);
+  });
+
   it("go by the clock of the database, however wrong their own is", async () => {
     const { start } = await shared();
     const now = Date.now;

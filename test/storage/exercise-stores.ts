@@ -1,6 +1,6 @@
-import { NEW_BATCH } from "../../src/domain/batches/new-batch.ts";
+import { NEW_BATCH } from "../../src/domain/batches/create-batch.ts";
+import type { UpstreamJobRecord } from "../../src/domain/ports/batches.ts";
 import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
-import type { UpstreamJobRecord } from "../../src/domain/ports/upstream-jobs.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 
 /** The calls of stores, and the values that they returned. */

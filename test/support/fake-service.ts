@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from "node:http";
 import { crc32, deflateSync } from "node:zlib";
 import { ZipFile } from "yazl";
-import { expandedCustomIds } from "../../src/contract/text-rules.ts";
+import { expandedCustomIds } from "../../src/contract/limits.ts";
 import { listen } from "./listen.ts";
 
 export const FAKE_KEY = "test-key-of-the-fake-service";

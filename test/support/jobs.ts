@@ -1,4 +1,4 @@
-import type { Job } from "../../src/contract/native-jobs.ts";
+import type { Job } from "../../src/contract/native-api.ts";
 import { generate } from "./realtime.ts";
 import { MODEL, type TestService } from "./service.ts";
 

@@ -17,7 +17,7 @@ import { watchSecret } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
 
 /** A run against a fake service, in a directory of its own. */
-export interface Bench {
+export interface RunHarness {
   fake: FakeService;
   root: string;
   dir: string;
@@ -48,7 +48,7 @@ export interface SubmitOptions {
   onlyStart?: boolean;
 }
 
-export async function createBench(options: FakeOptions = {}): Promise<Bench> {
+export async function createRunHarness(options: FakeOptions = {}): Promise<RunHarness> {
   const fake = await startFakeService(options);
   const root = await tempDir(() => fake.close());
   watchSecret(FAKE_KEY);
@@ -69,7 +69,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
   const notes: string[] = [];
   const reporter = { note: (line: string) => void notes.push(line), detail() {}, progress() {} };
   const dir = join(root, "out");
-  const bench: Bench = {
+  const harness: RunHarness = {
     fake,
     root,
     dir,
@@ -79,9 +79,9 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
     notes,
     path: (name) => join(dir, name),
     read: (name) => readFile(join(dir, name), "utf8"),
-    runState: async () => JSON.parse(await bench.read("imgbatch.json")),
+    runState: async () => JSON.parse(await harness.read("imgbatch.json")),
     results: async () =>
-      (await bench.read("results.jsonl"))
+      (await harness.read("results.jsonl"))
         .trim()
         .split("\n")
         .map((line) => JSON.parse(line)),
@@ -134,7 +134,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
       return { ...outcome, replayed };
     },
   };
-  return bench;
+  return harness;
 }
 
 /** The plan for prompt lines, read through a real file in `root`. */

@@ -11,8 +11,7 @@ import { groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
-import type { ModelEntry } from "../../src/domain/models.ts";
-import { Offers } from "../../src/domain/offers.ts";
+import { type ModelEntry, Offers } from "../../src/domain/models.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import {
   type ImageProvider,

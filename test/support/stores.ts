@@ -1,6 +1,6 @@
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
+import { NEW_BATCH } from "../../src/domain/batches/create-batch.ts";
 import { hasItems, holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
-import { NEW_BATCH } from "../../src/domain/batches/new-batch.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";

@@ -1,4 +1,4 @@
-import type { NativeFile, NativeFileList } from "../../src/contract/native-jobs.ts";
+import type { NativeFile, NativeFileList } from "../../src/contract/native-api.ts";
 import type { TestService } from "./service.ts";
 
 export const KEY_HEADER = "x-vendorx-api-key";

@@ -3,7 +3,7 @@ import { groupFinishes } from "../../src/domain/batches/finish-item.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
-import { Offers } from "../../src/domain/offers.ts";
+import { Offers } from "../../src/domain/models.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";

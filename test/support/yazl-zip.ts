@@ -1,8 +1,8 @@
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { ZipFile } from "yazl";
-import type { ZipEntries } from "../../src/domain/downloads/entry-names.ts";
 import { readIntact } from "../../src/domain/downloads/piece-stream.ts";
+import type { ZipEntries } from "../../src/domain/downloads/zip.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 
 // Noon in local components: the format stores local time, so every time zone writes the same bytes.

@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { Feed } from "../../src/domain/feed.ts";
-import { invalidLine, type Line } from "../../src/domain/lines/take-in.ts";
-import { Offers } from "../../src/domain/offers.ts";
+import { invalidLine, type Line } from "../../src/domain/jobs/take-in.ts";
+import { Offers } from "../../src/domain/models.ts";
 import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";

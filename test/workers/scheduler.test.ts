@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { identityOf } from "../../src/domain/offers.ts";
+import { identityOf } from "../../src/domain/models.ts";
 import { StorageUnavailable } from "../../src/domain/ports/blob-store.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";

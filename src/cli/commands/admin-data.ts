@@ -1,7 +1,6 @@
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { formatUsd, parseUsd } from "../../kernel/money.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";

@@ -1,7 +1,7 @@
 import { loadConfig } from "../../config/load.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { amountText, formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted, formatBytes } from "../../kernel/text.ts";

@@ -1,6 +1,6 @@
 import type { Batch } from "../../client/answers.ts";
 import { cancelBatch } from "../../client/batches.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES } from "../../contract/errors.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/with-service.ts";

@@ -1,5 +1,4 @@
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import type { CommandDetails, CommandSpec } from "../command.ts";
 import { GLOBAL_OPTIONS, JSON_OPTION, type OptionSpec } from "../options.ts";
 

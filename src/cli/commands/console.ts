@@ -1,8 +1,7 @@
 import { makeSignInCode } from "../../client/batches.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { signInUrl } from "../../contract/console-api.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { openPath } from "../../processes/programs.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { createServiceLocator } from "../connect/find-service.ts";

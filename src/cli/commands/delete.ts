@@ -1,6 +1,5 @@
 import { deleteOutputs, deleteRecord } from "../../client/batches.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/with-service.ts";
 import { flagOption } from "../options.ts";

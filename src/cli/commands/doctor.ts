@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { saving } from "../../client/file-errors.ts";
-import { agreeTo, requireAgreed } from "../../config/consent.ts";
-import { readConfig } from "../../config/load.ts";
+import { agreeTo, readConfig, requireAgreed } from "../../config/load.ts";
 import { agreementsFile, dataDirectoryOf } from "../../config/paths.ts";
 import { UPSTREAM_NAMES } from "../../config/presets.ts";
 import type { Config } from "../../config/schema.ts";

@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
 import { createRateLimiter } from "../../client/realtime.ts";
-import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { type ErrorCode, EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
 import { type Cost, costText, microsToNumber, playMoneyField, sumCosts } from "../../kernel/money.ts";

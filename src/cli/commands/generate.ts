@@ -1,8 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename, extname, isAbsolute, relative } from "node:path";
 import { type GeneratedImage, generateImage } from "../../client/realtime.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, SIZE_TIERS, typeOfFileName } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";

@@ -1,7 +1,6 @@
 import type { BatchItem } from "../../client/answers.ts";
 import { getBatch, listItems } from "../../client/batches.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../contract/statuses.ts";
 import type { Http } from "../../http/http.ts";

@@ -1,6 +1,6 @@
 import type { Batch } from "../../client/answers.ts";
 import { type BatchFilter, listBatches } from "../../client/batches.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../contract/statuses.ts";
 import { formatDuration } from "../../kernel/durations.ts";

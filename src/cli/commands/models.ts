@@ -1,6 +1,6 @@
 import { listModels } from "../../client/batches.ts";
 import { listRealtimeModels } from "../../client/realtime.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES } from "../../contract/errors.ts";
 import { costText, FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/with-service.ts";

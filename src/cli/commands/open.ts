@@ -1,7 +1,6 @@
 import { access, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { openPath } from "../../processes/programs.ts";
 import { RUN_STATE_FILE, readRunState } from "../../runs/directory/run-state.ts";
 import { GALLERY_FILE } from "../../runs/reports/gallery.ts";

@@ -3,7 +3,7 @@ import { dataDirectoryOf } from "../../config/paths.ts";
 import type { Config } from "../../config/schema.ts";
 import { providerObject, stateOf } from "../../contract/console-api.ts";
 import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES } from "../../contract/errors.ts";
 import { reasonText, saidLines } from "../../contract/waiting.ts";
 import { readEnvironment } from "../../environment.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";

@@ -1,6 +1,5 @@
 import { deadline } from "../../client/poll.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { createServiceLocator, type Probe, probeService } from "../connect/find-service.ts";

@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 

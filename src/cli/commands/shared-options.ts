@@ -1,6 +1,6 @@
 import { UPSTREAM_NAMES } from "../../config/presets.ts";
 import { VENDOR_NAMES } from "../../config/vendors.ts";
-import type { ExitName } from "../../contract/exit-codes.ts";
+import type { ExitName } from "../../contract/errors.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import type { ArgumentSpec } from "../command.ts";
 import type { OptionSpec } from "../options.ts";

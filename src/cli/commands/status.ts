@@ -1,7 +1,6 @@
 import type { Batch } from "../../client/answers.ts";
 import { withCounts } from "../../client/batches.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
 import { counted } from "../../kernel/text.ts";
 import { askedCounts } from "../../runs/run-batches.ts";

@@ -1,8 +1,7 @@
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";

@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events";
 import type { Batch } from "../../client/answers.ts";
 import { allWithCounts, listBatches } from "../../client/batches.ts";
 import { followChanges, PollLimiter, pollUntilDone } from "../../client/poll.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { EXIT_CODES } from "../../contract/errors.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { EMBEDDED, type RunService } from "../../runs/directory/run-service.ts";

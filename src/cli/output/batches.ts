@@ -1,11 +1,10 @@
 import type { Batch } from "../../client/answers.ts";
-import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { jobsText, waitingText } from "../../contract/waiting.ts";
 import type { Http } from "../../http/http.ts";
 import { costText, FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { escapeControls } from "../../kernel/text.ts";
-import { lastRound } from "../../runs/directory/run-state.ts";
+import { lastRound } from "../../runs/reports/run-report.ts";
 import { askedCounts } from "../../runs/run-batches.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";

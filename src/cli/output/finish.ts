@@ -1,6 +1,11 @@
 import { styleText } from "node:util";
-import { errorEntry, ImgbatchError, isDatabaseDamage, SERVICE_ERRORS } from "../../contract/errors.ts";
-import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import {
+  EXIT_CODES,
+  errorEntry,
+  ImgbatchError,
+  isDatabaseDamage,
+  SERVICE_ERRORS,
+} from "../../contract/errors.ts";
 import { hideApiKeys, safeJson, safeLine, safeResultLine } from "../../kernel/hide-keys.ts";
 import type { CommandResult } from "../command.ts";
 import { mayColor, type Terminal } from "../terminal.ts";

@@ -1,13 +1,12 @@
 import type { ItemError } from "../../contract/statuses.ts";
-import { type Call, recordCall, recordCalls } from "../health/record-call.ts";
+import { type Call, recordCall, recordCalls } from "../health/calls.ts";
 import { lendImage, type MadeImage } from "../images/output-images.ts";
-import type { CountChange } from "../ports/batch-repository.ts";
+import type { CountChange, FinishedItem } from "../ports/batches.ts";
 import { StorageUnavailable } from "../ports/blob-store.ts";
 import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
-import type { FinishedItem } from "../ports/item-repository.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
-import type { ReadBackDeps } from "./process-results.ts";
+import type { ReadBackDeps } from "./end-batch.ts";
 
 /** How many groups are under way at most, and the most entries of one. */
 const [GROUPS_AT_ONCE, MOST_IN_A_GROUP] = [4, 50];

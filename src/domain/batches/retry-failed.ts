@@ -6,8 +6,7 @@ import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../records.ts";
 import { type CheckedReference, type CheckedRequest, requestHash } from "./checked-request.ts";
-import { type CreateBatchDeps, type CreatedBatch, createBatch } from "./create-batch.ts";
-import { refuseToRetryJob } from "./new-batch.ts";
+import { type CreateBatchDeps, type CreatedBatch, createBatch, refuseToRetryJob } from "./create-batch.ts";
 
 interface RetryOptions {
   /** As for `createBatch`; default: null. */

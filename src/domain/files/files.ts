@@ -4,8 +4,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { eachDue, type SweepDeps } from "../each-due.ts";
 import { imageInDraft, type SentImage } from "../images/sent-image.ts";
 import type { BlobStore, LentDraft } from "../ports/blob-store.ts";
-import type { FileRecord } from "../ports/files.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import type { FileRecord, Repositories, Stores } from "../ports/stores.ts";
 
 /** Where the bytes of uploaded files are, in the blob store. */
 export const FILES_PREFIX = "files/";
@@ -147,3 +146,22 @@ export function nameTaken(id: string): ImgbatchError {
     param: "file.name",
   });
 }
+
+/** A file that the service makes when it is downloaded: the results of a batch job. */
+export interface GeneratedFile {
+  sizeBytes: number;
+  /** Changes whenever a byte does. */
+  etag: string;
+  mimeType: string;
+  createdAtMs: number;
+  /** When it is deleted; null when it is kept. */
+  expiresAtMs: number | null;
+  /** Bytes `start` to `end`, inclusive. Each part is valid until the next one is asked for. */
+  open(range: { start: number; end: number }): AsyncIterable<Buffer>;
+}
+
+/**
+ * Finds a generated file of a key by its id, such as `batch-…`; null when there is none. Uploaded files of the same id
+ * come first.
+ */
+export type FindGeneratedFile = (apiKeyId: string, id: string) => Promise<GeneratedFile | null>;

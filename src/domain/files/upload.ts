@@ -5,9 +5,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import type { BlobDraft, BlobStore, LentDraft } from "../ports/blob-store.ts";
-import type { FileFacts, FileRecord } from "../ports/files.ts";
-import type { UploadRecord } from "../ports/shared-records.ts";
-import type { Stores } from "../ports/stores.ts";
+import type { FileFacts, FileRecord, Stores, UploadRecord } from "../ports/stores.ts";
 import { FILES_PREFIX, nameTaken, refuseTakenName } from "./files.ts";
 
 const HOUR_MS = 3_600_000;

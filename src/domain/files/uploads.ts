@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import type { FileFacts } from "../ports/files.ts";
-import type { UploadRecord } from "../ports/shared-records.ts";
+import type { FileFacts, UploadRecord } from "../ports/stores.ts";
 import { refuseTakenName } from "./files.ts";
 import {
   bytesOfUploads,

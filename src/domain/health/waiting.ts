@@ -1,7 +1,7 @@
 import { named, type Waiting, type WaitingCode } from "../../contract/waiting.ts";
 import type { Trouble } from "../ports/image-provider.ts";
 import type { Transaction } from "../ports/stores.ts";
-import type { Block } from "./scope.ts";
+import type { Block } from "./provider-health.ts";
 
 /**
  * Notes in the record of a running batch that a worker could not use its provider, and why. `sinceMs`: since when no image of the

@@ -1,9 +1,9 @@
 import type { ItemError } from "../../contract/statuses.ts";
 import type { ShownJob } from "../../contract/waiting.ts";
 import { failLeased } from "../batches/finish-item.ts";
+import type { JobStep, UpstreamJobRecord } from "../ports/batches.ts";
 import type { ProviderError, Trouble } from "../ports/image-provider.ts";
 import type { Repositories, Transaction } from "../ports/stores.ts";
-import type { JobStep, UpstreamJobRecord } from "../ports/upstream-jobs.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
 /** Why the items of a job without a result fail. `isOfJob`: because the job as a whole has failed. */

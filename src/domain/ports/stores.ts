@@ -2,29 +2,22 @@ import type {
   AccountRecord,
   ApiKeyRecord,
   BatchRecord,
+  DayUsage,
   HealthRecord,
   IdempotencyRecord,
+  KeyedRequestRecord,
   LedgerEntry,
+  LinkedImageRecord,
   NewReference,
   OutputRecord,
   ProviderCalls,
+  RealtimeHoldRecord,
   ReferenceRecord,
   RetentionTime,
-} from "../records.ts";
-import type { BatchRepository, SweepPage } from "./batch-repository.ts";
-import type { FileRepository } from "./files.ts";
-import type { ItemRepository } from "./item-repository.ts";
-import type {
-  DayUsage,
-  KeyedRequestRecord,
-  LinkedImageRecord,
-  RealtimeHoldRecord,
   UsageFilter,
   UsageRecord,
-} from "./realtime-records.ts";
-import type { RequestCountRepository, TimedSecretRepository, UploadRepository } from "./shared-records.ts";
-import type { UpstreamJobRepository } from "./upstream-jobs.ts";
-import type { WorkerRepository } from "./workers.ts";
+} from "../records.ts";
+import type { BatchRepository, ItemRepository, SweepPage, UpstreamJobRepository } from "./batches.ts";
 
 /**
  * The database as the domain needs it. Repositories move rows and decide nothing. A yes or no is returned inside an
@@ -231,4 +224,161 @@ export interface RetentionTimeRepository {
   /** Null before the first look at the clock. */
   read(): Promise<RetentionTime | null>;
   write(time: RetentionTime): Promise<void>;
+}
+
+/** A secret that stands for something of a key for a time, where several processes take requests. */
+export interface TimedSecretRecord {
+  /** SHA-256 of the secret, as lower-case hexadecimal digits: whoever reads the database learns no secret. */
+  id: string;
+  /** The purpose of the secret. */
+  kind: "code" | "session" | "ticket";
+  apiKeyId: string;
+  batchId: string | null;
+  expiresAtMs: number;
+}
+
+export interface TimedSecretRepository {
+  insert(secret: TimedSecretRecord): Promise<void>;
+  /** Also finds one that has expired. */
+  find(id: string): Promise<TimedSecretRecord | null>;
+  /** Removes the record and returns it, to one caller alone; null when there is none. */
+  take(id: string): Promise<TimedSecretRecord | null>;
+  /** Those of a kind and key, the first to expire first. */
+  ofKey(kind: TimedSecretRecord["kind"], apiKeyId: string): Promise<TimedSecretRecord[]>;
+  removeExpired(nowMs: number): Promise<void>;
+}
+
+/** An unfinished upload, where several processes take its chunks; a finished one, for a client that lost the answer. */
+export interface UploadRecord {
+  /** SHA-256 of the id that the client has: whoever reads the database cannot go on with the upload. */
+  id: string;
+  apiKeyId: string;
+  facts: FileFacts;
+  announcedBytes: number | null;
+  /** The bytes of the chunks that are stored. */
+  receivedBytes: number;
+  /** The blobs with the chunks, in their order. */
+  parts: readonly string[];
+  /** The id of the file that it has become; null before. */
+  fileId: string | null;
+  touchedAtMs: number;
+}
+
+export interface UploadRepository {
+  insert(upload: UploadRecord): Promise<void>;
+  find(id: string): Promise<UploadRecord | null>;
+  /** Returns the uploads of a key that are not finished. */
+  openOfKey(apiKeyId: string): Promise<UploadRecord[]>;
+  /** Changes an upload that is no file yet, if it still has `receivedBytes`. */
+  change(
+    upload: Pick<UploadRecord, "id" | "receivedBytes">,
+    change: Partial<Pick<UploadRecord, "receivedBytes" | "parts" | "fileId" | "touchedAtMs">>,
+  ): Promise<{ isChanged: boolean }>;
+  /** Those that nobody has used since the time. */
+  idleSince(ms: number): Promise<UploadRecord[]>;
+  remove(id: string): Promise<void>;
+}
+
+/** How many real-time requests of a key began in each second, over all processes. */
+export interface RequestCountRepository {
+  /** Adds a request that begins in this second since 1970, and forgets those before `oldestSecond`. */
+  add(apiKeyId: string, second: number, oldestSecond: number): Promise<void>;
+  /** The requests from a second on, and the first second that has one. */
+  since(apiKeyId: string, second: number): Promise<{ count: number; firstSecond: number | null }>;
+}
+
+/** A file that a key has uploaded to the vendor's API, or to OpenAI's. */
+export interface FileRecord {
+  /** Unique among the files of the key: lower-case letters, digits and dashes, 40 at most. */
+  id: string;
+  apiKeyId: string;
+  displayName: string | null;
+  /** As the caller declared it: any text. */
+  mimeType: string;
+  /** Its purpose, in the words of OpenAI's clients; null when the caller said nothing. */
+  purpose: string | null;
+  sizeBytes: number;
+  /** Lower-case hexadecimal. */
+  sha256: string;
+  blobKey: string;
+  createdAtMs: number;
+  /** From then on nobody sees the file. 0: it was deleted. The sweep removes it. */
+  expiresAtMs: number;
+}
+
+/** The files of a key that expire after `nowMs`, in the order in which they were stored or the other way round. */
+interface FilePage {
+  apiKeyId: string;
+  nowMs: number;
+  order: "oldest-first" | "newest-first";
+  /** Only files that come after the one with this number, in this order. */
+  afterSeq?: number;
+  purpose?: string;
+  limit: number;
+}
+
+export interface FileRepository {
+  insert(file: FileRecord): Promise<void>;
+  /** Also finds a file that has expired. */
+  find(apiKeyId: string, id: string): Promise<(FileRecord & { seq: number }) | null>;
+  page(filter: FilePage): Promise<(FileRecord & { seq: number })[]>;
+  /** The bytes of the files of a key that expire after `nowMs`. */
+  bytesOf(apiKeyId: string, nowMs: number): Promise<number>;
+  /** Files that expire by `nowMs`, in the order in which they were stored, behind the one with the number `afterSeq`. */
+  due(nowMs: number, page: { afterSeq: number; limit: number }): Promise<(FileRecord & { seq: number })[]>;
+  setExpiry(blobKey: string, expiresAtMs: number): Promise<void>;
+  remove(blobKey: string): Promise<void>;
+  blobKeys(): Promise<string[]>;
+}
+
+/** The caller's description of a file. */
+export interface FileFacts {
+  /** Null: the service makes one. */
+  id: string | null;
+  displayName: string | null;
+  mimeType: string;
+  /** Default: the caller said nothing. */
+  purpose?: string;
+  /** How long the file is kept, in ms. */
+  keptMs?: number;
+}
+
+/** `api`: takes requests. `worker`: makes images. `all`: both. */
+type WorkerRole = "all" | "api" | "worker";
+
+/**
+ * A process that takes part in the work on a database. It counts as alive as long as its record exists: whatever names a
+ * worker without a record is free.
+ */
+export interface WorkerRecord {
+  id: string;
+  role: WorkerRole;
+  /** The version of the program. */
+  version: string;
+  /** The names of the providers with which it makes the images of batches. */
+  providers: readonly string[];
+  /** Whether somebody has asked it to begin no work. */
+  isPaused: boolean;
+}
+
+/** Times are those of the database's clock, which all processes share. */
+export interface WorkerRepository {
+  /** The record counts as seen now. */
+  insert(worker: WorkerRecord): Promise<void>;
+  /**
+   * Notes that the worker was seen now. `isAlive` is false when it has no record any more. `wasAway`: it was seen for the
+   * last time more than `pauseMs` ago, or later than now.
+   */
+  heartbeat(id: string, pauseMs: number): Promise<{ isAlive: boolean; wasAway: boolean }>;
+  /** Whether the worker has a record. */
+  isAlive(id: string): Promise<{ isAlive: boolean }>;
+  list(): Promise<WorkerRecord[]>;
+  /** How long ago a worker that makes images was seen last; null when there is none. */
+  silenceMs(): Promise<number | null>;
+  /** Removes the workers that were seen for the last time more than `termMs` before this one. Returns how many. */
+  removeSilent(id: string, termMs: number): Promise<number>;
+  remove(id: string): Promise<void>;
+  removeAll(): Promise<void>;
+  /** Asks all workers to begin no work, or to begin work again. */
+  setPaused(isPaused: boolean): Promise<void>;
 }

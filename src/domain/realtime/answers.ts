@@ -3,8 +3,8 @@ import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { SweepDeps } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { KeyedAnswerRecord, KeyedRequestRecord } from "../ports/realtime-records.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
+import type { KeyedAnswerRecord, KeyedRequestRecord } from "../records.ts";
 
 /** How long the answer to a request with an idempotency key is kept. */
 export const ANSWER_RETENTION_MS = 24 * 3_600_000;

@@ -2,10 +2,9 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { amountText } from "../../kernel/money.ts";
 import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
-import { type Call, recordCalls } from "../health/record-call.ts";
-import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
+import { type Call, recordCalls } from "../health/calls.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import type { AccountRecord, LedgerKind } from "../records.ts";
+import type { AccountRecord, LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 
 const WINDOW_MS = 60_000;
 const BUSY_RETRY_MS = 1000;

@@ -4,11 +4,11 @@ import type { Clock } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
+import type { Call } from "../health/calls.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
-import type { Call } from "../health/record-call.ts";
 import { WAITING_CODE_OF, waitingFor } from "../health/waiting.ts";
 import { inMemory, type MadeImage, readOutput } from "../images/output-images.ts";
-import { isPaid, type Offer } from "../offers.ts";
+import { isPaid, type Offer } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
 import type { CheckedContent } from "./checked-content.ts";
@@ -110,7 +110,7 @@ export interface MakeImageDeps {
 }
 
 /** One of the images that a request asks for. */
-export interface WantedImage {
+interface WantedImage {
   request: CheckedContent;
   /** The id of the request. */
   id: string;

@@ -2,15 +2,14 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
 import type { Caller } from "../batches/create-batch.ts";
-import { payerOf } from "../billing/payer.ts";
-import { priceRealtimeImage } from "../billing/pricing.ts";
+import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
-import { type Call, recordCalls } from "../health/record-call.ts";
-import { isPaid, misfit, type Offer, type Offers } from "../offers.ts";
+import { type Call, recordCalls } from "../health/calls.ts";
+import { isPaid, misfit, type Offer, type Offers } from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
-import type { KeyedRequestRecord, RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
+import type { KeyedRequestRecord, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 import {
   answerKey,
   changeLatest,

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { isSystemError, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { expandedCustomIds } from "../../contract/text-rules.ts";
+import { expandedCustomIds } from "../../contract/limits.ts";
 import { makeDirectory, PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";

@@ -89,11 +89,6 @@ export function isUnsent({ state }: RunBatch): boolean {
   return state === "intent" || state === "unknown";
 }
 
-/** The number of the last retry or update; 0 when there was none. */
-export function lastRound({ batches, updates = [] }: RunState): number {
-  return [...batches, ...updates].reduce((last, { round }) => Math.max(last, round), 0);
-}
-
 /** Whether the batches of a round make images of changed or added prompts. */
 export function isUpdate({ updates = [] }: RunState, round: number): boolean {
   return updates.some((update) => update.round === round);
@@ -102,11 +97,6 @@ export function isUpdate({ updates = [] }: RunState, round: number): boolean {
 /** Returns the images that the batches of a round do not stand for any more, because their prompts were changed or removed. */
 export function supersededIn({ updates = [] }: RunState, round: number): ReadonlySet<string> {
   return new Set(updates.flatMap((update) => (update.round > round ? update.superseded : [])));
-}
-
-/** Whether images that have not failed were not here when they were last fetched. */
-export function isLacking({ batches }: Pick<RunState, "batches">): boolean {
-  return batches.some(({ missing_count = 0 }) => missing_count > 0);
 }
 
 /** The batches of the submission itself, without those of its retries. */

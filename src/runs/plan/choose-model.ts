@@ -1,7 +1,7 @@
 import { listModels } from "../../client/batches.ts";
 import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
-import { referenceLimitByName } from "../../contract/text-rules.ts";
+import { referenceLimitByName } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
 import { counted } from "../../kernel/text.ts";
 import { Problems } from "../../prompts/problems.ts";

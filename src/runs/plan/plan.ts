@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
-import type { Limits } from "../../contract/limits.ts";
-import { expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
+import { expandedCustomIds, generatedCustomId, type Limits } from "../../contract/limits.ts";
 import { canonicalJson, type JsonValue } from "../../kernel/json.ts";
 import { safeFileName } from "../../kernel/text.ts";
 import type { Shape } from "../../prompts/shape.ts";

@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { expandedCustomIds } from "../../contract/text-rules.ts";
+import { expandedCustomIds } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";

@@ -2,13 +2,18 @@ import { z } from "zod";
 import { createBatchSchema, createItemSchema } from "../../contract/batch-api.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
 import { isImageMimeType } from "../../contract/image-formats.ts";
-import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { customIdProblem, expandedCustomIds, generatedCustomId, inWords } from "../../contract/text-rules.ts";
+import {
+  customIdProblem,
+  expandedCustomIds,
+  FIXED_LIMITS,
+  generatedCustomId,
+  inWords,
+  type Limits,
+} from "../../contract/limits.ts";
 import { type CheckedRequest, requestHash } from "../../domain/batches/checked-request.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../domain/images/sent-image.ts";
-import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../domain/models.ts";
+import { batchModelsOf, type GroupEntry, type ModelEntry, nearestRatio } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
-import { nearestRatio } from "../../domain/realtime/models.ts";
 import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { checkImages, type ReadItem, readReferences } from "./check-references.ts";

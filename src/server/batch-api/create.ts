@@ -6,14 +6,12 @@ import {
   retryBatchSchema,
 } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
+import { inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
-import { inWords } from "../../contract/text-rules.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
-import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
-import { priceBatchImage } from "../../domain/billing/pricing.ts";
-import { batchModelsOf, referenceLimit } from "../../domain/models.ts";
-import { isPaid } from "../../domain/offers.ts";
+import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
+import { batchModelsOf, isPaid, referenceLimit } from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import {

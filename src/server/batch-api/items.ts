@@ -3,7 +3,7 @@ import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/b
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
-import type { ListedItem } from "../../domain/ports/item-repository.ts";
+import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json.ts";
 import type { ApiDeps } from "../deps.ts";

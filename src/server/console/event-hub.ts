@@ -1,8 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { eventText } from "../../contract/event-stream.ts";
-import { payingAccounts } from "../../domain/accounts.ts";
+import { OPERATOR, payingAccounts } from "../../domain/accounts.ts";
 import type { Feed, ServiceEvent } from "../../domain/feed.ts";
-import { OPERATOR } from "../../domain/keys.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
 import type { Clock } from "../../kernel/clock.ts";

@@ -3,7 +3,7 @@ import type { RequestLine } from "../../contract/activity.ts";
 import { type OverviewObject, providerObject } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Feed } from "../../domain/feed.ts";
-import { reportProviders, splitTroubles } from "../../domain/health/provider-report.ts";
+import { reportProviders, splitTroubles } from "../../domain/health/calls.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";

@@ -2,7 +2,7 @@ import type { Request, RequestHandler, Response } from "express";
 import type { Session, SignInCode } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { activeKey, authenticate as authenticateKey } from "../../domain/keys.ts";
+import { activeKey, authenticate as authenticateKey } from "../../domain/accounts.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
 import { authenticateTicket, batchDownload } from "../batch-api/zip.ts";
 import type { ApiDeps } from "../deps.ts";

@@ -2,7 +2,7 @@ import { inspect } from "node:util";
 import type { ErrorRequestHandler, RequestHandler, Response } from "express";
 import type { ZodError, ZodType } from "zod";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import { inWords } from "../../contract/text-rules.ts";
+import { inWords } from "../../contract/limits.ts";
 import { withUpstreamWords } from "../../contract/waiting.ts";
 import { RealMoneyMissing } from "../../domain/billing/payer.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";

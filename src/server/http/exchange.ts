@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Request, RequestHandler, Response } from "express";
 import { PATHS, REQUEST_ID_HEADER } from "../../contract/routes.ts";
-import { OPERATOR } from "../../domain/keys.ts";
+import { OPERATOR } from "../../domain/accounts.ts";
 import { hideApiKeys, holdsApiKey } from "../../kernel/hide-keys.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { Metrics } from "../monitoring/metrics.ts";

@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { TimedSecretRecord } from "../../domain/ports/shared-records.ts";
-import type { Stores } from "../../domain/ports/stores.ts";
+import type { Stores, TimedSecretRecord } from "../../domain/ports/stores.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 

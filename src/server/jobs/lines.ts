@@ -2,7 +2,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
-import { invalidLine, type JobOfLines, type Line, type LineReader } from "../../domain/lines/take-in.ts";
+import { invalidLine, type JobOfLines, type Line, type LineReader } from "../../domain/jobs/take-in.ts";
 import type { ModelEntry } from "../../domain/models.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";

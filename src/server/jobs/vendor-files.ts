@@ -1,9 +1,8 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { deleteFile, findFile } from "../../domain/files/files.ts";
-import type { GeneratedFile } from "../../domain/files/generated.ts";
+import { deleteFile, findFile, type GeneratedFile } from "../../domain/files/files.ts";
 import type { Chunk, Upload } from "../../domain/files/upload.ts";
-import type { FileFacts, FileRecord, FileRepository } from "../../domain/ports/files.ts";
+import type { FileFacts, FileRecord, Repositories } from "../../domain/ports/stores.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
 import { downloadAnswers, sendDownload } from "../http/downloads.ts";
@@ -34,7 +33,7 @@ export async function sendPage<Row, Filter>(
   response.json(body(views, found));
 }
 
-type FileFilter = Omit<Parameters<FileRepository["page"]>[0], "apiKeyId" | "nowMs" | "limit">;
+type FileFilter = Omit<Parameters<Repositories["files"]["page"]>[0], "apiKeyId" | "nowMs" | "limit">;
 type ListedFile = FileRecord & { seq: number };
 
 /** How one vendor's API lists and shows uploaded files. All APIs have the same files, under the same ids. */

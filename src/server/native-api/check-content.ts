@@ -10,17 +10,24 @@ import {
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type GenerateContentRequest, generateContentSchema } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
-import { type InputImageProblem, InputImages, shownSize } from "../../domain/images/input-images.ts";
 import {
+  type InputImageProblem,
+  InputImages,
   NO_SENT_TEXTS,
   receiveImage,
   type SentImage,
   type SentTexts,
+  shownSize,
 } from "../../domain/images/sent-image.ts";
-import type { ModelEntry } from "../../domain/models.ts";
+import {
+  MAX_INPUT_IMAGES,
+  type ModelEntry,
+  nearestRatio,
+  pricedSizes,
+  ratiosOf,
+} from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
-import { MAX_INPUT_IMAGES, nearestRatio, pricedSizes, ratiosOf } from "../../domain/realtime/models.ts";
 import { formatBytes, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { invalidArgument, parseArgument } from "../http/errors.ts";
 

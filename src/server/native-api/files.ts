@@ -1,9 +1,9 @@
 import type { Request } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type NativeFile, startUploadSchema } from "../../contract/native-jobs.ts";
+import { type NativeFile, startUploadSchema } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";
+import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { jsonExcess } from "../../kernel/json.ts";
 import { isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";

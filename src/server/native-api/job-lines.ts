@@ -1,8 +1,8 @@
 import { nativeStatus, RPC_CODES } from "../../contract/errors.ts";
 import type { ItemErrorCode } from "../../contract/statuses.ts";
-import { askedOf } from "../../domain/batches/new-batch.ts";
+import { askedOf } from "../../domain/batches/create-batch.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
-import type { LineReader } from "../../domain/lines/take-in.ts";
+import type { LineReader } from "../../domain/jobs/take-in.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { invalidArgument } from "../http/errors.ts";
 import { isObject, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";

@@ -8,11 +8,16 @@ import type {
   SharedModelList,
 } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { isPlayMoney, rateFor } from "../../domain/billing/payer.ts";
-import { priceRealtimeImage } from "../../domain/billing/pricing.ts";
-import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
-import { isPaid } from "../../domain/offers.ts";
-import { MAX_INPUT_IMAGES, pricedSizes, ratiosOf, realtimeModelsOf } from "../../domain/realtime/models.ts";
+import { isPlayMoney, priceRealtimeImage, rateFor } from "../../domain/billing/payer.ts";
+import {
+  batchModelsOf,
+  isPaid,
+  MAX_INPUT_IMAGES,
+  type ModelEntry,
+  pricedSizes,
+  ratiosOf,
+  realtimeModelsOf,
+} from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";

@@ -1,10 +1,10 @@
 import type { Request, Response } from "express";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import type { UploadedFile } from "../../contract/native-jobs.ts";
+import type { UploadedFile } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
+import { keyState } from "../../domain/accounts.ts";
 import type { Chunk, Upload } from "../../domain/files/upload.ts";
-import { keyState } from "../../domain/keys.ts";
-import type { FileRecord } from "../../domain/ports/files.ts";
+import type { FileRecord } from "../../domain/ports/stores.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
 import { fieldError, invalidArgument } from "../http/errors.ts";

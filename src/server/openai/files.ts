@@ -8,7 +8,7 @@ import {
 } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Chunk } from "../../domain/files/upload.ts";
-import type { FileFacts, FileRecord } from "../../domain/ports/files.ts";
+import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { invalidArgument, parseArgument } from "../http/errors.ts";

@@ -9,7 +9,7 @@ import {
   openaiErrorBody,
 } from "../../contract/openai-api.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
-import { findLinkedImage, linkImage } from "../../domain/links/linked-images.ts";
+import { findLinkedImage, linkImage } from "../../domain/files/linked-images.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";

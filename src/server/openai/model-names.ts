@@ -1,5 +1,4 @@
-import type { ModelEntry } from "../../domain/models.ts";
-import type { Offers } from "../../domain/offers.ts";
+import type { ModelEntry, Offers } from "../../domain/models.ts";
 
 /** Names that OpenAI's clients have built in. Without a configuration they stand for the first model. */
 const BUILT_IN = ["gpt-image-*", "dall-e-*", "chatgpt-image-latest"];

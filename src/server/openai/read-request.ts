@@ -23,16 +23,16 @@ import {
   type SentImage,
   type SentTexts,
 } from "../../domain/images/sent-image.ts";
-import type { ModelEntry } from "../../domain/models.ts";
-import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import {
   inputImageLimit,
+  type ModelEntry,
   nearestRatio,
   nearestTier,
   pricedSizes,
   realtimeModelsOf,
-} from "../../domain/realtime/models.ts";
+} from "../../domain/models.ts";
+import type { BlobDraft } from "../../domain/ports/blob-store.ts";
+import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
 import { formatBytes, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";

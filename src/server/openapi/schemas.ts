@@ -1,57 +1,11 @@
 import { z } from "zod";
-import {
-  batchModelSchema,
-  batchObjectSchema,
-  createBatchSchema,
-  createItemSchema,
-  itemObjectSchema,
-  itemThumbnailSchema,
-  referenceImageSchema,
-  retryBatchSchema,
-} from "../../contract/batch-api.ts";
-import {
-  accountSchema,
-  ledgerEntrySchema,
-  overviewSchema,
-  sessionSchema,
-  signInCodeSchema,
-  ticketSchema,
-  usageSchema,
-} from "../../contract/console-api.ts";
+import { batchSchemas } from "../../contract/batch-api.ts";
+import { consoleSchemas } from "../../contract/console-api.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import {
-  generateContentResponseSchema,
-  generateContentSchema,
-  nativeErrorBodySchema,
-  nativeModelListSchema,
-  nativeModelSchema,
-  sharedModelListSchema,
-  sharedModelSchema,
-} from "../../contract/native-api.ts";
-import {
-  createJobSchema,
-  jobListSchema,
-  jobSchema,
-  nativeFileListSchema,
-  nativeFileSchema,
-  startUploadSchema,
-  uploadedFileSchema,
-} from "../../contract/native-jobs.ts";
-import {
-  createOpenaiBatchSchema,
-  deletedFileSchema,
-  editImagesFormSchema,
-  editImagesSchema,
-  generateImagesSchema,
-  imageEventSchema,
-  imagesSchema,
-  openaiBatchSchema,
-  openaiErrorSchema,
-  openaiFileSchema,
-  uploadFormSchema,
-} from "../../contract/openai-api.ts";
+import { nativeSchemas } from "../../contract/native-api.ts";
+import { openaiSchemas } from "../../contract/openai-api.ts";
 import { ITEM_ERROR_CODES } from "../../contract/statuses.ts";
 
 type Schema = { [keyword: string]: unknown };
@@ -127,23 +81,6 @@ function addFieldRules(schemas: Record<string, Schema>, limits: Limits): Record<
 
 type JsonSchema = { [keyword: string]: unknown };
 
-const listOf = <T extends z.ZodType>(element: T) =>
-  z.object({
-    object: z.literal("list"),
-    data: z.array(element),
-    has_more: z.boolean(),
-    next_cursor: z.string().nullable().describe("goes into `cursor` for the next page"),
-  });
-
-const openaiListOf = <T extends z.ZodType>(element: T) =>
-  z.object({
-    object: z.literal("list"),
-    data: z.array(element),
-    first_id: z.string().nullable(),
-    last_id: z.string().nullable().describe("goes into `after` for the next page"),
-    has_more: z.boolean(),
-  });
-
 const CODES = Object.keys(SERVICE_ERRORS) as ServiceErrorCode[];
 const TYPES = [...new Set(CODES.map((code) => errorType(SERVICE_ERRORS[code].httpStatus)))];
 
@@ -172,53 +109,12 @@ const readinessSchema = z.object({
 export type Readiness = z.infer<typeof readinessSchema>;
 
 const COMPONENTS: Record<string, z.ZodType> = {
-  Batch: batchObjectSchema,
-  BatchList: listOf(batchObjectSchema),
-  Item: itemObjectSchema,
-  ItemList: listOf(itemObjectSchema),
-  ThumbnailList: listOf(itemThumbnailSchema),
-  BatchModel: batchModelSchema,
-  BatchModelList: listOf(batchModelSchema),
-  CreateBatch: createBatchSchema,
-  RetryBatch: retryBatchSchema,
-  CreateItem: createItemSchema,
-  ReferenceImage: referenceImageSchema,
+  ...batchSchemas,
+  ...consoleSchemas,
+  ...nativeSchemas,
+  ...openaiSchemas,
   Error: errorSchema,
-  Account: accountSchema,
-  UsageList: listOf(usageSchema),
-  LedgerList: listOf(ledgerEntrySchema),
-  SignInCode: signInCodeSchema,
-  Session: sessionSchema,
-  Ticket: ticketSchema,
-  ServiceOverview: overviewSchema,
-  GenerateContent: generateContentSchema,
-  GenerateContentAnswer: generateContentResponseSchema,
-  NativeModel: nativeModelSchema,
-  NativeModelList: nativeModelListSchema,
-  SharedModel: sharedModelSchema,
-  SharedModelList: sharedModelListSchema,
-  CreateJob: createJobSchema,
-  Job: jobSchema,
-  JobList: jobListSchema,
-  StartUpload: startUploadSchema,
-  UploadedFile: uploadedFileSchema,
-  NativeFile: nativeFileSchema,
-  NativeFileList: nativeFileListSchema,
-  GenerateImages: generateImagesSchema,
-  EditImages: editImagesSchema,
-  EditImagesForm: editImagesFormSchema,
-  Images: imagesSchema,
-  ImageEvent: imageEventSchema,
-  OpenaiError: openaiErrorSchema,
-  OpenaiFile: openaiFileSchema,
-  OpenaiFileList: openaiListOf(openaiFileSchema),
-  OpenaiUploadForm: uploadFormSchema,
-  DeletedFile: deletedFileSchema,
-  CreateOpenaiBatch: createOpenaiBatchSchema,
-  OpenaiBatch: openaiBatchSchema,
-  OpenaiBatchList: openaiListOf(openaiBatchSchema),
   Empty: z.object({}),
-  NativeError: nativeErrorBodySchema,
   Health: healthSchema,
   Readiness: readinessSchema,
   OpenApi: z.looseObject({ openapi: z.string(), info: z.looseObject({}), paths: z.looseObject({}) }),

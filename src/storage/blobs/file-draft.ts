@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, readFile, rm, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import { systemCodeOf } from "../../kernel/files.ts";
+import { systemCodeOf } from "../../kernel/system-errors.ts";
 import { notStored } from "../disk-trouble.ts";
 import type { LentMemory } from "./file-reading.ts";
 

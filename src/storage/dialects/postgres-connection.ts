@@ -4,8 +4,8 @@ import type { ClientConfig } from "pg";
 import pg from "pg";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
-import { systemCodeOf } from "../../kernel/files.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
+import { systemCodeOf } from "../../kernel/system-errors.ts";
 
 /**
  * Codes of Node, and of PostgreSQL (https://www.postgresql.org/docs/current/errcodes-appendix.html), for a server that

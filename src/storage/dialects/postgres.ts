@@ -11,7 +11,7 @@ import pg, {
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import { systemCodeOf } from "../../kernel/files.ts";
+import { systemCodeOf } from "../../kernel/system-errors.ts";
 import {
   adviceAfter,
   CannotConnect,

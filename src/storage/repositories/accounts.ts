@@ -1,9 +1,4 @@
-import type {
-  AccountRepository,
-  IdempotencyRepository,
-  KeyRepository,
-  LedgerRepository,
-} from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { AccountRecord, IdempotencyRecord, LedgerEntry } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
@@ -31,7 +26,7 @@ const CHANGE_ACCOUNT = prepared((build, { id, balance, held, least }: Values<Cha
     .where("balanceMicroUsd", ">=", least),
 );
 
-export function accountRepository({ build, first, all, run }: SqlSession): AccountRepository {
+export function accountRepository({ build, first, all, run }: SqlSession): Repositories["accounts"] {
   const accounts = () => build.selectFrom("accounts").selectAll();
   return {
     insert: async ({ id, name, createdAtMs, isPlay = false }) => {
@@ -60,7 +55,7 @@ const KEY_BY_SHA256 = prepared((build, { sha256 }: Values<{ sha256: string }>) =
   build.selectFrom("api_keys").select(KEY).where("sha256", "=", sha256),
 );
 
-export function keyRepository(session: SqlSession): KeyRepository {
+export function keyRepository(session: SqlSession): Repositories["keys"] {
   const { build, first, all, run } = session;
   const keys = () => build.selectFrom("api_keys").select(KEY);
   return {
@@ -98,7 +93,7 @@ const APPEND_ENTRY = prepared((build, entry: Values<Omit<LedgerEntry, "seq">>) =
     .onConflict((conflict) => conflict.column("requestId").doNothing());
 });
 
-export function ledgerRepository({ build, first, all, run }: SqlSession): LedgerRepository {
+export function ledgerRepository({ build, first, all, run }: SqlSession): Repositories["ledger"] {
   const entries = () => build.selectFrom("ledger_entries").selectAll();
   return {
     append: async (entry) => ({ isNew: (await run(APPEND_ENTRY(build, entry))) === 1 }),
@@ -136,7 +131,7 @@ const INSERT_IDEMPOTENCY_KEY = prepared(
       .onConflict((on) => on.columns(["apiKeyId", "key"]).doNothing()),
 );
 
-export function idempotencyRepository({ build, first, run }: SqlSession): IdempotencyRepository {
+export function idempotencyRepository({ build, first, run }: SqlSession): Repositories["idempotency"] {
   return {
     find: (apiKeyId, key) => first(FIND_IDEMPOTENCY_KEY(build, { apiKeyId, key })),
     removeOfRecordsDeletedBefore: async (ms) => {

@@ -6,12 +6,7 @@ import {
   isTerminal,
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
-import type {
-  BatchPage,
-  BatchQueue,
-  BatchRepository,
-  CountChange,
-} from "../../domain/ports/batch-repository.ts";
+import type { BatchPage, BatchQueue, BatchRepository, CountChange } from "../../domain/ports/batches.ts";
 import type { BatchEvent, BatchRecord } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";

@@ -1,7 +1,10 @@
 import { sql } from "kysely";
-import type { FileRepository } from "../../domain/ports/files.ts";
-import type { UploadRepository } from "../../domain/ports/shared-records.ts";
-import type { OutputRepository, ReferenceRepository } from "../../domain/ports/stores.ts";
+import type {
+  FileRepository,
+  OutputRepository,
+  ReferenceRepository,
+  UploadRepository,
+} from "../../domain/ports/stores.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";

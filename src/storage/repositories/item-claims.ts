@@ -1,5 +1,5 @@
 import { type ExpressionBuilder, type Kysely, sql } from "kysely";
-import type { ItemClaim } from "../../domain/ports/item-repository.ts";
+import type { ItemClaim } from "../../domain/ports/batches.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { type Database, ITEM } from "../tables.ts";

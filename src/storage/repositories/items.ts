@@ -6,8 +6,8 @@ import type {
   ItemRepository,
   ItemTotal,
   NewItem,
-} from "../../domain/ports/item-repository.ts";
-import { BATCH_TERMS } from "../../domain/ports/item-terms.ts";
+} from "../../domain/ports/batches.ts";
+import { BATCH_TERMS } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { ITEM, type ItemsTable, LISTED_ITEM } from "../tables.ts";

@@ -1,7 +1,7 @@
 import { type Selectable, sql } from "kysely";
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
+import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/batches.ts";
 import type { ProviderCallsRepository, ProviderHealthRepository } from "../../domain/ports/stores.ts";
-import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { ProviderCalls } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";

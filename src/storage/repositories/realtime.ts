@@ -1,16 +1,10 @@
 import { sql } from "kysely";
-import type { RequestCountRepository, TimedSecretRepository } from "../../domain/ports/shared-records.ts";
-import type {
-  KeyedRequestRepository,
-  LinkedImageRepository,
-  RealtimeHoldRepository,
-  UsageRepository,
-} from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
-export function realtimeHoldRepository(session: SqlSession): RealtimeHoldRepository {
+export function realtimeHoldRepository(session: SqlSession): Repositories["realtimeHolds"] {
   const { build, all, first } = session;
   const holds = () => build.selectFrom("realtime_holds").selectAll();
   return {
@@ -40,7 +34,12 @@ export function realtimeHoldRepository(session: SqlSession): RealtimeHoldReposit
   };
 }
 
-export function keyedRequestRepository({ build, all, first, run }: SqlSession): KeyedRequestRepository {
+export function keyedRequestRepository({
+  build,
+  all,
+  first,
+  run,
+}: SqlSession): Repositories["keyedRequests"] {
   const requests = () => build.selectFrom("keyed_requests").selectAll();
   return {
     find: (apiKeyId, key) => first(requests().where("apiKeyId", "=", apiKeyId).where("key", "=", key)),
@@ -62,7 +61,7 @@ export function keyedRequestRepository({ build, all, first, run }: SqlSession): 
   };
 }
 
-export function linkedImageRepository(session: SqlSession): LinkedImageRepository {
+export function linkedImageRepository(session: SqlSession): Repositories["linkedImages"] {
   const { build, all, first, run } = session;
   const images = () => build.selectFrom("linked_images").selectAll();
   return {
@@ -78,7 +77,7 @@ export function linkedImageRepository(session: SqlSession): LinkedImageRepositor
   };
 }
 
-export function usageRepository(session: SqlSession): UsageRepository {
+export function usageRepository(session: SqlSession): Repositories["usage"] {
   const { build, all, first } = session;
   return {
     insertMany: async (records) => {
@@ -122,7 +121,7 @@ export function usageRepository(session: SqlSession): UsageRepository {
   };
 }
 
-export function requestCountRepository({ build, first, run }: SqlSession): RequestCountRepository {
+export function requestCountRepository({ build, first, run }: SqlSession): Repositories["requestCounts"] {
   return {
     add: async (apiKeyId, second, oldestSecond) => {
       const old = build.deleteFrom("request_counts").where("apiKeyId", "=", apiKeyId);
@@ -149,7 +148,7 @@ export function requestCountRepository({ build, first, run }: SqlSession): Reque
   };
 }
 
-export function timedSecretRepository(session: SqlSession): TimedSecretRepository {
+export function timedSecretRepository(session: SqlSession): Repositories["timedSecrets"] {
   const { build, all, first, run } = session;
   const secrets = () => build.selectFrom("timed_secrets").selectAll();
   return {

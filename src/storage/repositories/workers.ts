@@ -1,5 +1,4 @@
-import type { RetentionTimeRepository } from "../../domain/ports/stores.ts";
-import type { WorkerRepository } from "../../domain/ports/workers.ts";
+import type { RetentionTimeRepository, WorkerRepository } from "../../domain/ports/stores.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
 

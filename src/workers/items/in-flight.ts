@@ -1,4 +1,4 @@
-import { isPaid } from "../../domain/offers.ts";
+import { isPaid } from "../../domain/models.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { PoolLoad } from "../worker-pool.ts";

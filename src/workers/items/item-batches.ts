@@ -1,8 +1,8 @@
 import type { Waiting } from "../../contract/waiting.ts";
+import { needsOf } from "../../domain/batches/create-batch.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
-import { needsOf } from "../../domain/batches/new-batch.ts";
 import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
-import type { Offer } from "../../domain/offers.ts";
+import type { Offer } from "../../domain/models.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { linkSignals } from "../../kernel/signals.ts";

@@ -1,10 +1,9 @@
 import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
-import { isPaid, type Offer } from "../../domain/offers.ts";
-import type { BatchQueue } from "../../domain/ports/batch-repository.ts";
+import { isPaid, type Offer } from "../../domain/models.ts";
+import type { BatchQueue, ItemClaim } from "../../domain/ports/batches.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
-import type { ItemClaim } from "../../domain/ports/item-repository.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";

@@ -1,4 +1,5 @@
 import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
+import { askedOf } from "../../domain/batches/create-batch.ts";
 import {
   failItem,
   failLeased,
@@ -7,12 +8,11 @@ import {
   type MadeItem,
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
-import { askedOf } from "../../domain/batches/new-batch.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
-import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
+import { itemRule, MAX_ATTEMPTS } from "../../domain/health/transitions.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
-import { isPaid, type Offer } from "../../domain/offers.ts";
+import { isPaid, type Offer } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";

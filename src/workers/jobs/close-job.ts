@@ -1,8 +1,8 @@
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { GIVE_UP_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
+import type { UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/batches.ts";
 import { type JobProvider, ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
-import type { UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { findJob } from "./job-work.ts";
 

@@ -1,11 +1,11 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { failBatch } from "../../domain/batches/end-early.ts";
+import { failBatch } from "../../domain/batches/end-batch.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import { FORGOTTEN_MS, failureOf, isAtWork } from "../../domain/jobs/job-rules.ts";
-import { identityOf, providerModel } from "../../domain/offers.ts";
+import { identityOf, providerModel } from "../../domain/models.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
-import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import { linkSignals } from "../../kernel/signals.ts";

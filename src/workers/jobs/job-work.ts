@@ -1,10 +1,9 @@
 import type PQueue from "p-queue";
-import type { Ticket } from "../../domain/health/provider-health.ts";
-import type { Block } from "../../domain/health/scope.ts";
+import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { CLOCK_SLACK_MS, FORGOTTEN_MS } from "../../domain/jobs/job-rules.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobProvider, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
-import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/pacing.ts";
 import { linkSignals } from "../../kernel/signals.ts";

@@ -1,6 +1,6 @@
 import type { ItemError } from "../../contract/statuses.ts";
+import { askedOf } from "../../domain/batches/create-batch.ts";
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
-import { askedOf } from "../../domain/batches/new-batch.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import {
@@ -11,8 +11,8 @@ import {
   pollPauseMs,
   unnamedJobs,
 } from "../../domain/jobs/job-rules.ts";
+import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
-import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import { findJobInTime, type JobWork, waitAfter } from "./job-work.ts";
 import { createJob, findLostJob, uploadInput } from "./send-job.ts";
 

@@ -1,10 +1,10 @@
 import { failLeased } from "../../domain/batches/finish-item.ts";
 import { FORGOTTEN_MS, isOverloaded, MOST_CREATES, mayBeCreated } from "../../domain/jobs/job-rules.ts";
-import { isPaid } from "../../domain/offers.ts";
+import { isPaid } from "../../domain/models.ts";
+import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
-import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
 import { OwnerLost } from "../advance-batch.ts";

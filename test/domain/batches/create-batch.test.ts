@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { CheckedRequest } from "../../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../../src/domain/batches/create-batch.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
-import { Offers } from "../../../src/domain/offers.ts";
+import { Offers } from "../../../src/domain/models.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";

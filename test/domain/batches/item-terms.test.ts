@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { costOf, needsOf, refuseToRetryJob } from "../../../src/domain/batches/create-batch.ts";
 import { moveBatch, startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import { costOf, needsOf, refuseToRetryJob } from "../../../src/domain/batches/new-batch.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
-import type { NewItem } from "../../../src/domain/ports/item-repository.ts";
-import { BATCH_TERMS, type ItemTerms } from "../../../src/domain/ports/item-terms.ts";
+import type { NewItem } from "../../../src/domain/ports/batches.ts";
+import { BATCH_TERMS, type ItemTerms } from "../../../src/domain/records.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { moveMoney, placeHold, settleHold } from "../../../src/domain/billing/ledger.ts";
-import { priceBatchImage } from "../../../src/domain/billing/pricing.ts";
+import { priceBatchImage } from "../../../src/domain/billing/payer.ts";
 import { groupEntry, modelEntry } from "../../support/entries.ts";
 import { openBatchRecord, openStores } from "../../support/stores.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { assignEntryNames } from "../../../src/domain/downloads/entry-names.ts";
+import { assignEntryNames } from "../../../src/domain/downloads/zip.ts";
 import { safeFileName } from "../../../src/kernel/text.ts";
 
 const names = (...ids: string[]) =>

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { inputsPrefix } from "../../../src/domain/batches/create-batch.ts";
-import { cancelBatch } from "../../../src/domain/batches/end-early.ts";
+import { cancelBatch } from "../../../src/domain/batches/end-batch.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
-import { invalidLine, type Line, type TakeInDeps, takeIn } from "../../../src/domain/lines/take-in.ts";
-import { Offers } from "../../../src/domain/offers.ts";
+import { invalidLine, type Line, type TakeInDeps, takeIn } from "../../../src/domain/jobs/take-in.ts";
+import { Offers } from "../../../src/domain/models.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { modelEntry } from "../../support/entries.ts";
 import { FakeClock } from "../../support/fake-clock.ts";

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
-import { Offers } from "../../../src/domain/offers.ts";
+import { Offers } from "../../../src/domain/models.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { Realtime, type RealtimeRequest } from "../../../src/domain/realtime/realtime.ts";

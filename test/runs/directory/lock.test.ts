@@ -6,7 +6,7 @@ import { wallClock } from "../../../src/kernel/clock.ts";
 import { recordInRunState, withRunLock } from "../../../src/runs/directory/claim.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { startNode } from "../../support/processes.ts";
-import { createBench } from "../../support/run-harness.ts";
+import { createRunHarness } from "../../support/run-harness.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 it("[RUN-21] of two commands in one directory the second gets an error, and the directory is free when the first has ended", async () => {
@@ -47,15 +47,17 @@ it("[RUN-21] a process that is killed leaves the directory free", async () => {
 });
 
 it("[RUN-21] who only looks at a run notes what it saw, and leaves the run state to the one that works on it", async () => {
-  const bench = await createBench();
-  const { batches } = await bench.submit([{ prompt: "a" }], { onlyStart: true });
+  const harness = await createRunHarness();
+  const { batches } = await harness.submit([{ prompt: "a" }], { onlyStart: true });
   const id = batches[0]?.id ?? "";
-  await getBatch(bench.http, id);
-  const { batch } = await getBatch(bench.http, id);
-  await withRunLock(bench.dir, { clock: wallClock }, () => recordInRunState(bench.dir, [batch], wallClock));
-  expect((await bench.runState()).batches[0]?.status).toBe("queued");
-  await recordInRunState(bench.dir, [batch], wallClock);
-  expect((await bench.runState()).batches[0]?.status).toBe("completed");
+  await getBatch(harness.http, id);
+  const { batch } = await getBatch(harness.http, id);
+  await withRunLock(harness.dir, { clock: wallClock }, () =>
+    recordInRunState(harness.dir, [batch], wallClock),
+  );
+  expect((await harness.runState()).batches[0]?.status).toBe("queued");
+  await recordInRunState(harness.dir, [batch], wallClock);
+  expect((await harness.runState()).batches[0]?.status).toBe("completed");
 });
 
 it("directories that were made for work that leaves nothing do not stay; those that were there do", async () => {

@@ -9,7 +9,7 @@ import { checkInPlace, takeImages } from "../../../src/runs/fetch/fetch-zip.ts";
 import { openZip, readContents } from "../../../src/runs/fetch/zip.ts";
 import { packZip, png, type ZippedFile } from "../../support/fake-service.ts";
 import { fuzzRuns } from "../../support/fuzz-runs.ts";
-import { type Bench, createBench } from "../../support/run-harness.ts";
+import { createRunHarness, type RunHarness } from "../../support/run-harness.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const CATS = [
@@ -24,8 +24,8 @@ function sha256(bytes: Buffer): string {
 }
 
 /** One image was spoilt while the ZIP was packed, and its own address tells no hash. */
-async function spoilt(): Promise<Bench> {
-  return createBench({
+async function spoilt(): Promise<RunHarness> {
+  return createRunHarness({
     tamper: (files) =>
       files.map((file) => (file.name === "images/cat.png" ? { ...file, data: png("other") } : file)),
   });
@@ -34,53 +34,53 @@ async function spoilt(): Promise<Bench> {
 it.each(["Cat.png", "cat.png"])(
   "of two items with one name the only file %s is taken for neither",
   async (only) => {
-    const bench = await createBench({
+    const harness = await createRunHarness({
       foreign: true,
       tamper: (files) => files.filter((file) => file.name === only),
     });
-    const outcome = await bench.submit(CATS);
+    const outcome = await harness.submit(CATS);
     expect(outcome.lines.map((line) => line.files[0]?.sha256)).toEqual([
       sha256(png("Cat")),
       sha256(png("cat")),
     ]);
-    expect(bench.fake.count(CONTENT)).toBe(2);
+    expect(harness.fake.count(CONTENT)).toBe(2);
   },
 );
 
 it("of a ZIP without a manifest the files of an item count only when all of them are there", async () => {
-  const bench = await createBench({
+  const harness = await createRunHarness({
     foreign: true,
     tamper: (files) => files.filter((file) => file.name !== "cat.png"),
   });
-  await bench.submit(ONE, { onlyStart: true });
-  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
-  const outcome = await bench.submit(ONE);
+  await harness.submit(ONE, { onlyStart: true });
+  for (const item of harness.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
+  const outcome = await harness.submit(ONE);
   expect(outcome.lines[0]?.files.map((file) => file.sha256)).toEqual([sha256(png("1")), sha256(png("2"))]);
 });
 
 it("bytes from elsewhere must be those that the manifest tells, also in a later run", async () => {
-  const bench = await spoilt();
+  const harness = await spoilt();
   const cut = png("cat").subarray(0, -10);
   for (let run = 0; run < 2; run++) {
-    bench.fake.fault(CONTENT, { lie: (answer) => ({ ...answer, headers: {}, body: cut }) });
-    const outcome = await bench.submit(ONE);
+    harness.fake.fault(CONTENT, { lie: (answer) => ({ ...answer, headers: {}, body: cut }) });
+    const outcome = await harness.submit(ONE);
     expect(outcome.lines[0]).toMatchObject({ files: [], error: { code: "VERIFY_FAILED" } });
   }
-  bench.fake.fault(CONTENT, { lie: (answer) => ({ ...answer, headers: {} }) });
-  const [line] = (await bench.submit(ONE)).lines;
+  harness.fake.fault(CONTENT, { lie: (answer) => ({ ...answer, headers: {} }) });
+  const [line] = (await harness.submit(ONE)).lines;
   expect(line).toMatchObject({ verified: "sha256", files: [{ sha256: sha256(png("cat")) }] });
-  expect(await readFile(join(bench.dir, "images/cat.png"))).toEqual(png("cat"));
+  expect(await readFile(join(harness.dir, "images/cat.png"))).toEqual(png("cat"));
 });
 
 it("an image keeps its place when the one before it is not in the ZIP", async () => {
-  const bench = await createBench({
+  const harness = await createRunHarness({
     tamper: (files) => files.filter((file) => file.name !== "images/cat.png"),
   });
-  await bench.submit(ONE, { onlyStart: true });
-  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
-  const outcome = await bench.submit(ONE);
+  await harness.submit(ONE, { onlyStart: true });
+  for (const item of harness.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
+  const outcome = await harness.submit(ONE);
   expect(outcome.lines[0]?.files.map((file) => file.sha256)).toEqual([sha256(png("1")), sha256(png("2"))]);
-  expect(bench.fake.count(CONTENT)).toBe(1);
+  expect(harness.fake.count(CONTENT)).toBe(1);
 });
 
 const manifestOf = (rows: readonly object[]) => Buffer.from(JSON.stringify({ files: rows }));
@@ -91,21 +91,21 @@ const claiming = (rows: (files: readonly ZippedFile[]) => readonly object[]) => 
 
 it("an entry that a manifest names 300 times is one image of the one that was announced", async () => {
   const row = { custom_id: "cat", filename: "images/cat.png" };
-  const bench = await createBench({ tamper: claiming(() => Array(300).fill(row)) });
-  const outcome = await bench.submit(ONE);
+  const harness = await createRunHarness({ tamper: claiming(() => Array(300).fill(row)) });
+  const outcome = await harness.submit(ONE);
   expect(outcome.lines.map((line) => line.files.length)).toEqual([1]);
-  expect(await readdir(bench.path("images"))).toEqual(["cat.png"]);
+  expect(await readdir(harness.path("images"))).toEqual(["cat.png"]);
 });
 
 it("an entry that a manifest gives to two items is taken for neither, and both come by themselves", async () => {
   const rows = CATS.map(({ custom_id }) => ({ custom_id, filename: "images/cat.png" }));
-  const bench = await createBench({ tamper: claiming(() => rows) });
-  const outcome = await bench.submit(CATS);
+  const harness = await createRunHarness({ tamper: claiming(() => rows) });
+  const outcome = await harness.submit(CATS);
   expect(outcome.lines.map((line) => line.files[0]?.sha256)).toEqual([
     sha256(png("Cat")),
     sha256(png("cat")),
   ]);
-  expect(bench.fake.count(CONTENT)).toBe(2);
+  expect(harness.fake.count(CONTENT)).toBe(2);
 });
 
 it("an entry larger than its manifest tells is given up where it goes beyond", async () => {
@@ -136,16 +136,16 @@ it("a manifest that is larger than its images warrant is not read", async () => 
     ...claiming(() => rows)(files).map((file) => ({ ...file, compress: true })),
     weight,
   ];
-  const bench = await createBench({ tamper });
-  const outcome = await bench.submit(ONE);
+  const harness = await createRunHarness({ tamper });
+  const outcome = await harness.submit(ONE);
   expect(outcome.lines[0]).toMatchObject({ verified: "crc32", files: [{ path: "images/cat.png" }] });
 });
 
 it("a manifest that does not unpack is a damaged ZIP, and the images come singly", async () => {
-  const bench = await createBench({
+  const harness = await createRunHarness({
     tamper: (files) => files.map((file) => ({ ...file, compress: file.name === "manifest.json" })),
   });
-  bench.fake.fault(/\/download/, {
+  harness.fake.fault(/\/download/, {
     lie: (answer) => {
       const body = Buffer.from(answer.body);
       const at = body.indexOf("manifest.json") + "manifest.json".length;
@@ -153,9 +153,9 @@ it("a manifest that does not unpack is a damaged ZIP, and the images come singly
       return { ...answer, body };
     },
   });
-  const outcome = await bench.submit(ONE);
+  const outcome = await harness.submit(ONE);
   expect(outcome.lines[0]?.files.map((file) => file.sha256)).toEqual([sha256(png("cat"))]);
-  expect(bench.fake.count(CONTENT)).toBe(1);
+  expect(harness.fake.count(CONTENT)).toBe(1);
 });
 
 it("[CLI-11] an abort ends the opening of a ZIP, the reading of an entry, and the taking of its images", async () => {
@@ -200,14 +200,14 @@ const hostile: [string, (files: ZippedFile[]) => ZippedFile[]][] = [
 
 for (const [what, tamper] of hostile) {
   it(`a ZIP with ${what} is refused as a whole, nothing of it is unpacked, and the images come singly`, async () => {
-    const bench = await createBench({ tamper });
-    const outcome = await bench.submit(ONE_CAT);
-    expect(bench.fake.count(/cat\/content/)).toBe(1);
+    const harness = await createRunHarness({ tamper });
+    const outcome = await harness.submit(ONE_CAT);
+    expect(harness.fake.count(/cat\/content/)).toBe(1);
     expect(outcome.lines[0]).toMatchObject({ files: [{ path: "images/cat.png" }], verified: "sha256" });
-    expect(await readFile(bench.path("images/cat.png"))).toEqual(png("cat"));
-    expect(await readdir(bench.path("images"))).toEqual(["cat.png"]);
-    expect(await readdir(bench.root)).toEqual(expect.arrayContaining(["out", "prompts.jsonl"]));
-    expect(await readdir(bench.root)).toHaveLength(2);
+    expect(await readFile(harness.path("images/cat.png"))).toEqual(png("cat"));
+    expect(await readdir(harness.path("images"))).toEqual(["cat.png"]);
+    expect(await readdir(harness.root)).toEqual(expect.arrayContaining(["out", "prompts.jsonl"]));
+    expect(await readdir(harness.root)).toHaveLength(2);
   });
 }
 
@@ -220,38 +220,39 @@ it("entries that share their bytes cannot unpack to more than the file warrants"
 });
 
 it("a file that is not what the manifest says is refused, and had by itself", async () => {
-  const bench = await createBench({
+  const harness = await createRunHarness({
     tamper: (files) =>
       files.map((file) => (file.name === "images/cat.png" ? { ...file, data: png("wrong") } : file)),
   });
-  const outcome = await bench.submit([...ONE_CAT, { custom_id: "dog", prompt: "a dog" }]);
+  const outcome = await harness.submit([...ONE_CAT, { custom_id: "dog", prompt: "a dog" }]);
   expect(outcome.lines.map((line) => line.files.map((file) => file.path))).toEqual([
     ["images/cat.png"],
     ["images/dog.png"],
   ]);
-  expect(bench.fake.count(/content/)).toBe(1);
-  expect(await readFile(bench.path("images/cat.png"))).toEqual(png("cat"));
+  expect(harness.fake.count(/content/)).toBe(1);
+  expect(await readFile(harness.path("images/cat.png"))).toEqual(png("cat"));
 });
 
 it("bytes that are no image are refused even when their hash is right", async () => {
-  const bench = await createBench();
-  await bench.submit(ONE_CAT, { onlyStart: true });
-  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [Buffer.from("<html>no image</html>")];
-  const { lines } = await bench.submit(ONE_CAT);
+  const harness = await createRunHarness();
+  await harness.submit(ONE_CAT, { onlyStart: true });
+  for (const item of harness.fake.batches[0]?.items ?? [])
+    item.images = [Buffer.from("<html>no image</html>")];
+  const { lines } = await harness.submit(ONE_CAT);
   expect(lines[0]).toMatchObject({ files: [], error: { code: "VERIFY_FAILED" } });
   expect(lines[0]?.error?.message).toContain("not a PNG, JPEG or WebP image");
-  expect(await readdir(bench.path("images"))).toEqual([]);
+  expect(await readdir(harness.path("images"))).toEqual([]);
 });
 
 it("of an item whose ZIP lacks one image, only that one is fetched", async () => {
-  const bench = await createBench({
+  const harness = await createRunHarness({
     tamper: (files) => files.filter((file) => file.name !== "images/cat_2.png"),
   });
-  await bench.submit(ONE_CAT, { onlyStart: true });
-  for (const item of bench.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
-  const outcome = await bench.submit(ONE_CAT);
+  await harness.submit(ONE_CAT, { onlyStart: true });
+  for (const item of harness.fake.batches[0]?.items ?? []) item.images = [png("1"), png("2")];
+  const outcome = await harness.submit(ONE_CAT);
   expect(outcome.lines[0]?.files.map((file) => file.path)).toEqual(["images/cat.png", "images/cat_2.png"]);
-  expect(bench.fake.count(/content/)).toBe(1);
+  expect(harness.fake.count(/content/)).toBe(1);
 });
 
 it("whatever bytes a ZIP is made of, reading it ends in entries or in one kind of error", async () => {

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { expandedCustomIds } from "../../../src/contract/text-rules.ts";
+import { DEFAULT_LIMITS, expandedCustomIds } from "../../../src/contract/limits.ts";
 import { planRealtimeRun, planRun, type RunRequest } from "../../../src/runs/plan/plan.ts";
 import type { PromptItem, PromptReference } from "../../../src/runs/plan/prompt-files.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import type { Line } from "../../../src/domain/lines/take-in.ts";
+import type { Line } from "../../../src/domain/jobs/take-in.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";

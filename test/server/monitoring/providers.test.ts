@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { recordCall } from "../../../src/domain/health/record-call.ts";
+import { recordCall } from "../../../src/domain/health/calls.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Job, resultLineSchema } from "../../../src/contract/native-jobs.ts";
+import { type Job, resultLineSchema } from "../../../src/contract/native-api.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { createJob, endedJob } from "../../support/jobs.ts";

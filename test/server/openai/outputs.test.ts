@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
-import { LINK_RETENTION_MS } from "../../../src/domain/links/linked-images.ts";
+import { LINK_RETENTION_MS } from "../../../src/domain/files/linked-images.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { generate, refusalOf } from "../../support/openai-images.ts";

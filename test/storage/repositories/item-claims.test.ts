@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import type { ItemClaim } from "../../../src/domain/ports/item-repository.ts";
+import type { ItemClaim } from "../../../src/domain/ports/batches.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { openBatchRecord } from "../../support/stores.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import { identityOf } from "../../../src/domain/offers.ts";
+import { identityOf } from "../../../src/domain/models.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { ItemPool } from "../../../src/workers/items/item-pool.ts";
 import { Cluster } from "../../../src/workers/presence.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { UpstreamJobRecord } from "../../../src/domain/ports/upstream-jobs.ts";
+import type { UpstreamJobRecord } from "../../../src/domain/ports/batches.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { closeJob } from "../../../src/workers/jobs/close-job.ts";
 import { onEachDialect } from "../../support/dialects.ts";

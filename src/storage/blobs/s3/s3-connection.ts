@@ -10,8 +10,8 @@ import {
 } from "../../../http/transport.ts";
 import { overConnections } from "../../../http/undici-engine.ts";
 import { type Clock, systemClock } from "../../../kernel/clock.ts";
-import { systemCodeOf } from "../../../kernel/files.ts";
 import { type BackoffPolicy, backoffMs } from "../../../kernel/pacing.ts";
+import { systemCodeOf } from "../../../kernel/system-errors.ts";
 
 export interface BucketPlace {
   bucket: string;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { saving } from "../../src/client/file-errors.ts";
-import { isDiskFull, systemCodeOf } from "../../src/kernel/files.ts";
+import { isDiskFull, systemCodeOf } from "../../src/kernel/system-errors.ts";
 import { notStored, storageFailure } from "../../src/storage/disk-trouble.ts";
 
 /** Errors as Node makes them: it has no name for a quota that is used up. */

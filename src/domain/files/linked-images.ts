@@ -6,8 +6,8 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import { eachDue, type SweepDeps } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { LinkedImageRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
+import type { LinkedImageRecord } from "../records.ts";
 
 const PREFIX = "links/";
 export const LINK_RETENTION_MS = FIXED_LIMITS.imageLinkHours * 3_600_000;

@@ -5,10 +5,9 @@ import { type Caller, type CreateBatchDeps, inputsPrefix, newBatch } from "../ba
 import { openBatch } from "../batches/lifecycle.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import type { SentImage } from "../images/sent-image.ts";
-import type { ModelEntry } from "../models.ts";
+import { type ModelEntry, pricedSizes } from "../models.ts";
 import type { BlobDraft } from "../ports/blob-store.ts";
 import type { Transaction } from "../ports/stores.ts";
-import { pricedSizes } from "../realtime/models.ts";
 import type { BatchInput, BatchRecord } from "../records.ts";
 
 export interface JobRequest {
