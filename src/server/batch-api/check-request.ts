@@ -18,7 +18,7 @@ import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } 
 import { fieldError, schemaProblem } from "../http/errors.ts";
 import { checkImages, type ReadItem, readReferences } from "./check-references.ts";
 
-export interface RequestRules {
+interface RequestRules {
   limits: Limits;
   models: readonly ModelEntry[];
   group: GroupEntry;

@@ -66,7 +66,7 @@ function isTaken(response: Response, bytes: Uint8Array, gone: AbortSignal): Prom
 }
 
 /** Something to download whose size and identity are known before the first byte. */
-export interface Download {
+interface Download {
   sizeBytes: number;
   /** Without quotes; strong. */
   etag: string;

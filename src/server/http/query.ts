@@ -140,7 +140,7 @@ export function pagingBy<Key extends string>(
 
 const MAX_PAGE = 1000;
 
-export interface Page<T> {
+interface Page<T> {
   entries: readonly T[];
   /** Empty on the last page. */
   next: { nextPageToken?: string };

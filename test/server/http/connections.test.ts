@@ -2,9 +2,9 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import express, { type Response } from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { beginExchange } from "../../src/server/http/exchange.ts";
-import { listen } from "../../src/server/listen.ts";
-import { fakeExchangeDeps } from "../support/exchange-deps.ts";
+import { beginExchange } from "../../../src/server/http/exchange.ts";
+import { listen } from "../../../src/server/listen.ts";
+import { fakeExchangeDeps } from "../../support/exchange-deps.ts";
 
 const MIB = 1024 * 1024;
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { sha256Hex } from "../../../../src/kernel/ids.ts";
-import { FakeProvider, made, tinyPng } from "../../../support/fake-provider.ts";
-import { MODEL, openBeside, startTestService } from "../../../support/service.ts";
+import { sha256Hex } from "../../../src/kernel/ids.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { MODEL, openBeside, startTestService } from "../../support/service.ts";
 
 const HOSTILE = '<img src=x onerror=alert(1)> "\u2028\u202e';
 

@@ -1,9 +1,9 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { ProviderError } from "../../../../src/domain/ports/image-provider.ts";
-import { FakeProvider, made } from "../../../support/fake-provider.ts";
-import { gate } from "../../../support/gate.ts";
-import { items, MODEL, openBeside, otherKey, startTestService } from "../../../support/service.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { FakeProvider, made } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
+import { items, MODEL, openBeside, otherKey, startTestService } from "../../support/service.ts";
 
 const wide = (background = "#246") =>
   sharp({ create: { width: 1600, height: 800, channels: 3, background } })
