@@ -39,8 +39,9 @@ interface Upkeep {
 
 /**
  * Opens (or makes) the database file. A write that returned survives a power cut, and so does whatever a read returned:
- * each commit syncs the WAL, while the process does nothing else. `onBroken` is called when the disk fails under the database, when the file is damaged, and when it or the lock's is replaced. The
- * state of the disk after a failed sync is unknown, so only a new start, which reads the file again, can go on.
+ * each commit syncs the WAL, while the process does nothing else. `onBroken` is called when the disk fails under the
+ * database, when the file is damaged, and when it or the lock's is replaced. The state of the disk after a failed sync is
+ * unknown, so only a new start, which reads the file again, can go on.
  */
 export function openSqlite(
   file: string,
