@@ -185,8 +185,12 @@ export async function startUpstream(service: ImageService): Promise<FakeUpstream
       pause: (ms) =>
         new Promise((resolve) => {
           if (response.closed) return;
-          const timer = setTimeout(resolve, ms);
-          response.on("close", () => clearTimeout(timer));
+          const timer = setTimeout(() => {
+            response.off("close", stop);
+            resolve();
+          }, ms);
+          const stop = () => clearTimeout(timer);
+          response.once("close", stop);
         }),
     };
     const behaviour = behaviours.get(request.kind) ?? well;
