@@ -101,7 +101,7 @@ export async function retryLost(
   });
 }
 
-interface RunChoices extends Pick<GenerateOptions, "maxCostMicroUsd" | "jobs"> {
+interface RunChoices extends Pick<GenerateOptions, "maxCostMicroUsd" | "unitCostMicroUsd" | "jobs"> {
   rpm?: number | undefined;
   retries?: number | undefined;
 }
@@ -306,19 +306,19 @@ export type RealtimeConsent = (images: readonly { size: string | null }[]) => Pr
 
 /** Notes first whether the images are drawings. Throws `USAGE`, when images are to be approved, if there is a limit but no price. */
 export function realtimeConsent(
-  { maxCostMicroUsd }: Pick<GenerateOptions, "maxCostMicroUsd">,
+  { maxCostMicroUsd, unitCostMicroUsd }: Pick<GenerateOptions, "maxCostMicroUsd" | "unitCostMicroUsd">,
   model: ChosenRealtimeModel,
   service: Pick<ConnectedService, "kind" | "noteDrawings">,
   context: CommandContext,
 ): RealtimeConsent {
   return async (images) => {
     if (images.length > 0) service.noteDrawings();
-    const costs = images.map(({ size }) => model.costOf(size));
+    const costs = images.map(({ size }) => model.costOf(size) ?? unitCostMicroUsd ?? null);
     const known = costs.filter((cost) => cost !== null);
     const isKnown = known.length === costs.length;
     if (maxCostMicroUsd !== undefined && !isKnown) {
-      const message = `--max-cost: the service does not publish the price of an image of ${model.id}.`;
-      throw new ImgbatchError("USAGE", message, { param: "--max-cost" });
+      const message = `--max-cost: the service does not publish the price of an image of ${model.id}: add --unit-cost.`;
+      throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
     }
     const highest = isKnown && known.length > 0 ? Math.max(...new Set(known)) : null;
     const total = isKnown ? known.reduce((sum, cost) => sum + cost, 0) : undefined;

@@ -30,6 +30,7 @@ export interface GenerateOptions {
   stdinFormat: FormatName | null;
   retries: number | undefined;
   maxCostMicroUsd: number | undefined;
+  unitCostMicroUsd?: number | undefined;
 }
 
 export const DEFAULT_JOBS = 4;
@@ -70,6 +71,7 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     retries: read.wholeOption(options, "retries", { min: 0, max: MOST_RETRIES }),
     maxCostMicroUsd: read.usdOption(options, "maxCost"),
+    unitCostMicroUsd: read.usdOption(options, "unitCost"),
   };
 }
 

@@ -60,7 +60,11 @@ export async function providersToExpect(
 }
 
 /** Returns what decides the service of a command. `baseUrl` is null for the embedded one. */
-async function settingsOf(global: GlobalOptions, needs: Pick<ServiceNeeds, "upstream">, cwd: string) {
+async function settingsOf(
+  global: GlobalOptions,
+  needs: Pick<ServiceNeeds, "upstream" | "priced">,
+  cwd: string,
+) {
   const environment = readEnvironment();
   const upstream = needs.upstream ?? null;
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
@@ -69,6 +73,7 @@ async function settingsOf(global: GlobalOptions, needs: Pick<ServiceNeeds, "upst
     file: global.config,
     cwd,
     upstream: upstream?.name ?? null,
+    priced: needs.priced ?? null,
     replaced: chosen === undefined ? [] : "all",
   });
   const named = chosen ?? config?.baseUrl ?? null;

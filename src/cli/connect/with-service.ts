@@ -1,13 +1,16 @@
 import { createServiceHttp } from "../../client/service-http.ts";
-import { PRESETS } from "../../config/presets.ts";
+import type { PricedModel } from "../../config/with-presets.ts";
 import { isProceduralOnly } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
 import type { Attempt, Http } from "../../http/http.ts";
 import { formatDuration } from "../../kernel/durations.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext } from "../command.ts";
+import { textOption, usdOption } from "../options.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 
@@ -30,7 +33,7 @@ export async function withService<T>(
   work: (service: ConnectedService) => Promise<T>,
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
-    const connection = await context.connect(needs, context.signal);
+    const connection = await context.connect({ ...needs, priced: pricedModel(context) }, context.signal);
     try {
       return await work(toService(connection, context));
     } catch (error) {
@@ -110,12 +113,24 @@ function endingWithItsCommand({ baseUrl, json, stream }: Http): Http {
 
 const UNLISTED: readonly string[] = ["BATCH_IMAGE_INVALID_MODEL", "REALTIME_MODEL_NOT_FOUND"];
 
+/** The model of a command with its `--unit-cost`; null without that. */
+export function pricedModel({ options }: Pick<CommandContext, "options">): PricedModel | null {
+  const micros = usdOption(options, "unitCost");
+  if (micros === undefined) return null;
+  return { id: textOption(options, "model") ?? null, usd: microsToNumber(micros) };
+}
+
 /** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */
 function explainUnlisted(error: unknown, connection: ServiceConnection, where: Whereabouts): unknown {
   const providers = connection.kind === "remote" ? [] : connection.disabled();
   const [first] = providers;
-  if (first === undefined || !(error instanceof ImgbatchError) || !UNLISTED.includes(error.code))
-    return error;
+  if (!(error instanceof ImgbatchError) || !UNLISTED.includes(error.code)) return error;
+  if (first === undefined) {
+    if (connection.kind === "remote" || connection.providers.every(({ free }) => free)) return error;
+    const advice =
+      "a model whose price is not known here needs one: --model ID --unit-cost USD, or `prices` in the configuration";
+    return new ImgbatchError(error.code, error.message, { ...error, advice, cause: error });
+  }
   const why = providers
     .map(({ provider, message }) => named(provider, message.replace(/\.$/, "")))
     .join("; ");
@@ -146,9 +161,8 @@ function explainRefused<E>(error: E, { kind, providers = [] }: ServiceConnection
 /** Says how to start the server of a provider on this machine, by the port of its address. */
 function howToStart({ name, address }: { name: string; address: string }): string {
   const { port } = new URL(address);
-  const known = Object.values(PRESETS).find(
-    ({ preparation, provider }) =>
-      preparation && "baseUrl" in provider && provider.baseUrl && new URL(provider.baseUrl).port === port,
+  const known = PRESETS.find(
+    ({ preparation, provider: { baseUrl } }) => preparation && baseUrl && new URL(baseUrl).port === port,
   );
   return (
     known?.preparation ?? `start the server at ${address}, or correct the \`baseUrl\` of the provider ${name}`
