@@ -85,21 +85,18 @@ interface KeyRepository {
   setEnabled(id: string, atMs: number): Promise<void>;
 }
 
-interface LedgerPage {
-  accountIds: readonly string[];
-  /** Default: from the newest on. */
-  beforeSeq?: number | undefined;
-  offset?: number;
-  limit: number;
-}
-
 interface LedgerRepository {
   /** `isNew` is false when an entry with this request id exists already; then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
   byRequestId(requestId: string): Promise<LedgerEntry | null>;
   list(filter: { accountId?: string; batchIds?: readonly string[] }): Promise<LedgerEntry[]>;
-  /** The newest first: those before the entry `beforeSeq`, without the first `offset` (default 0) of them. */
-  page(filter: LedgerPage): Promise<LedgerEntry[]>;
+  /** The newest first: those before the entry `beforeSeq` (default: all), without the first `offset` (default 0) of them. */
+  page(filter: {
+    accountIds: readonly string[];
+    beforeSeq?: number | undefined;
+    offset?: number;
+    limit: number;
+  }): Promise<LedgerEntry[]>;
   /** The sum of the balance changes of an account behind the entry `seq`. */
   changeAfter(accountId: string, seq: number): Promise<number>;
 }
@@ -323,22 +320,19 @@ export interface FileRecord {
   expiresAtMs: number;
 }
 
-/** The files of a key that expire after `nowMs`, in the order in which they were stored or the other way round. */
-interface FilePage {
-  apiKeyId: string;
-  nowMs: number;
-  order: "oldest-first" | "newest-first";
-  /** Only files that come after the one with this number, in this order. */
-  afterSeq?: number;
-  purpose?: string;
-  limit: number;
-}
-
 interface FileRepository {
   insert(file: FileRecord): Promise<void>;
   /** Also finds a file that has expired. */
   find(apiKeyId: string, id: string): Promise<(FileRecord & { seq: number }) | null>;
-  page(filter: FilePage): Promise<(FileRecord & { seq: number })[]>;
+  /** The files of a key that expire after `nowMs`, in this order of being stored, after the one with the number `afterSeq`. */
+  page(filter: {
+    apiKeyId: string;
+    nowMs: number;
+    order: "oldest-first" | "newest-first";
+    afterSeq?: number;
+    purpose?: string;
+    limit: number;
+  }): Promise<(FileRecord & { seq: number })[]>;
   /** The bytes of the files of a key that expire after `nowMs`. */
   bytesOf(apiKeyId: string, nowMs: number): Promise<number>;
   /** Files that expire by `nowMs`, in the order in which they were stored, behind the one with the number `afterSeq`. */

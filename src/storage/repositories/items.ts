@@ -83,10 +83,7 @@ const NEXT_DUE = prepared((build, { afterMs }: Values<{ afterMs: number }>) =>
 );
 
 /** See `Repositories.items.totals`. */
-async function totalsOf(
-  { build, all }: SqlSession,
-  batchIds: readonly string[],
-): ReturnType<Repositories["items"]["totals"]> {
+async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[]) {
   const query = build
     .selectFrom("items")
     .select((eb) => [
@@ -295,10 +292,9 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
   };
 }
 
-const placeOf = (
-  batchId: string,
-  { afterPosition, offset = 0, limit }: Parameters<Repositories["items"]["page"]>[1],
-) => ({
+type ItemPage = Parameters<Repositories["items"]["page"]>[1];
+
+const placeOf = (batchId: string, { afterPosition, offset = 0, limit }: ItemPage) => ({
   batchId,
   after: afterPosition,
   offset,
