@@ -1,4 +1,4 @@
-import type { Session } from "../../contract/console-api.ts";
+import type { ConsoleBody } from "../../contract/console-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 
 /** The session of a person who has signed in. It lasts as long as the tab, and no longer than the service says. */
@@ -147,7 +147,7 @@ export function sleep(ms: number, signal: AbortSignal | null = null): Promise<vo
 /** Begins a session with a one-time code, or with a key, which is not kept. Throws `ApiError`. */
 export async function signIn(codeOrKey: string): Promise<void> {
   const call = { method: "POST", credential: codeOrKey };
-  const { token, expires_at } = await fetchJson<Session>(PATHS.consoleSessions, call);
+  const { token, expires_at } = await fetchJson<ConsoleBody<"Session">>(PATHS.consoleSessions, call);
   setSession({ token, id: randomId(), expiresAtMs: expires_at * 1000 });
 }
 
