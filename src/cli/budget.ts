@@ -12,7 +12,7 @@ import { counted } from "../kernel/text.ts";
 import type { ChosenModel } from "../runs/plan/choose-model.ts";
 import type { Chunk } from "../runs/plan/plan.ts";
 import type { CommandContext } from "./command.ts";
-import type { ConnectedService } from "./connect/with-service.ts";
+import type { ConnectedService } from "./connect/connection.ts";
 import type { RunOptions } from "./finish-run.ts";
 import { commandAgain } from "./output/next-step.ts";
 

@@ -21,7 +21,7 @@ import {
 } from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
-import type { ConnectedService } from "./connect/with-service.ts";
+import type { ConnectedService } from "./connect/connection.ts";
 import { pollInterval } from "./interruption.ts";
 import * as read from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";

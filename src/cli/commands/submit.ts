@@ -15,10 +15,10 @@ import { reportReplay, type StartedRun, type Submissions } from "../../runs/send
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import type { UpstreamChoice } from "../connect/connection.ts";
+import { withService } from "../connect/connect.ts";
+import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { proofAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import { textOption } from "../options.ts";

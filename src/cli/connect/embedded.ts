@@ -52,7 +52,7 @@ export async function connectEmbedded(
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
       if (wantsImages) requireSameProviders(embedding, running.providers);
-      const { url: baseUrl, apiKey, confirm, providers } = running;
+      const { baseUrl, apiKey, confirm, providers } = running;
       const disabled = () => disabledOf(providers);
       const noteDrawings = drawingsNote(embedding, providers);
       const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };

@@ -13,20 +13,16 @@ import {
 import { ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { boundedText, send } from "../../http/transport.ts";
+import type { ReachableService } from "./connection.ts";
 
 const PROBE_TIMEOUT_MS = 2000;
 const MAX_ANSWER_BYTES = 4096;
 
 /** A service that has proved that it runs on a data directory. */
-interface RunningService {
-  url: string;
+interface RunningService extends ReachableService {
   workers: boolean;
   providers: readonly ProviderIdentity[];
-  apiKey: string;
-  /**
-   * Checks the proof again: the process may have ended since, and another program may have taken its port. Throws
-   * `NETWORK` if the proof fails.
-   */
+  /** Checks the proof again: the process may have ended since, and another program may have taken its port. */
   confirm(signal: AbortSignal): Promise<void>;
 }
 
@@ -38,17 +34,18 @@ interface RunningService {
 export async function findRunning(dataDirectory: string): Promise<RunningService | null> {
   const server = readServer(dataDirectory);
   if (server === null) return null;
-  const { url, workers, providers } = server;
+  const { url: baseUrl, workers, providers } = server;
   const confirm = async (signal: AbortSignal) => {
-    if (isProof(await askProof(url, signal), server)) return;
-    throw new ImgbatchError("NETWORK", `${url} is no longer the service of ${dataDirectory}.`);
+    if (isProof(await askProof(baseUrl, signal), server)) return;
+    throw new ImgbatchError("NETWORK", `${baseUrl} is no longer the service of ${dataDirectory}.`);
   };
   try {
     await confirm(AbortSignal.timeout(PROBE_TIMEOUT_MS));
   } catch {
     return null;
   }
-  return { url, workers, providers, apiKey: readCredentials(dataDirectory).api_key, confirm };
+  const { api_key: apiKey } = readCredentials(dataDirectory);
+  return { baseUrl, apiKey, confirm, isLocal: true, workers, providers };
 }
 
 /** The response to a challenge. It is not verified yet: any program can respond. */
