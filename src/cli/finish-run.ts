@@ -14,7 +14,6 @@ import {
   countImages,
   type ImageCounts,
   judgeMissing,
-  parseAllowance,
   type Repair,
   repairsOf,
   stands,
@@ -23,7 +22,6 @@ import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import type { ConnectedService } from "./connect/connection.ts";
 import { pollInterval } from "./interruption.ts";
-import * as read from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import {
   ALL_HERE,
@@ -94,32 +92,6 @@ export async function describeFinished(
   const flags = readReportFlags(context);
   await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
   return describeRun(context, { outcome, replayed, earlier, shownDir, allowance, updateStep });
-}
-
-/** The options that `submit` and `retry` share, checked. `runOptions` in commands/shared-options.ts declares them. */
-export interface RunOptions {
-  /** How many images may fail before the exit code reports a failure. Default: none. */
-  allowance: Allowance;
-  timeoutMs: number | undefined;
-  intervalMs: number | undefined;
-  maxCostMicroUsd: number | undefined;
-  unitCostMicroUsd: number | undefined;
-  cancelOnInterrupt: boolean;
-}
-
-/** Throws `USAGE` for the first option that has a wrong value. */
-export function readRunOptions(options: read.TypedOptions): RunOptions {
-  const advice = "write a number or a share such as 5%";
-  return {
-    allowance: read.readOption(options, "allowFailures", advice, parseAllowance) ?? {
-      count: 0,
-    },
-    timeoutMs: read.positiveDurationOption(options, "timeout"),
-    intervalMs: read.positiveDurationOption(options, "interval"),
-    maxCostMicroUsd: read.usdOption(options, "maxCost"),
-    unitCostMicroUsd: read.usdOption(options, "unitCost"),
-    cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
-  };
 }
 
 interface EndedRun {

@@ -31,7 +31,7 @@ import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { failureLines, paidTwiceNote, retryLostStep } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
-import { flagOption, usdOption } from "../options.ts";
+import { flagOf, flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
 import { exitCodeOf, originLines } from "../output/finish.ts";
 import {
@@ -85,7 +85,7 @@ export async function retryLost(
   const { options } = context;
   for (const name of ["dryRun", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
     if (options[name] !== undefined) {
-      const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+      const flag = flagOf(name);
       const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
       throw new ImgbatchError("USAGE", message, { param: flag });
     }

@@ -16,14 +16,14 @@ import { imagesIn, type Run, type Submissions } from "../../runs/send.ts";
 import { type Budget, createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import type { ConnectedService, ServiceNeeds } from "../connect/connection.ts";
-import { describeRun, finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
+import type { ConnectedService } from "../connect/connection.ts";
+import { describeRun, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { rememberedUpstream, resolveTarget } from "../targets.ts";
-import { running, runOptions } from "./shared-options.ts";
+import { readRunOptions, running, runOptions } from "./shared-options.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
@@ -223,8 +223,8 @@ function describeDry(
   budget: Budget,
   count: { images: number; batches: number; refused: number },
 ): CommandResult {
-  budget.approveImages(count.images);
-  const cost = budget.estimateImages(count.images);
+  budget.approve(count.images);
+  const cost = budget.estimate(count.images);
   const { images, batches, refused } = count;
   return {
     exitCode: EXIT_CODES.ok.code,
@@ -246,23 +246,10 @@ function describeDry(
   };
 }
 
-/** The options of `retry`, checked. */
-interface RetryCommandOptions extends RunOptions {
-  dir: string;
-  /** The directory as typed. */
-  shownDir: string;
-  /** The upstream of the run. */
-  needs: Pick<ServiceNeeds, "upstream">;
-  withRefused: boolean;
-  /** Also make images again that the service made but can no longer deliver. */
-  withLost: boolean;
-  /** Go on with this service although it does not know batches of the run. */
-  isHere: boolean;
-  dryRun: boolean;
-}
+type RetryCommandOptions = Awaited<ReturnType<typeof readRetryOptions>>;
 
 /** Throws `USAGE` for the first wrong option, and for an id instead of a directory. */
-async function readRetryOptions(context: CommandContext): Promise<RetryCommandOptions> {
+async function readRetryOptions(context: CommandContext) {
   const { options, cwd } = context;
   const shownDir = context.arguments[0] ?? "";
   const target = await resolveTarget(shownDir, cwd);

@@ -13,7 +13,7 @@ import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.t
 import { describeChanges } from "../../runs/plan/update.ts";
 import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
-import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
+import { type Budget, createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
@@ -158,7 +158,7 @@ async function submit(
   const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: number) => {
-    const cost = budget.estimateImages(images);
+    const cost = budget.estimate(images);
     const again = commandAgain(context.typed, "--update");
     if (images === 0) return `${again} changes no image`;
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
@@ -213,6 +213,10 @@ function planOf(
   return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits);
 }
 
+function imagesOf(chunks: readonly Chunk[]): number {
+  return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+}
+
 function describeDetached(
   context: CommandContext,
   options: SubmitOptions,
@@ -262,8 +266,8 @@ async function describeDryRun(work: StartOptions, budget: Budget): Promise<Comma
   const start = await chooseStart(work, checkDirectory);
   const { state, update, images, openImages } = start;
   const { chunks, items, request } = plan;
-  budget.approveImages(images);
-  const cost = budget.estimateImages(images);
+  budget.approve(images);
+  const cost = budget.estimate(images);
   const facts = {
     dry_run: true,
     directory: shownDir,
