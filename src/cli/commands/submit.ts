@@ -127,8 +127,9 @@ async function runHere(
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const earlier = new Set(outcome.batches.map(({ id }) => id));
     const updateStep = commandAgain(context.typed, "--update");
-    const run = { state, replayed: true, earlier, shownDir, allowance, updateStep };
-    return describeFinished(context, outcome, run);
+    return describeFinished(context, {
+      ...{ outcome, state, replayed: true, earlier, shownDir, allowance, updateStep },
+    });
   });
 }
 
