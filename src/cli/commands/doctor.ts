@@ -11,7 +11,7 @@ import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
 import { loadNativeModule, NATIVE_MODULES, type NativeModule } from "../../service/native-modules.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { checkedUrl, upstreamElsewhere } from "../connect/connect.ts";
+import { upstreamElsewhere } from "../connect/connect.ts";
 import type { ReachableService } from "../connect/connection.ts";
 import { findRunning } from "../connect/running-service.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
@@ -62,7 +62,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   const { config, finding } = await checkConfig(context);
   const named = global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null;
   const isEmbedded = named === null;
-  if (upstream !== null && !isEmbedded) throw upstreamElsewhere(checkedUrl(named));
+  if (upstream !== null && !isEmbedded) throw upstreamElsewhere(named);
   const findings = [
     checkNode(process.versions.node),
     ...(await checkNativeParts(isEmbedded)),

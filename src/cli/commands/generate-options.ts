@@ -13,7 +13,6 @@ import * as read from "../options.ts";
 /** The options of `generate`, checked. */
 export type GenerateOptions = Awaited<ReturnType<typeof readGenerateOptions>>;
 
-export const DEFAULT_JOBS = 4;
 const MOST_JOBS = 256;
 const MOST_REQUESTS = 100_000;
 const MOST_RETRIES = 3;
@@ -48,7 +47,7 @@ export async function readGenerateOptions(context: CommandContext) {
     /** The checked input images. With a file, they go with each prompt that has no images of its own. */
     images: await loadImages(options, cwd),
     mayReplace: read.flagOption(options, "force"),
-    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }) ?? DEFAULT_JOBS,
+    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }),
     rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
     count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
     stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,

@@ -3,7 +3,6 @@ import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/errors.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { parseAllowance } from "../../runs/standing.ts";
-import type { ArgumentSpec } from "../command.ts";
 import {
   flagOption,
   type OptionSpec,
@@ -46,11 +45,11 @@ export const storageOptions: readonly OptionSpec[] = [
   { flags: "--blobs <place>", description: "files, or s3://bucket/prefix", default: "files" },
 ];
 
-export const target: ArgumentSpec = {
+export const target = {
   name: "<id|dir>",
   description: "a batch id, or the output directory of a run",
 };
-export const targets: ArgumentSpec = { ...target, name: "<id|dir...>" };
+export const targets = { ...target, name: "<id|dir...>" };
 
 export const intervalOption: OptionSpec = {
   flags: "--interval <time>",

@@ -157,7 +157,7 @@ function limitsOption(options: read.TypedOptions): Limits {
 }
 
 function metadataOption(options: read.TypedOptions): Record<string, string> | null {
-  const metadata = read.pairsOption(options, "metadata");
+  const metadata = pairsOf(options.metadata);
   const pairs = Object.entries(metadata ?? {});
   const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
   const isRight = ([key, value]: [string, string]) =>
@@ -165,8 +165,24 @@ function metadataOption(options: read.TypedOptions): Record<string, string> | nu
     codePointLength(value) <= metadataValueChars &&
     !hasUnstorableText(key + value);
   if (pairs.length <= metadataPairs && pairs.every(isRight)) return metadata;
-  const message = `--metadata: at most ${metadataPairs} pairs, names of at most ${metadataKeyChars} and values of at most ${metadataValueChars} characters.`;
-  throw new ImgbatchError("USAGE", message, { param: "--metadata" });
+  throw wrongMetadata(
+    `: at most ${metadataPairs} pairs, names of at most ${metadataKeyChars} and values of at most ${metadataValueChars} characters.`,
+  );
+}
+
+function pairsOf(values: unknown): Record<string, string> | null {
+  if (!Array.isArray(values)) return null;
+  const pairs: Record<string, string> = {};
+  for (const text of values) {
+    const at = String(text).indexOf("=");
+    if (at < 1) throw wrongMetadata(` ${JSON.stringify(text)}: write name=value.`);
+    pairs[String(text).slice(0, at)] = String(text).slice(at + 1);
+  }
+  return pairs;
+}
+
+function wrongMetadata(problem: string): ImgbatchError {
+  return new ImgbatchError("USAGE", `--metadata${problem}`, { param: "--metadata" });
 }
 
 /** The options of `submit` that `generate --file` takes too. */

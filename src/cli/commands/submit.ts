@@ -17,7 +17,7 @@ import { type Budget, createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
-import { proofAt } from "../connect/running-service.ts";
+import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
@@ -249,7 +249,7 @@ async function withoutService(context: CommandContext): Promise<ImgbatchError> {
   const upstream = textOption(options, "upstream");
   const words: (string | Flag)[] = upstream === undefined ? [] : [{ flag: "--upstream" }, upstream];
   const start = `start one in another terminal (${nextCommand(global, "serve", ...words)}) and run the same command again`;
-  const isElsewhere = (await proofAt(server)) !== null;
+  const isElsewhere = (await serviceAt(server, [])) !== null;
   const other = `the service on port ${server.port} has another data directory: name that one with --data`;
   const message = `--detach needs a service that outlives this command, and none runs on ${directory}.`;
   return new ImgbatchError("USAGE", message, {

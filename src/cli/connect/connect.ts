@@ -108,7 +108,7 @@ async function settingsOf(global: GlobalOptions, needs: Pick<ServiceNeeds, "upst
 
 /** The error of `--upstream` together with the address of a service. */
 export function upstreamElsewhere(baseUrl: string): ImgbatchError {
-  const message = `--upstream is for the service inside imgbatch, and this command talks to ${baseUrl}: leave out --upstream, or the base URL (--base-url, IMGBATCH_BASE_URL, or baseUrl in the configuration).`;
+  const message = `--upstream is for the service inside imgbatch, and this command talks to ${checkedUrl(baseUrl)}: leave out --upstream, or the base URL (--base-url, IMGBATCH_BASE_URL, or baseUrl in the configuration).`;
   return new ImgbatchError("USAGE", message, { param: "--upstream" });
 }
 
@@ -116,7 +116,7 @@ export function upstreamElsewhere(baseUrl: string): ImgbatchError {
  * Returns a base URL without a slash at its end. Throws `USAGE` for any other text, and shows it only if it has no part
  * that can hold a password or a key.
  */
-export function checkedUrl(text: string): string {
+function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
   const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
   if (!url || !isHttp || `${url.username}${url.password}${url.search}${url.hash}` !== "") {

@@ -64,7 +64,7 @@ interface RunningService extends OnDataDirectory {
 }
 
 /** A service inside this process. */
-export interface EmbeddedService extends OnDataDirectory {
+interface EmbeddedService extends OnDataDirectory {
   kind: "embedded";
   /** Aborted with the reason if the service fails. */
   failed: AbortSignal;

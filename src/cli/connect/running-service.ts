@@ -59,7 +59,7 @@ interface Proof {
  * Sends a challenge to a base URL; null if the response is not one of an imgbatch service. Throws the signal's reason.
  * Default signal: a time limit of two seconds.
  */
-export async function askProof(
+async function askProof(
   baseUrl: string,
   signal: AbortSignal = AbortSignal.timeout(PROBE_TIMEOUT_MS),
 ): Promise<Proof | null> {
@@ -77,15 +77,27 @@ export async function askProof(
   }
 }
 
-/** Returns null if no service of this program answers at the address that a service would listen on. */
-export async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
+/**
+ * Returns which of the data directories the service at an address has, and its process; `unknown` for a service of this program
+ * on another one. Null if no service of this program answers at the address.
+ */
+export async function serviceAt(
+  { host, port }: { host: string; port: number },
+  directories: readonly string[],
+): Promise<{ directory: string; pid: number } | "unknown" | null> {
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   const name = reachable.includes(":") ? `[${reachable}]` : reachable;
-  return askProof(`http://${name}:${port}`).catch(() => null);
+  const proof = await askProof(`http://${name}:${port}`).catch(() => null);
+  if (proof === null) return null;
+  for (const directory of directories) {
+    const server = readServer(directory);
+    if (server !== null && isProof(proof, server)) return { directory, pid: server.pid };
+  }
+  return "unknown";
 }
 
 /** Whether the proof comes from the service that wrote the file. */
-export function isProof(proof: Proof | null, { secret }: Pick<ServerFile, "secret">): boolean {
+function isProof(proof: Proof | null, { secret }: ServerFile): boolean {
   if (proof === null) return false;
   const right = Buffer.from(ownershipProof(secret, proof.challenge, proof.port));
   const given = Buffer.from(proof.answer);
@@ -96,7 +108,7 @@ export function isProof(proof: Proof | null, { secret }: Pick<ServerFile, "secre
  * Reads the address of the service of a data directory. Null if there is none, or if the file cannot be trusted: it must
  * belong to the owner of the key file and be private, because in a shared directory others could put a file there.
  */
-export function readServer(dataDirectory: string): ServerFile | null {
+function readServer(dataDirectory: string): ServerFile | null {
   // Both files are small, and each turn of the event loop takes longer than they do.
   try {
     const { uid } = statSync(join(dataDirectory, DATA_FILES.credentials));
