@@ -5,15 +5,22 @@ import type {
   ItemPage,
   ItemRepository,
   ItemTotal,
+  ListedItem,
   NewItem,
 } from "../../domain/ports/batches.ts";
 import { BATCH_TERMS } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
-import { ITEM, type ItemsTable, LISTED_ITEM } from "../tables.ts";
-import { claimItems } from "./item-claims.ts";
+import type { ItemsTable } from "../tables.ts";
+import { claimItems, ITEM } from "./item-claims.ts";
 import { insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
+
+/** The columns of a `ListedItem`. */
+const LISTED_ITEM = [
+  ...(["id", "position", "sourceIndex", "customId", "prompt", "status", "mimeType", "imageCount"] as const),
+  ...(["error", "modelVersion", "provider", "maybePaid", "seed", "notes", "usage", "priceMicroUsd"] as const),
+] as const satisfies readonly (keyof ListedItem)[];
 
 const NO_LEASE = { leaseToken: null, leaseWorker: null };
 
@@ -108,7 +115,7 @@ async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[])
 }
 
 export function itemRepository(session: SqlSession): ItemRepository {
-  const { build, first, all, run } = session;
+  const { build, first, all, run, changes } = session;
   const items = () => build.selectFrom("items").select(ITEM);
   const pendingOfJob = (jobId: string) =>
     items().where("jobId", "=", jobId).where("status", "=", "pending").orderBy("position");
@@ -209,7 +216,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
     nextDueMs: async (afterMs) => (await first(NEXT_DUE(build, { afterMs })))?.notBeforeMs ?? null,
     finish: (finished) => finishItems(session, finished),
     giveBack: async (id, leaseToken, change) => ({
-      isOurs: (await run(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
+      isOurs: (await changes(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
     }),
     assignToJob: async (batchId, { jobId, provider, limit }) => {
       const free = build
@@ -222,7 +229,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
         .limit(limit);
       const ids = (await all(free)).map(({ id }) => id);
       if (ids.length === 0) return 0;
-      return run(build.updateTable("items").set({ jobId: jobId, provider }).where("id", "in", ids));
+      return changes(build.updateTable("items").set({ jobId, provider }).where("id", "in", ids));
     },
     releaseFromJob: async (ids) => {
       if (ids.length === 0) return;
@@ -240,7 +247,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
       return all(pendingOfJob(jobId));
     },
     markJob: async (jobId, maybePaid) => {
-      const mark = build.updateTable("items").set({ maybePaid: maybePaid }).where("jobId", "=", jobId);
+      const mark = build.updateTable("items").set({ maybePaid }).where("jobId", "=", jobId);
       await run(mark.where("status", "=", "pending"));
     },
     countWithoutJob: async (batchId) => {
@@ -268,7 +275,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
         finishedAtMs: nowMs,
       });
       const pending = update.where("batchId", "=", batchId).where("status", "=", "pending");
-      if (workerId === undefined) return run(pending);
+      if (workerId === undefined) return changes(pending);
       const ours = pending.where((eb) =>
         eb.or([
           eb("leaseWorker", "is", null),
@@ -276,7 +283,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
           eb("leaseWorker", "not in", liveWorkers(build)),
         ]),
       );
-      return run(ours);
+      return changes(ours);
     },
     areLeasedBesides: async (batchId, workerId) => {
       const leased = build.selectFrom("items").select("id").where("batchId", "=", batchId);
@@ -290,7 +297,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
       let count = 0;
       for (const { itemId, leaseToken } of leases) {
         const own = build.updateTable("items").set(NO_LEASE).where("id", "=", itemId);
-        count += await run(own.where("leaseToken", "=", leaseToken));
+        count += await changes(own.where("leaseToken", "=", leaseToken));
       }
       return count;
     },
@@ -340,12 +347,12 @@ const NAMES = Object.keys(TYPES) as Name[];
 
 /** See `ItemRepository.finish`. */
 async function finishItems<T extends FinishedItem>(
-  { build, dialect, all, run }: SqlSession,
+  { build, dialect, all, changes }: SqlSession,
   items: readonly T[],
 ): Promise<T[]> {
   if (dialect === "sqlite") {
     const isOurs: boolean[] = [];
-    for (const item of items) isOurs.push((await run(FINISH(build, item))) === 1);
+    for (const item of items) isOurs.push((await changes(FINISH(build, item))) === 1);
     return items.filter((_, at) => isOurs[at]);
   }
   const lists = Object.fromEntries(NAMES.map((name) => [name, arrayOf(items.map((item) => item[name]))]));
