@@ -1,15 +1,10 @@
 import { sql } from "kysely";
-import type {
-  FileRepository,
-  OutputRepository,
-  ReferenceRepository,
-  UploadRepository,
-} from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";
 
-function fileRepository(session: SqlSession): FileRepository {
+function fileRepository(session: SqlSession): Repositories["files"] {
   const { build, all, first, run } = session;
   const files = () => build.selectFrom("files").selectAll();
   return {
@@ -43,7 +38,7 @@ function fileRepository(session: SqlSession): FileRepository {
   };
 }
 
-function uploadRepository(session: SqlSession): UploadRepository {
+function uploadRepository(session: SqlSession): Repositories["uploads"] {
   const { build, all, first, run, changes } = session;
   const uploads = () => build.selectFrom("uploads").selectAll();
   return {
@@ -64,7 +59,7 @@ const OF_ITEM = prepared((build, { itemId }: Values<{ itemId: number }>) =>
   build.selectFrom("outputs").selectAll().where("itemId", "=", itemId).orderBy("imageIndex"),
 );
 
-function outputRepository(session: SqlSession): OutputRepository {
+function outputRepository(session: SqlSession): Repositories["outputs"] {
   const { build, dialect, all, run, runEach } = session;
   return {
     insertMany: (outputs) => insertRows(session, "outputs", outputs),
@@ -120,7 +115,7 @@ const OF_SOURCE = prepared(
       .orderBy("ordinal"),
 );
 
-function referenceRepository(session: SqlSession): ReferenceRepository {
+function referenceRepository(session: SqlSession): Repositories["references"] {
   const { build, all, first } = session;
   return {
     insertMany: async (batchId, references) => {

@@ -1,7 +1,7 @@
 import { type Selectable, sql } from "kysely";
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/batches.ts";
-import type { ProviderCallsRepository, ProviderHealthRepository } from "../../domain/ports/stores.ts";
+import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { ProviderCalls } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
@@ -37,7 +37,7 @@ const ADD_CALLS = prepared((build, call: Values<ProviderCalls & { fromMs: number
  */
 const ROWS_AT_A_TIME = 64;
 
-function providerCallsRepository({ build, dialect, all, run }: SqlSession): ProviderCallsRepository {
+function providerCallsRepository({ build, dialect, all, run }: SqlSession): Repositories["providerCalls"] {
   // The same for the whole transaction: two that locked several rows in another order would wait for each other.
   const row = dialect === "sqlite" ? 0 : Math.floor(Math.random() * ROWS_AT_A_TIME);
   return {
@@ -60,7 +60,7 @@ function providerCallsRepository({ build, dialect, all, run }: SqlSession): Prov
   };
 }
 
-function providerHealthRepository({ build, all, run }: SqlSession): ProviderHealthRepository {
+function providerHealthRepository({ build, all, run }: SqlSession): Repositories["providerHealth"] {
   return {
     list: async () => {
       const rows = await all(build.selectFrom("provider_health").selectAll());
@@ -77,7 +77,7 @@ function providerHealthRepository({ build, all, run }: SqlSession): ProviderHeal
 /** Steps after which the upstream has nothing left to make. */
 const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
 
-function upstreamJobRepository(session: SqlSession): UpstreamJobRepository {
+function upstreamJobRepository(session: SqlSession): Repositories["upstreamJobs"] {
   const { build, first, all, run } = session;
   const jobs = () => build.selectFrom("upstream_jobs").selectAll("upstream_jobs");
   return {

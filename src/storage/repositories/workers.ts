@@ -1,4 +1,4 @@
-import type { RetentionTimeRepository, WorkerRepository } from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
 
@@ -6,7 +6,7 @@ const BY_ID = prepared((build, { id }: Values<{ id: string }>) =>
   build.selectFrom("workers").select("id").where("id", "=", id),
 );
 
-function workerRepository(session: SqlSession, clockMs: () => Promise<number>): WorkerRepository {
+function workerRepository(session: SqlSession, clockMs: () => Promise<number>): Repositories["workers"] {
   const { build, all, first, run, changes } = session;
   const seenOf = (id: string) => build.selectFrom("workers").select("seenAtMs").where("id", "=", id);
   return {
@@ -42,7 +42,7 @@ export const liveWorkers = (build: SqlSession["build"]) => build.selectFrom("wor
 /** The table has one row at most. */
 const ONLY = 1;
 
-function retentionTimeRepository({ build, first, run }: SqlSession): RetentionTimeRepository {
+function retentionTimeRepository({ build, first, run }: SqlSession): Repositories["retentionTime"] {
   return {
     read: async () => {
       const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
