@@ -4,21 +4,15 @@ import type {
   CreateBatchBody,
   ItemObject,
   ListEnvelope,
-  RetryBatchBody,
 } from "../../contract/batch-api.ts";
 import type {
   AccountObject,
+  ConsoleBody,
   LedgerEntryObject,
   OverviewObject,
-  Ticket,
   UsageObject,
 } from "../../contract/console-api.ts";
-import type {
-  GenerateContentBody,
-  GenerateContentResponse,
-  NativeModel,
-  NativeModelList,
-} from "../../contract/native-api.ts";
+import type { GenerateContentBody, NativeBody } from "../../contract/native-api.ts";
 import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, PATHS, routes } from "../../contract/routes.ts";
 import { microsToDecimal, numberToMicros } from "../../kernel/money.ts";
 import { bytesOf } from "./files.ts";
@@ -74,8 +68,11 @@ export function createBatch(body: CreateBatchBody, consent: Consent): Promise<Ba
 
 /** Makes failed items again, as a new batch. */
 export function retryBatch(id: string, customIds: string[], consent: Consent): Promise<BatchObject> {
-  const json: RetryBatchBody = { custom_ids: customIds };
-  return fetchJson(routes.retry(id), { method: "POST", json, headers: consentHeaders(consent) });
+  return fetchJson(routes.retry(id), {
+    method: "POST",
+    json: { custom_ids: customIds },
+    headers: consentHeaders(consent),
+  });
 }
 
 export async function cancelBatch(id: string): Promise<void> {
@@ -97,7 +94,7 @@ export async function deleteRecord(id: string): Promise<void> {
 
 /** A link to the ZIP with all images, for the browser to follow once. */
 export async function zipLink(id: string): Promise<string> {
-  return (await fetchJson<Ticket>(routes.ticket(id), { method: "POST" })).url;
+  return (await fetchJson<ConsoleBody<"Ticket">>(routes.ticket(id), { method: "POST" })).url;
 }
 
 export function getAccount(signal: AbortSignal): Promise<AccountObject> {
@@ -137,8 +134,9 @@ function consentHeaders({ idempotencyKey, maxCost }: Consent): Record<string, st
   };
 }
 
-export async function realtimeModels(signal: AbortSignal): Promise<NativeModel[]> {
-  return (await fetchJson<NativeModelList>(`${routes.nativeModels}?pageSize=1000`, { signal })).models;
+export async function realtimeModels(signal: AbortSignal): Promise<NativeBody<"NativeModel">[]> {
+  return (await fetchJson<NativeBody<"NativeModelList">>(`${routes.nativeModels}?pageSize=1000`, { signal }))
+    .models;
 }
 
 /** Makes one image now. Throws `ApiError`, also for an answer without an image (`NO_IMAGE`). */
@@ -149,7 +147,7 @@ export async function generateImage(
   signal: AbortSignal,
 ): Promise<Blob> {
   const call = { method: "POST", json: body, headers: consentHeaders(consent), signal };
-  const answer = await fetchJson<GenerateContentResponse>(routes.generateContent(model), call);
+  const answer = await fetchJson<NativeBody<"GenerateContentAnswer">>(routes.generateContent(model), call);
   const [candidate] = answer.candidates ?? [];
   const image = candidate?.content?.parts?.find(
     ({ inlineData, thought }) => inlineData && !thought,

@@ -1,4 +1,4 @@
-import type { Session } from "../../contract/console-api.ts";
+import type { ConsoleBody } from "../../contract/console-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { fetchJson, send } from "./request.ts";
 import { setSession } from "./session.ts";
@@ -6,7 +6,7 @@ import { setSession } from "./session.ts";
 /** Begins a session with a one-time code, or with a key, which is not kept. Throws `ApiError`. */
 export async function signIn(codeOrKey: string): Promise<void> {
   const call = { method: "POST", credential: codeOrKey };
-  const { token, expires_at } = await fetchJson<Session>(PATHS.consoleSessions, call);
+  const { token, expires_at } = await fetchJson<ConsoleBody<"Session">>(PATHS.consoleSessions, call);
   setSession({ token, id: randomId(), expiresAtMs: expires_at * 1000 });
 }
 
