@@ -2,7 +2,7 @@ import { type Insertable, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import type { FinishedItem, ListedItem, NewItem } from "../../domain/ports/batches.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import { BATCH_TERMS } from "../../domain/records.ts";
+import { BATCH_TERMS, type ItemRecord } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../tables.ts";
@@ -43,29 +43,37 @@ const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
   }),
 );
 
-type Page = Values<{ batchId: string; after: number; limit: number; offset: number }>;
-type PageOfStatus = Page & Values<{ status: ItemStatus }>;
+type Page = { batchId: string; after: number; limit: number; offset: number };
+type PageFilter = Parameters<Repositories["items"]["page"]>[1];
 
-const pageOf = (build: SqlSession["build"], page: Page) =>
-  build
-    .selectFrom("items")
-    .where("batchId", "=", page.batchId)
-    .where("position", ">", page.after)
-    .orderBy("position")
-    .limit(page.limit)
-    .offset(page.offset);
+/** Makes the query for a page of the items of a batch, with these columns. */
+function pageOf<Name extends keyof ItemRecord>(columns: readonly Name[]) {
+  const rows = (build: SqlSession["build"], page: Values<Page>) =>
+    build
+      .selectFrom("items")
+      .select(columns as readonly (keyof ItemRecord)[])
+      .where("batchId", "=", page.batchId)
+      .where("position", ">", page.after)
+      .orderBy("position")
+      .limit(page.limit)
+      .offset(page.offset)
+      .$castTo<Pick<ItemRecord, Name>>();
+  const any = prepared(rows);
+  const ofStatus = prepared((build, page: Values<Page & { status: ItemStatus }>) =>
+    rows(build, page).where("status", "=", page.status),
+  );
+  return (
+    build: SqlSession["build"],
+    batchId: string,
+    { status, afterPosition, offset = 0, limit }: PageFilter,
+  ) => {
+    const page = { batchId, after: afterPosition, offset, limit };
+    return status === undefined ? any(build, page) : ofStatus(build, { ...page, status });
+  };
+}
 
-const PAGE = prepared((build, page: Page) => pageOf(build, page).select(ITEM));
-
-const PAGE_OF_STATUS = prepared((build, page: PageOfStatus) =>
-  pageOf(build, page).where("status", "=", page.status).select(ITEM),
-);
-
-const LISTED_PAGE = prepared((build, page: Page) => pageOf(build, page).select(LISTED_ITEM));
-
-const LISTED_PAGE_OF_STATUS = prepared((build, page: PageOfStatus) =>
-  pageOf(build, page).where("status", "=", page.status).select(LISTED_ITEM),
-);
+const PAGE = pageOf(ITEM);
+const LISTED_PAGE = pageOf(LISTED_ITEM);
 
 const COUNTS = prepared((build, { batchId }: Values<{ batchId: string }>) =>
   build
@@ -120,17 +128,8 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
     },
     byCustomId: (batchId, customId) =>
       first(items().where("batchId", "=", batchId).where("customId", "=", customId)),
-    page: async (batchId, { status, ...page }) => {
-      const place = placeOf(batchId, page);
-      const rows = status === undefined ? PAGE(build, place) : PAGE_OF_STATUS(build, { ...place, status });
-      return all(rows);
-    },
-    listed: async (batchId, { status, ...page }) => {
-      const place = placeOf(batchId, page);
-      const rows =
-        status === undefined ? LISTED_PAGE(build, place) : LISTED_PAGE_OF_STATUS(build, { ...place, status });
-      return all(rows);
-    },
+    page: (batchId, page) => all(PAGE(build, batchId, page)),
+    listed: (batchId, page) => all(LISTED_PAGE(build, batchId, page)),
     retriesOf: async ({ id, apiKeyId, parentBatchId }, customIds) => {
       if (customIds.length === 0) return new Map();
       const seq = build.selectFrom("batches").select("seq").where("id", "=", id);
@@ -297,15 +296,6 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
     },
   };
 }
-
-type ItemPage = Parameters<Repositories["items"]["page"]>[1];
-
-const placeOf = (batchId: string, { afterPosition, offset = 0, limit }: ItemPage) => ({
-  batchId,
-  after: afterPosition,
-  offset,
-  limit,
-});
 
 function rowOf(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const { failed, terms = BATCH_TERMS } = item;
