@@ -1,5 +1,5 @@
 import { EXIT_CODES, ImgbatchError } from "../contract/errors.ts";
-import { type Clock, wallClock } from "../kernel/clock.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import type { CommandContext, CommandResult, CommandSpec, Output } from "./command.ts";
@@ -84,7 +84,7 @@ async function runCommand(
   closed: AbortSignal,
 ): Promise<number> {
   const { global } = invocation;
-  const { clock = wallClock } = terminal;
+  const { clock = systemClock } = terminal;
   const lines = await createOutput(global, terminal.stderr, clock);
   const events = openEventLog(global.events, terminal, clock, lines.note);
   const command = terminal.command ?? ((text: string) => terminal.stderr.write(text));
