@@ -22,7 +22,7 @@ interface Waiting<Entry, Result> {
  * entry would take most of the time. An entry that comes alone does not wait. Two groups that are under way never share a
  * key, or they would wait for each other's locks. While a group waits for a lock, groups of other keys begin.
  */
-export class GroupCommit<Entry, Result> {
+class GroupCommit<Entry, Result> {
   readonly #work: (entries: readonly Entry[]) => Promise<readonly Result[]>;
   #waiting: Waiting<Entry, Result>[] = [];
   readonly #keysAtWork = new Set<string>();
