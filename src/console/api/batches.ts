@@ -18,24 +18,43 @@ import { microsToDecimal, numberToMicros } from "../../kernel/money.ts";
 import { bytesOf } from "./files.ts";
 import { ApiError, fetchJson, send } from "./request.ts";
 
-type BatchList = ListEnvelope<BatchObject>;
 type ItemList = ListEnvelope<ItemObject>;
 
 /** One page of the item list: the most that the service sends at once. */
 const ITEMS_PER_PAGE = 500;
 
-export interface BatchFilter {
-  status: string;
-  taskName: string;
+/** The first pages of a list. `pages` is their number. */
+interface Pages<T> {
+  entries: T[];
+  hasMore: boolean;
 }
 
-/** A page of the batches, the newest first. Throws `ApiError`, as all functions here. */
-export function listBatches(filter: BatchFilter, limit: number, signal: AbortSignal, cursor?: string) {
-  const query = new URLSearchParams({ limit: String(limit) });
+async function readPages<T>(
+  path: string,
+  query: URLSearchParams,
+  { pages, signal }: { pages: number; signal: AbortSignal },
+): Promise<Pages<T>> {
+  const entries: T[] = [];
+  query.set("limit", "50");
+  for (let page = 0; page < pages; page++) {
+    const list = await fetchJson<ListEnvelope<T>>(`${path}?${query}`, { signal });
+    entries.push(...list.data);
+    if (!list.has_more || list.next_cursor === null) return { entries, hasMore: false };
+    query.set("cursor", list.next_cursor);
+  }
+  return { entries, hasMore: true };
+}
+
+/** The first pages of the batches, the newest first. Throws `ApiError`, as all functions here. */
+export function listBatches(
+  filter: { status: string; taskName: string },
+  pages: number,
+  signal: AbortSignal,
+) {
+  const query = new URLSearchParams();
   if (filter.status !== "") query.set("status", filter.status);
   if (filter.taskName !== "") query.set("task_name", filter.taskName);
-  if (cursor !== undefined) query.set("cursor", cursor);
-  return fetchJson<BatchList>(`${routes.batches}?${query}`, { signal });
+  return readPages<BatchObject>(routes.batches, query, { pages, signal });
 }
 
 export function getBatch(id: string, signal: AbortSignal): Promise<BatchObject> {
@@ -106,10 +125,9 @@ export async function getUsage(signal: AbortSignal): Promise<UsageObject[]> {
   return (await fetchJson<ListEnvelope<UsageObject>>(PATHS.usage, { signal })).data;
 }
 
-/** A page of the movements of money, the newest first. */
-export function getLedger(limit: number, signal: AbortSignal, cursor?: string) {
-  const query = new URLSearchParams({ limit: String(limit), ...(cursor === undefined ? {} : { cursor }) });
-  return fetchJson<ListEnvelope<LedgerEntryObject>>(`${PATHS.ledger}?${query}`, { signal });
+/** The first pages of the movements of money, the newest first. */
+export function getLedger(pages: number, signal: AbortSignal) {
+  return readPages<LedgerEntryObject>(PATHS.ledger, new URLSearchParams(), { pages, signal });
 }
 
 /** The whole service; for its owner only. */

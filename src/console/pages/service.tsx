@@ -4,14 +4,14 @@ import { reasonText, saidLines } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { formatSize } from "../../kernel/text.ts";
 import { getOverview } from "../api/batches.ts";
+import { ScrollingTable } from "../parts/keys.tsx";
 import { ErrorNote } from "../parts/notes.tsx";
-import { ScrollingTable } from "../parts/search-field.tsx";
 import { ago, costOf, count, StatusBadge, statusWord, until } from "../parts/status.tsx";
 import { useData } from "../parts/use-data.ts";
 
-/** The providers of the service, and how they are. */
 type Provider = OverviewObject["providers"][number];
 
+/** The providers of the service, and how they are. */
 function Providers({ providers }: { providers: OverviewObject["providers"] }) {
   return (
     <section className="block">
