@@ -1,6 +1,5 @@
 import { createServiceHttp } from "../../client/service-http.ts";
 import { PRESETS } from "../../config/presets.ts";
-import { isProceduralOnly } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
 import type { Attempt, Http } from "../../http/http.ts";
@@ -84,7 +83,6 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     ...common,
     ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
     http: kind === "running" ? endingWithItsCommand(http) : http,
-    drawsHere: kind === "embedded" && isProceduralOnly(connection),
     readsConfiguration: kind === "embedded",
   };
 }

@@ -199,13 +199,3 @@ export function fileFacts({ width, height, mime_type, bytes }: ResultFile): stri
 export function shortDate(iso: string): string {
   return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
 }
-
-/** The number of the last retry or update; 0 when there was none. */
-export function lastRound({ batches, updates = [] }: RunState): number {
-  return [...batches, ...updates].reduce((last, { round }) => Math.max(last, round), 0);
-}
-
-/** Whether images that have not failed were not here when they were last fetched. */
-export function isLacking({ batches }: Pick<RunState, "batches">): boolean {
-  return batches.some(({ missing_count = 0 }) => missing_count > 0);
-}
