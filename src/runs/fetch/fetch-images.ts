@@ -2,7 +2,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { join } from "node:path";
 import { type Batch, type BatchItem, hasImages } from "../../client/answers.ts";
 import { getContent } from "../../client/download.ts";
-import { saving } from "../../client/file-errors.ts";
+import { removeFile, saving } from "../../client/file-errors.ts";
 import type { ExitName } from "../../contract/errors.ts";
 import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
@@ -18,21 +18,10 @@ import {
   isImagePath,
   isIntact,
   type ResultFile,
-  type Verified,
   writeVerified,
 } from "../directory/run-files.ts";
 import type { RunReporter } from "../directory/run-service.ts";
-import {
-  checkZip,
-  downloadZip,
-  dropFile,
-  isZipFallback,
-  orNull,
-  saveZip,
-  takeImages,
-  zipName,
-} from "./fetch-zip.ts";
-import { readStart, type ZipContents, type ZippedImage } from "./zip.ts";
+import { checkZip, downloadZip, saveZip, takeImages, type ZippedImage, zipName } from "./zip.ts";
 
 /** The task of bringing the images of one batch to the disk, verified. */
 export interface FetchJob {
@@ -54,9 +43,9 @@ export interface FetchJob {
 }
 
 /** The images of a batch that are here, and why the others are not. */
-export interface FetchedImages {
-  /** By item, then by the index of the image: its file on disk, checked. */
-  here: Map<string, Map<number, CheckedFile>>;
+interface FetchedImages {
+  /** By item: the fields of its result line. */
+  files: Map<string, Pick<ResultLine, "files" | "verified">>;
   /** By item that lacks images. */
   problems: Map<string, ImgbatchError>;
   /** The error that ended the fetching of the whole batch; null if every image was tried. */
@@ -66,9 +55,11 @@ export interface FetchedImages {
 }
 
 /** A job under way. */
-interface Fetching extends FetchJob, Pick<FetchedImages, "here" | "problems"> {
+interface Fetching extends FetchJob, Pick<FetchedImages, "problems"> {
+  /** By item, then by the index of the image: its file on disk, checked. */
+  here: Map<string, Map<number, CheckedFile>>;
   /** The manifest's facts about the images of each item, in their order. Bytes from elsewhere must match them. */
-  stated: ZipContents["stated"];
+  stated: Awaited<ReturnType<typeof takeImages>>["stated"];
   /** After this many items in a row without an answer, the service counts as unreachable. */
   mostUnanswered: number;
 }
@@ -121,10 +112,10 @@ function pathFor(job: FetchJob, customId: string, index: number, type: ImageMime
 }
 
 /** Returns the fields of a result line for the files of an item. `image_index` is written only where images are missing. */
-export function resultFiles(
+function resultFiles(
   { imageCount }: BatchItem,
-  files: ReadonlyMap<number, CheckedFile>,
-): { files: ResultFile[]; verified?: Verified } {
+  files: ReadonlyMap<number, CheckedFile> = new Map(),
+): Pick<ResultLine, "files" | "verified"> {
   if (files.size === 0) return { files: [] };
   const checks = [...files.values()].map(({ verified }) => verified);
   const verified = checks.includes(null) ? null : checks.includes("crc32") ? "crc32" : "sha256";
@@ -144,13 +135,19 @@ const FEW = 8;
 const DOUBTFUL: readonly ErrorCode[] = ["VERIFY_FAILED", "NOT_FOUND"];
 
 /**
- * Fetches the missing and damaged images of a batch, and no others: as a ZIP or one by one, and what came wrong the other
- * way too. Throws errors that concern the whole run. `withoutZip`: the service has no ZIP of the batch.
+ * Brings the images of a batch into the directory of its run: in a ZIP that stays there if `keepZip` and the service has a
+ * whole one, else as files. Throws errors that concern the whole run.
  */
-export async function fetchImages(
-  job: FetchJob,
-  { withoutZip = false }: { withoutZip?: boolean } = {},
-): Promise<FetchedImages> {
+export async function fetchImages(job: FetchJob, options: { keepZip: boolean }): Promise<FetchedImages> {
+  const kept = options.keepZip ? await keepZip(job) : null;
+  return kept ?? fetchFiles(job, { withoutZip: options.keepZip });
+}
+
+/**
+ * Fetches the missing and damaged images of a batch, and no others: as a ZIP or one by one, and what came wrong the other
+ * way too. `withoutZip`: the service has no ZIP of the batch.
+ */
+async function fetchFiles(job: FetchJob, { withoutZip }: { withoutZip: boolean }): Promise<FetchedImages> {
   const work: Fetching = {
     ...job,
     here: new Map(),
@@ -202,7 +199,10 @@ export async function fetchImages(
   }
   for (const [custom_id, files] of here)
     for (const file of files.values()) if (!before.has(file)) reportSaved(job, custom_id, file);
-  return { here, problems, failure, fetchedCount: missing.length - lacking.length };
+  const files = new Map(
+    job.wanted.map((item) => [item.customId, resultFiles(item, here.get(item.customId))]),
+  );
+  return { files, problems, failure, fetchedCount: missing.length - lacking.length };
 }
 
 type Way = "zip" | "kept" | "single";
@@ -298,7 +298,7 @@ async function unpackZip(work: Fetching, wanted: readonly BatchItem[]): Promise<
     await unpackAll(work, missing, target);
   } finally {
     // One that could not be used would not help the next attempt either.
-    await dropFile(target);
+    await removeFile(target);
   }
 }
 
@@ -335,7 +335,7 @@ async function unpack(
   { customId, index, entry, sha256, bytes }: ZippedImage,
 ): Promise<CheckedFile> {
   const expected = { sha256, bytes, crc32: entry.crc32 };
-  const type = sniffImageType(await readStart(entry, HEAD_BYTES));
+  const type = sniffImageType(await entry.start(HEAD_BYTES));
   if (type === null)
     throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is not a PNG, JPEG or WebP image.`);
   const path = pathFor(job, customId, index, type);
@@ -356,7 +356,7 @@ function absent(customId: string): ImgbatchError {
  * Saves the ZIP of a batch in the run's directory, where its images stay, or checks the one that is there. Null if the
  * service has no whole ZIP: then the images have to come one by one. Throws other errors.
  */
-export async function keepZip(job: FetchJob): Promise<FetchedImages | null> {
+async function keepZip(job: FetchJob): Promise<FetchedImages | null> {
   const { http, dir, batch, items, gone, signal, reporter } = job;
   const wanted = job.wanted.filter(hasImages);
   const name = zipName(batch.id);
@@ -376,11 +376,41 @@ export async function keepZip(job: FetchJob): Promise<FetchedImages | null> {
     return null;
   }
   const { images, wasThere } = saved;
-  const here: FetchedImages["here"] = new Map();
-  for (const { customId } of wanted) {
-    const files = images.get(customId) ?? [];
-    here.set(customId, new Map(files.entries()));
-    if (!wasThere) for (const file of files) reportSaved(job, customId, file);
+  const files: FetchedImages["files"] = new Map();
+  for (const item of wanted) {
+    const checked = images.get(item.customId) ?? [];
+    files.set(item.customId, resultFiles(item, new Map(checked.entries())));
+    if (!wasThere) for (const file of checked) reportSaved(job, item.customId, file);
   }
-  return { here, problems: new Map(), failure: null, fetchedCount: wasThere ? 0 : wanted.length };
+  return { files, problems: new Map(), failure: null, fetchedCount: wasThere ? 0 : wanted.length };
+}
+
+/** For a ZIP that is here, kept or left by a crash, and may be unusable. */
+function orNull(signal: AbortSignal | undefined): (error: unknown) => null {
+  return (error) => {
+    signal?.throwIfAborted();
+    if (error instanceof ImgbatchError && error.code === "VERIFY_FAILED") return null;
+    throw error;
+  };
+}
+
+const ZIP_FALLBACK: readonly ErrorCode[] = [
+  "VERIFY_FAILED",
+  "BATCH_IMAGE_RESULT_MISSING",
+  "NOT_FOUND",
+  "BAD_RESPONSE",
+  "INTERNAL_ERROR",
+];
+
+/**
+ * Whether the images may be fetched one by one after this error of their ZIP: it is refused (too large, an image lost, no
+ * such path), breaks off, or is unusable. An overloaded service is not asked for more.
+ */
+function isZipFallback(error: unknown): error is ImgbatchError {
+  if (!(error instanceof ImgbatchError)) return false;
+  const { code } = error;
+  // A service that finds a damaged image while sending can only break off.
+  if (code === "NETWORK") return true;
+  const isLoad = mayPass(error) || isOutOfCapacity(error);
+  return !isLoad && (ZIP_FALLBACK.includes(code) || errorEntry(code).exit === "usage");
 }
