@@ -19,9 +19,9 @@ import {
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
-import { type FetchJob, fetchImages, scopeOf } from "./fetch/fetch-images.ts";
+import { type FetchJob, fetchImages } from "./fetch/fetch-images.ts";
 import { recordedItems, unknownBatches } from "./run-batches.ts";
-import { CLIENT, isUnknownHere, stands } from "./standing.ts";
+import { CLIENT, isUnknownHere, scopeOf, stands } from "./standing.ts";
 
 interface CollectOptions {
   dir: string;
