@@ -102,7 +102,7 @@ function decodeString(bytes: Buffer): { text: string; problem: StringProblem | n
   try {
     const raw = isAscii(bytes) ? bytes.toString("latin1") : WHOLE_UTF_8.decode(bytes);
     problem = "json";
-    return { text: /[\\\0-\x1f]/.test(raw) ? JSON.parse(`"${raw}"`) : raw, problem: null };
+    return { text: /\\|[^ -\uffff]/.test(raw) ? JSON.parse(`"${raw}"`) : raw, problem: null };
   } catch {
     return { text: "", problem };
   }
