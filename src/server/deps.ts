@@ -14,9 +14,9 @@ import type { Realtime } from "../domain/realtime/realtime.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { Log } from "../kernel/log.ts";
 import type { EventHub } from "./console/event-hub.ts";
-import type { Reach } from "./http/host.ts";
+import type { requireKnownHost } from "./http/host.ts";
 import type { DownloadSlots, FailedAuthLimit } from "./http/limits.ts";
-import type { ConsoleSecrets } from "./http/secrets.ts";
+import type { consoleSecrets } from "./http/secrets.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
 import type { ModelNames } from "./openai/model-names.ts";
 import type { BodyBudgets } from "./request-body/body-budgets.ts";
@@ -32,7 +32,7 @@ interface QueueLoad {
 export interface ApiDeps extends CreateBatchDeps {
   limits: Limits;
   /** `trustProxy`: which proxies are believed about a caller's address, as Express' `trust proxy` takes it. */
-  server: Reach & { trustProxy: boolean | number | string[] };
+  server: Parameters<typeof requireKnownHost>[0] & { trustProxy: boolean | number | string[] };
   storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];
@@ -45,7 +45,7 @@ export interface ApiDeps extends CreateBatchDeps {
   features: { batchImages: boolean; strictImageConfig: boolean; console: boolean };
   /** The build of the web console, which may be missing. */
   consoleDirectory: string;
-  secrets: ConsoleSecrets;
+  secrets: ReturnType<typeof consoleSecrets>;
   events: EventHub;
   /** Shown to the owner alone. */
   facts: { dataDirectory: string; startedAtMs: number };

@@ -25,7 +25,6 @@ import { accountOf, callerOf } from "../http/authenticate.ts";
 import { pageOf } from "../http/query.ts";
 import { modelNamed, wholeNames } from "../openai/model-names.ts";
 import type { Operation } from "../operation.ts";
-import { modelParameter } from "./paths.ts";
 
 const INPUT_TOKENS = 131_072;
 const OUTPUT_TOKENS = 32_768;
@@ -78,6 +77,9 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
   });
   return { models, view, sharedView };
 }
+
+/** The name of the model in the path. */
+const modelParameter = ({ params: { model } }: Request) => (typeof model === "string" ? model : "");
 
 /**
  * The model of the path, when the caller may use it. A model without a provider is a later and different error.
