@@ -94,7 +94,9 @@ export async function topUp(
   await moveMoney(tx, movement, deps.clock.nowMs());
 }
 
-/** Makes a key and returns it. Only its hash is stored, so the key itself cannot be shown again. */
+const PREFIX_CHARS = 12;
+
+/** Makes a key and returns it. Only its hash and first characters are stored, so the key itself cannot be shown again. */
 export async function issueKey(
   tx: Transaction,
   deps: Deps,
@@ -102,8 +104,9 @@ export async function issueKey(
 ): Promise<ApiKeyRecord & { key: string }> {
   const key = deps.ids.apiKey();
   const id = deps.ids.recordId("key");
-  const { sha256, ...record } = keyRecord(key, { ...facts, id, createdAtMs: deps.clock.nowMs() });
-  await tx.keys.insert({ ...record, sha256 });
+  const made = { id, prefix: key.slice(0, PREFIX_CHARS), createdAtMs: deps.clock.nowMs() };
+  const record = { ...facts, ...made, disabledAtMs: null, enabledAtMs: null };
+  await tx.keys.insert({ ...record, sha256: sha256Hex(key) });
   return { ...record, key };
 }
 
@@ -133,17 +136,6 @@ export const OPERATOR: Readonly<ApiKeyRecord> = {
   disabledAtMs: null,
   enabledAtMs: null,
 };
-
-const PREFIX_CHARS = 12;
-
-/** The record of a new key. The key itself is shown once and not stored: only its hash and first characters are. */
-export function keyRecord(
-  key: string,
-  facts: Pick<ApiKeyRecord, "id" | "name" | "accountId" | "group" | "createdAtMs" | "expiresAtMs">,
-): ApiKeyRecord & { sha256: string } {
-  const prefix = key.slice(0, PREFIX_CHARS);
-  return { ...facts, prefix, disabledAtMs: null, enabledAtMs: null, sha256: sha256Hex(key) };
-}
 
 /**
  * The key that a request shows, when it is active. Looking up the hash makes the time independent of how much of a

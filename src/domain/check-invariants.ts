@@ -4,11 +4,12 @@ import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { isIntact, readAhead } from "./downloads/piece-stream.ts";
 import { fileProblems } from "./files/files.ts";
 import { linkProblems } from "./files/linked-images.ts";
-import type { ItemTotal } from "./ports/batches.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { answerProblems } from "./realtime/answers.ts";
 import type { AccountRecord, BatchEvent, BatchRecord, LedgerEntry, OutputRecord } from "./records.ts";
+
+type ItemTotal = Awaited<ReturnType<Repositories["items"]["totals"]>>[number];
 
 const MOVEMENTS = ["hold", "capture", "release", "charge", "grant", "take_back"] as const;
 type Sums = Record<(typeof MOVEMENTS)[number], number>;

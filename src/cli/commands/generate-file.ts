@@ -45,6 +45,7 @@ import {
 import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
 import { chooseUpstream } from "../targets.ts";
 import { DEFAULT_JOBS, type GenerateOptions } from "./generate-options.ts";
+import { readVariableRules } from "./input-options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
 export async function generateMany(
@@ -58,6 +59,8 @@ export async function generateMany(
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
     stdinFormat: options.stdinFormat,
+    ...(await readVariableRules(context.options, cwd)),
+    note: (remark) => context.output.note(remark),
   });
   const prompts = read.map((item) =>
     item.references.length === 0 ? { ...item, references: options.images } : item,

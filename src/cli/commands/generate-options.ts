@@ -1,14 +1,14 @@
-import { stat } from "node:fs/promises";
-import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType, type SizeTier } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
 import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../prompts/shape.ts";
-import { loadReference, type PromptReference, Spool, STDIN } from "../../runs/plan/prompt-files.ts";
+import { STDIN } from "../../runs/plan/prompt-files.ts";
+import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import type { CommandContext } from "../command.ts";
 import * as read from "../options.ts";
+import { loadReferences } from "./input-options.ts";
 
 /** The options of `generate`, checked. */
 export interface GenerateOptions {
@@ -83,9 +83,14 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
     throw new ImgbatchError("USAGE", "Give either a prompt or --file, not both.");
 }
 
+const RUN_OPTIONS = [
+  ...["jobs", "rpm", "count", "format", "junit", "markdown", "gallery", "open"],
+  ...["var", "images", "prompt", "promptColumn"],
+];
+
 function refuseRunOptions(options: read.TypedOptions): void {
-  for (const name of ["jobs", "rpm", "count", "format", "junit", "markdown", "gallery", "open"])
-    if (options[name] !== undefined) throw usage(`--${name}`, "works only with --file");
+  for (const name of RUN_OPTIONS)
+    if (options[name] !== undefined) throw usage(read.flagOf(name), "works only with --file");
 }
 
 async function readPrompt(argument: string, { readStdin }: CommandContext): Promise<string> {
@@ -109,20 +114,7 @@ function sizeOption(options: read.TypedOptions): SizeTier | undefined {
 }
 
 async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {
-  const paths = Array.isArray(options.image) ? options.image.map(String) : [];
-  const loaded: PromptReference[] = [];
-  const spool = new Spool();
-  for (const path of paths) {
-    if ((await stat(resolve(cwd, path)).catch(() => null)) === null)
-      throw usage("--image", `there is no file ${JSON.stringify(path)}`);
-    let problem = "";
-    const options = { baseDir: cwd, limits: DEFAULT_LIMITS, spool };
-    const image = await loadReference({ field: "--image", path }, options, (_field, message) => {
-      problem = message;
-    });
-    if (image === null) throw usage("--image", problem);
-    loaded.push(image);
-  }
+  const loaded = await loadReferences(options, "image", cwd);
   const bytes = loaded.reduce((sum, image) => sum + image.bytes, 0);
   if (bytes > DEFAULT_LIMITS.realtimeBodyBytes * IMAGE_SHARE)
     throw usage(

@@ -22,6 +22,7 @@ import * as read from "../options.ts";
 import { flagOf, readOption, textOption } from "../options.ts";
 import { defaultRunDirectory, nextCommand } from "../output/next-step.ts";
 
+import { variableOptions } from "./input-options.ts";
 import { formatOption, runOptions, upstreamOption } from "./shared-options.ts";
 
 export const submitOptions: readonly read.OptionSpec[] = [
@@ -38,6 +39,12 @@ export const submitOptions: readonly read.OptionSpec[] = [
     default: "<stem of the first file>-images",
   },
   formatOption,
+  ...variableOptions,
+  {
+    flags: "--reference <file>",
+    description: "a reference image of every prompt, behind its own ones; may be repeated",
+    repeatable: true,
+  },
   { flags: "--count <n>", description: "images for each prompt that sets no output_count", default: "1" },
   {
     flags: "--mime-type <type>",
@@ -68,13 +75,14 @@ export const submitOptions: readonly read.OptionSpec[] = [
     flags: "--dry-run",
     description: "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
   },
+  { flags: "--expand", description: "with --dry-run: print each prompt with its values, as a prompt file" },
   {
     flags: "--update",
     description: "after the prompts were edited: make only changed and added ones, keep the others",
   },
   {
     flags: "--strict",
-    description: "refuse unknown fields and columns instead of keeping them as metadata",
+    description: "refuse unknown fields, columns and variables instead of keeping them",
   },
   { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
   {
@@ -108,6 +116,8 @@ export interface SubmitOptions extends RunOptions {
   metadata: Record<string, string> | null;
   detach: boolean;
   dryRun: boolean;
+  /** Print the prompts with the values of their variables, and nothing else. */
+  isExpanded: boolean;
   isNew: boolean;
   /** Make only what is new in edited prompts, in the directory of their run. */
   isUpdate: boolean;
@@ -132,6 +142,10 @@ export function readSubmitOptions(context: CommandContext): SubmitOptions {
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
   requireBatchShape(context);
   const isNew = read.flagOption(options, "new");
+  const dryRun = read.flagOption(options, "dryRun");
+  const isExpanded = read.flagOption(options, "expand");
+  if (isExpanded && !dryRun)
+    throw new ImgbatchError("USAGE", "--expand: works only with --dry-run.", { param: "--expand" });
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
   if (isNew && explicitKey !== null)
     throw new ImgbatchError("USAGE", "--new makes a key of its own: leave --idempotency-key out.");
@@ -155,7 +169,8 @@ export function readSubmitOptions(context: CommandContext): SubmitOptions {
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
     detach: read.flagOption(options, "detach"),
-    dryRun: read.flagOption(options, "dryRun"),
+    dryRun,
+    isExpanded,
     isNew,
     isUpdate,
     isStrict: read.flagOption(options, "strict"),

@@ -8,8 +8,8 @@ import { counted } from "../../kernel/text.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
 import { chooseModel, requireReferencesFit, usualReferences } from "../../runs/plan/choose-model.ts";
-import { type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
-import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
+import { assignIds, type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
+import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
 import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
@@ -24,6 +24,7 @@ import { stoppable, timeLimit } from "../interruption.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
+import { loadReferences, readVariableRules } from "./input-options.ts";
 import { running } from "./shared-options.ts";
 import { readSubmitOptions, realtimeCommand, type SubmitOptions, submitOptions } from "./submit-options.ts";
 
@@ -68,9 +69,13 @@ async function run(context: CommandContext): Promise<CommandResult> {
       stdinFormat: options.stdinFormat,
       isStrict: options.isStrict,
       usualReferences: usualReferences(options.model),
+      ...(await readVariableRules(context.options, cwd)),
+      shared: await loadReferences(context.options, "reference", cwd),
+      note: (remark) => context.output.note(remark),
       isBatchOf: (file) => `\`${realtimeCommand(context, file === "<stdin>" ? "-" : file)}\``,
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
+    if (options.isExpanded) return describeExpanded(items, cwd);
     const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
     const here = await runHere(limited, options, items, upstream);
@@ -83,6 +88,16 @@ async function run(context: CommandContext): Promise<CommandResult> {
   } finally {
     limit.stop();
   }
+}
+
+/** Returns the prompts as the lines of a prompt file without variables. */
+function describeExpanded(items: readonly PromptItem[], cwd: string): CommandResult {
+  const rows = assignIds(items).map((item) => toPromptLine(item, cwd));
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: { prompts: rows },
+    lines: rows.map((row) => JSON.stringify(row)),
+  };
 }
 
 const MOST_NAMES = 8;

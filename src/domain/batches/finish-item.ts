@@ -1,7 +1,7 @@
 import type { ItemError } from "../../contract/statuses.ts";
 import { type Call, recordCall, recordCalls } from "../health/calls.ts";
 import { lendImage, type MadeImage } from "../images/output-images.ts";
-import type { CountChange, FinishedItem } from "../ports/batches.ts";
+import type { FinishedItem } from "../ports/batches.ts";
 import { StorageUnavailable } from "../ports/blob-store.ts";
 import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
@@ -140,7 +140,7 @@ export function groupFinishes(stores: Stores): Finishes {
 async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<{ isOurs: boolean }[]> {
   await tx.lock("batch", ...new Set(finishes.map(({ batchId }) => batchId)));
   const ours = await tx.items.finish(finishes);
-  const successes = new Map<string, CountChange>();
+  const successes = new Map<string, Parameters<Transaction["batches"]["addCounts"]>[0]>();
   for (const { batchId: id } of ours)
     successes.set(id, { id, success: (successes.get(id)?.success ?? 0) + 1, fail: 0 });
   await tx.batches.addCounts(...successes.values());

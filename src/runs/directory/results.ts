@@ -52,6 +52,10 @@ const common = {
     .describe("the custom_id as typed, which several images may share; null if the prompt has none"),
   file: z.string().optional().describe("the prompt file as typed; <stdin> for standard input"),
   line: z.int().min(1).optional().describe("the line of the prompt in that file"),
+  values: z
+    .record(z.string(), z.string())
+    .optional()
+    .describe("the values of the lists that made the prompt, by variable"),
   metadata: z.record(z.string(), z.unknown()).optional().describe("the other fields of the prompt"),
 };
 
@@ -138,6 +142,7 @@ function askedFor(line: InputLine | undefined): object {
   return {
     prompt,
     ...{ source_id: source.id ?? null, file: source.file, line: source.line },
+    ...(source.values === undefined ? {} : { values: source.values }),
     ...(metadata === undefined ? {} : { metadata }),
   };
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { createBatchSchema, createItemSchema, referenceImageSchema } from "../../contract/batch-api.ts";
+import { batchSchemas } from "../../contract/batch-api.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
 import { isImageMimeType, type SizePx } from "../../contract/image-formats.ts";
 import {
@@ -35,7 +35,7 @@ import { createYield } from "../../kernel/pacing.ts";
 import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 
-type ReferenceBody = z.infer<typeof referenceImageSchema>;
+type ReferenceBody = z.infer<typeof batchSchemas.ReferenceImage>;
 
 /** An item of which all but the references is checked. */
 interface ReadItem extends Omit<CheckedItem, "references" | "ratio"> {
@@ -125,7 +125,7 @@ function refuseTooMany(items: readonly ReadItem[], { model, limits }: Rules): vo
 }
 
 function parseReference(body: unknown, at: string): ReferenceBody {
-  const parsed = referenceImageSchema.safeParse(body, { error: inWords });
+  const parsed = batchSchemas.ReferenceImage.safeParse(body, { error: inWords });
   if (parsed.success) return parsed.data;
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }
@@ -194,10 +194,10 @@ interface RequestRules {
  * References are only counted here; their own problems are reported after those of the items. Metadata is checked by
  * hand, because the schema would lose a key called `__proto__`.
  */
-const bodySchema = createBatchSchema.extend({
+const bodySchema = batchSchemas.CreateBatch.extend({
   metadata: z.unknown().optional(),
   items: z
-    .array(createItemSchema.extend({ reference_images: z.array(z.unknown()).nullish() }))
+    .array(batchSchemas.CreateItem.extend({ reference_images: z.array(z.unknown()).nullish() }))
     .min(1, "needs at least one item"),
 });
 

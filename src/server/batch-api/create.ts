@@ -1,10 +1,5 @@
 import type { Request, Response } from "express";
-import {
-  type BatchModel,
-  createBatchSchema,
-  type ListEnvelope,
-  retryBatchSchema,
-} from "../../contract/batch-api.ts";
+import { type BatchModel, batchSchemas, type ListEnvelope } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
@@ -28,7 +23,7 @@ import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { checkRequest } from "./check-request.ts";
 
-const SHAPE = shapeOf(createBatchSchema, {
+const SHAPE = shapeOf(batchSchemas.CreateBatch, {
   "items[].prompt": "prompt",
   "items[].reference_images[].data": "image",
 });
@@ -40,7 +35,7 @@ function codeOf(param: string): ServiceErrorCode {
     : "BATCH_IMAGE_INVALID_ITEMS";
 }
 
-const RETRY_SHAPE = shapeOf(retryBatchSchema);
+const RETRY_SHAPE = shapeOf(batchSchemas.RetryBatch);
 
 function hasBody(request: Request): boolean {
   return request.get("transfer-encoding") !== undefined || Number(request.get("content-length") ?? 0) > 0;
@@ -50,7 +45,7 @@ function readCustomIds(deps: ApiDeps, request: Request, response: Response): Pro
   const format = plainFormat(RETRY_SHAPE, "BATCH_IMAGE_INVALID_ITEMS");
   const options = { ...deps, maxBytes: deps.limits.createBodyBytes, format, images: null };
   return withJsonBody(request, response, options, async ({ value }) => {
-    const parsed = retryBatchSchema.safeParse(value, { error: inWords });
+    const parsed = batchSchemas.RetryBatch.safeParse(value, { error: inWords });
     if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");
     return parsed.data.custom_ids ?? null;
   });

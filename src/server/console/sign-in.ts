@@ -1,11 +1,6 @@
 import type { Request, RequestHandler, Response } from "express";
 import type { RequestLine } from "../../contract/activity.ts";
-import {
-  type OverviewObject,
-  providerObject,
-  type Session,
-  type SignInCode,
-} from "../../contract/console-api.ts";
+import { type ConsoleBody, type OverviewObject, providerObject } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { activeKey, authenticate as authenticateKey } from "../../domain/accounts.ts";
@@ -148,7 +143,7 @@ const signingIn: Surface = {
           const { secret: token, expiresAtMs } = await secrets.sessions.issue({
             keyId: callerOf(response).key.id,
           });
-          const view: Session = {
+          const view: ConsoleBody<"Session"> = {
             object: "console.session",
             token,
             expires_at: Math.floor(expiresAtMs / 1000),
@@ -181,7 +176,7 @@ const signedIn: Surface = {
         const { secret: code, expiresAtMs } = await deps.secrets.codes.issue({
           keyId: callerOf(response).key.id,
         });
-        const view: SignInCode = {
+        const view: ConsoleBody<"SignInCode"> = {
           object: "console.code",
           code,
           expires_at: Math.floor(expiresAtMs / 1000),

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type NativeFile, startUploadSchema, type UploadedFile } from "../../contract/native-api.ts";
+import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { keyState } from "../../domain/accounts.ts";
 import type { Chunk, Upload } from "../../domain/files/upload.ts";
@@ -29,7 +29,7 @@ const ID = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
  */
 export function readFileFacts(text: string, mimeType: string | undefined): FileFacts {
   const value = text.trim() === "" ? {} : parseLeniently(text);
-  const { file = {} } = parseArgument(startUploadSchema, camelKeys(value));
+  const { file = {} } = parseArgument(nativeSchemas.StartUpload, camelKeys(value));
   const { name, displayName, mimeType: described } = file ?? {};
   return {
     id: name ? idOf(name) : null,
@@ -79,7 +79,11 @@ function byteHeader(request: Request, name: string): number | null {
 }
 
 /** A file as the vendor's API shows it. */
-function fileView(deps: Pick<ApiDeps, "server">, request: Request, file: FileRecord): NativeFile {
+function fileView(
+  deps: Pick<ApiDeps, "server">,
+  request: Request,
+  file: FileRecord,
+): NativeBody<"NativeFile"> {
   const { id, displayName, createdAtMs, expiresAtMs } = file;
   const createTime = new Date(createdAtMs).toISOString();
   return {
@@ -170,7 +174,7 @@ function showUpload(response: Response, upload: Upload): void {
 /** Responds with a finished upload. */
 function answerFile(deps: ApiDeps, request: Request, response: Response, record: FileRecord): void {
   response.setHeader(UPLOAD_HEADERS.status, "final");
-  const body: UploadedFile = { file: fileView(deps, request, record) };
+  const body: NativeBody<"UploadedFile"> = { file: fileView(deps, request, record) };
   response.json(body);
 }
 

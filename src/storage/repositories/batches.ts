@@ -6,7 +6,8 @@ import {
   isTerminal,
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
-import type { BatchPage, BatchQueue, BatchRepository, CountChange } from "../../domain/ports/batches.ts";
+import type { BatchPage } from "../../domain/ports/batches.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { BatchEvent, BatchRecord } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
@@ -122,6 +123,8 @@ const CHANGE_STATUS = prepared(
     build.updateTable("batches").set({ status: to }).where("id", "=", id).where("status", "=", from),
 );
 
+type CountChange = Parameters<Repositories["batches"]["addCounts"]>[0];
+
 const ADD_COUNTS = prepared((build, { id, success, fail }: Values<CountChange>) =>
   build
     .updateTable("batches")
@@ -175,7 +178,11 @@ const QUEUES = prepared((build) => {
     .orderBy("open.provider");
 });
 
-type QueueOf = BatchQueue & { status: BatchStatus; nowMs: number; limit: number };
+type QueueOf = Parameters<Repositories["batches"]["nextOf"]>[0] & {
+  status: BatchStatus;
+  nowMs: number;
+  limit: number;
+};
 
 /** The first batches of a queue with a status, and whether each has an item to start. */
 const FIRST_OF_QUEUE = prepared((build, queue: Values<QueueOf>) => {
@@ -226,7 +233,7 @@ const BECOME_OWNER = prepared((build, { id, workerId }: Values<{ id: string; wor
     ),
 );
 
-export function batchRepository(session: SqlSession): BatchRepository {
+export function batchRepository(session: SqlSession): Repositories["batches"] {
   const { build, dialect, first, all, run } = session;
   const batches = () => build.selectFrom("batches").select(BATCH);
   return {

@@ -1,15 +1,10 @@
 import { sql } from "kysely";
-import type {
-  FileRepository,
-  OutputRepository,
-  ReferenceRepository,
-  UploadRepository,
-} from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";
 
-export function fileRepository(session: SqlSession): FileRepository {
+export function fileRepository(session: SqlSession): Repositories["files"] {
   const { build, all, first, run } = session;
   const files = () => build.selectFrom("files").selectAll();
   return {
@@ -48,7 +43,7 @@ export function fileRepository(session: SqlSession): FileRepository {
   };
 }
 
-export function uploadRepository(session: SqlSession): UploadRepository {
+export function uploadRepository(session: SqlSession): Repositories["uploads"] {
   const { build, all, first, run } = session;
   const uploads = () => build.selectFrom("uploads").selectAll();
   return {
@@ -73,7 +68,7 @@ const OF_ITEM = prepared((build, { itemId }: Values<{ itemId: number }>) =>
   build.selectFrom("outputs").selectAll().where("itemId", "=", itemId).orderBy("imageIndex"),
 );
 
-export function outputRepository(session: SqlSession): OutputRepository {
+export function outputRepository(session: SqlSession): Repositories["outputs"] {
   const { build, dialect, all, run, runEach } = session;
   return {
     insertMany: async (outputs) => {
@@ -133,7 +128,7 @@ const OF_SOURCE = prepared(
       .orderBy("ordinal"),
 );
 
-export function referenceRepository(session: SqlSession): ReferenceRepository {
+export function referenceRepository(session: SqlSession): Repositories["references"] {
   const { build, all, first } = session;
   return {
     insertMany: async (batchId, references) => {

@@ -1,12 +1,7 @@
 import { type Insertable, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type {
-  FinishedItem,
-  ItemPage,
-  ItemRepository,
-  ItemTotal,
-  NewItem,
-} from "../../domain/ports/batches.ts";
+import type { FinishedItem, NewItem } from "../../domain/ports/batches.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { BATCH_TERMS } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
@@ -30,7 +25,7 @@ const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
     .where("status", "=", "pending")
     .where("leaseToken", "=", leaseToken);
 
-type Returned = Parameters<ItemRepository["giveBack"]>[2];
+type Returned = Parameters<Repositories["items"]["giveBack"]>[2];
 
 const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
   held(build, item).set({
@@ -87,8 +82,8 @@ const NEXT_DUE = prepared((build, { afterMs }: Values<{ afterMs: number }>) =>
     .limit(1),
 );
 
-/** See `ItemRepository.totals`. */
-async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[]): Promise<ItemTotal[]> {
+/** See `Repositories.items.totals`. */
+async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[]) {
   const query = build
     .selectFrom("items")
     .select((eb) => [
@@ -107,7 +102,7 @@ async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[])
   return all(query);
 }
 
-export function itemRepository(session: SqlSession): ItemRepository {
+export function itemRepository(session: SqlSession): Repositories["items"] {
   const { build, first, all, run } = session;
   const items = () => build.selectFrom("items").select(ITEM);
   const pendingOfJob = (jobId: string) =>
@@ -297,6 +292,8 @@ export function itemRepository(session: SqlSession): ItemRepository {
   };
 }
 
+type ItemPage = Parameters<Repositories["items"]["page"]>[1];
+
 const placeOf = (batchId: string, { afterPosition, offset = 0, limit }: ItemPage) => ({
   batchId,
   after: afterPosition,
@@ -338,7 +335,7 @@ const TYPES = {
 type Name = keyof typeof TYPES;
 const NAMES = Object.keys(TYPES) as Name[];
 
-/** See `ItemRepository.finish`. */
+/** See `Repositories.items.finish`. */
 async function finishItems<T extends FinishedItem>(
   { build, dialect, all, run }: SqlSession,
   items: readonly T[],

@@ -1,7 +1,7 @@
 import { type Selectable, sql } from "kysely";
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/batches.ts";
-import type { ProviderCallsRepository, ProviderHealthRepository } from "../../domain/ports/stores.ts";
+import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { ProviderCalls } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
@@ -37,7 +37,12 @@ const ADD_CALLS = prepared((build, call: Values<ProviderCalls & { fromMs: number
  */
 const ROWS_AT_A_TIME = 64;
 
-export function providerCallsRepository({ build, dialect, all, run }: SqlSession): ProviderCallsRepository {
+export function providerCallsRepository({
+  build,
+  dialect,
+  all,
+  run,
+}: SqlSession): Repositories["providerCalls"] {
   // The same for the whole transaction: two that locked several rows in another order would wait for each other.
   const row = dialect === "sqlite" ? 0 : Math.floor(Math.random() * ROWS_AT_A_TIME);
   return {
@@ -62,7 +67,7 @@ export function providerCallsRepository({ build, dialect, all, run }: SqlSession
   };
 }
 
-export function providerHealthRepository({ build, all, run }: SqlSession): ProviderHealthRepository {
+export function providerHealthRepository({ build, all, run }: SqlSession): Repositories["providerHealth"] {
   return {
     list: async () => {
       const rows = await all(build.selectFrom("provider_health").selectAll());
@@ -79,7 +84,7 @@ export function providerHealthRepository({ build, all, run }: SqlSession): Provi
 /** Steps after which the upstream has nothing left to make. */
 const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
 
-export function upstreamJobRepository(session: SqlSession): UpstreamJobRepository {
+export function upstreamJobRepository(session: SqlSession): Repositories["upstreamJobs"] {
   const { build, first, all, run } = session;
   const jobs = () => build.selectFrom("upstream_jobs").selectAll("upstream_jobs");
   return {

@@ -1,4 +1,4 @@
-import type { RetentionTimeRepository, WorkerRepository } from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
 
@@ -7,7 +7,10 @@ const BY_ID = prepared((build, { id }: Values<{ id: string }>) =>
 );
 
 /** `clockMs` returns the time of the database. */
-export function workerRepository(session: SqlSession, clockMs: () => Promise<number>): WorkerRepository {
+export function workerRepository(
+  session: SqlSession,
+  clockMs: () => Promise<number>,
+): Repositories["workers"] {
   const { build, all, first, run } = session;
   const seenOf = (id: string) => build.selectFrom("workers").select("seenAtMs").where("id", "=", id);
   return {
@@ -51,7 +54,7 @@ export const liveWorkers = (build: SqlSession["build"]) => build.selectFrom("wor
 /** The table has one row at most. */
 const ONLY = 1;
 
-export function retentionTimeRepository({ build, first, run }: SqlSession): RetentionTimeRepository {
+export function retentionTimeRepository({ build, first, run }: SqlSession): Repositories["retentionTime"] {
   return {
     read: async () => {
       const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));

@@ -2,8 +2,8 @@ import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { isPaid, type Offer } from "../../domain/models.ts";
-import type { BatchQueue, ItemClaim } from "../../domain/ports/batches.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
@@ -19,7 +19,7 @@ interface Plan {
   active: ItemBatch;
   offer: Offer<ItemProvider>;
   tickets: Ticket[];
-  which: ItemClaim["which"];
+  which: Parameters<Repositories["items"]["claim"]>[1]["which"];
 }
 
 /**
@@ -111,8 +111,8 @@ export class ItemPool implements WorkerPool {
     const isFull = () => this.#inFlight.hasProviders && free.size === 0;
     if (isFull()) return;
     const { nowMs } = this.#batches;
-    const turns = new Map<BatchQueue, string[]>();
     let queues = (await batches.queues()).filter(({ provider }) => !this.#jobProviders.has(provider));
+    const turns = new Map<(typeof queues)[number], string[]>();
     while (queues.length > 0 && !isFull()) {
       for (const queue of queues) {
         if (isFull()) break;
