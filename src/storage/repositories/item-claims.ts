@@ -2,7 +2,14 @@ import { type ExpressionBuilder, type Kysely, sql } from "kysely";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
-import { type Database, ITEM } from "../tables.ts";
+import type { Database } from "../tables.ts";
+import { columnNames } from "./rows.ts";
+
+/** The columns of an `ItemRecord`. */
+export const ITEM: readonly (keyof ItemRecord)[] = [
+  "id",
+  ...columnNames<keyof ItemRecord>("items", ["notBeforeMs", "leaseWorker"]),
+];
 
 type ItemFilter = ExpressionBuilder<Database, "items">;
 type Group = (eb: ItemFilter) => ReturnType<ItemFilter["and"]>;
