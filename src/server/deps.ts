@@ -18,7 +18,7 @@ import type { requireKnownHost } from "./http/host.ts";
 import type { DownloadSlots, FailedAuthLimit } from "./http/limits.ts";
 import type { consoleSecrets } from "./http/secrets.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
-import type { ModelNames } from "./openai/model-names.ts";
+import type { ModelNames } from "./native-api/models.ts";
 import type { BodyBudgets } from "./request-body/body-budgets.ts";
 
 /** The items (or jobs of whole batches) that run, and the most that may run at once. */

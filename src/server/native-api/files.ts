@@ -13,7 +13,7 @@ import { callerOf, headerOrQueryKey } from "../http/authenticate.ts";
 import { fieldError, invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { pageSizeOf, wholeNumber } from "../http/query.ts";
-import { DEFAULT_TYPE, download, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
+import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
 import type { Credential, Operation, Surface } from "../operation.ts";
 import { announcedLength, streamBody } from "../request-body/json-body.ts";
 import { bodyError, type Part, readParts, textOf } from "../request-body/multipart.ts";
@@ -181,65 +181,34 @@ function answerFile(deps: ApiDeps, request: Request, response: Response, record:
 /** A form has two parts that count. */
 const MOST_PARTS = 10;
 
-/** A multipart body without the bytes of its file. */
-interface Form {
-  /** The JSON that describes the file; empty without one. */
-  metadata: string;
-  /** The declared type of the file. */
-  fileType: string | undefined;
-  hasFile: boolean;
-}
-
-interface FormReader {
-  /** Takes the next bytes of the body. The bytes of the file are stored when this resolves. */
-  add(bytes: Buffer): Promise<void>;
-  /** Returns the form after the last bytes. */
-  end(): Promise<Form>;
-}
-
 /**
- * Reads a file and the JSON that describes it from a multipart body (RFC 2046). Parts of other names are dropped. Both
- * methods throw `REALTIME_INVALID_ARGUMENT` and the errors of the chunk.
+ * Reads a file and the JSON that describes it from a multipart body (RFC 2046): `multipart/related` has the JSON as its
+ * first part, `multipart/form-data` as its field `metadata` or not at all. Parts of other names are dropped. Both methods
+ * throw `REALTIME_INVALID_ARGUMENT` and the errors of the chunk.
  */
-function readForm(boundary: string, chunk: Pick<Chunk, "add">): FormReader {
-  const form: Form = { metadata: "", fileType: undefined, hasFile: false };
-  const parts = readParts(boundary, MOST_PARTS, (part) => readPart(part, form, chunk));
-  return {
-    add: parts.add,
-    end: async () => {
-      await parts.end();
-      if (!form.hasFile) throw bodyError("has no part with the file");
-      return form;
-    },
+function readForm(boundary: string, chunk: Chunk): FileForm {
+  let metadata = "";
+  let file: Pick<Part, "type"> | null = null;
+  const parts = readParts(boundary, MOST_PARTS, async (part) => {
+    const { name, isFirst, fileName } = part;
+    if (name === "metadata" || (name === undefined && isFirst)) metadata = await textOf(part, METADATA_BYTES);
+    else if (name === undefined || name === "file" || fileName !== undefined) {
+      if (file !== null) throw bodyError("has more than one file");
+      file = part;
+      for await (const bytes of part.bytes()) await chunk.add(bytes);
+    }
+  });
+  const end = async () => {
+    await parts.end();
+    if (file === null) throw bodyError("has no part with the file");
+    return readFileFacts(metadata, file.type);
   };
+  return { add: parts.add, end };
 }
 
-async function readPart(part: Part, form: Form, chunk: Pick<Chunk, "add">): Promise<void> {
-  const { name, type, isFirst, fileName } = part;
-  if (name === "metadata" || (name === undefined && isFirst))
-    form.metadata = await textOf(part, METADATA_BYTES);
-  else if (name === undefined || name === "file" || fileName !== undefined) {
-    if (form.hasFile) throw bodyError("has more than one file");
-    form.hasFile = true;
-    form.fileType = type;
-    for await (const bytes of part.bytes()) await chunk.add(bytes);
-  }
-}
-
-/**
- * Takes a file in one body: `multipart/related` has the JSON that describes it as its first part, `multipart/form-data` as
- * its field `metadata` or not at all.
- */
+/** Takes a file in one body. */
 async function uploadMultipart(deps: ApiDeps, request: Request, response: Response): Promise<void> {
-  const begin = (boundary: string, chunk: Chunk) => {
-    const form = readForm(boundary, chunk);
-    const end = async () => {
-      const { metadata, fileType } = await form.end();
-      return readFileFacts(metadata, fileType);
-    };
-    return { add: form.add, end };
-  };
-  const upload = await storeForm(deps, request, response, begin, (failed) => showUpload(response, failed));
+  const upload = await storeForm(deps, request, response, readForm, (failed) => showUpload(response, failed));
   showUpload(response, upload);
   if (upload.file !== null) answerFile(deps, request, response, upload.file);
 }

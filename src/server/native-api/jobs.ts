@@ -40,7 +40,7 @@ import type { TakenBody } from "../request-body/image-extraction.ts";
 import { type BodyFormat, shapeOf } from "../request-body/json-value.ts";
 import { camelKeys, checkContent } from "./check-content.ts";
 import { CONTENT_SHAPE, contentBody, contentFormat } from "./generate.ts";
-import { findBatchModel } from "./models.ts";
+import { findModel } from "./models.ts";
 
 type Job = NativeBody<"Job">;
 type JobOutput = NonNullable<Job["response"]>;
@@ -213,7 +213,7 @@ const jobs = vendorJobs({
   },
   results: [results],
   readerOf: (deps, request, response) => {
-    const model = findBatchModel(deps, request, response);
+    const model = findModel(deps, request, response, "batch");
     return {
       format: formatOf(deps.limits),
       // A worker checks the images with their lines, and refuses those that are too large.

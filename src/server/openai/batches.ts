@@ -9,7 +9,7 @@ import { dropOutputs } from "../../domain/batches/delete.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { JobOfLines, LineReader } from "../../domain/jobs/take-in.ts";
-import { batchModelsOf, MAX_INPUT_IMAGES, type ModelEntry, pricedSizes } from "../../domain/models.ts";
+import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Repositories, Transaction } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
@@ -17,7 +17,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import type { ApiDeps } from "../deps.ts";
 import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
-import { invalidQuery, queryInteger, queryText } from "../http/query.ts";
+import { invalidQuery, listBody, pageLimit, queryText } from "../http/query.ts";
 import { isObject, jsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
 import { hasResults, type ItemResult, type JobProgress, withImages } from "../jobs/results.ts";
 import {
@@ -29,20 +29,11 @@ import {
   vendorJobs,
 } from "../jobs/vendor-jobs.ts";
 import { usageOf } from "../native-api/generate.ts";
-import { modelNotFound } from "../native-api/models.ts";
+import { modelNamed } from "../native-api/models.ts";
 import type { Operation, Surface } from "../operation.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { imageFacts, usageView } from "./images.ts";
-import { servedModelNamed } from "./model-names.ts";
 import { checkFields, EDIT_IMAGES, IMAGES_SHAPE, imagesFormat, readJson } from "./read-request.ts";
-
-/** Checks the body of `POST /v1/batches`. Throws `REALTIME_INVALID_ARGUMENT`. */
-function checkBatch(body: unknown): OpenaiBody<"CreateOpenaiBatch"> {
-  const asked = parseArgument(openaiSchemas.CreateOpenaiBatch, body);
-  const texts = Object.entries(asked.metadata ?? {}).flat();
-  requireStorable("metadata", texts.join(""));
-  return asked;
-}
 
 /** Whether OpenAI's library sends a request again, after an answer that it did not get or did not like. */
 function isRepeated(request: Request): boolean {
@@ -100,26 +91,6 @@ function errorsOf(error: BatchError | null): OpenaiBody<"OpenaiBatch">["errors"]
 
 const secondsOf = (ms: number | null) => (ms === null ? null : Math.floor(ms / 1000));
 
-/**
- * Returns how many entries a page has. A `limit` above the largest page means the largest page, and `has_more` shows
- * the rest. Throws `BATCH_IMAGE_INVALID_QUERY`.
- */
-export function pageLimit(request: Request, usual: number, largest: number): number {
-  return Math.min(queryInteger(request, "limit", { fallback: usual, min: 1, max: 10_000 }), largest);
-}
-
-/** The body of a list: a page of views, and whether more were found. */
-export function listBody(views: readonly object[], found: readonly unknown[]) {
-  const data = views as readonly { id: string }[];
-  return {
-    object: "list",
-    data: [...data],
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
-    has_more: found.length > data.length,
-  };
-}
-
 const outputs: ResultFile = {
   prefix: "output-",
   exists: (batch) => hasResults(batch) && batch.successCount > 0,
@@ -153,7 +124,16 @@ const jobs = vendorJobs({
   readerOf: (deps, request) => ({
     format: FORMAT,
     images: null,
-    read: (caller, { value }) => readBatch(deps, caller, checkBatch(value), isRepeated(request)),
+    read: (caller, { value }) => {
+      const asked = parseArgument(openaiSchemas.CreateOpenaiBatch, value);
+      requireStorable(
+        "metadata",
+        Object.entries(asked.metadata ?? {})
+          .flat()
+          .join(""),
+      );
+      return readBatch(deps, caller, asked, isRepeated(request));
+    },
   }),
 });
 
@@ -206,7 +186,7 @@ async function readBatch(
   const modelName = await firstModelName(deps, file.blobKey);
   const origin: JobOrigin = { endpoint, modelName };
   return {
-    model: findModel(deps, caller, modelName),
+    model: modelNamed(deps, caller.group, modelName, "batch"),
     name: null,
     metadata,
     facts: { origin, ...(expiry && { resultsKeptMs: expiry.seconds * 1000 }) },
@@ -220,14 +200,6 @@ async function readBatch(
       tx.idempotency.replace({ apiKeyId, key, requestHash: isRepeat ? REPEAT : FIRST, batchId, createdAtMs }),
     input: { fileName: file.id, blobKey: file.blobKey },
   };
-}
-
-/** Without a name, and for names that have none, it is the first model that a provider serves now. */
-function findModel(deps: ApiDeps, { group }: Caller, name: string | null): ModelEntry {
-  const models = batchModelsOf(group, deps.models).filter((model) => pricedSizes(model).length > 0);
-  const model = servedModelNamed(name, models, deps.offers, deps.modelNames);
-  if (model === null) throw modelNotFound(name ?? "");
-  return model;
 }
 
 const oneBatch = {
@@ -381,8 +353,10 @@ function resultLine(batch: BatchRecord, result: ItemResult): Piece[] {
   const name = numberOf(batch);
   const id = `batch_req_${name}_${item.position + 1}`;
   const custom_id = item.clientKey === null ? null : JSON.parse(item.clientKey);
-  const notRun = notRunOf(item.error);
-  if (notRun !== null) return [JSON.stringify({ id, custom_id, response: null, error: notRun })];
+  if (item.error?.code === "CANCELLED") {
+    const error = { code: "batch_cancelled", message: item.error.message };
+    return [JSON.stringify({ id, custom_id, response: null, error })];
+  }
   const failure = item.error && errorOf(item.error);
   const status_code = failure?.httpStatus ?? 200;
   const body = failure ? openaiErrorBody(failure) : bodyOf(batch, result);
@@ -406,11 +380,6 @@ function bodyOf(
     ...imageFacts(output, output.mimeType),
     usage: usageView(usageOf({ model, prompt, size, inputImages, outputImages: 1 })),
   };
-}
-
-/** Why a request was not run at all; null when it has an outcome of its own. */
-function notRunOf(error: ItemError | null): { code: string; message: string } | null {
-  return error?.code === "CANCELLED" ? { code: "batch_cancelled", message: error.message } : null;
 }
 
 /** The parameter of a line that could not be read stands before its problem. */

@@ -6,11 +6,11 @@ import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument } from "../http/errors.ts";
-import { invalidQuery, queryChoice, queryText } from "../http/query.ts";
+import { invalidQuery, listBody, pageLimit, queryChoice, queryText } from "../http/query.ts";
 import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
 import type { Operation, Surface } from "../operation.ts";
 import { type Part, readParts, textOf } from "../request-body/multipart.ts";
-import { listBody, pageLimit, removeResult } from "./batches.ts";
+import { removeResult } from "./batches.ts";
 import { openaiErrorStyle } from "./images.ts";
 
 const secondsOf = (ms: number) => Math.floor(ms / 1000);
