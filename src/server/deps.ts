@@ -18,7 +18,6 @@ import type { requireKnownHost } from "./http/host.ts";
 import type { DownloadSlots, FailedAuthLimit } from "./http/limits.ts";
 import type { consoleSecrets } from "./http/secrets.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
-import type { ModelNames } from "./native-api/models.ts";
 import type { BodyBudgets } from "./request-body/body-budgets.ts";
 
 /** The items (or jobs of whole batches) that run, and the most that may run at once. */
@@ -58,8 +57,8 @@ export interface ApiDeps extends CreateBatchDeps {
   thumbnailSlots: DownloadSlots;
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
-  /** Names that OpenAI's clients have built in. */
-  modelNames: ModelNames;
+  /** Names of OpenAI's clients with the ids of the models that they stand for. A `*` at the end of a name stands for any text. */
+  modelNames: Readonly<Record<string, string>>;
   realtime: Realtime;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;

@@ -32,9 +32,6 @@ const SHARED_PAGE = 1000;
 /** Names that OpenAI's clients have built in. Without a configuration they stand for the first model. */
 const BUILT_IN = ["gpt-image-*", "dall-e-*", "chatgpt-image-latest"];
 
-/** Names with the ids of the models that they stand for. A `*` at the end of a name stands for any text. */
-export type ModelNames = Readonly<Record<string, string>>;
-
 /**
  * The model of those that the caller can use: the one with this id, else the one that the
  * name stands for, the longest name first; the first model without a name. Null when the name is not known.
@@ -42,7 +39,7 @@ export type ModelNames = Readonly<Record<string, string>>;
 function namedAmong(
   name: string | null,
   models: readonly ModelEntry[],
-  names: ModelNames,
+  names: ApiDeps["modelNames"],
 ): ModelEntry | null {
   const byId = (id: string) => models.find((model) => model.id === id) ?? null;
   if (name === null) return models[0] ?? null;
@@ -55,7 +52,10 @@ function namedAmong(
 }
 
 /** The names that stand for a model in whole, without those that are the id of another one. */
-function wholeNames(models: readonly ModelEntry[], names: ModelNames): { name: string; model: ModelEntry }[] {
+function wholeNames(
+  models: readonly ModelEntry[],
+  names: ApiDeps["modelNames"],
+): { name: string; model: ModelEntry }[] {
   const whole = new Set([...Object.keys(names), ...BUILT_IN].filter((name) => !name.endsWith("*")));
   return [...whole].flatMap((name) => {
     const model = namedAmong(name, models, names);
