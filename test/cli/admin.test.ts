@@ -302,16 +302,6 @@ describe("what cannot be done", () => {
     }
     expect([await ledgerOf(), await ask("keys", "list")]).toEqual(before);
   });
-
-  it("is one JSON document with --json", async () => {
-    const { code, stdout } = await admin("accounts", "create", "x", "--balance", "x", "--json");
-    expect(code).toBe(2);
-    expect(JSON.parse(stdout)).toMatchObject({
-      ok: false,
-      exit_code: 2,
-      error: { code: "USAGE", param: "--balance" },
-    });
-  });
 });
 
 describe("a directory that no service has used yet", () => {

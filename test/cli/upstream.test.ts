@@ -98,16 +98,6 @@ describe("--upstream", () => {
     expect(existsSync(join(cwd, "out"))).toBe(false);
   });
 
-  it("an upstream in the configuration file is a conflict with such a service, too", async () => {
-    const { cwd, data, run } = await workplace();
-    await startServiceOf(data, "openai");
-    expect((await run("list")).code).toBe(0);
-    expect((await run(...SUBMIT)).code).toBe(0);
-    writeFileSync(join(cwd, CONFIG), JSON.stringify(upstreamConfig("google")));
-    expect((await run("submit", "p.jsonl", "-o", "other")).code).toBe(6);
-    expect((await run("list")).code).toBe(0);
-  });
-
   it("is wrong usage together with the address of a service", async () => {
     const { run } = await workplace();
     const { code, stderr } = await run(...SUBMIT, ...UPSTREAM, "--base-url", "https://images.example.com");

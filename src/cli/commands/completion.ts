@@ -42,7 +42,7 @@ interface CompletedCommand {
 }
 
 /** Every command of a table with the words that can follow it. The program itself comes first. */
-export function completedCommands(
+function completedCommands(
   table: readonly CommandSpec[],
   globals: readonly OptionSpec[],
   jsonOption: OptionSpec,
