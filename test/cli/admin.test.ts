@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { endOfTime } from "../../src/cli/options.ts";
+import { timeSpan } from "../../src/cli/options.ts";
 import { issueKey } from "../../src/domain/accounts.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -156,6 +156,8 @@ describe("imgbatch admin keys", () => {
       '--group "default": no group of the configuration has this name; write one of night',
     );
   });
+
+  const endOfTime = (text: string) => timeSpan(text)?.endMs ?? null;
 
   it("a day ends at its end in UTC, a time needs its offset, and both must be dates", () => {
     expect(endOfTime("2030-01-31")).toBe(Date.UTC(2030, 1, 1));

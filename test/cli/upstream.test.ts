@@ -170,8 +170,8 @@ it("a refused key parks the batch and ends submit, wait and retry with 3; with a
     const { code, stderr } = await run(...args);
     expect([args, code]).toEqual([args, 3]);
     expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
-    expect(stderr).toContain(
-      "next: set a key that the upstream takes in the variable of the provider, then run",
+    expect(stderr).toMatch(
+      /next: set a key that the upstream takes in the variable of the provider \(after a change at the upstream: imgbatch providers --probe .*\), then run/,
     );
   }
   vi.stubEnv("CARD_KEY", "second-key");
