@@ -17,7 +17,7 @@ import {
   writeVerified,
 } from "../../runs/directory/run-files.ts";
 import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
-import { saveZip, zipName } from "../../runs/fetch/fetch-zip.ts";
+import { saveZip, zipName } from "../../runs/fetch/zip.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";

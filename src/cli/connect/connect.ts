@@ -4,7 +4,7 @@ import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import { PRESETS } from "../../config/presets.ts";
-import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/data-directory.ts";
+import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
@@ -234,7 +234,6 @@ function toService(connection: ServiceConnection, context: CommandContext): Conn
     ...common,
     ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
     http: kind === "running" ? endingWithItsCommand(http) : http,
-    drawsHere: kind === "embedded" && isProceduralOnly(connection),
     readsConfiguration: kind === "embedded",
   };
 }
