@@ -76,7 +76,7 @@ export function readPage(text: string): ObjectPage {
 }
 
 /** Returns the code of an error answer, like `SlowDown`, or null. */
-export function readErrorCode(text: string): string | null {
+function readErrorCode(text: string): string | null {
   const code = tag(text, "Code") ?? "";
   return /^[A-Za-z0-9._-]{1,64}$/.test(code) ? code : null;
 }
