@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { canonicalJson, type JsonValue } from "../../src/kernel/json.ts";
+import { canonicalJson } from "../../src/kernel/json.ts";
 
 it("the sample of RFC 8785, section 3.2, is written as in section 3.2.4", () => {
   const sample = String.raw`{
@@ -29,7 +29,7 @@ it("keys are sorted by UTF-16 code units, as in RFC 8785, section 3.2.3", () => 
 });
 
 it("equal values give equal text, whatever the order of their keys", () => {
-  const [a, b]: JsonValue[] = [
+  const [a, b]: Parameters<typeof canonicalJson>[0][] = [
     { x: [{ b: 1, a: 2 }], y: null },
     { y: null, x: [{ a: 2, b: 1 }] },
   ];

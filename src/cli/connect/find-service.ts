@@ -6,7 +6,6 @@ import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { readEnvironment } from "../../environment.ts";
 import type { Attempt } from "../../http/http.ts";
-import { RETRY_POLICY } from "../../http/retries.ts";
 import { type Answer, boundedText, send } from "../../http/transport.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { CommandContext } from "../command.ts";
@@ -75,7 +74,7 @@ export async function probeService(service: FoundService, signal: AbortSignal): 
     clock: systemClock,
     random: Math.random,
     timeoutMs: TIMEOUT_MS,
-    retry: { ...RETRY_POLICY, maxRetries: 0 },
+    maxRetries: 0,
   });
   try {
     await listModels(http, signal);
