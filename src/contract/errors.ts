@@ -194,7 +194,7 @@ function exitOfStatus(status: number): ExitName {
   return "usage";
 }
 
-export interface ErrorDetails {
+interface ErrorDetails {
   /** The field, parameter or header at fault, when it is one. */
   param?: string | undefined;
   cause?: unknown;

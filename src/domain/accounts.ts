@@ -58,17 +58,6 @@ export async function openRealAccount(
   return real;
 }
 
-/** Tops up the account with the real money of an account. */
-export async function topUpReal(
-  tx: Transaction,
-  deps: Deps,
-  accountId: string,
-  amountMicroUsd: number,
-): Promise<void> {
-  const { id } = await openRealAccount(tx, deps, accountId);
-  await topUp(tx, deps, id, amountMicroUsd);
-}
-
 /** Returns the account `default`. Makes it when it is missing, with or without play money as its first balance. */
 export async function ensureDefaultAccount(
   tx: Transaction,
@@ -167,9 +156,7 @@ function active(key: ApiKeyRecord | null, nowMs: number): ApiKeyRecord {
 }
 
 /** Whether a key is accepted, and if not, why. A key that was disabled is called so even when it has also expired. */
-export type KeyState = "active" | "disabled" | "expired";
-
-export function keyState(key: ApiKeyRecord, nowMs: number): KeyState {
+export function keyState(key: ApiKeyRecord, nowMs: number): "active" | "disabled" | "expired" {
   if (key.disabledAtMs !== null) return "disabled";
   return key.expiresAtMs !== null && key.expiresAtMs <= nowMs ? "expired" : "active";
 }

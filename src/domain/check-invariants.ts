@@ -26,7 +26,7 @@ async function realtimeHeld(now: Repositories, accountId: string): Promise<numbe
  * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken back as far as it was released. `entries`: those of
  * the account. Returns a line for each problem.
  */
-export async function realtimeMoneyProblems(
+async function realtimeMoneyProblems(
   now: Repositories,
   account: AccountRecord,
   entries: readonly LedgerEntry[],

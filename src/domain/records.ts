@@ -52,7 +52,7 @@ export interface LedgerEntry {
 }
 
 /** The prices of a batch, fixed when it is created. */
-export interface PriceSnapshot {
+interface PriceSnapshot {
   /** The price of one successful image. */
   imageMicroUsd: number;
   /** The hold for one image until the batch is settled; never below `imageMicroUsd`. */

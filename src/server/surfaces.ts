@@ -1,18 +1,17 @@
 import { errorBody, type ServiceErrorCode } from "../contract/errors.ts";
 import type { FindGeneratedFile } from "../domain/files/files.ts";
-import type { LineReaders } from "../domain/jobs/take-in.ts";
+import type { TakeInDeps } from "../domain/jobs/take-in.ts";
 import { batchApi } from "./batch-api/batches.ts";
 import { accountApi } from "./console/account.ts";
 import { consoleApis } from "./console/sign-in.ts";
 import type { ApiDeps } from "./deps.ts";
 import type { LineRules } from "./jobs/lines.ts";
 import { monitoring } from "./monitoring/readiness.ts";
-import { nativeLines } from "./native-api/job-lines.ts";
-import { resultFile as nativeResultFile } from "./native-api/jobs.ts";
+import { nativeLines, resultFile as nativeResultFile } from "./native-api/jobs.ts";
 import { nativeSurfaces } from "./native-api/operations.ts";
-import { openaiLines } from "./openai/batch-lines.ts";
-import { resultFile as openaiResultFile } from "./openai/batches.ts";
-import { openaiSurfaces } from "./openai/operations.ts";
+import { openaiBatches, openaiLines, resultFile as openaiResultFile } from "./openai/batches.ts";
+import { openaiFiles } from "./openai/files.ts";
+import { openaiImages } from "./openai/images.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
@@ -27,7 +26,7 @@ export const batchErrorStyle: ErrorStyle = {
 };
 
 /** The reader of each surface that takes batch jobs. A worker calls them, some time after the request. */
-export function lineReaders(rules: LineRules): LineReaders {
+export function lineReaders(rules: LineRules): TakeInDeps["lineReaders"] {
   return { native: nativeLines(rules), openai: openaiLines(rules) };
 }
 
@@ -43,7 +42,9 @@ export const SURFACES: readonly Surface[] = [
   accountApi,
   ...consoleApis,
   ...nativeSurfaces,
-  ...openaiSurfaces,
+  ...openaiImages,
+  openaiFiles,
+  openaiBatches,
   monitoring,
 ];
 

@@ -1,8 +1,8 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType, type SizeTier } from "../../contract/image-formats.ts";
+import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
+import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../prompts/shape.ts";
 import { STDIN } from "../../runs/plan/prompt-files.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
@@ -11,28 +11,8 @@ import * as read from "../options.ts";
 import { loadReferences } from "./input-options.ts";
 
 /** The options of `generate`, checked. */
-export interface GenerateOptions {
-  /** Null when a file gives the prompts. */
-  prompt: string | null;
-  file: string | null;
-  output: string | null;
-  model: string | null;
-  aspectRatio: string | null;
-  size: SizeTier | null;
-  /** Null: by the ending of the output file, else PNG. */
-  mimeType: ImageMimeType | null;
-  /** The checked input images of the prompt. With a file, they go with each prompt that has no images of its own. */
-  images: PromptReference[];
-  mayReplace: boolean;
-  jobs: number;
-  rpm: number | undefined;
-  count: number;
-  stdinFormat: FormatName | null;
-  retries: number | undefined;
-  maxCostMicroUsd: number | undefined;
-}
+export type GenerateOptions = Awaited<ReturnType<typeof readGenerateOptions>>;
 
-export const DEFAULT_JOBS = 4;
 const MOST_JOBS = 256;
 const MOST_REQUESTS = 100_000;
 const MOST_RETRIES = 3;
@@ -43,7 +23,7 @@ const MOST_RETRIES = 3;
 const IMAGE_SHARE = 0.74;
 
 /** Throws `USAGE` for the first wrong option. It sends nothing. */
-export async function readGenerateOptions(context: CommandContext): Promise<GenerateOptions> {
+export async function readGenerateOptions(context: CommandContext) {
   const { options, global, cwd } = context;
   const file = read.textOption(options, "file") ?? null;
   const [argument] = context.arguments;
@@ -55,16 +35,19 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     throw usage("--api-key-stdin", "standard input is either the prompt or the key: use --api-key-file");
   const output = read.pathOption(options, "output") ?? null;
   return {
+    /** Null when a file gives the prompts. */
     prompt: file === null ? await readPrompt(argument ?? "", context) : null,
     file,
     output,
     model: read.textOption(options, "model") ?? null,
-    aspectRatio: ratioOption(options) ?? null,
-    size: sizeOption(options) ?? null,
+    aspectRatio: read.readOption(options, "aspectRatio", RATIO_ADVICE, readRatio) ?? null,
+    size: read.readOption(options, "size", SIZE_ADVICE, readSize) ?? null,
+    /** Null: by the ending of the output file, else PNG. */
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
+    /** The checked input images. With a file, they go with each prompt that has no images of its own. */
     images: await loadImages(options, cwd),
     mayReplace: read.flagOption(options, "force"),
-    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }) ?? DEFAULT_JOBS,
+    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }),
     rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
     count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
     stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
@@ -103,14 +86,6 @@ async function readPrompt(argument: string, { readStdin }: CommandContext): Prom
       "The prompt contains a NUL or half of a surrogate pair, which cannot be stored.",
     );
   return prompt;
-}
-
-function ratioOption(options: read.TypedOptions): string | undefined {
-  return read.readOption(options, "aspectRatio", RATIO_ADVICE, readRatio);
-}
-
-function sizeOption(options: read.TypedOptions): SizeTier | undefined {
-  return read.readOption(options, "size", SIZE_ADVICE, readSize);
 }
 
 async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {

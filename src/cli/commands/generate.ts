@@ -10,7 +10,7 @@ import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { chooseTarget, type ImageTarget, type SavedImage, saveImage } from "../../runs/save-image.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { chooseUpstream } from "../targets.ts";

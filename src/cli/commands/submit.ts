@@ -13,12 +13,12 @@ import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/
 import { describeChanges } from "../../runs/plan/update.ts";
 import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
-import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
+import { type Budget, createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import type { UpstreamChoice } from "../connect/connection.ts";
-import { proofAt } from "../connect/running-service.ts";
+import { withService } from "../connect/connect.ts";
+import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
+import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import { textOption } from "../options.ts";
@@ -142,8 +142,9 @@ async function runHere(
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const earlier = new Set(outcome.batches.map(({ id }) => id));
     const updateStep = commandAgain(context.typed, "--update");
-    const run = { state, replayed: true, earlier, shownDir, allowance, updateStep };
-    return describeFinished(context, outcome, run);
+    return describeFinished(context, {
+      ...{ outcome, state, replayed: true, earlier, shownDir, allowance, updateStep },
+    });
   });
 }
 
@@ -173,7 +174,7 @@ async function submit(
   const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: number) => {
-    const cost = budget.estimateImages(images);
+    const cost = budget.estimate(images);
     const again = commandAgain(context.typed, "--update");
     if (images === 0) return `${again} changes no image`;
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
@@ -228,6 +229,10 @@ function planOf(
   return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits);
 }
 
+function imagesOf(chunks: readonly Chunk[]): number {
+  return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+}
+
 function describeDetached(
   context: CommandContext,
   options: SubmitOptions,
@@ -259,7 +264,7 @@ async function withoutService(context: CommandContext): Promise<ImgbatchError> {
   const upstream = textOption(options, "upstream");
   const words: (string | Flag)[] = upstream === undefined ? [] : [{ flag: "--upstream" }, upstream];
   const start = `start one in another terminal (${nextCommand(global, "serve", ...words)}) and run the same command again`;
-  const isElsewhere = (await proofAt(server)) !== null;
+  const isElsewhere = (await serviceAt(server, [])) !== null;
   const other = `the service on port ${server.port} has another data directory: name that one with --data`;
   const message = `--detach needs a service that outlives this command, and none runs on ${directory}.`;
   return new ImgbatchError("USAGE", message, {
@@ -277,8 +282,8 @@ async function describeDryRun(work: StartOptions, budget: Budget): Promise<Comma
   const start = await chooseStart(work, checkDirectory);
   const { state, update, images, openImages } = start;
   const { chunks, items, request } = plan;
-  budget.approveImages(images);
-  const cost = budget.estimateImages(images);
+  budget.approve(images);
+  const cost = budget.estimate(images);
   const facts = {
     dry_run: true,
     directory: shownDir,

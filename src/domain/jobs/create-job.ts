@@ -10,7 +10,7 @@ import type { BlobDraft } from "../ports/blob-store.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { BatchRecord } from "../records.ts";
 
-export interface JobRequest {
+interface JobRequest {
   source: BatchSource;
   model: ModelEntry;
   /** Null when the caller gave none. */

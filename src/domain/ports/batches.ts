@@ -1,6 +1,6 @@
 import type { AspectRatio, SizeTier } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
-import type { BatchEvent, BatchRecord, ItemRecord, ItemTerms, MaybePaid, PriceSnapshot } from "../records.ts";
+import type { BatchEvent, BatchRecord, ItemRecord, ItemTerms, MaybePaid } from "../records.ts";
 import type { JobState } from "./image-provider.ts";
 
 export interface BatchPage {
@@ -240,7 +240,10 @@ export interface ItemRepository {
   /** How many items are being made now, of all batches. */
   countLeased(): Promise<number>;
   /** The sums over the items of a batch. `price` is that of items without one of their own. */
-  sums(batchId: string, price: Pick<PriceSnapshot, "imageMicroUsd" | "holdMicroUsd">): Promise<ItemSums>;
+  sums(
+    batchId: string,
+    price: Pick<BatchRecord["price"], "imageMicroUsd" | "holdMicroUsd">,
+  ): Promise<ItemSums>;
   /** The counts and the sums of many batches, a total for each status that items of a batch have. */
   totals(batchIds: readonly string[]): Promise<ItemTotal[]>;
   /** The tiers and ratios that the items of a batch have of their own, each pair once. An item may have one of them. */

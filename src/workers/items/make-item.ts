@@ -5,7 +5,6 @@ import {
   failLeased,
   finishItem,
   type LeasedItem,
-  type MadeItem,
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
@@ -180,7 +179,7 @@ export async function recordItem(
   }
 }
 
-type InspectedAttempt = MadeItem | Exclude<ItemAttempt, GeneratedImages>;
+type InspectedAttempt = Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>;
 
 /** Decodes the images: the upstream's word is not enough. */
 async function inspected(
