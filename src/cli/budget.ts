@@ -10,20 +10,17 @@ import {
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
 import type { ChosenModel } from "../runs/plan/choose-model.ts";
-import type { Chunk } from "../runs/plan/plan.ts";
 import type { CommandContext } from "./command.ts";
-import type { ConnectedService } from "./connect/with-service.ts";
-import type { RunOptions } from "./finish-run.ts";
+import type { RunOptions } from "./commands/shared-options.ts";
+import type { ConnectedService } from "./connect/connection.ts";
 import { commandAgain } from "./output/next-step.ts";
 
 /** The price and the cost limit of a run. Amounts are micro-dollars. */
 export interface Budget {
   /** Null if the price of an image is not known. */
-  estimate(chunks: readonly Chunk[]): Cost | null;
-  estimateImages(images: number): Cost | null;
-  /** Throws `COST_LIMIT` if these batches would cost more than `--max-cost`. */
-  approve(chunks: readonly Chunk[]): void;
-  approveImages(images: number): void;
+  estimate(images: number): Cost | null;
+  /** Throws `COST_LIMIT` if these images would cost more than `--max-cost`. */
+  approve(images: number): void;
   /**
    * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal.
    * `costMicroUsd` is their price together, where not every image costs the same. Returns the consent for one image;
@@ -52,8 +49,8 @@ export function createBudget(
   const needsConsent = model.isPaid && service.kind !== "remote";
   // The hold is the most that an image can cost.
   const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
-  const estimateImages = (images: number) => (unit === null ? null : { micros: unit * images, isPlay });
-  const approveImages = (images: number, costMicroUsd?: number) => {
+  const estimate = (images: number) => (unit === null ? null : { micros: unit * images, isPlay });
+  const approve = (images: number, costMicroUsd?: number) => {
     if (max === undefined || images === 0) return;
     if (limited === null) {
       const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
@@ -64,31 +61,20 @@ export function createBudget(
     throw aboveLimit({ micros: cost, isPlay }, images, max, needsConsent ? withMaxCost(context, cost) : null);
   };
   const consent = async (images: number, costMicroUsd?: number) => {
-    approveImages(images, costMicroUsd);
+    approve(images, costMicroUsd);
     if (!needsConsent || images === 0) return null;
     const price = limited ?? 0;
     if (max === undefined)
       await requireYes(context, model.id, images, { price, cost: costMicroUsd ?? price * images });
     return price;
   };
-  return {
-    estimateImages,
-    approveImages,
-    estimate: (chunks) => estimateImages(imagesOf(chunks)),
-    approve: (chunks) => approveImages(imagesOf(chunks)),
-    consent,
-  };
+  return { estimate, approve, consent };
 }
 
 /** The line of a dry run about what it would cost; none when that is not known. */
 export function estimateLine(cost: Cost | null): string[] {
   if (cost === null) return [];
   return [cost.isPlay ? FREE_DRAWINGS : `estimated cost ${costText(cost, "limit")}`];
-}
-
-/** Returns the number of images that these batches make. */
-export function imagesOf(chunks: readonly Chunk[]): number {
-  return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
 }
 
 /** `agreeing`: the command that agrees to the cost; null where no consent is needed. */

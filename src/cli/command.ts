@@ -75,7 +75,7 @@ export interface Output extends Lines, Required<RunReporter> {
 }
 
 /** Standard output, for commands that write their result line by line or format it for a terminal. */
-export interface Results {
+interface Results {
   /** Whether a person reads it: a terminal, without `--json` and `--events -`. */
   isForPeople: boolean;
   /** The width of the terminal in cells; 80 elsewhere. */
@@ -86,19 +86,12 @@ export interface Results {
   closed: AbortSignal;
 }
 
-export interface ArgumentSpec {
+interface ArgumentSpec {
   /** Commander's notation: `<file>`, `[dir]`, `<ids...>`. */
   name: string;
   description: string;
   /** The words that it takes, for the completion of shells. The command checks them. */
   choices?: readonly string[];
-}
-
-/** A command in the list of all. Its code loads only when a command line names it. */
-export interface CommandEntry {
-  name: string;
-  summary: string;
-  load(): Promise<CommandDetails>;
 }
 
 /** A command: the parser, the help and the completion read it. */

@@ -7,27 +7,24 @@ import { collectRun, type RunOutcome } from "../runs/collect-run.ts";
 import { IMAGES_FOLDER } from "../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/results.ts";
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
+import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { type EndedImage, shellWord } from "../runs/reports/run-report.ts";
-import type { StartedRun } from "../runs/send.ts";
 import {
   type Allowance,
   countImages,
   type ImageCounts,
   judgeMissing,
-  parseAllowance,
   type Repair,
   repairsOf,
   stands,
 } from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
-import type { ConnectedService } from "./connect/with-service.ts";
+import type { ConnectedService } from "./connect/connection.ts";
 import { pollInterval } from "./interruption.ts";
-import * as read from "./options.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./output/batches.ts";
 import {
   ALL_HERE,
-  type Flag,
   goingOnHere,
   lookInto,
   nextCommand,
@@ -36,18 +33,10 @@ import {
 } from "./output/next-step.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "./output/reports.ts";
 
-/** A run whose images are here, as far as they can be. */
-interface FinishedRun extends Pick<StartedRun, "state" | "replayed" | "earlier"> {
-  shownDir: string;
-  allowance: Allowance;
-  /** See `EndedRun`. */
-  updateStep?: string | undefined;
-}
-
-interface RunToFinish extends StartedRun, FinishedRun {
+interface RunToFetch extends Omit<EndedRun, "outcome"> {
   dir: string;
+  batches: readonly Batch[];
   keepZip: boolean;
-  intervalMs: number | undefined;
   /** See `CollectOptions`. */
   isForgiving?: boolean;
 }
@@ -56,74 +45,50 @@ interface RunToFinish extends StartedRun, FinishedRun {
 export async function finishRun(
   context: CommandContext,
   service: ConnectedService,
-  run: RunToFinish,
+  { intervalMs: typedMs, ...run }: RunToFetch & { intervalMs: number | undefined },
 ): Promise<CommandResult> {
   const { signal, clock, output: reporter } = context;
-  const { dir, state: runState, keepZip, isForgiving = false } = run;
-  const intervalMs = pollInterval(run.intervalMs, service, reporter);
-  const random = Math.random;
+  const { state } = run;
+  const intervalMs = pollInterval(typedMs, service, reporter);
   if (run.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
-  const retries = new Set(retryIds(runState));
+  const retries = new Set(retryIds(state));
   const superseded = new Map(
-    runState.batches.map(({ id, round }) => [id ?? "", supersededIn(runState, round).size]),
+    state.batches.map(({ id, round }) => [id ?? "", supersededIn(state, round).size]),
   );
-  const waiting = { service, clock, random, intervalMs, signal, reporter, retries, superseded };
-  const batches = await awaitBatches(run.batches, waiting);
-  const collecting = {
-    dir,
-    state: runState,
-    batches,
-    service,
-    keepZip,
-    clock,
-    reporter,
-    signal,
-    isForgiving,
-  };
-  return describeFinished(context, await collectRun(collecting), run);
+  const waiting = { service, clock, random: Math.random, intervalMs, signal, reporter, retries, superseded };
+  return fetchRun(context, service, { ...run, batches: await awaitBatches(run.batches, waiting) });
+}
+
+/** Fetches the images of ended batches, writes the reports, and returns the result. */
+export async function fetchRun(
+  context: CommandContext,
+  service: ConnectedService,
+  run: RunToFetch,
+): Promise<CommandResult> {
+  const { signal, clock, output: reporter } = context;
+  return describeFinished(context, {
+    ...run,
+    outcome: await collectRun({ ...run, service, clock, reporter, signal }),
+  });
 }
 
 /** Writes the reports of a run, and returns the result. */
-export async function describeFinished(
-  context: CommandContext,
-  outcome: RunOutcome,
-  { state, shownDir, replayed, earlier, allowance, updateStep }: FinishedRun,
-): Promise<CommandResult> {
+export async function describeFinished(context: CommandContext, run: EndedRun): Promise<CommandResult> {
+  const { outcome, state, shownDir } = run;
   context.output.settle();
   const { model = null, task_name: name = null } = state.request ?? {};
+  const advice = canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
   const flags = readReportFlags(context);
-  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
-  return describeRun(context, { outcome, replayed, earlier, shownDir, allowance, updateStep });
+  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...advice });
+  return describeRun(context, run);
 }
 
-/** The options that `submit` and `retry` share, checked. `runOptions` in commands/shared-options.ts declares them. */
-export interface RunOptions {
-  /** How many images may fail before the exit code reports a failure. Default: none. */
-  allowance: Allowance;
-  timeoutMs: number | undefined;
-  intervalMs: number | undefined;
-  maxCostMicroUsd: number | undefined;
-  unitCostMicroUsd: number | undefined;
-  cancelOnInterrupt: boolean;
-}
-
-/** Throws `USAGE` for the first option that has a wrong value. */
-export function readRunOptions(options: read.TypedOptions): RunOptions {
-  const advice = "write a number or a share such as 5%";
-  return {
-    allowance: read.readOption(options, "allowFailures", advice, parseAllowance) ?? {
-      count: 0,
-    },
-    timeoutMs: read.positiveDurationOption(options, "timeout"),
-    intervalMs: read.positiveDurationOption(options, "interval"),
-    maxCostMicroUsd: read.usdOption(options, "maxCost"),
-    unitCostMicroUsd: read.usdOption(options, "unitCost"),
-    cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
-  };
-}
+/** Whether `imgbatch retry` knows the prompts. */
+const canRetry = ({ state }: Pick<EndedRun, "state">) => state.request !== null;
 
 interface EndedRun {
   outcome: RunOutcome;
+  state: RunState;
   /** Whether the run existed before; null where this does not apply, as for a download. */
   replayed: boolean | null;
   /** The batches, by id, that the command did not make. Default: not known. */
@@ -132,8 +97,6 @@ interface EndedRun {
   allowance?: Allowance;
   /** The step that makes the images of edited prompts. Default: none, where the prompt files are not known. */
   updateStep?: string | undefined;
-  /** Whether `imgbatch retry` knows the prompts. Default: true. */
-  canRetry?: boolean;
 }
 
 /** A summary shows at most this many failures; the results have all of them. */
@@ -242,7 +205,7 @@ export function failureLines(lines: readonly EndedImage[]): string[] {
 /** The ways to get the images that are not here, the cheapest first; else where to look. */
 function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): string {
   const { outcome, shownDir } = run;
-  const steps = repairsOf(outcome.lines).flatMap((repair) => stepOf(repair, run, where) ?? []);
+  const steps = repairsOf(outcome.lines).flatMap(({ kind }) => STEPS[kind](run, where) ?? []);
   if (steps.length > 0) return steps.join("; ");
   if (counts.failed + counts.missing > 0 || counts.success === 0) return lookInto(shownDir, RESULTS_FILE);
   return `${lookInto(shownDir, ...placesOf(outcome))} (the same command again repairs)`;
@@ -251,38 +214,35 @@ function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): strin
 const SUBMITTED_ELSEWHERE =
   "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
 
+/** The step for each repair. Null if the prompts that it needs are not here. */
+const STEPS: Readonly<Record<Repair["kind"], (run: EndedRun, where: Whereabouts) => string | null>> = {
+  fetch: ({ outcome }) =>
+    outcome.lines.some((line) => stands(line, "lost"))
+      ? "run the same command again: it fetches what is missing"
+      : "run the same command again, later: nothing is paid twice",
+  retryHere: (run, where) => (canRetry(run) ? goingOnHere(where, run.shownDir) : SUBMITTED_ELSEWHERE),
+  retryLost: (run, where) => (canRetry(run) ? retryLostStep(run.shownDir, where) : SUBMITTED_ELSEWHERE),
+  retry: (run, where) => {
+    if (!run.outcome.hasRetry) return null;
+    const retry = nextCommand(where, "retry", run.shownDir);
+    if (!run.outcome.lines.some((line) => stands(line, "later", "lost"))) return retry;
+    return canRetry(run) ? `${retry} sends the failed images` : null;
+  },
+  edit: ({ outcome, shownDir, updateStep }, where) => {
+    if (!outcome.hasRetry) return null;
+    const places = placesOfPrompts(outcome);
+    if (updateStep !== undefined && places !== null)
+      return `change what was refused in ${places}, then ${updateStep}`;
+    const file = `${shownDir}/${RETRY_FILE}`;
+    const submit = nextCommand(where, "submit", file, { flag: "--output" }, `${shownDir}-retry`);
+    return `change the prompts that were refused in ${shellWord(file)}, then ${submit}`;
+  },
+};
+
 /** The advice for images that are lost. */
 export function retryLostStep(shownDir: string, where: Whereabouts): string {
-  const lost: Flag = { flag: "--include-lost" };
-  return `${nextCommand(where, "retry", lost, shownDir)} makes the lost images again, which is paid again`;
-}
-
-/** Null if the prompts that it needs are not here. */
-function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | null {
-  const { shownDir, outcome, canRetry = true } = run;
-  const { hasRetry, lines } = outcome;
-  const isAlone = !lines.some((line) => stands(line, "later", "lost"));
-  if (kind === "fetch")
-    return lines.some((line) => stands(line, "lost"))
-      ? "run the same command again: it fetches what is missing"
-      : "run the same command again, later: nothing is paid twice";
-  if (kind === "retryHere") return canRetry ? goingOnHere(where, shownDir) : SUBMITTED_ELSEWHERE;
-  if (kind === "retryLost") {
-    if (!canRetry) return SUBMITTED_ELSEWHERE;
-    return retryLostStep(shownDir, where);
-  }
-  if (!hasRetry) return null;
-  if (kind === "edit") {
-    const places = placesOfPrompts(outcome);
-    if (run.updateStep !== undefined && places !== null)
-      return `change what was refused in ${places}, then ${run.updateStep}`;
-    const output: Flag = { flag: "--output" };
-    const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, output, `${shownDir}-retry`);
-    return `change the prompts that were refused in ${shellWord(`${shownDir}/${RETRY_FILE}`)}, then ${submit}`;
-  }
-  const retry = nextCommand(where, "retry", shownDir);
-  if (isAlone) return retry;
-  return canRetry ? `${retry} sends the failed images` : null;
+  const retry = nextCommand(where, "retry", { flag: "--include-lost" }, shownDir);
+  return `${retry} makes the lost images again, which is paid again`;
 }
 
 const MOST_PLACES = 5;

@@ -7,8 +7,7 @@ import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import type { Submissions } from "../runs/send.ts";
 import type { CommandContext, Output } from "./command.ts";
-import type { ServiceConnection } from "./connect/connection.ts";
-import type { ConnectedService } from "./connect/with-service.ts";
+import type { ConnectedService, ServiceConnection } from "./connect/connection.ts";
 import { describeCancel } from "./output/batches.ts";
 import { nextCommand } from "./output/next-step.ts";
 

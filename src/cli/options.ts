@@ -108,21 +108,24 @@ export function readOption<T>(
   return value;
 }
 
-/** Returns the pairs of a repeated `k=v` option; null without the option. */
-export function pairsOption(options: TypedOptions, name: string): Record<string, string> | null {
-  const values = options[name];
-  if (!Array.isArray(values)) return null;
-  const pairs: Record<string, string> = {};
-  for (const text of values) {
-    const at = String(text).indexOf("=");
-    if (at < 1) throw wrongValue(name, text, "write name=value.");
-    pairs[String(text).slice(0, at)] = String(text).slice(at + 1);
-  }
-  return pairs;
-}
-
+export const DAY_MS = 86_400_000;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
-const MOMENT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/i;
+const MOMENT =
+  /^\d{4}-\d{2}-\d{2}[T ](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
+
+/**
+ * Returns a time in ms since 1970. A day means its end in UTC. A time is RFC 3339, with an offset. Null for any other text and
+ * for days that do not exist.
+ */
+export function endOfTime(text: string): number | null {
+  const upper = text.toUpperCase();
+  if (!DAY.test(upper) && !MOMENT.test(upper)) return null;
+  const day = upper.slice(0, 10);
+  const dayMs = Date.parse(`${day}T00:00:00Z`);
+  // Date.parse reads February 30 as March 2.
+  if (Number.isNaN(dayMs) || !new Date(dayMs).toISOString().startsWith(day)) return null;
+  return upper === day ? dayMs + DAY_MS : Date.parse(upper.replace(" ", "T"));
+}
 
 /**
  * Returns a time in the form that the service reads: a day (UTC), an RFC 3339 time, or the time that was `24h` before
@@ -132,7 +135,7 @@ export function instantOption(options: TypedOptions, name: string, nowMs: number
   const advice =
     "write a day such as 2030-01-31, a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h";
   return readOption(options, name, advice, (text) => {
-    if ((DAY.test(text) || MOMENT.test(text)) && !Number.isNaN(Date.parse(text))) return text;
+    if (endOfTime(text) !== null) return text.replace(" ", "T");
     const agoMs = /[a-z]$/.test(text) ? parseDuration(text) : null;
     return agoMs === null ? null : new Date(nowMs - agoMs).toISOString().replace(/\.\d+Z$/, "Z");
   });

@@ -6,7 +6,7 @@ import type { CommandSpec } from "./command.ts";
 import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals, type OptionSpec } from "./options.ts";
 
 /** A command line after parsing. */
-export type Invocation =
+type Invocation =
   | {
       kind: "command";
       /** The name with those of the commands above it, such as `admin keys list`. */

@@ -1,24 +1,20 @@
 import { EXIT_CODES, ImgbatchError } from "../contract/errors.ts";
-import { type Clock, wallClock } from "../kernel/clock.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/package-file.ts";
-import type { CommandResult, CommandSpec, Output, Results } from "./command.ts";
+import type { CommandContext, CommandResult, CommandSpec, Output } from "./command.ts";
 import { loadNamedCommands } from "./commands/registry.ts";
-import { createFinish, type ErrorStyle, type Finish, toImgbatchError } from "./output/finish.ts";
+import { createFinish, toImgbatchError } from "./output/finish.ts";
 import { NOTHING_TYPED } from "./output/next-step.ts";
-import { createOutput, type EventLog, openEventLog } from "./output/output.ts";
-import { commandIn, type Invocation, readCommandLine } from "./parse.ts";
-import {
-  askOn,
-  chunksOf,
-  guardStreams,
-  readAll,
-  type SignalWatch,
-  type Terminal,
-  watchSignals,
-} from "./terminal.ts";
+import { createOutput, openEventLog } from "./output/output.ts";
+import { commandIn, readCommandLine } from "./parse.ts";
+import { askOn, chunksOf, guardStreams, readAll, type Terminal, watchSignals } from "./terminal.ts";
 
+type Invocation = ReturnType<typeof readCommandLine>;
 type CommandInvocation = Extract<Invocation, { kind: "command" }>;
+type Finish = ReturnType<typeof createFinish>;
+type ErrorStyle = NonNullable<Parameters<Finish["fail"]>[1]>;
+type Results = CommandContext["results"];
 
 /** Runs a command line to its end and returns the exit code. Never throws. */
 export async function runCli(argv: readonly string[], terminal: Terminal): Promise<number> {
@@ -88,7 +84,7 @@ async function runCommand(
   closed: AbortSignal,
 ): Promise<number> {
   const { global } = invocation;
-  const { clock = wallClock } = terminal;
+  const { clock = systemClock } = terminal;
   const lines = await createOutput(global, terminal.stderr, clock);
   const events = openEventLog(global.events, terminal, clock, lines.note);
   const command = terminal.command ?? ((text: string) => terminal.stderr.write(text));
@@ -142,7 +138,7 @@ async function work(
     clock: Clock;
     output: Output;
     results: Results;
-    watch: SignalWatch;
+    watch: ReturnType<typeof watchSignals>;
   },
 ): Promise<CommandResult> {
   const { run } = spec;
@@ -203,7 +199,7 @@ function resultsOf({ stdout }: Terminal, global: CommandInvocation["global"], cl
 
 type Problem = { code: string; message: string } | null;
 
-function writeRunEnd(events: EventLog, exitCode: number, error: Problem): void {
+function writeRunEnd(events: ReturnType<typeof openEventLog>, exitCode: number, error: Problem): void {
   events.write({ event: "run_ended", ok: exitCode === EXIT_CODES.ok.code, exit_code: exitCode, error });
 }
 

@@ -139,7 +139,7 @@ export function guardStreams({ stdout, stderr }: Pick<Terminal, "stdout" | "stde
 
 const SIGNALS = { SIGINT: "INTERRUPTED", SIGTERM: "TERMINATED" } as const;
 
-export interface SignalWatch {
+interface SignalWatch {
   signal: AbortSignal;
   /** Aborts for another reason, such as a failed embedded service. */
   abort: (reason: Error) => void;

@@ -1,9 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { getAccount } from "./api/batches.ts";
 import { followChanges } from "./api/changes.ts";
-import { pictures } from "./api/pictures.ts";
-import type { StoredSession } from "./api/session.ts";
-import { signOut } from "./api/sign-in.ts";
+import { type StoredSession, signOut } from "./api/request.ts";
 import { BatchPage } from "./pages/batch/batch-page.tsx";
 import { BatchesPage } from "./pages/batches.tsx";
 import { MoneyPage } from "./pages/money.tsx";
@@ -13,11 +11,11 @@ import { OneImagePage, ShotsProvider } from "./pages/one-image.tsx";
 import { ServicePage } from "./pages/service.tsx";
 import { SignInPage } from "./pages/sign-in.tsx";
 import { HelpDialog } from "./parts/dialog.tsx";
-import { Navigation } from "./parts/navigation.tsx";
+import { useKeys } from "./parts/keys.tsx";
+import { go, hrefOf, Navigation, useRoute } from "./parts/navigation.tsx";
 import { Announcer } from "./parts/notes.tsx";
+import { pictures } from "./parts/pictures.tsx";
 import { AccountContext, useData, useSession } from "./parts/use-data.ts";
-import { useKeys } from "./parts/use-keys.ts";
-import { go, hrefOf, useRoute } from "./parts/use-route.ts";
 
 /** The console: the sign-in page, or the pages of a key. */
 export function App({ signInProblem }: { signInProblem: Error | null }) {

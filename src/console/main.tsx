@@ -1,7 +1,3 @@
-import { createRoot } from "react-dom/client";
-import { signIn } from "./api/sign-in.ts";
-import { App } from "./app.tsx";
-import { takeDrops } from "./parts/drop-area.tsx";
 import "./styles/base.css";
 import "./styles/controls.css";
 import "./styles/layout.css";
@@ -9,6 +5,10 @@ import "./styles/lists.css";
 import "./styles/gallery.css";
 import "./styles/large-view.css";
 import "./styles/forms.css";
+import { createRoot } from "react-dom/client";
+import { signIn } from "./api/request.ts";
+import { App } from "./app.tsx";
+import { takeDrops } from "./parts/drop-area.tsx";
 
 const root = createRoot(document.getElementById("root") as HTMLElement);
 

@@ -6,7 +6,7 @@ import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
  * The types of a create request's body. Rules about values (lengths, limits, uniqueness) follow in a
  * fixed order, each with its own error code, where the request is checked. Null stands for an absent optional field.
  */
-export const referenceImageSchema = z.object({
+const referenceImageSchema = z.object({
   id: z.string().nullish(),
   type: z.string().nullish(),
   mime_type: z.string(),
@@ -14,14 +14,14 @@ export const referenceImageSchema = z.object({
   storage_uri: z.string().nullish(),
 });
 
-export const createItemSchema = z.object({
+const createItemSchema = z.object({
   custom_id: z.string().nullish(),
   prompt: z.string(),
   output_count: z.int().nullish(),
   reference_images: z.array(referenceImageSchema).nullish(),
 });
 
-export const createBatchSchema = z.object({
+const createBatchSchema = z.object({
   model: z.string(),
   task_name: z.string().nullish(),
   parent_batch_id: z.string().nullish(),
@@ -59,14 +59,13 @@ export interface CreateBatchBody {
 }
 
 /** The body of a retry, which may be left out. */
-export const retryBatchSchema = z.object({
+const retryBatchSchema = z.object({
   custom_ids: z
     .array(z.string())
     .min(1)
     .nullish()
     .describe("the failed items to make again; all that can be made again when absent"),
 });
-export type RetryBatchBody = z.infer<typeof retryBatchSchema>;
 
 const unixSeconds = z.int().describe("Unix time in seconds");
 const usd = z.number().describe("US dollars, at most six decimals");
@@ -200,38 +199,6 @@ export interface ListEnvelope<T> {
   has_more: boolean;
   next_cursor: string | null;
 }
-
-/** A file of the ZIP, as `manifest.json` lists it. */
-const manifestFileSchema = z.object({
-  custom_id: z.string(),
-  filename: z.string().describe("full name of the entry in the ZIP"),
-  mime_type: z.string(),
-  image_index: z.int(),
-  size: z.int(),
-  sha256: z.string(),
-});
-
-/** `manifest.json` of a batch's ZIP. */
-const manifestSchema = z.object({
-  batch_id: z.string(),
-  model: z.string(),
-  task_name: z.string(),
-  created_at: z.int(),
-  item_count: z.int(),
-  success_count: z.int(),
-  fail_count: z.int(),
-  files: z.array(manifestFileSchema),
-});
-export type Manifest = z.infer<typeof manifestSchema>;
-
-/** `errors.json` of a batch's ZIP: one entry per failed item. */
-const manifestErrorSchema = z.object({
-  custom_id: z.string(),
-  code: z.string(),
-  message: z.string(),
-  source: z.string(),
-});
-export type ManifestError = z.infer<typeof manifestErrorSchema>;
 
 /** An entry of the batch model list. `provider` and `pricing` are additions: clients can estimate before they send. */
 const batchModelSchema = z.object({

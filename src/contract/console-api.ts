@@ -11,7 +11,6 @@ const signInCodeSchema = z.object({
   code: z.string().describe("works once, also in the address of the page: behind `/#code=`"),
   expires_at: expiresAt,
 });
-export type SignInCode = z.infer<typeof signInCodeSchema>;
 
 /** A session of the console. */
 const sessionSchema = z.object({
@@ -19,7 +18,6 @@ const sessionSchema = z.object({
   token: z.string().describe("goes into `Authorization: Bearer`, wherever a key does"),
   expires_at: expiresAt,
 });
-export type Session = z.infer<typeof sessionSchema>;
 
 /** A link that downloads the ZIP of a batch without a key. */
 const ticketSchema = z.object({
@@ -27,7 +25,6 @@ const ticketSchema = z.object({
   url: z.string().describe("takes the query of a download, too; works once"),
   expires_at: expiresAt,
 });
-export type Ticket = z.infer<typeof ticketSchema>;
 
 /** The page of a console with a code to sign in with. A wildcard address is no address to go to: loopback is. */
 export function signInUrl(baseUrl: string, code: string): string {
@@ -121,7 +118,6 @@ const providerSchema = stateSchema.extend({
   total: sumsSchema,
   jobs: z.object({ at_work: z.int() }).optional().describe("of a provider that makes images in jobs"),
 });
-export type ProviderObject = z.infer<typeof providerSchema>;
 
 interface Trouble {
   message: string;
@@ -153,7 +149,7 @@ interface ProviderFacts {
   jobs: { atWork: number } | null;
 }
 
-export function providerObject(facts: ProviderFacts): ProviderObject {
+export function providerObject(facts: ProviderFacts): OverviewObject["providers"][number] {
   const { name, type, ofAll, ofModels, lastHour, total, isPlay, jobs } = facts;
   return {
     name,
@@ -243,3 +239,6 @@ export const consoleSchemas = {
   Ticket: ticketSchema,
   ServiceOverview: overviewSchema,
 };
+
+/** A body of the console, by its name in the OpenAPI document. */
+export type ConsoleBody<Name extends keyof typeof consoleSchemas> = z.infer<(typeof consoleSchemas)[Name]>;

@@ -1,4 +1,4 @@
-import type { NativeErrorBody, NativeStatus } from "./native-api.ts";
+import type { NativeBody } from "./native-api.ts";
 import { WAITING_CODES, type WaitingCode } from "./waiting.ts";
 
 /** The `type` of an error body, by which a client can decide without knowing the code. */
@@ -194,7 +194,7 @@ function exitOfStatus(status: number): ExitName {
   return "usage";
 }
 
-export interface ErrorDetails {
+interface ErrorDetails {
   /** The field, parameter or header at fault, when it is one. */
   param?: string | undefined;
   cause?: unknown;
@@ -300,7 +300,7 @@ export function nativeStatus(httpStatus: number): NativeStatus {
 }
 
 /** The numbers of the statuses, in errors of jobs and of their lines (google.rpc.Code). */
-export const RPC_CODES: Record<NativeStatus, number> = {
+export const RPC_CODES = {
   CANCELLED: 1,
   INVALID_ARGUMENT: 3,
   DEADLINE_EXCEEDED: 4,
@@ -313,7 +313,10 @@ export const RPC_CODES: Record<NativeStatus, number> = {
   INTERNAL: 13,
   UNAVAILABLE: 14,
   UNAUTHENTICATED: 16,
-};
+} as const;
+
+/** The `status` of a native error. */
+type NativeStatus = keyof typeof RPC_CODES;
 
 /** The JSON body of an error of the native API. */
 export function nativeErrorBody({
@@ -323,7 +326,7 @@ export function nativeErrorBody({
   httpStatus,
   retryAfterMs,
   because,
-}: ImgbatchError): NativeErrorBody {
+}: ImgbatchError): NativeBody<"NativeError"> {
   const details: { "@type": string }[] = [];
   const add = (type: string, facts: object) => details.push({ "@type": type, ...facts });
   if (httpStatus === 400) {

@@ -144,6 +144,11 @@ export function generatedCustomId(position: number): string {
   return `item_${String(position).padStart(6, "0")}`;
 }
 
+/** Whether an id says nothing but a position. */
+export function isGeneratedId(customId: string): boolean {
+  return /^item_\d{6,}(-\d+)?$/.test(customId);
+}
+
 /** The ids that an item with `outputCount` images becomes: itself for one, `_01`, `_02`, … for more. */
 export function expandedCustomIds(customId: string, outputCount: number): string[] {
   if (outputCount === 1) return [customId];

@@ -53,7 +53,7 @@ const fileData = z.object({
  * The types of a request's body; values are checked afterwards. Null stands for an absent field. Unknown fields are
  * ignored.
  */
-export const generateContentSchema = z.object({
+const generateContentSchema = z.object({
   contents: z.array(
     z.object({
       role: z.string().nullish().describe("`user` or `model`; absent: `user`"),
@@ -84,7 +84,6 @@ export const generateContentSchema = z.object({
       .nullish(),
   }),
 });
-export type GenerateContentRequest = z.infer<typeof generateContentSchema>;
 
 const tokenCount = z.int();
 const modalityTokens = z.array(z.looseObject({ modality: z.string(), tokenCount }));
@@ -129,22 +128,6 @@ const generateContentResponseSchema = z.looseObject({
   modelVersion: z.string().optional(),
   responseId: z.string().optional(),
 });
-export type GenerateContentResponse = z.infer<typeof generateContentResponseSchema>;
-
-/** The `status` of a native error. */
-export type NativeStatus =
-  | "INVALID_ARGUMENT"
-  | "UNAUTHENTICATED"
-  | "FAILED_PRECONDITION"
-  | "PERMISSION_DENIED"
-  | "NOT_FOUND"
-  | "ALREADY_EXISTS"
-  | "ABORTED"
-  | "RESOURCE_EXHAUSTED"
-  | "CANCELLED"
-  | "INTERNAL"
-  | "UNAVAILABLE"
-  | "DEADLINE_EXCEEDED";
 
 /** The body of every error of the native API; also the data of an event when a stream fails on its way. */
 const nativeErrorBodySchema = z.looseObject({
@@ -161,7 +144,6 @@ const nativeErrorBodySchema = z.looseObject({
     details: z.array(z.looseObject({ "@type": z.string() })).optional(),
   }),
 });
-export type NativeErrorBody = z.infer<typeof nativeErrorBodySchema>;
 
 /** An entry of `/v1beta/models`. The last four fields are our addition, so that clients know what they may ask for. */
 const nativeModelSchema = z.looseObject({
@@ -187,14 +169,12 @@ const nativeModelSchema = z.looseObject({
     play_money: z.literal(true).optional().describe("the images are drawn, and the prices are no real money"),
   }),
 });
-export type NativeModel = z.infer<typeof nativeModelSchema>;
 
 /** `GET /v1beta/models`. `nextPageToken` goes into `pageToken` of the next request; absent on the last page. */
 const nativeModelListSchema = z.looseObject({
   models: z.array(nativeModelSchema),
   nextPageToken: z.string().optional(),
 });
-export type NativeModelList = z.infer<typeof nativeModelListSchema>;
 
 /** `GET /v1/models/{id}`: the fields of an OpenAI model and those of a native one. */
 const sharedModelSchema = nativeModelSchema.extend({
@@ -203,17 +183,15 @@ const sharedModelSchema = nativeModelSchema.extend({
   created: z.int(),
   owned_by: z.string(),
 });
-export type SharedModel = z.infer<typeof sharedModelSchema>;
 
 /** `GET /v1/models`: one response that OpenAI clients (`data`) and native ones (`models`) can read. */
 const sharedModelListSchema = nativeModelListSchema.extend({
   object: z.literal("list"),
   data: z.array(sharedModelSchema),
 });
-export type SharedModelList = z.infer<typeof sharedModelListSchema>;
 
 /** The client's description of a file when it begins an upload. Null stands for an absent field; unknown fields are ignored. */
-export const startUploadSchema = z.object({
+const startUploadSchema = z.object({
   file: z
     .object({
       name: z.string().nullish().describe("`files/` and an id of your own; absent: the service makes one"),
@@ -243,18 +221,15 @@ const nativeFileSchema = z.looseObject({
   state: z.string().optional(),
   source: z.string().optional(),
 });
-export type NativeFile = z.infer<typeof nativeFileSchema>;
 
 /** The end of an upload. */
 const uploadedFileSchema = z.looseObject({ file: nativeFileSchema.optional() });
-export type UploadedFile = z.infer<typeof uploadedFileSchema>;
 
 /** `nextPageToken` goes into `pageToken` of the next request; absent on the last page. */
 const nativeFileListSchema = z.looseObject({
   files: z.array(nativeFileSchema).optional(),
   nextPageToken: z.string().optional(),
 });
-export type NativeFileList = z.infer<typeof nativeFileListSchema>;
 
 /**
  * Batch jobs of the native protocol: many `generateContent` requests as one job, whose results come later. Field names are
@@ -262,7 +237,7 @@ export type NativeFileList = z.infer<typeof nativeFileListSchema>;
  */
 
 /** The body of `:batchGenerateContent`. Null stands for an absent field. Unknown fields are ignored. */
-export const createJobSchema = z.object({
+const createJobSchema = z.object({
   batch: z.object({
     displayName: z.string().nullish(),
     inputConfig: z.object({
@@ -290,7 +265,6 @@ const JOB_STATES = [
   "BATCH_STATE_CANCELLED",
   "BATCH_STATE_EXPIRED",
 ] as const;
-export type JobState = (typeof JOB_STATES)[number];
 
 /** Why a job or one of its lines has no result. */
 const rpcErrorSchema = z.looseObject({
@@ -310,7 +284,6 @@ const jobOutputSchema = z.looseObject({
   responsesFile: z.string().optional(),
   inlinedResponses: z.object({ inlinedResponses: z.array(inlinedResponseSchema) }).optional(),
 });
-export type JobOutput = z.infer<typeof jobOutputSchema>;
 
 const counter = z.string().regex(/^\d+$/).optional();
 
@@ -339,19 +312,11 @@ const jobSchema = z.looseObject({
   response: jobOutputSchema.optional(),
   error: rpcErrorSchema.optional().describe("instead of `response` when the job has not succeeded"),
 });
-export type Job = z.infer<typeof jobSchema>;
 
 /** `GET /v1beta/batches`. `nextPageToken` goes into `pageToken` of the next request; absent on the last page. */
 const jobListSchema = z.looseObject({
   operations: z.array(jobSchema),
   nextPageToken: z.string().optional(),
-});
-
-/** A line of a result file: a response or an error, and the key of the request's line. */
-export const resultLineSchema = z.looseObject({
-  response: generateContentResponseSchema.optional(),
-  error: rpcErrorSchema.optional(),
-  key: z.unknown().optional(),
 });
 
 /** The schemas of the bodies, by their names in the OpenAPI document. */
@@ -371,3 +336,6 @@ export const nativeSchemas = {
   NativeFile: nativeFileSchema,
   NativeFileList: nativeFileListSchema,
 };
+
+/** A body of the native API, by its name in the OpenAPI document. */
+export type NativeBody<Name extends keyof typeof nativeSchemas> = z.infer<(typeof nativeSchemas)[Name]>;

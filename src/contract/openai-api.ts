@@ -34,7 +34,7 @@ const common = {
 };
 
 /** The body of `POST /v1/images/generations`. Unknown fields are ignored. */
-export const generateImagesSchema = z.object(common);
+const generateImagesSchema = z.object(common);
 
 const sentImage = z.object({
   image_url: z.string().nullish().describe("a data URL; nothing is fetched from anywhere"),
@@ -42,12 +42,10 @@ const sentImage = z.object({
 });
 
 /** The body of `POST /v1/images/edits` as JSON. Unknown fields are ignored. */
-export const editImagesSchema = z.object({
+const editImagesSchema = z.object({
   ...common,
   images: z.array(sentImage).describe("each with one of the two fields"),
 });
-export type EditImages = z.infer<typeof editImagesSchema>;
-export type ImagesFields = z.infer<typeof generateImagesSchema>;
 
 /** The same as a form. Fields of the form are texts. */
 const editImagesFormSchema = z.object({
@@ -65,7 +63,6 @@ const usageSchema = z.object({
   output_tokens_details: details,
   total_tokens: tokens,
 });
-export type ImagesUsage = z.infer<typeof usageSchema>;
 
 const facts = {
   size: z.string().describe("`WIDTHxHEIGHT` of the image as it is"),
@@ -83,7 +80,6 @@ const imagesSchema = z.object({
     .describe("the images that were made: one at least, and as many as `n` says unless some failed"),
   ...facts,
 });
-export type Images = z.infer<typeof imagesSchema>;
 
 /** One event of a stream: a whole image. */
 const imageEventSchema = z.object({
@@ -92,7 +88,6 @@ const imageEventSchema = z.object({
   created_at: z.int().describe("Unix seconds"),
   ...facts,
 });
-export type ImageEvent = z.infer<typeof imageEventSchema>;
 
 /** The codes that clients know by another name. */
 const CODES: { [code in ErrorCode]?: string } = {
@@ -118,7 +113,6 @@ const openaiErrorSchema = z.object({
     code: z.string().describe("decide by this, never by the message"),
   }),
 });
-export type OpenaiErrorBody = z.infer<typeof openaiErrorSchema>;
 
 /** The code of an error as OpenAI's clients know it. Codes that they have no name for stay as they are. */
 export function openaiCode(code: ErrorCode): string {
@@ -126,7 +120,12 @@ export function openaiCode(code: ErrorCode): string {
 }
 
 /** The JSON body of an error in OpenAI's shape. */
-export function openaiErrorBody({ code, message, param, httpStatus }: ImgbatchError): OpenaiErrorBody {
+export function openaiErrorBody({
+  code,
+  message,
+  param,
+  httpStatus,
+}: ImgbatchError): OpenaiBody<"OpenaiError"> {
   const type = TYPES[code] ?? errorType(httpStatus);
   return { error: { message, type, param: param ?? null, code: openaiCode(code) } };
 }
@@ -173,14 +172,12 @@ const openaiFileSchema = z.object({
   purpose: z.enum([...FILE_PURPOSES, "batch_output"]),
   status: z.literal("processed"),
 });
-export type OpenaiFile = z.infer<typeof openaiFileSchema>;
 
 const deletedFileSchema = z.object({
   id: z.string(),
   object: z.literal("file"),
   deleted: z.literal(true),
 });
-export type DeletedFile = z.infer<typeof deletedFileSchema>;
 
 /** The endpoints that the lines of a batch can ask for. */
 const BATCH_ENDPOINTS = [PATHS.imageGenerations, PATHS.imageEdits] as const;
@@ -196,14 +193,13 @@ const metadataSchema = z
   .refine((pairs) => Object.keys(pairs).length <= METADATA.pairs, metadataError);
 
 /** The body of `POST /v1/batches`. Unknown fields are ignored. */
-export const createOpenaiBatchSchema = z.object({
+const createOpenaiBatchSchema = z.object({
   input_file_id: z.string().describe("a file of requests, one a line, of either API for files"),
   endpoint: z.enum(BATCH_ENDPOINTS, `must be ${BATCH_ENDPOINTS.join(" or ")}`),
   completion_window: z.literal("24h", "must be 24h"),
   metadata: metadataSchema.nullish(),
   output_expires_after: expiresAfterSchema.nullish(),
 });
-export type CreateOpenaiBatch = z.infer<typeof createOpenaiBatchSchema>;
 
 /** The states of a batch in OpenAI's API. */
 const OPENAI_BATCH_STATES = [
@@ -215,7 +211,6 @@ const OPENAI_BATCH_STATES = [
   "expired",
   "cancelled",
 ] as const;
-export type OpenaiBatchState = (typeof OPENAI_BATCH_STATES)[number];
 
 const fileId = z.string().nullable();
 
@@ -256,16 +251,6 @@ const openaiBatchSchema = z.object({
   request_counts: z.object({ total: z.int(), completed: z.int(), failed: z.int() }),
   metadata: z.record(z.string(), z.string()).nullable(),
 });
-export type OpenaiBatch = z.infer<typeof openaiBatchSchema>;
-
-/** A page of a list of OpenAI's API. `last_id` goes into `after` for the next one. */
-export interface OpenaiList<T> {
-  object: "list";
-  data: T[];
-  first_id: string | null;
-  last_id: string | null;
-  has_more: boolean;
-}
 
 const openaiListOf = <T extends z.ZodType>(element: T) =>
   z.object({
@@ -292,3 +277,6 @@ export const openaiSchemas = {
   OpenaiBatch: openaiBatchSchema,
   OpenaiBatchList: openaiListOf(openaiBatchSchema),
 };
+
+/** A body of OpenAI's API, by its name in the OpenAPI document. */
+export type OpenaiBody<Name extends keyof typeof openaiSchemas> = z.infer<(typeof openaiSchemas)[Name]>;

@@ -1,6 +1,6 @@
 import type { DashboardSource, Fact, Intent } from "./model.ts";
-import { reduce, reduceChanges } from "./state/reduce.ts";
-import { type Change, type DashboardEvent, type DashboardState, initialState } from "./state/state.ts";
+import { reduce, reduceChanges } from "./reduce.ts";
+import { type Change, type DashboardEvent, type DashboardState, initialState } from "./state.ts";
 
 /**
  * The dashboard without its looks. It collects the facts of the source, turns them into a new state a few times a second,

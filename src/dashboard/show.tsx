@@ -1,11 +1,11 @@
 import type { ColorSupportLevel } from "chalk";
 import chalk from "chalk";
-import { render, useInput } from "ink";
+import { type Key as InkKey, render, useInput } from "ink";
 import { Dashboard } from "./components/dashboard.tsx";
 import type { DashboardSource } from "./model.ts";
 import { FrameStream, Painter } from "./painter.ts";
 import { DashboardSession } from "./session.ts";
-import type { DashboardState, Key } from "./state/state.ts";
+import type { DashboardState, Key } from "./state.ts";
 
 /** The time between two frames, in the only timer of the dashboard. Keys take effect at once. */
 const FRAME_MS = 500;
@@ -95,40 +95,29 @@ function Screen({ state, onKey }: { state: DashboardState; onKey: (key: Key) => 
   return <Dashboard state={state} />;
 }
 
-/** The part of Ink's report of a key press that counts here. */
-interface InkKey {
-  upArrow: boolean;
-  downArrow: boolean;
-  pageUp: boolean;
-  pageDown: boolean;
-  home?: boolean;
-  end?: boolean;
-  return: boolean;
-  escape: boolean;
-  backspace: boolean;
-  delete: boolean;
-  ctrl: boolean;
-  meta: boolean;
-}
-
 /** Returns the meanings of a key press, or an empty list. Letters that arrive together are separate keys. */
-export function readKeys(input: string, key: InkKey): Key[] {
+function readKeys(input: string, key: InkKey): Key[] {
   const named = nameOf(input, key);
   if (named !== null) return [named];
   if (key.ctrl || key.meta) return [];
   return Array.from(input.replace(/\p{Cc}/gu, ""), (text) => ({ name: "char", text }));
 }
 
+const NAMES = {
+  upArrow: "up",
+  downArrow: "down",
+  pageUp: "pageUp",
+  pageDown: "pageDown",
+  home: "home",
+  end: "end",
+  return: "enter",
+  escape: "escape",
+  backspace: "backspace",
+  delete: "backspace",
+} as const;
+
 function nameOf(input: string, key: InkKey): Key | null {
   if (key.ctrl && input === "c") return { name: "interrupt" };
-  if (key.upArrow) return { name: "up" };
-  if (key.downArrow) return { name: "down" };
-  if (key.pageUp) return { name: "pageUp" };
-  if (key.pageDown) return { name: "pageDown" };
-  if (key.home) return { name: "home" };
-  if (key.end) return { name: "end" };
-  if (key.return) return { name: "enter" };
-  if (key.escape) return { name: "escape" };
-  if (key.backspace || key.delete) return { name: "backspace" };
-  return null;
+  const pressed = (Object.keys(NAMES) as (keyof typeof NAMES)[]).find((name) => key[name]);
+  return pressed ? { name: NAMES[pressed] } : null;
 }

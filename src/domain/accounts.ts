@@ -58,17 +58,6 @@ export async function openRealAccount(
   return real;
 }
 
-/** Tops up the account with the real money of an account. */
-export async function topUpReal(
-  tx: Transaction,
-  deps: Deps,
-  accountId: string,
-  amountMicroUsd: number,
-): Promise<void> {
-  const { id } = await openRealAccount(tx, deps, accountId);
-  await topUp(tx, deps, id, amountMicroUsd);
-}
-
 /** Returns the account `default`. Makes it when it is missing, with or without play money as its first balance. */
 export async function ensureDefaultAccount(
   tx: Transaction,
@@ -94,7 +83,9 @@ export async function topUp(
   await moveMoney(tx, movement, deps.clock.nowMs());
 }
 
-/** Makes a key and returns it. Only its hash is stored, so the key itself cannot be shown again. */
+const PREFIX_CHARS = 12;
+
+/** Makes a key and returns it. Only its hash and first characters are stored, so the key itself cannot be shown again. */
 export async function issueKey(
   tx: Transaction,
   deps: Deps,
@@ -102,8 +93,9 @@ export async function issueKey(
 ): Promise<ApiKeyRecord & { key: string }> {
   const key = deps.ids.apiKey();
   const id = deps.ids.recordId("key");
-  const { sha256, ...record } = keyRecord(key, { ...facts, id, createdAtMs: deps.clock.nowMs() });
-  await tx.keys.insert({ ...record, sha256 });
+  const made = { id, prefix: key.slice(0, PREFIX_CHARS), createdAtMs: deps.clock.nowMs() };
+  const record = { ...facts, ...made, disabledAtMs: null, enabledAtMs: null };
+  await tx.keys.insert({ ...record, sha256: sha256Hex(key) });
   return { ...record, key };
 }
 
@@ -133,17 +125,6 @@ export const OPERATOR: Readonly<ApiKeyRecord> = {
   disabledAtMs: null,
   enabledAtMs: null,
 };
-
-const PREFIX_CHARS = 12;
-
-/** The record of a new key. The key itself is shown once and not stored: only its hash and first characters are. */
-export function keyRecord(
-  key: string,
-  facts: Pick<ApiKeyRecord, "id" | "name" | "accountId" | "group" | "createdAtMs" | "expiresAtMs">,
-): ApiKeyRecord & { sha256: string } {
-  const prefix = key.slice(0, PREFIX_CHARS);
-  return { ...facts, prefix, disabledAtMs: null, enabledAtMs: null, sha256: sha256Hex(key) };
-}
 
 /**
  * The key that a request shows, when it is active. Looking up the hash makes the time independent of how much of a
@@ -175,9 +156,7 @@ function active(key: ApiKeyRecord | null, nowMs: number): ApiKeyRecord {
 }
 
 /** Whether a key is accepted, and if not, why. A key that was disabled is called so even when it has also expired. */
-export type KeyState = "active" | "disabled" | "expired";
-
-export function keyState(key: ApiKeyRecord, nowMs: number): KeyState {
+export function keyState(key: ApiKeyRecord, nowMs: number): "active" | "disabled" | "expired" {
   if (key.disabledAtMs !== null) return "disabled";
   return key.expiresAtMs !== null && key.expiresAtMs <= nowMs ? "expired" : "active";
 }

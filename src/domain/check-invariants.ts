@@ -4,11 +4,12 @@ import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { isIntact, readAhead } from "./downloads/piece-stream.ts";
 import { fileProblems } from "./files/files.ts";
 import { linkProblems } from "./files/linked-images.ts";
-import type { ItemTotal } from "./ports/batches.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { answerProblems } from "./realtime/answers.ts";
 import type { AccountRecord, BatchEvent, BatchRecord, LedgerEntry, OutputRecord } from "./records.ts";
+
+type ItemTotal = Awaited<ReturnType<Repositories["items"]["totals"]>>[number];
 
 const MOVEMENTS = ["hold", "capture", "release", "charge", "grant", "take_back"] as const;
 type Sums = Record<(typeof MOVEMENTS)[number], number>;
@@ -25,7 +26,7 @@ async function realtimeHeld(now: Repositories, accountId: string): Promise<numbe
  * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken back as far as it was released. `entries`: those of
  * the account. Returns a line for each problem.
  */
-export async function realtimeMoneyProblems(
+async function realtimeMoneyProblems(
   now: Repositories,
   account: AccountRecord,
   entries: readonly LedgerEntry[],

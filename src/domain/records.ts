@@ -34,8 +34,6 @@ export interface ApiKeyRecord {
   enabledAtMs: number | null;
 }
 
-export type LedgerKind = "top_up" | "hold" | "capture" | "release" | "charge" | "grant" | "take_back";
-
 /** A movement of money. Entries are only ever added. */
 export interface LedgerEntry {
   seq: number;
@@ -43,7 +41,7 @@ export interface LedgerEntry {
   requestId: string;
   accountId: string;
   batchId: string | null;
-  kind: LedgerKind;
+  kind: "top_up" | "hold" | "capture" | "release" | "charge" | "grant" | "take_back";
   /** Never negative. */
   amountMicroUsd: number;
   /** The change of the balance: a hold lowers it, a release and a top-up raise it, a capture leaves it. */
@@ -54,7 +52,7 @@ export interface LedgerEntry {
 }
 
 /** The prices of a batch, fixed when it is created. */
-export interface PriceSnapshot {
+interface PriceSnapshot {
   /** The price of one successful image. */
   imageMicroUsd: number;
   /** The hold for one image until the batch is settled; never below `imageMicroUsd`. */
@@ -78,7 +76,7 @@ export interface BatchError {
 }
 
 /** The lines that the items of a batch are read from, after it was accepted. */
-export interface BatchInput {
+interface BatchInput {
   /** The caller's name of the file; null when the lines came with the request. */
   fileName: string | null;
   blobKey: string;
@@ -348,24 +346,6 @@ export interface UsageRecord {
   createdAtMs: number;
 }
 
-export interface UsageFilter {
-  apiKeyId: string;
-  accountIds: readonly string[];
-  fromMs: number;
-  beforeMs: number;
-}
-
-/** The images of a model that a key paid for on a day, from one of its accounts. */
-export interface DayUsage {
-  accountId: string;
-  /** The beginning of the day, in UTC. */
-  dayMs: number;
-  /** The requested model. */
-  model: string;
-  imageCount: number;
-  amountMicroUsd: number;
-}
-
 /** A real-time request with an idempotency key. */
 export interface KeyedRequestRecord {
   apiKeyId: string;
@@ -377,16 +357,8 @@ export interface KeyedRequestRecord {
   realtimeId: string;
   /** How many runs an upstream may have been paid for. */
   paidRuns: number;
-  /** Null until a run has finished. */
-  answer: KeyedAnswerRecord | null;
+  /** The body of a success, whose bytes are a blob; or an error that is final. Null until a run has finished. */
+  answer: { sha256: string } | { error: { code: ErrorCode; message: string } } | null;
   /** Then the sweep may remove the record. */
   expiresAtMs: number;
-}
-
-/** The body of a success, whose bytes are a blob; or an error that is final. */
-export type KeyedAnswerRecord = { sha256: string } | { error: KeptError };
-
-interface KeptError {
-  code: ErrorCode;
-  message: string;
 }

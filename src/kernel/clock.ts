@@ -13,27 +13,14 @@ export function monotonicMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
 
-/** Node ends a longer timer at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
-
-export const systemClock: Clock = {
-  nowMs: () => Date.now(),
-  monotonicMs,
-  sleep: async (ms, signal) => {
-    let leftMs = ms;
-    for (; leftMs > MAX_TIMER_MS; leftMs -= MAX_TIMER_MS) await oneTimer(MAX_TIMER_MS, signal);
-    await oneTimer(leftMs, signal);
-  },
-};
-
-/** A sleeper notices within this time that the machine itself has slept. */
+/** A sleeper notices within this time that the machine itself has slept. Node's timers end at once when they are too long. */
 const SLICE_MS = 2_000;
 
 /**
- * A clock that sleeps by the time of day. A sleep ends on time even when the machine slept meanwhile, which timers do not
- * count. Setting the clock back does not make a sleep longer.
+ * The clock of the system. It sleeps by the time of day: a sleep ends on time even when the machine slept meanwhile, which
+ * timers do not count. Setting the clock back does not make a sleep longer.
  */
-export const wallClock: Clock = {
+export const systemClock: Clock = {
   nowMs: () => Date.now(),
   monotonicMs,
   sleep: async (ms, signal) => {

@@ -10,20 +10,12 @@ const API_KEY =
 const HIDDEN = "[API key]";
 /** A shorter key would be found in ordinary words. */
 const SHORTEST_HIDDEN_KEY = 8;
-interface UsedKey {
-  /** Text that has the key unescaped contains one of these. Looking for them is quicker than matching. */
-  signs: readonly string[];
-  whole: RegExp;
-  escaped: RegExp;
-}
 /**
- * The keys that this process sends, each with the patterns that find it: as a whole, and with characters escaped. One
- * registry for the whole process, on purpose: logs and errors are written by code that does not know whose key it may
- * print, so a key of any service must be hidden everywhere.
+ * The keys that this process sends: as they are, as Base64 of both alphabets, and as hexadecimal digits. One registry for
+ * the whole process, on purpose: logs and errors are written by code that does not know whose key it may print, so a key
+ * of any service must be hidden everywhere.
  */
-const used = new Map<string, UsedKey>();
-/** Text without one of these has no escapes. Looking for them is quick, even in the megabytes of an image. */
-const ESCAPES = /[%\\&]/;
+const used = new Set<string>();
 
 /**
  * Registers a key that this process is about to send, of any form. From now on `hideUsedKeys` removes it from all text.
@@ -31,51 +23,16 @@ const ESCAPES = /[%\\&]/;
  */
 export function watchKey(key: string): void {
   if (key.length < SHORTEST_HIDDEN_KEY || used.has(key)) return;
-  const forms = wholeForms(key);
-  const whole = new RegExp(forms.map(eitherAlphabet).join("|"), "g");
-  used.set(key, { signs: forms.map(longestSign), whole, escaped: new RegExp(escapedForm(key), "gi") });
+  const bytes = Buffer.from(key);
+  const hex = bytes.toString("hex");
+  for (const form of [key, hex, hex.toUpperCase()]) used.add(form);
+  for (const base64 of [0, 1, 2].map((shift) => base64Core(bytes, shift)))
+    used.add(base64).add(base64.replaceAll("+", "-").replaceAll("/", "_"));
 }
 
 /** Forgets all of these keys. For tests: many services share their process, and each key is searched for in every line. */
 export function forgetKeys(): void {
   used.clear();
-}
-
-/** Returns a key as it is, as Base64 and as hexadecimal digits. */
-function wholeForms(key: string): string[] {
-  const bytes = Buffer.from(key);
-  const hex = bytes.toString("hex");
-  return [key, ...[0, 1, 2].map((shift) => base64Core(bytes, shift)), hex, hex.toUpperCase()];
-}
-
-/** Matches a form of a key, also in the Base64 alphabet of addresses. */
-function eitherAlphabet(form: string): string {
-  const alike: Record<string, string> = { "+": "[+-]", "/": "[/_]" };
-  return [...form].map((each) => alike[each] ?? `\\u${hexOf(each).padStart(4, "0")}`).join("");
-}
-
-/** Returns the longest part of a form that is the same in both alphabets of Base64. */
-function longestSign(form: string): string {
-  return form.split(/[+/]/).reduce((longest, part) => (part.length > longest.length ? part : longest));
-}
-
-/** Matches a key with some or all characters escaped as in addresses, JSON or HTML, even more than once. */
-function escapedForm(key: string): string {
-  const parts = key.match(/\\+|[^\\]/gsu) ?? [];
-  return parts
-    .map((part) => {
-      const hex = hexOf(part);
-      const escapes = `%(?:25)*${hex}|&#(?:x0{0,4}${hex}|0{0,4}${part.charCodeAt(0)});`;
-      // Each backslash may be escaped by others: a pattern for each of a run would try all ways to share them out.
-      if (part.startsWith("\\"))
-        return `(?:\\\\|(?:u00|x)${hex}|${escapes}){${part.length},${6 * part.length}}`;
-      return `(?:\\\\{0,4}\\u00${hex}|\\\\{1,4}(?:u00|x)${hex}|${escapes})`;
-    })
-    .join("");
-}
-
-function hexOf(character: string): string {
-  return character.charCodeAt(0).toString(16).padStart(2, "0");
 }
 
 /** Returns the Base64 characters that `bytes` have in any text, where `shift` (modulo 3) other bytes come before them. */
@@ -84,14 +41,29 @@ function base64Core(bytes: Buffer, shift: number): string {
   return whole.slice(Math.ceil((shift * 8) / 6), Math.floor(((shift + bytes.length) * 8) / 6));
 }
 
-/** Replaces every key that this process sends with `[API key]`, in any form that is easily read back. */
+/** The escapes of JSON, addresses and HTML. */
+const ESCAPES = /(?:\\u00|\\x|%|&#x0*)([0-9a-f]{2});?|&#0*(\d{2,3});|\\([\\"/])/gi;
+/** How often a text is escaped at most, such as an address in JSON in an error message. */
+const MOST_ESCAPED = 3;
+
+/**
+ * Replaces every key that this process sends with `[API key]`, in any form that is easily read back. A text with an escaped
+ * key is returned without its escapes.
+ */
 export function hideUsedKeys(text: string): string {
   let safe = text;
-  for (const { signs, whole, escaped } of used.values()) {
-    if (signs.some((sign) => text.includes(sign))) safe = safe.replace(whole, HIDDEN);
-    if (ESCAPES.test(safe)) safe = safe.replace(escaped, HIDDEN);
+  let read = text;
+  for (let depth = 0; depth <= MOST_ESCAPED; depth++) {
+    for (const form of used) if (read.includes(form)) safe = read = read.replaceAll(form, HIDDEN);
+    const plain = used.size === 0 ? read : read.replace(ESCAPES, characterOf);
+    if (plain === read) break;
+    read = plain;
   }
   return safe;
+}
+
+function characterOf(_: string, hex?: string, decimal?: string, itself?: string): string {
+  return itself ?? String.fromCharCode(hex === undefined ? Number(decimal) : Number.parseInt(hex, 16));
 }
 
 /**

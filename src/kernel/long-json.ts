@@ -1,4 +1,4 @@
-import { decodeDataUrl } from "./base64.ts";
+import { Base64Decoder, decodeDataUrl } from "./base64.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -146,37 +146,35 @@ export class LongJsonReader<Sink extends ByteSink> {
 /** Decodes the Base64 of a JSON text that comes in pieces, of either alphabet and with escapes. */
 class Base64Text {
   readonly #sink: ByteSink;
+  readonly #decoder = new Base64Decoder("lenient");
   /** An escape whose end has not come. */
   #escape = "";
-  /** Characters that wait for the rest of their group, or are its last one: the padding may follow. */
-  #rest = "";
-  /** False when it is known to be no Base64; the sink then has other bytes than those meant. */
-  isValid = true;
 
   constructor(sink: ByteSink) {
     this.#sink = sink;
   }
 
+  /** False when it is known to be no Base64; the sink then has other bytes than those meant. */
+  get isValid(): boolean {
+    return this.#decoder.isValid;
+  }
+
   async add(raw: Buffer): Promise<void> {
     for (let at = 0; at < raw.length && this.isValid; at += STEP) {
-      const text = this.#rest + this.#unescaped(raw.toString("latin1", at, at + STEP));
-      const whole = Math.max(0, text.length - (text.length % 4 || 4));
-      this.#rest = text.slice(whole);
-      await this.#write(text.slice(0, whole), (whole / 4) * 3);
+      const text = this.#unescaped(raw.toString("latin1", at, at + STEP));
+      const memory = Buffer.allocUnsafe(Base64Decoder.bytesFor(text.length));
+      await this.#write(memory.subarray(0, this.#decoder.add(text, memory, 0)));
     }
   }
 
   async end(): Promise<void> {
-    const bare = this.#rest.replace(/={1,2}$/, "");
-    if (this.#escape !== "" || bare.length % 4 === 1) this.isValid = false;
-    await this.#write(bare, Math.floor((bare.length * 3) / 4));
+    if (this.#escape !== "") this.#decoder.fail();
+    const memory = Buffer.alloc(3);
+    await this.#write(memory.subarray(0, this.#decoder.end(memory, 0)));
   }
 
-  /** The decoder skips other characters, so they make the result shorter. */
-  async #write(base64: string, expected: number): Promise<void> {
-    const bytes = Buffer.from(base64, "base64");
-    if (bytes.length !== expected) this.isValid = false;
-    if (this.isValid && expected > 0) await this.#sink.write(bytes);
+  async #write(bytes: Buffer): Promise<void> {
+    if (bytes.length > 0) await this.#sink.write(bytes);
   }
 
   #unescaped(part: string): string {

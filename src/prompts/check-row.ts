@@ -8,6 +8,7 @@ import { checkShape, type Shape } from "./shape.ts";
 /** The fields of a line. Any other one counts as metadata. */
 export const FIELDS: readonly string[] = [
   "prompt",
+  "vars",
   "custom_id",
   "output_count",
   "reference_images",
@@ -35,6 +36,8 @@ export interface RowSource {
   id?: string;
   file: string;
   line: number;
+  /** The values of the lists that made the prompt, by name. */
+  values?: Record<string, string>;
 }
 
 /** A reference image as the line names it, not yet read. */
@@ -60,7 +63,7 @@ export interface RowRules {
    * reported only together with other problems. Default: it is not reported.
    */
   usualReferences?: { max: number; who: string } | undefined;
-  /** Report every unknown field, instead of keeping it as metadata. Default: false. */
+  /** Report every unknown field and variable, instead of keeping it as metadata or text. Default: false. */
   isStrict?: boolean;
   /** Gets the names of all metadata. */
   kept?: Set<string>;
@@ -87,9 +90,16 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
 
 function isSource(value: unknown): value is RowSource {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
-  const { id, file, line, ...others } = value as Record<string, unknown>;
+  const { id, file, line, values = {}, ...others } = value as Record<string, unknown>;
   const isId = id === undefined || typeof id === "string";
-  return isId && typeof file === "string" && Number.isInteger(line) && Object.keys(others).length === 0;
+  const areValues = typeof values === "object" && values !== null;
+  return (
+    isId &&
+    areValues &&
+    typeof file === "string" &&
+    Number.isInteger(line) &&
+    Object.keys(others).length === 0
+  );
 }
 
 /** A field that looks like a misspelt one is reported. */

@@ -184,19 +184,30 @@ interface Row {
   /** The number of its first line, from 1. */
   line: number;
   fields: Record<string, unknown>;
+  /** The texts of the cells of a table, by column. */
+  columns?: Record<string, string>;
+}
+
+/** What the reader of a table has to know of its columns. */
+export interface ColumnRules {
+  /** Whether a row may have a field. */
+  isTaken: (name: string) => boolean;
+  /** The column that holds the prompts. Default: `prompt`. */
+  promptColumn?: string | undefined;
+  /** The prompt of all rows. A table needs no prompts of its own then. */
+  template?: string | undefined;
 }
 
 export type ReportLine = (line: number | null, field: string | null, message: string) => void;
 
 /**
  * Makes rows of the lines of a prompt file as they come. A line that is not a row is reported, never thrown. A row may
- * span several lines, so lines with a problem are passed on too; their problem is not reported again. `isTaken` tells
- * whether a row may have a field.
+ * span several lines, so lines with a problem are passed on too; their problem is not reported again.
  */
 export type ReadRows = (
   lines: AsyncIterable<Line>,
   report: ReportLine,
-  isTaken: (name: string) => boolean,
+  columns: ColumnRules,
 ) => AsyncIterable<Row>;
 
 /** A blank line carries no prompt. */

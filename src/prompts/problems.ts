@@ -32,12 +32,21 @@ const MOST_SHOWN = 200;
 export class Problems {
   readonly #shown: Problem[] = [];
   #count = 0;
+  /** The problems of the line that was read last: each variant of its variables has the same ones. */
+  readonly #ofLine = new Set<string>();
+  #line = "";
 
   get count(): number {
     return this.#count;
   }
 
   add(fileLine: Pick<Problem, "file" | "line">, field: string | null, message: string): void {
+    const line = `${fileLine.file}:${fileLine.line}`;
+    if (line !== this.#line) this.#ofLine.clear();
+    this.#line = line;
+    const problem = `${field}: ${message}`;
+    if (this.#ofLine.has(problem)) return;
+    this.#ofLine.add(problem);
     this.#count++;
     if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...fileLine, field, message });
   }

@@ -5,10 +5,17 @@ import { formatOf } from "./formats.ts";
 import { BAD_TEXT, type FormatName, inspectFile, readLines } from "./lines.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
 import { NO_SHAPES, unbatchableField } from "./shape.ts";
+import { Expander, type VariableRules, type Variant } from "./variables.ts";
+
+export interface ReaderRules extends RowRules, VariableRules {}
 
 /** A row of a prompt file, checked but for its reference images. */
 export interface ReadPrompt {
   row: CheckedRow;
+  /** The number of its row in the run, from 1. Rows that a list has made share it. */
+  number: number;
+  /** Null for a row without lists. */
+  variant: Variant | null;
   fileLine: FileLine;
   /** Reports a problem of this row, such as one of its reference images. */
   report: Report;
@@ -20,7 +27,7 @@ export interface ReadPrompt {
  */
 export class PromptReader {
   readonly problems = new Problems();
-  readonly #rules: RowRules;
+  readonly #rules: ReaderRules;
   /** The line that uses each id, numbered ids included. */
   readonly #owners = new Map<string, FileLine>();
   /** Lines with more reference images than usual. */
@@ -29,8 +36,18 @@ export class PromptReader {
   /** Lines that ask for a ratio or size that no batch has, with the field. */
   readonly #shaped: { fileLine: FileLine; field: string }[] = [];
 
-  constructor(rules: RowRules) {
+  readonly #expander: Expander;
+  #rowCount = 0;
+
+  constructor(rules: ReaderRules) {
     this.#rules = rules;
+    this.#expander = new Expander(rules);
+  }
+
+  /** What the variables of the files came to: for people. */
+  get remarks(): string[] {
+    const { summary, notes } = this.#expander;
+    return summary === null ? notes : [summary, ...notes];
   }
 
   /**
@@ -68,19 +85,27 @@ export class PromptReader {
       }
     };
     let rowCount = 0;
-    const mayHave = (name: string) => isTaken(name, this.#rules.isStrict ?? false);
-    for await (const { line, fields } of read(lines(), reportLine, mayHave)) {
+    const { template, promptColumn, isStrict = false, defaultCount } = this.#rules;
+    const columnRules = { isTaken: (name: string) => isTaken(name, isStrict), template, promptColumn };
+    for await (const { line, ...source } of read(lines(), reportLine, columnRules)) {
       rowCount++;
+      this.#rowCount++;
       const fileLine = { file, line };
       const report: Report = (field, message) => problems.add(fileLine, field, message);
-      const row = checkRow(fields, this.#rules, report);
-      for (const name of Object.keys(row.metadata ?? {})) this.#rules.kept?.add(name);
-      const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
-      if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
-      const field = this.#rules.isBatchOf === undefined ? null : unbatchableField(row);
-      if (field !== null) this.#shaped.push({ fileLine, field });
-      yield { row, fileLine, report };
-      if (row.customId !== null) this.#claimIds(row.customId, row.outputCount, fileLine);
+      const number = this.#rowCount;
+      for await (const { fields, variant } of this.#expander.expand(
+        { ...source, number, fileLine, defaultCount },
+        report,
+      )) {
+        const row = checkRow(fields, this.#rules, report);
+        for (const name of Object.keys(row.metadata ?? {})) this.#rules.kept?.add(name);
+        const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
+        if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
+        const field = this.#rules.isBatchOf === undefined ? null : unbatchableField(row);
+        if (field !== null) this.#shaped.push({ fileLine, field });
+        yield { row, number, variant, fileLine, report };
+        if (row.customId !== null) this.#claimIds(row.customId, row.outputCount, fileLine);
+      }
     }
     if (rowCount === 0 && problems.count === before) reportLine(null, null, "holds no prompts");
   }
@@ -91,6 +116,10 @@ export class PromptReader {
    */
   finish(files: readonly string[]): Problems {
     for (const file of files) this.#reportShaped(file);
+    for (const name of this.#expander.idle) {
+      const use = name === "image" ? "give a file with prompts" : `write {{${name}}} in a prompt`;
+      this.problems.add({ file: "--var", line: null }, name, `no line uses it; ${use}, or leave it out`);
+    }
     const { usualReferences } = this.#rules;
     if (this.problems.count === 0) return this.problems;
     for (const { fileLine, count } of this.#crowded) {

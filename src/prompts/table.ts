@@ -1,7 +1,8 @@
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { FIELDS, unknownField } from "./check-row.ts";
-import { isBlank, type Line, type ReadRows, type ReportLine } from "./lines.ts";
+import { type ColumnRules, isBlank, type Line, type ReadRows, type ReportLine } from "./lines.ts";
+import { placeholdersOf } from "./variables.ts";
 
 /** A row of cells, with the line where it begins. */
 interface CsvRecord {
@@ -122,17 +123,17 @@ const SEPARATORS = [",", ";", "\t", "|"];
  * `;`, as spreadsheets do where the comma is the decimal point.
  */
 export function readTable(usual: string, maxBytes: number): ReadRows {
-  return async function* (source, report, isTaken) {
+  return async function* (source, report, rules) {
     let columns: Columns | null = null;
     const { first, lines } = await peek(source);
     const separator = usual === "," && !first.includes(",") && first.includes(";") ? ";" : usual;
     for await (const record of readRecords(lines, { separator, maxBytes }, report)) {
       if (columns !== null) {
-        const fields = columns.fieldsOf(record);
-        if (fields !== null) yield { line: record.line, fields };
+        const row = columns.rowOf(record);
+        if (row !== null) yield { line: record.line, ...row };
         continue;
       }
-      columns = readHeader(record, { separator, isTaken }, report);
+      columns = readHeader(record, separator, rules, report);
       if (columns === null) return;
     }
   };
@@ -155,47 +156,52 @@ async function peek(source: AsyncIterable<Line>): Promise<{ first: string; lines
 
 interface Columns {
   /** Null when the row does not fit, which is reported. */
-  fieldsOf(record: CsvRecord): Record<string, unknown> | null;
+  rowOf(record: CsvRecord): { fields: Record<string, unknown>; columns: Record<string, string> } | null;
 }
 
 /** Null when the first row does not name the columns, which is reported. */
 function readHeader(
   { line, cells }: CsvRecord,
-  { separator, isTaken }: { separator: string; isTaken: (name: string) => boolean },
+  separator: string,
+  { isTaken, promptColumn = "prompt", template }: ColumnRules,
   report: ReportLine,
 ): Columns | null {
   const names = cells.map((cell) => {
     const name = cell.trim();
+    if (name === promptColumn) return "prompt";
     return FIELDS.includes(name.toLowerCase()) ? name.toLowerCase() : name;
   });
   const twice = names.filter((name, i) => name !== "" && names.indexOf(name) < i);
   for (const name of new Set(twice)) report(line, name, "is the name of two columns; remove or rename one");
-  if (!names.includes("prompt")) {
-    report(
-      line,
-      null,
-      `the first row must name the columns, and one of them must be prompt${hint(names, separator)}`,
-    );
+  if (!names.includes("prompt") && (template === undefined || promptColumn !== "prompt")) {
+    const named = `the first row must name the columns, and one of them must be ${promptColumn}`;
+    report(line, null, `${named}${hint(names, separator, promptColumn)}`);
     return null;
   }
   const reported = new Set<string>();
   return {
-    fieldsOf: (record) => {
+    rowOf: (record) => {
       if (record.cells.length > names.length) {
         const message = `has ${record.cells.length} cells but the first row names ${names.length}; quote cells that hold the separator`;
         report(record.line, null, message);
         return null;
       }
       const fields: Record<string, unknown> = {};
+      const columns: Record<string, string> = {};
+      const used = placeholdersOf(template ?? record.cells[names.indexOf("prompt")]);
       for (const [i, name] of names.entries()) {
-        const value = cellValue(name, record.cells[i] ?? "");
+        const cell = record.cells[i] ?? "";
+        if (name !== "") columns[name] = cell.trim();
+        const value = cellValue(name, cell);
         if (value === undefined) continue;
-        if (isTaken(name)) fields[name] = value;
+        if (isTaken(name) || used.has(name)) fields[name] = value;
         // Reported once, at the line of the names: the column is wrong, not the row.
-        else if (!reported.has(name)) reportColumn(line, name, report);
-        if (!isTaken(name)) reported.add(name);
+        else if (!reported.has(name)) {
+          reported.add(name);
+          reportColumn(line, name, report);
+        }
       }
-      return fields;
+      return { fields, columns };
     },
   };
 }
@@ -205,15 +211,18 @@ function reportColumn(line: number, name: string, report: ReportLine): void {
   else report(line, ...unknownField(name));
 }
 
-/** Suggests what the writer of the first row may have meant. */
-function hint(names: readonly string[], separator: string): string {
-  const meant = names.find((name) => didYouMean(name, ["prompt"]) !== null);
-  if (meant !== undefined) return `; did you mean prompt by ${JSON.stringify(meant)}?`;
+/** Suggests what the writer of the first row may have meant by `wanted`, the column of the prompts. */
+function hint(names: readonly string[], separator: string, wanted: string): string {
+  const meant = names.find((name) => didYouMean(name, [wanted]) !== null);
+  if (meant !== undefined) return `; did you mean ${wanted} by ${JSON.stringify(meant)}?`;
   const [only = ""] = names;
-  const other = SEPARATORS.find((each) => each !== separator && only.split(each).includes("prompt"));
-  if (names.length > 1 || other === undefined) return "";
-  const wanted = separator === "\t" ? "tabs" : "commas";
-  return `; the cells are separated by ${JSON.stringify(other)}: save the file with ${wanted}`;
+  const other = SEPARATORS.find((each) => each !== separator && only.split(each).includes(wanted));
+  const right = separator === "\t" ? "tabs" : "commas";
+  if (names.length === 1 && other !== undefined)
+    return `; the cells are separated by ${JSON.stringify(other)}: save the file with ${right}`;
+  const own = names.find((name) => name !== "" && !FIELDS.includes(name));
+  if (names.length === 1 || own === undefined) return "";
+  return `; name it with --prompt-column, or write the prompt: --prompt "a picture of {{${own}}}"`;
 }
 
 function cellValue(name: string, cell: string): unknown {

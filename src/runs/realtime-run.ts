@@ -29,7 +29,7 @@ import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
 import { type PlannedImage, type RealtimePlan, realtimeImages } from "./plan/plan.ts";
-import { textOf } from "./plan/prompt-files.ts";
+import { textOf } from "./plan/spool.ts";
 import { changedRealtimeError } from "./plan/update.ts";
 import { itemsOf } from "./request.ts";
 import { requireWritable } from "./save-image.ts";

@@ -18,13 +18,9 @@ import {
 import { retriedId } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { contentKeyOf, type PlannedItem, type RunRequest } from "./plan/plan.ts";
-import {
-  type KeptText,
-  loadReference,
-  type PromptItem,
-  type PromptReference,
-  Spool,
-} from "./plan/prompt-files.ts";
+import type { PromptItem } from "./plan/prompt-files.ts";
+import { loadReference, type PromptReference } from "./plan/reference-files.ts";
+import { type KeptText, Spool } from "./plan/spool.ts";
 
 /**
  * Returns the body of the create request of a batch: what its entry names, read from the input on disk. The same entry

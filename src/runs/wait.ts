@@ -10,12 +10,16 @@ import { clockTime, formatDuration } from "../kernel/durations.ts";
 import { counted, lowerFirst } from "../kernel/text.ts";
 import { EMBEDDED, isOnThisMachine, type RunReporter, type RunService } from "./directory/run-service.ts";
 
-export interface AwaitOptions {
+interface PollOptions {
   service: RunService;
   clock: Clock;
   random: () => number;
   intervalMs?: number | undefined;
   signal?: AbortSignal | undefined;
+  reporter: Pick<RunReporter, "event">;
+}
+
+export interface AwaitOptions extends PollOptions {
   reporter: RunReporter;
   /** The batches, by id, that make images of the others again. */
   retries?: ReadonlySet<string>;
@@ -23,16 +27,41 @@ export interface AwaitOptions {
   superseded?: ReadonlyMap<string, number>;
 }
 
+/** Polls batches, and reports the progress of all. Otherwise like `pollBatches`. */
+export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
+  const { clock, reporter } = options;
+  const progress = progressOf(batches, clock, options);
+  const startMs = clock.nowMs();
+  let lastSaid: string | null = null;
+  return pollBatches(batches, options, {
+    onLook: (states, look) => {
+      const said = look.waiting?.said ?? lastSaid;
+      if (said !== lastSaid) for (const line of saidLines(said)) reporter.note(line);
+      lastSaid = said;
+      reporter.progress(progress(states), startMs);
+    },
+    onFailure: (error, delayMs, untilMs) => {
+      reporter.detail(`${error.message.replace(/\.?$/, ".")} Asking again in ${formatDuration(delayMs)}.`);
+      reporter.progress(outageText(error, untilMs), startMs);
+    },
+  });
+}
+
 /**
  * Polls until every batch has ended, and returns the ended batches. Each batch has its own schedule, which counts from
- * its creation. Progress covers all batches. If one can no longer be polled, all polling stops. Throws like
- * `parkedError`.
+ * its creation. If one can no longer be polled, all polling stops. Throws like `parkedError`.
  */
-export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
+export async function pollBatches(
+  batches: readonly Batch[],
+  options: PollOptions,
+  on: {
+    /** Called with all batches each time one of them, `look`, was read. */
+    onLook(states: readonly Batch[], look: Batch): void;
+    onFailure(error: ImgbatchError, delayMs: number, untilMs: number): void;
+  },
+): Promise<Batch[]> {
   const { service, clock, random, intervalMs, reporter } = options;
   const states = [...batches];
-  const progress = progressOf(states, clock, options);
-  const startMs = clock.nowMs();
   const failed = new AbortController();
   const signal =
     options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal]);
@@ -41,7 +70,6 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
   const isOne = batches.filter((batch) => !batch.isDone).length < 2;
   const changes = followChanges(service, clock, intervalMs);
   const limiter = new PollLimiter(clock, intervalMs === undefined ? undefined : 0);
-  let lastSaid: string | null = null;
   const awaitOne = async (batch: Batch, index: number) => {
     if (batch.isDone) return;
     try {
@@ -57,19 +85,15 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
         signal,
         onLook: (look) => {
           if (hasChanged(states[index], look)) reporter.event?.(progressEvent(look));
-          const said = look.waiting?.said ?? lastSaid;
-          if (said !== lastSaid) for (const line of saidLines(said)) reporter.note(line);
-          lastSaid = said;
           states[index] = look;
-          reporter.progress(progress(), startMs);
+          on.onLook(states, look);
           const parked = parkedError(states, service, clock.nowMs());
           if (parked !== null) failed.abort(parked);
         },
         onFailure: (error, delayMs, untilMs) => {
           const { code, message } = error;
           reporter.event?.({ event: "retry", code, message, delay_ms: delayMs });
-          reporter.detail(`${message.replace(/\.?$/, ".")} Asking again in ${formatDuration(delayMs)}.`);
-          reporter.progress(outageText(error, untilMs), startMs);
+          on.onFailure(error, delayMs, untilMs);
         },
       });
     } catch (error) {
@@ -98,7 +122,7 @@ export function hasChanged(before: Batch | undefined, now: Batch): boolean {
   );
 }
 
-export function progressEvent(batch: Batch): RunEvent {
+function progressEvent(batch: Batch): RunEvent {
   const { waiting } = batch;
   return {
     event: "progress",
@@ -121,13 +145,13 @@ export function progressEvent(batch: Batch): RunEvent {
  * in `retries` make images of the others again; such an image counts once. An image that is superseded does not count.
  */
 function progressOf(
-  states: readonly Batch[],
+  batches: readonly Batch[],
   clock: Clock,
   { retries = new Set(), superseded = new Map() }: CountOptions = {},
-): () => string {
-  const unseen = states.filter((batch) => !batch.isDone);
+): (states: readonly Batch[]) => string {
+  const unseen = batches.filter((batch) => !batch.isDone);
   let first: { doneCount: number; atMs: number } | null = null;
-  return () => {
+  return (states) => {
     const { successCount, failCount, total } = countsOf(states, retries, superseded);
     const doneCount = successCount + failCount;
     if (!unseen.some((batch) => states.includes(batch))) first ??= { doneCount, atMs: clock.nowMs() };

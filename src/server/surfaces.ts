@@ -1,6 +1,6 @@
 import { errorBody, type ServiceErrorCode } from "../contract/errors.ts";
 import type { FindGeneratedFile } from "../domain/files/files.ts";
-import type { LineReaders } from "../domain/jobs/take-in.ts";
+import type { TakeInDeps } from "../domain/jobs/take-in.ts";
 import { batchApi } from "./batch-api/batches.ts";
 import { accountApi } from "./console/account.ts";
 import { consoleApis } from "./console/sign-in.ts";
@@ -27,7 +27,7 @@ export const batchErrorStyle: ErrorStyle = {
 };
 
 /** The reader of each surface that takes batch jobs. A worker calls them, some time after the request. */
-export function lineReaders(rules: LineRules): LineReaders {
+export function lineReaders(rules: LineRules): TakeInDeps["lineReaders"] {
   return { native: nativeLines(rules), openai: openaiLines(rules) };
 }
 

@@ -7,7 +7,6 @@ import {
   DEFAULT_ACCOUNT,
   ensureDefaultAccount,
   issueKey,
-  type KeyState,
   keyState,
   openAccount,
   openRealAccount,
@@ -26,7 +25,7 @@ import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 export { DEFAULT_ACCOUNT };
 export type Account = AccountRecord;
-export type Key = ApiKeyRecord & { accountName: string; state: KeyState };
+export type Key = ApiKeyRecord & { accountName: string; state: ReturnType<typeof keyState> };
 /** An entry with the balance of its account after it. */
 export type LedgerLine = LedgerEntry & { accountName: string; isPlay: boolean; balanceMicroUsd: number };
 

@@ -9,7 +9,7 @@ import {
   type ServerFile,
 } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { ensureDefaultAccount, issueKey, topUpReal } from "../domain/accounts.ts";
+import { ensureDefaultAccount, issueKey, openRealAccount, topUp } from "../domain/accounts.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { writeFileDurably } from "../kernel/files.ts";
@@ -47,7 +47,12 @@ export async function openLocalAccess(
   const { dataDirectory, budgetMicroUsd, facts } = options;
   const credentials = await ensureCredentials(options, deps);
   const key = await stores.read.keys.bySha256(sha256Hex(credentials.api_key));
-  if (key && budgetMicroUsd) await stores.write((tx) => topUpReal(tx, deps, key.accountId, budgetMicroUsd));
+  if (key && budgetMicroUsd) {
+    await stores.write(async (tx) => {
+      const { id } = await openRealAccount(tx, deps, key.accountId);
+      await topUp(tx, deps, id, budgetMicroUsd);
+    });
+  }
   await writeServerFile(dataDirectory, facts, clock);
   return {
     credentialsFile: join(dataDirectory, DATA_FILES.credentials),

@@ -6,11 +6,10 @@ import { DATA_FILES, type ProviderIdentity } from "../contract/data-directory.ts
 import {
   type CallSums,
   type ProviderReport,
-  type ProviderTrouble,
   reportProviders,
   splitTroubles,
 } from "../domain/health/calls.ts";
-import { disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
+import { disabledBy, ProviderHealth, type ProviderTrouble } from "../domain/health/provider-health.ts";
 import { EVERY_MODEL } from "../domain/health/transitions.ts";
 import { type ImageProvider, ProviderError, type Trouble } from "../domain/ports/image-provider.ts";
 import { poolThreads, secretOf } from "../environment.ts";

@@ -2,34 +2,13 @@ import { sql } from "kysely";
 import type { Repositories, Stores, Transaction } from "../domain/ports/stores.ts";
 import { arrayOf } from "./dialects/postgres-session.ts";
 import { prepared, type SqlDatabase, type SqlSession, type Values } from "./dialects/sql-session.ts";
-import {
-  accountRepository,
-  idempotencyRepository,
-  keyRepository,
-  ledgerRepository,
-} from "./repositories/accounts.ts";
+import { accountRepositories } from "./repositories/accounts.ts";
 import { batchRepository } from "./repositories/batches.ts";
-import {
-  fileRepository,
-  outputRepository,
-  referenceRepository,
-  uploadRepository,
-} from "./repositories/files.ts";
+import { fileRepositories } from "./repositories/files.ts";
 import { itemRepository } from "./repositories/items.ts";
-import {
-  providerCallsRepository,
-  providerHealthRepository,
-  upstreamJobRepository,
-} from "./repositories/providers.ts";
-import {
-  keyedRequestRepository,
-  linkedImageRepository,
-  realtimeHoldRepository,
-  requestCountRepository,
-  timedSecretRepository,
-  usageRepository,
-} from "./repositories/realtime.ts";
-import { retentionTimeRepository, workerRepository } from "./repositories/workers.ts";
+import { providerRepositories } from "./repositories/providers.ts";
+import { realtimeRepositories } from "./repositories/realtime.ts";
+import { workerRepositories } from "./repositories/workers.ts";
 
 /** The stores of the domain over a database whose schema is up to date. */
 export function sqlStores(database: SqlDatabase): Stores {
@@ -68,29 +47,14 @@ function transactionOf(session: SqlSession, database: SqlDatabase): Transaction 
 
 function repositoriesOf(session: SqlSession, { clockMs }: Pick<SqlDatabase, "clockMs">): Repositories {
   return {
-    accounts: accountRepository(session),
-    keys: keyRepository(session),
-    ledger: ledgerRepository(session),
+    ...accountRepositories(session),
     batches: batchRepository(session),
     items: itemRepository(session),
-    outputs: outputRepository(session),
-    references: referenceRepository(session),
-    idempotency: idempotencyRepository(session),
-    upstreamJobs: upstreamJobRepository(session),
-    realtimeHolds: realtimeHoldRepository(session),
-    keyedRequests: keyedRequestRepository(session),
-    usage: usageRepository(session),
-    retentionTime: retentionTimeRepository(session),
-    providerHealth: providerHealthRepository(session),
-    providerCalls: providerCallsRepository(session),
-    files: fileRepository(session),
-    linkedImages: linkedImageRepository(session),
-    timedSecrets: timedSecretRepository(session),
-    uploads: uploadRepository(session),
-    requestCounts: requestCountRepository(session),
-    workers: workerRepository(session, () => clockMs(session)),
-    touch: async () => {
-      await session.run(session.build.updateTable("database_identity").set((eb) => ({ id: eb.ref("id") })));
-    },
+    ...fileRepositories(session),
+    ...providerRepositories(session),
+    ...realtimeRepositories(session),
+    ...workerRepositories(session, () => clockMs(session)),
+    touch: () =>
+      session.run(session.build.updateTable("database_identity").set((eb) => ({ id: eb.ref("id") }))),
   };
 }

@@ -1,5 +1,5 @@
 import type { Generated } from "kysely";
-import type { ListedItem, UpstreamJobRecord } from "../domain/ports/batches.ts";
+import type { UpstreamJobRecord } from "../domain/ports/batches.ts";
 import type { FileRecord, TimedSecretRecord, UploadRecord, WorkerRecord } from "../domain/ports/stores.ts";
 import type {
   AccountRecord,
@@ -80,81 +80,3 @@ export type ItemsTable = Given<ItemRecord, Later> & {
   notBeforeMs: Generated<number>;
   leaseWorker: Generated<string | null>;
 };
-
-/** The columns of a `BatchRecord`. */
-export const BATCH = [
-  "id",
-  "apiKeyId",
-  "accountId",
-  "taskName",
-  "status",
-  "model",
-  "mimeType",
-  "parentBatchId",
-  "metadata",
-  "provider",
-  "upstream",
-  "source",
-  "input",
-  "itemCount",
-  "successCount",
-  "failCount",
-  "price",
-  "estimatedMicroUsd",
-  "holdMicroUsd",
-  "actualMicroUsd",
-  "createdAtMs",
-  "submittedAtMs",
-  "inputReadAtMs",
-  "waitingSinceMs",
-  "waiting",
-  "endedAtMs",
-  "settledAtMs",
-  "downloadedAtMs",
-  "outputDeletedAtMs",
-  "outputsExpireAtMs",
-  "recordDeletedAtMs",
-  "outputsPurgedAtMs",
-  "inputsPurgedAtMs",
-  "error",
-] as const satisfies readonly (keyof BatchRecord)[];
-
-/** The columns of a `ListedItem`. */
-export const LISTED_ITEM = [
-  "id",
-  "position",
-  "sourceIndex",
-  "customId",
-  "prompt",
-  "status",
-  "mimeType",
-  "imageCount",
-  "error",
-  "modelVersion",
-  "provider",
-  "maybePaid",
-  "seed",
-  "notes",
-  "usage",
-  "priceMicroUsd",
-] as const satisfies readonly (keyof ListedItem)[];
-
-/** The columns of an `ItemRecord`. */
-export const ITEM = [
-  ...LISTED_ITEM,
-  "batchId",
-  "outputIndex",
-  "attempts",
-  "leaseToken",
-  "finishedAtMs",
-  "failedAt",
-  "switches",
-  "jobId",
-  "tier",
-  "ratio",
-  "keepsRatio",
-  "askedMimeType",
-  "earlier",
-  "holdMicroUsd",
-  "clientKey",
-] as const satisfies readonly (keyof ItemRecord)[];

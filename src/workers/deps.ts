@@ -1,4 +1,4 @@
-import type { Finishes } from "../domain/batches/finish-item.ts";
+import type { groupFinishes } from "../domain/batches/finish-item.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
@@ -17,7 +17,7 @@ import type { Presence } from "./presence.ts";
 export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   stores: Stores;
   blobs: BlobStore;
-  finishes: Finishes;
+  finishes: ReturnType<typeof groupFinishes>;
   inspector: ImageInspector;
   models: readonly ModelEntry[];
   /** Those that are used for batches, in order of preference. */

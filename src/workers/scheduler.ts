@@ -1,6 +1,6 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/end-batch.ts";
-import type { BegunBatch } from "../domain/ports/batches.ts";
+import type { Repositories } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { coalesced, createYield } from "../kernel/pacing.ts";
 import { advanceBatch, endOf, reportEnded } from "./advance-batch.ts";
@@ -10,6 +10,8 @@ import { ItemPool } from "./items/item-pool.ts";
 import { JobPool } from "./jobs/job-pool.ts";
 import { handOver, recover, releaseLeases, removeLateOrphans, removeOrphansOf } from "./recovery.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "./worker-pool.ts";
+
+type BegunBatch = Awaited<ReturnType<Repositories["batches"]["begun"]>>[number];
 
 /**
  * Advances batches: their inputs, their results and their money. The pools make their images; any number of processes

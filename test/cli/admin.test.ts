@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { parseExpiry } from "../../src/cli/commands/admin-data.ts";
+import { endOfTime } from "../../src/cli/options.ts";
 import { issueKey } from "../../src/domain/accounts.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -158,10 +158,10 @@ describe("imgbatch admin keys", () => {
   });
 
   it("a day ends at its end in UTC, a time needs its offset, and both must be dates", () => {
-    expect(parseExpiry("2030-01-31")).toBe(Date.UTC(2030, 1, 1));
-    expect(parseExpiry("2028-02-29")).toBe(Date.UTC(2028, 2, 1));
-    expect(parseExpiry("2030-01-31T18:00:00Z")).toBe(Date.UTC(2030, 0, 31, 18));
-    expect(parseExpiry("2030-01-31t18:00:00.25+05:30")).toBe(Date.UTC(2030, 0, 31, 12, 30, 0, 250));
+    expect(endOfTime("2030-01-31")).toBe(Date.UTC(2030, 1, 1));
+    expect(endOfTime("2028-02-29")).toBe(Date.UTC(2028, 2, 1));
+    expect(endOfTime("2030-01-31T18:00:00Z")).toBe(Date.UTC(2030, 0, 31, 18));
+    expect(endOfTime("2030-01-31t18:00:00.25+05:30")).toBe(Date.UTC(2030, 0, 31, 12, 30, 0, 250));
     const days = [
       "2030-02-30",
       "2030-13-01",
@@ -173,7 +173,7 @@ describe("imgbatch admin keys", () => {
       "tomorrow",
     ];
     const times = ["2030-01-31T18:00:00", "2030-01-31T24:00:00Z", "2030-01-31T18:00Z", "1900000000", "90d"];
-    expect([...days, ...times].filter((text) => parseExpiry(text) !== null)).toEqual([]);
+    expect([...days, ...times].filter((text) => endOfTime(text) !== null)).toEqual([]);
   });
 });
 

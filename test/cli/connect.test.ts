@@ -6,10 +6,9 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { CommandContext } from "../../src/cli/command.ts";
-import { openService } from "../../src/cli/connect/connect.ts";
+import { openService, withService } from "../../src/cli/connect/connect.ts";
 import type { ServiceConnection } from "../../src/cli/connect/connection.ts";
-import { askProof, findRunning, isProof, readServer } from "../../src/cli/connect/running-service.ts";
-import { withService } from "../../src/cli/connect/with-service.ts";
+import { findRunning } from "../../src/cli/connect/running-service.ts";
 import { explainStop } from "../../src/cli/interruption.ts";
 import { getBatch, listModels } from "../../src/client/batches.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
@@ -217,14 +216,15 @@ describe("the service that runs on a data directory", () => {
 
   it("[EMBED-4] takes no proof from another port, and none by a file that others could read", async () => {
     const service = await startTestService({ workers: false });
-    const server = readServer(service.data);
-    if (server === null) throw new Error("server.json is not there");
-    expect(isProof(await askProof(service.url), server)).toBe(true);
+    const file = join(service.data, "server.json");
+    const written = readFileSync(file, "utf8");
+    expect(await findRunning(service.data)).toMatchObject({ baseUrl: service.url });
     const relay = await startStranger(0, async (path) => (await fetch(service.url + path)).text());
-    const relayed = await askProof(relay.url);
-    expect(relayed).not.toBeNull();
-    expect(isProof(relayed, server)).toBe(false);
-    chmodSync(join(service.data, "server.json"), 0o640);
+    writeFileSync(file, written.replace(service.url, relay.url));
+    expect(await findRunning(service.data)).toBeNull();
+    expect(relay.paths).toHaveLength(1);
+    writeFileSync(file, written);
+    chmodSync(file, 0o640);
     expect(await findRunning(service.data)).toBeNull();
   });
 
@@ -232,7 +232,7 @@ describe("the service that runs on a data directory", () => {
     const service = await startTestService({ workers: false });
     const running = await findRunning(service.data);
     if (running === null) throw new Error("no service was found");
-    const { url: baseUrl, apiKey, confirm } = running;
+    const { baseUrl, apiKey, confirm } = running;
     const http = createServiceHttp({ baseUrl, apiKey, confirm, clock: new InstantClock(), random: () => 0 });
     expect(await listModels(http)).not.toEqual([]);
     await service.close(0);

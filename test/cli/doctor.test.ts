@@ -1,6 +1,7 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import type { Output } from "../../src/cli/command.ts";
 import { checkNativeParts, checkNode } from "../../src/cli/commands/doctor.ts";
 import {
   checkDirectory,
@@ -28,7 +29,12 @@ import { openBeside, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { entryOf } from "../support/upstream-adapter.ts";
 
-const never = new AbortController().signal;
+/** What `checkService` needs, with a clock that is wrong by some ms. */
+const around = (offMs = 0) => ({
+  clock: { ...systemClock, nowMs: () => Date.now() + offMs },
+  signal: new AbortController().signal,
+  output: { detail: () => {} } as unknown as Output,
+});
 const MIB = 1024 * 1024;
 /** Naming the file is the consent to its addresses. */
 const DOCTOR = ["doctor", "--config", "imgbatch.config.json"];
@@ -73,7 +79,7 @@ describe("imgbatch doctor", () => {
     try {
       const service = { baseUrl: fake.url, apiKey: FAKE_KEY, isLocal: true };
       const clockOf = async (offMs: number) => {
-        const findings = await checkService(service, never, () => Date.now() + offMs);
+        const findings = await checkService(service, around(offMs));
         return findings.find(({ check }) => check === "clock");
       };
       expect(await clockOf(0)).toMatchObject({ state: "ok" });
@@ -86,7 +92,7 @@ describe("imgbatch doctor", () => {
 
   it("names what a service that is not ready says", async () => {
     const { url, credentials } = await startTestService({ workers: true });
-    const found = await checkService({ baseUrl: url, apiKey: credentials.api_key, isLocal: true }, never);
+    const found = await checkService({ baseUrl: url, apiKey: credentials.api_key, isLocal: true }, around());
     expect(found.map(({ check, state }) => `${check} ${state}`)).toEqual([
       "service ok",
       "key ok",

@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { eventLineSchema } from "../../src/contract/events.ts";
-import { wallClock } from "../../src/kernel/clock.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
 import { createInProcessCli, type InProcessCli, runInProcess } from "../support/cli-in-process.ts";
 import { type NativeAnswer, withImages } from "../support/fake-native.ts";
 import { png } from "../support/fake-service.ts";
@@ -511,9 +511,9 @@ it("[GEN-10] [RUN-21] two that make the same run at once pay for each image once
   const cli = await many(["cat", "dog"]);
   // The second one has patience for 2 s. Here it looks again when the first one has ended, however slow the disk is.
   const ended = gate();
-  const { sleep } = wallClock;
+  const { sleep } = systemClock;
   const waiting = vi
-    .spyOn(wallClock, "sleep")
+    .spyOn(systemClock, "sleep")
     .mockImplementation((ms, signal) => (ms === 50 ? ended.promise : sleep(ms, signal)));
   onTestFinished(() => waiting.mockRestore());
   const runs = [cli.run([...RUN, "--json"]), cli.run([...RUN, "--json"])];

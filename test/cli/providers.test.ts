@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { recordCall } from "../../src/domain/health/calls.ts";
+import { recordCalls } from "../../src/domain/health/calls.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { type FakeUpstream, startFakeUpstream } from "../support/openai-upstream.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
@@ -73,9 +73,9 @@ describe("imgbatch providers", () => {
       usage: { inputTokens: 3, outputTokens: 5, costMicroUsd: 30_000 },
     };
     await stores.write(async (tx) => {
-      await recordCall(tx, { ...call, images: 2 }, nowMs - 2 * 3_600_000);
-      await recordCall(tx, call, nowMs - 59 * 60_000);
-      await recordCall(tx, { ...call, images: 0, isError: true, usage: null, billedMicroUsd: 0 }, nowMs);
+      await recordCalls(tx, [{ ...call, images: 2 }], nowMs - 2 * 3_600_000);
+      await recordCalls(tx, [call], nowMs - 59 * 60_000);
+      await recordCalls(tx, [{ ...call, images: 0, isError: true, usage: null, billedMicroUsd: 0 }], nowMs);
     });
     const { stdout } = await runHere(KEY, "--json");
     expect(JSON.parse(stdout).providers[0]).toMatchObject({

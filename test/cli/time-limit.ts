@@ -1,5 +1,5 @@
 import { onTestFinished, vi } from "vitest";
-import { wallClock } from "../../src/kernel/clock.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
 
 /** For `--timeout`: no other sleep of a command has exactly this length. It is told as `1 s`. */
 export const LIMIT = "1001ms";
@@ -10,8 +10,8 @@ const LIMIT_MS = 1001;
  * machine takes until then.
  */
 export function endLimitWhen(isOver: () => boolean): void {
-  const { sleep } = wallClock;
-  const limited = vi.spyOn(wallClock, "sleep").mockImplementation(async (ms, signal) => {
+  const { sleep } = systemClock;
+  const limited = vi.spyOn(systemClock, "sleep").mockImplementation(async (ms, signal) => {
     if (ms !== LIMIT_MS) return sleep(ms, signal);
     while (!isOver()) await sleep(10, signal);
   });

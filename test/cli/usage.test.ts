@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { recordCall } from "../../src/domain/health/calls.ts";
+import { recordCalls } from "../../src/domain/health/calls.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { openBeside } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -20,11 +20,11 @@ beforeEach(async () => {
       : { inputTokens: 3, outputTokens: 5, costMicroUsd: provider === "relay" ? 30_000 : null },
   });
   await stores.write(async (tx) => {
-    await recordCall(tx, call("relay", "a"), Date.UTC(2020, 0, 30, 23, 59, 59));
-    await recordCall(tx, call("relay", "b"), Date.UTC(2020, 0, 31, 0, 0, 0));
-    await recordCall(tx, call("relay", "b", true), Date.UTC(2020, 0, 31, 12, 3, 0));
-    await recordCall(tx, call("own", "a"), Date.UTC(2020, 0, 31, 23, 59, 59));
-    await recordCall(tx, call("own", "a"), Date.UTC(2020, 1, 1, 0, 0, 0));
+    await recordCalls(tx, [call("relay", "a")], Date.UTC(2020, 0, 30, 23, 59, 59));
+    await recordCalls(tx, [call("relay", "b")], Date.UTC(2020, 0, 31, 0, 0, 0));
+    await recordCalls(tx, [call("relay", "b", true)], Date.UTC(2020, 0, 31, 12, 3, 0));
+    await recordCalls(tx, [call("own", "a")], Date.UTC(2020, 0, 31, 23, 59, 59));
+    await recordCalls(tx, [call("own", "a")], Date.UTC(2020, 1, 1, 0, 0, 0));
   });
 });
 

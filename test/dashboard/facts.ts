@@ -1,13 +1,13 @@
 import { type Batch, readBatch } from "../../src/client/answers.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { Intent, ItemRow } from "../../src/dashboard/model.ts";
-import { reduce } from "../../src/dashboard/state/reduce.ts";
+import { reduce } from "../../src/dashboard/reduce.ts";
 import {
   type DashboardEvent,
   type DashboardState,
   initialState,
   type Key,
-} from "../../src/dashboard/state/state.ts";
+} from "../../src/dashboard/state.ts";
 
 export const NOW = 1_800_000_000_000;
 

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { selectedBatch, visibleBatches } from "../../src/dashboard/state/batches.ts";
-import { layoutOf } from "../../src/dashboard/state/layout.ts";
-import { SORTS } from "../../src/dashboard/state/state.ts";
+import { layoutOf, selectedBatch, visibleBatches } from "../../src/dashboard/lists.ts";
+import { SORTS } from "../../src/dashboard/state.ts";
 import { ALL_ABILITIES, applied, batchRow, itemRow, press, viewOf } from "./facts.ts";
 
 const RUNNING = batchRow(1);

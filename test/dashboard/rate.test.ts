@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { imagesPerSecond, RATE_SECONDS, timeLeftMs } from "../../src/dashboard/state/rate.ts";
+import { imagesPerSecond, timeLeftMs } from "../../src/dashboard/state.ts";
 import { applied, NOW, viewOf } from "./facts.ts";
 
 describe("the rate", () => {
@@ -26,7 +26,7 @@ describe("the rate", () => {
     );
     state = applied(state, { type: "tick", nowMs: NOW - 3_600_000 });
     state = applied(state, { type: "tick", nowMs: NOW + 3_600_000 });
-    expect(state.imagesBySecond).toHaveLength(RATE_SECONDS);
+    expect(state.imagesBySecond).toHaveLength(60);
     expect(imagesPerSecond(state)).toBe(0);
   });
 

@@ -3,7 +3,7 @@ import stringWidth from "string-width";
 import { describe, expect, it } from "vitest";
 import { Dashboard } from "../../src/dashboard/components/dashboard.tsx";
 import { FrameStream } from "../../src/dashboard/painter.ts";
-import type { DashboardState } from "../../src/dashboard/state/state.ts";
+import type { DashboardState } from "../../src/dashboard/state.ts";
 import { applied, batchRow, itemRow, NOW, press, viewOf } from "./facts.ts";
 
 /** The screen as a person sees it: lines without colours. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { DashboardSource, Fact, Intent } from "../../src/dashboard/model.ts";
 import { DashboardSession } from "../../src/dashboard/session.ts";
-import type { DashboardState } from "../../src/dashboard/state/state.ts";
+import type { DashboardState } from "../../src/dashboard/state.ts";
 import { ALL_ABILITIES, batchRow, NOW } from "./facts.ts";
 
 function begin(perform: (intent: Intent) => Promise<void> = async () => {}) {

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import type { OpenaiBatch } from "../../src/contract/openai-api.ts";
+import type { OpenaiBody } from "../../src/contract/openai-api.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { listening } from "../support/listening.ts";
 import { jsonl, line, type ResultLine } from "../support/openai-batches.ts";
@@ -82,17 +82,19 @@ it.skipIf(!areInstalled)(
     );
     const file = await call<{ id: string }>("files.create", { file: { stream: path }, purpose: "batch" });
     const wanted = { input_file_id: file.id, endpoint: "/v1/images/generations", completion_window: "24h" };
-    const created = await call<OpenaiBatch>("batches.create", wanted);
+    const created = await call<OpenaiBody<"OpenaiBatch">>("batches.create", wanted);
     let batch = created;
     while (batch.status !== "completed") {
-      const next = await call<OpenaiBatch>("batches.retrieve", created.id);
+      const next = await call<OpenaiBody<"OpenaiBatch">>("batches.retrieve", created.id);
       expect(STATUSES.indexOf(next.status)).toBeGreaterThanOrEqual(STATUSES.indexOf(batch.status));
       expect(next).toMatchObject({ created_at: created.created_at, input_file_id: file.id });
       batch = next;
     }
     await lives;
     expect(killedAt).toEqual(MOMENTS);
-    expect((await call<OpenaiBatch[]>("batches.list")).map(({ id }) => id)).toEqual([created.id]);
+    expect((await call<OpenaiBody<"OpenaiBatch">[]>("batches.list")).map(({ id }) => id)).toEqual([
+      created.id,
+    ]);
     expect(batch.request_counts).toEqual({ total: 5, completed: 4, failed: 1 });
     const read = async (id: string | null) =>
       (await call<string>("files.content", id))

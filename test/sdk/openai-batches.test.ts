@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readImageHeader } from "../../src/contract/image-formats.ts";
-import type { OpenaiBatch, OpenaiFile } from "../../src/contract/openai-api.ts";
+import type { OpenaiBody } from "../../src/contract/openai-api.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import { EDITS, GENERATIONS, jsonl, line, type ResultLine } from "../support/openai-batches.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -28,24 +28,28 @@ for (const library of ["openai", "openai-7"] as const) {
       return value;
     }
 
-    async function upload(name: string, content: string | Buffer, purpose = "batch"): Promise<OpenaiFile> {
+    async function upload(
+      name: string,
+      content: string | Buffer,
+      purpose = "batch",
+    ): Promise<OpenaiBody<"OpenaiFile">> {
       const path = join(await tempDir(), name);
       await writeFile(path, content);
       const expires_after = { anchor: "created_at", seconds: 7200 };
       return call("files.create", { file: { stream: path }, purpose, expires_after });
     }
 
-    async function ended({ id }: OpenaiBatch): Promise<OpenaiBatch> {
-      let batch: OpenaiBatch | null = null;
+    async function ended({ id }: OpenaiBody<"OpenaiBatch">): Promise<OpenaiBody<"OpenaiBatch">> {
+      let batch: OpenaiBody<"OpenaiBatch"> | null = null;
       const states = async () => {
-        batch = await call<OpenaiBatch>("batches.retrieve", id);
+        batch = await call<OpenaiBody<"OpenaiBatch">>("batches.retrieve", id);
         return batch.status;
       };
       await expect.poll(states, { timeout: 60_000 }).not.toMatch(/validating|in_progress|finalizing/);
-      return batch as unknown as OpenaiBatch;
+      return batch as unknown as OpenaiBody<"OpenaiBatch">;
     }
 
-    const create = (input_file_id: string, endpoint = GENERATIONS): Promise<OpenaiBatch> =>
+    const create = (input_file_id: string, endpoint = GENERATIONS): Promise<OpenaiBody<"OpenaiBatch">> =>
       call("batches.create", { input_file_id, endpoint, completion_window: "24h", metadata: { a: "b" } });
 
     const linesOf = async (id: string | null) =>
@@ -86,7 +90,7 @@ for (const library of ["openai", "openai-7"] as const) {
         ["refused", "moderation_blocked"],
         ["wrong", "REALTIME_INVALID_ARGUMENT"],
       ]);
-      const result = await call<OpenaiFile>("files.retrieve", batch.output_file_id);
+      const result = await call<OpenaiBody<"OpenaiFile">>("files.retrieve", batch.output_file_id);
       expect(result.purpose).toBe("batch_output");
     });
 
@@ -104,12 +108,12 @@ for (const library of ["openai", "openai-7"] as const) {
       const file = await upload("stuck.jsonl", jsonl([line("a", "[[job-stuck:1h]] a fox")]));
       const ids: string[] = [];
       for (let i = 0; i < 3; i++) ids.push((await create(file.id)).id);
-      const listed = await call<OpenaiBatch[]>("batches.list", { limit: 2 });
+      const listed = await call<OpenaiBody<"OpenaiBatch">[]>("batches.list", { limit: 2 });
       expect(listed.slice(0, 3).map(({ id }) => id)).toEqual([...ids].reverse());
       for (const id of ids) {
         expect(await call("batches.cancel", id)).toMatchObject({ id, status: "cancelled" });
       }
-      for (const each of await call<OpenaiFile[]>("files.list", { limit: 1, order: "asc" })) {
+      for (const each of await call<OpenaiBody<"OpenaiFile">[]>("files.list", { limit: 1, order: "asc" })) {
         expect(await call("files.delete", each.id)).toMatchObject({ id: each.id, deleted: true });
       }
       expect(await call("files.list", {})).toEqual([]);

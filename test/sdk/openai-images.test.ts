@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readImageHeader } from "../../src/contract/image-formats.ts";
-import type { ImageEvent, Images } from "../../src/contract/openai-api.ts";
+import type { OpenaiBody } from "../../src/contract/openai-api.ts";
 import { tinyJpeg, tinyPng } from "../support/fake-provider.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
@@ -30,7 +30,7 @@ for (const library of ["openai", "openai-7"] as const) {
     it("[SDK-10] makes images with the names that it knows, and reads usage and size", async () => {
       for (const model of ["gpt-image-1", "dall-e-3", "chatgpt-image-latest", MODEL]) {
         const wanted = { model, prompt: "a red fox", n: 2, size: "1024x1536", output_format: "webp" };
-        const { value } = await sdk.call<Images>("images.generate", wanted);
+        const { value } = await sdk.call<OpenaiBody<"Images">>("images.generate", wanted);
         expect(value).toMatchObject({ size: "848x1264", output_format: "webp" });
         expect(value.usage.total_tokens).toBe(value.usage.input_tokens + value.usage.output_tokens);
         expect(value.data.map(({ b64_json }) => shapeOf(b64_json))).toEqual([
@@ -47,7 +47,7 @@ for (const library of ["openai", "openai-7"] as const) {
       await writeFile(jpeg, await tinyJpeg());
       for (const image of [{ stream: png }, [{ stream: png }, { stream: jpeg }]]) {
         const wanted = { model: "gpt-image-1", prompt: "in autumn", image, input_fidelity: "high" };
-        const { value, error } = await sdk.call<Images>("images.edit", wanted);
+        const { value, error } = await sdk.call<OpenaiBody<"Images">>("images.edit", wanted);
         expect(error).toBeUndefined();
         expect(shapeOf(value.data[0]?.b64_json)).toEqual(["image/png", 1024, 1024]);
       }
@@ -60,14 +60,14 @@ for (const library of ["openai", "openai-7"] as const) {
 
     it("[SDK-10] reads a stream of images", async () => {
       const wanted = { prompt: "a red fox", stream: true, partial_images: 2 };
-      const { value } = await sdk.call<ImageEvent[]>("images.generate", wanted);
+      const { value } = await sdk.call<OpenaiBody<"ImageEvent">[]>("images.generate", wanted);
       expect(value).toMatchObject([{ type: "image_generation.completed", usage: { output_tokens: 1120 } }]);
       expect(shapeOf(value[0]?.b64_json)).toEqual(["image/png", 1024, 1024]);
     });
 
     it("[SDK-10] gets an image by URL", async () => {
       const wanted = { prompt: "a red fox", response_format: "url" };
-      const { value } = await sdk.call<Images>("images.generate", wanted);
+      const { value } = await sdk.call<OpenaiBody<"Images">>("images.generate", wanted);
       const answer = await fetch(value.data[0]?.url ?? "");
       expect(answer.headers.get("content-type")).toBe("image/png");
       expect(shapeOf(Buffer.from(await answer.arrayBuffer()).toString("base64"))[1]).toBe(1024);

@@ -2,8 +2,9 @@ import type { Request } from "express";
 import { describe, expect, it } from "vitest";
 import { sniffImageType } from "../../src/contract/image-formats.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/limits.ts";
-import { assignEntryNames } from "../../src/domain/downloads/zip.ts";
+import { nameImages } from "../../src/domain/downloads/zip.ts";
 import { fileIdOf } from "../../src/domain/files/files.ts";
+import type { OutputRecord } from "../../src/domain/records.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
 import { hideApiKeys, hideUsedKeys, holdsApiKey, watchKey } from "../../src/kernel/hide-keys.ts";
 import {
@@ -87,8 +88,11 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "storable text": hasUnstorableText,
   "text for a log": escapeControls,
   "name of a file": safeFileName,
-  "names of a ZIP": (text) =>
-    assignEntryNames(Array(3).fill({ customId: text.slice(0, 9000), imageIndex: 0, extension: "png" })),
+  "names of a ZIP": (text) => {
+    const items = [1, 2, 3].map((id) => ({ id, customId: text.slice(0, 9000) }));
+    const image = { imageIndex: 0, mimeType: "image/png", entryName: null };
+    return nameImages(items, items.map(({ id }) => ({ ...image, itemId: id })) as unknown as OutputRecord[]);
+  },
   "folded name": foldFileName,
   "length of a text": (text) => isLongerThan(text, LENGTH - 1),
   "cut text": (text) => truncateCodePoints(text, LENGTH - 1, "…"),

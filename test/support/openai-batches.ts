@@ -1,4 +1,4 @@
-import type { OpenaiBatch, OpenaiFile, OpenaiList } from "../../src/contract/openai-api.ts";
+import type { OpenaiBody } from "../../src/contract/openai-api.ts";
 import type { TestService } from "./service.ts";
 
 export const GENERATIONS = "/v1/images/generations";
@@ -34,10 +34,10 @@ export function sendFile(
   return ask(service, "files", { method: "POST", body: form });
 }
 
-export async function fileOf(answer: Response): Promise<OpenaiFile> {
+export async function fileOf(answer: Response): Promise<OpenaiBody<"OpenaiFile">> {
   const text = await answer.text();
   if (answer.status !== 200) throw new Error(`answered ${answer.status}: ${text}`);
-  return JSON.parse(text) as OpenaiFile;
+  return JSON.parse(text) as OpenaiBody<"OpenaiFile">;
 }
 
 export function create(service: TestService, body: object, headers: Record<string, string> = {}) {
@@ -46,10 +46,10 @@ export function create(service: TestService, body: object, headers: Record<strin
   return ask(service, "batches", { ...init, headers: { "content-type": "application/json", ...headers } });
 }
 
-export async function batchOf(answer: Response): Promise<OpenaiBatch> {
+export async function batchOf(answer: Response): Promise<OpenaiBody<"OpenaiBatch">> {
   const text = await answer.text();
   if (answer.status !== 200) throw new Error(`answered ${answer.status}: ${text}`);
-  return JSON.parse(text) as OpenaiBatch;
+  return JSON.parse(text) as OpenaiBody<"OpenaiBatch">;
 }
 
 /** Uploads the lines and creates a batch of them. */
@@ -58,14 +58,17 @@ export async function createOf(service: TestService, lines: readonly (Line | str
   return batchOf(await create(service, { input_file_id: id, ...body }));
 }
 
-export const batchNow = async (service: TestService, id: string): Promise<OpenaiBatch> =>
+export const batchNow = async (service: TestService, id: string): Promise<OpenaiBody<"OpenaiBatch">> =>
   batchOf(await ask(service, `batches/${id}`));
 
 /** The batch of the batch API. */
 export const batchIdOf = (id: string): string => id.replace("batch_", "imgbatch_");
 
 /** The batch after its end. */
-export async function ended(service: TestService, { id }: Pick<OpenaiBatch, "id">): Promise<OpenaiBatch> {
+export async function ended(
+  service: TestService,
+  { id }: Pick<OpenaiBody<"OpenaiBatch">, "id">,
+): Promise<OpenaiBody<"OpenaiBatch">> {
   await service.until(batchIdOf(id));
   return batchNow(service, id);
 }
@@ -98,6 +101,8 @@ export async function resultsOf(service: TestService, fileId: string | null): Pr
     .map((each) => JSON.parse(each) as ResultLine);
 }
 
-export async function listOf<T>(answer: Response): Promise<OpenaiList<T>> {
-  return (await answer.json()) as OpenaiList<T>;
+export async function listOf<T>(
+  answer: Response,
+): Promise<Omit<OpenaiBody<"OpenaiBatchList">, "data"> & { data: T[] }> {
+  return (await answer.json()) as Awaited<ReturnType<typeof listOf<T>>>;
 }

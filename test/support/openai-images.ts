@@ -1,5 +1,5 @@
 import sharp from "sharp";
-import type { ImageEvent, Images, OpenaiErrorBody } from "../../src/contract/openai-api.ts";
+import type { OpenaiBody } from "../../src/contract/openai-api.ts";
 import type { TestService } from "./service.ts";
 
 type Body = FormData | object | string;
@@ -36,10 +36,10 @@ export function form(...fields: readonly (readonly [name: string, value: string 
   return data;
 }
 
-export async function imagesOf(answer: Response): Promise<Images & { bytes: Buffer[] }> {
+export async function imagesOf(answer: Response): Promise<OpenaiBody<"Images"> & { bytes: Buffer[] }> {
   const body = await answer.text();
   if (answer.status !== 200) throw new Error(`answered ${answer.status}: ${body}`);
-  const images = JSON.parse(body) as Images;
+  const images = JSON.parse(body) as OpenaiBody<"Images">;
   return { ...images, bytes: images.data.map(({ b64_json = "" }) => Buffer.from(b64_json, "base64")) };
 }
 
@@ -53,8 +53,8 @@ export function shapesOf(bytes: readonly Buffer[]): Promise<string[]> {
   );
 }
 
-export async function errorOf(answer: Response): Promise<OpenaiErrorBody["error"]> {
-  return ((await answer.json()) as OpenaiErrorBody).error;
+export async function errorOf(answer: Response): Promise<OpenaiBody<"OpenaiError">["error"]> {
+  return ((await answer.json()) as OpenaiBody<"OpenaiError">).error;
 }
 
 /** `[status, code, param]` */
@@ -64,7 +64,9 @@ export async function refusalOf(answer: Response): Promise<[number, string, stri
 }
 
 /** The events of a stream, with their names; comments are skipped. */
-export function eventsOf(text: string): { name: string; data: ImageEvent & OpenaiErrorBody }[] {
+export function eventsOf(
+  text: string,
+): { name: string; data: OpenaiBody<"ImageEvent"> & OpenaiBody<"OpenaiError"> }[] {
   return text
     .split("\n\n")
     .filter((event) => event !== "" && !event.startsWith(":"))

@@ -1,6 +1,6 @@
 import sharp from "sharp";
 import type { SizePx } from "../../src/contract/image-formats.ts";
-import type { GenerateContentResponse, NativeErrorBody } from "../../src/contract/native-api.ts";
+import type { NativeBody } from "../../src/contract/native-api.ts";
 import { MODEL, type TestService } from "./service.ts";
 
 type Json = Record<string, unknown>;
@@ -38,12 +38,12 @@ export function generate(service: TestService, body: unknown, target: Target = {
   });
 }
 
-export async function answerOf(answer: Response): Promise<GenerateContentResponse> {
-  return (await answer.json()) as GenerateContentResponse;
+export async function answerOf(answer: Response): Promise<NativeBody<"GenerateContentAnswer">> {
+  return (await answer.json()) as NativeBody<"GenerateContentAnswer">;
 }
 
-export async function errorOf(answer: Response): Promise<NativeErrorBody["error"]> {
-  return ((await answer.json()) as NativeErrorBody).error;
+export async function errorOf(answer: Response): Promise<NativeBody<"NativeError">["error"]> {
+  return ((await answer.json()) as NativeBody<"NativeError">).error;
 }
 
 /** `[status, status of the error, field of its first violation]` */
@@ -53,7 +53,7 @@ export async function refusalOf(answer: Response): Promise<[number, string, stri
   return [answer.status, status, (violations as { field: string }[] | undefined)?.[0]?.field];
 }
 
-export function imagesOf(answer: GenerateContentResponse): { mimeType: string; bytes: Buffer }[] {
+export function imagesOf(answer: NativeBody<"GenerateContentAnswer">): { mimeType: string; bytes: Buffer }[] {
   const parts = answer.candidates?.flatMap((candidate) => candidate.content?.parts ?? []) ?? [];
   return parts.flatMap(({ inlineData }) =>
     inlineData ? [{ mimeType: inlineData.mimeType, bytes: Buffer.from(inlineData.data, "base64") }] : [],

@@ -1,4 +1,4 @@
-import type { NativeFile, NativeFileList } from "../../src/contract/native-api.ts";
+import type { NativeBody } from "../../src/contract/native-api.ts";
 import type { TestService } from "./service.ts";
 
 export const KEY_HEADER = "x-vendorx-api-key";
@@ -55,8 +55,8 @@ export function send(
   });
 }
 
-export async function fileOf(answer: Response): Promise<NativeFile> {
-  const { file } = (await answer.json()) as { file: NativeFile };
+export async function fileOf(answer: Response): Promise<NativeBody<"NativeFile">> {
+  const { file } = (await answer.json()) as { file: NativeBody<"NativeFile"> };
   return file;
 }
 
@@ -66,13 +66,13 @@ export async function upload(
   bytes: Buffer | string,
   file: object = {},
   options: Start = {},
-): Promise<NativeFile> {
+): Promise<NativeBody<"NativeFile">> {
   const url = await urlOf(await start(service, { ...options, body: { file } }));
   return fileOf(await send(url, "upload, finalize", 0, bytes));
 }
 
-export async function listOf(answer: Response): Promise<NativeFileList> {
-  return (await answer.json()) as NativeFileList;
+export async function listOf(answer: Response): Promise<NativeBody<"NativeFileList">> {
+  return (await answer.json()) as NativeBody<"NativeFileList">;
 }
 
 /** Asks for something below the base URL with a key in the vendor's header. */

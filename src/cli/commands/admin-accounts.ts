@@ -2,20 +2,18 @@ import { loadConfig } from "../../config/load.ts";
 import type { Config } from "../../config/schema.ts";
 import { isProceduralOnly } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { amountText, formatUsd, microsToNumber } from "../../kernel/money.ts";
+import { amountText, formatUsd, microsToNumber, parseUsd } from "../../kernel/money.ts";
+import { hasUnstorableText } from "../../kernel/text.ts";
 import { type Account, DEFAULT_ACCOUNT, type Key } from "../../service/admin.ts";
 import type { CommandContext, CommandResult, CommandSpec } from "../command.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { textOption } from "../options.ts";
+import { endOfTime, textOption } from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import {
   done,
   formatMoment,
   oneOf,
-  parseExpiry,
-  readName,
-  readUsd,
   toSeconds,
   unknownAccount,
   withAdmin,
@@ -25,7 +23,7 @@ import {
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
 const accountName = { name: "<name>", description: "the name of the account" };
 
-export const accounts: CommandSpec = {
+const accounts: CommandSpec = {
   name: "accounts",
   summary: "manage the accounts that pay for images",
   examples: ["imgbatch admin accounts list", "imgbatch admin accounts create team --balance 50"],
@@ -56,7 +54,7 @@ export const accounts: CommandSpec = {
   ],
 };
 
-export const keys: CommandSpec = {
+const keys: CommandSpec = {
   name: "keys",
   summary: "manage API keys",
   examples: ["imgbatch admin keys list", "imgbatch admin keys create --name ci"],
@@ -103,6 +101,8 @@ export const keys: CommandSpec = {
   ],
 };
 
+export const accountCommands = [accounts, keys];
+
 /** `imgbatch admin accounts create`: opens an account. The data directory may be new. */
 async function createAccount(context: CommandContext): Promise<CommandResult> {
   const name = readName("<name>", context.arguments[0] ?? "");
@@ -144,6 +144,26 @@ async function topUp(context: CommandContext): Promise<CommandResult> {
       output.note(`${name} has play money, which buys drawings only: ${account.name} pays for upstreams`);
     return done(accountView(account), accountLines([account]));
   });
+}
+
+const NAME_CHARS = 100;
+
+/** Reads an amount of at least `minMicroUsd`, and returns micro-dollars. Throws `USAGE`. */
+function readUsd(argument: string, text: string, minMicroUsd: 0 | 1): number {
+  const amount = parseUsd(text);
+  if (amount !== null && amount >= minMicroUsd) return amount;
+  const range = `from ${formatUsd(minMicroUsd)} to ${formatUsd(Number.MAX_SAFE_INTEGER)}`.replaceAll("$", "");
+  const advice = `write an amount in US dollars ${range}, with at most 6 decimals, such as 5 or 0.25`;
+  throw wrongArgument(argument, text, advice);
+}
+
+/** Reads the name of a new account or key. Throws `USAGE`. */
+function readName(argument: string, text: string): string {
+  const length = Array.from(text).length;
+  const isPlain = !/\p{Cc}|^\s|\s$/u.test(text) && !hasUnstorableText(text);
+  if (length > 0 && length <= NAME_CHARS && isPlain) return text;
+  const advice = `write 1 to ${NAME_CHARS} characters, with no control characters and no space at the ends`;
+  throw wrongArgument(argument, text, advice);
 }
 
 /** An account in `--json`. `balance` is the amount that can be spent now, without the held amount. */
@@ -204,7 +224,7 @@ function readGroup(name: string, { groups }: Config): string {
 
 function readExpiry(text: string | undefined, nowMs: number): number | null {
   if (text === undefined) return null;
-  const ms = parseExpiry(text);
+  const ms = endOfTime(text);
   const shape = "write a day such as 2030-01-31 (to its end, UTC) or a time such as 2030-01-31T18:00:00Z";
   if (ms === null) throw wrongArgument("--expires", text, shape);
   if (ms <= nowMs)

@@ -9,27 +9,21 @@ import type { Admin, LedgerLine, UsageLine } from "../../service/admin.ts";
 import { moveStorage } from "../../service/storage/move.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
-import { choiceOption, instantOption, type OptionSpec, textOption } from "../options.ts";
+import { choiceOption, DAY_MS, endOfTime, instantOption, type OptionSpec, textOption } from "../options.ts";
 import type { Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
-import { accounts, keys } from "./admin-accounts.ts";
-import {
-  done,
-  formatMoment,
-  parseExpiry,
-  toSeconds,
-  USAGE_GROUPS,
-  unknownAccount,
-  withAdmin,
-  wrongArgument,
-} from "./admin-data.ts";
+import { accountCommands } from "./admin-accounts.ts";
+import { done, formatMoment, toSeconds, unknownAccount, withAdmin, wrongArgument } from "./admin-data.ts";
 import { storageOptions } from "./shared-options.ts";
 
 const accountOption: OptionSpec = {
   flags: "--account <name>",
   description: "only the movements of this account",
 };
+/** The groups of `admin usage`. */
+const USAGE_GROUPS = ["day", "model", "provider"] as const;
+
 /** Lets every command below name a shared database and a bucket in place of the data directory. */
 function withStorage<Spec extends CommandDetails>(spec: Spec): Spec {
   if (spec.commands) return { ...spec, commands: spec.commands.map((each) => withStorage(each)) };
@@ -44,8 +38,7 @@ export const command: CommandDetails = withStorage({
     "imgbatch admin ledger --data ./data",
   ],
   commands: [
-    accounts,
-    keys,
+    ...accountCommands,
     {
       name: "ledger",
       summary: "list every movement of money, oldest first, with the balance after it",
@@ -171,8 +164,6 @@ const LEDGER_COLUMNS: readonly Column<LedgerLine>[] = [
   { title: "for", of: whatFor },
 ];
 
-const DAY_MS = 86_400_000;
-
 /** `imgbatch admin usage`: what providers were asked and what it cost, in groups. */
 function usage(context: CommandContext): Promise<CommandResult> {
   return withAdmin(context, { mayCreate: false }, async (admin) => {
@@ -190,15 +181,14 @@ function usage(context: CommandContext): Promise<CommandResult> {
   });
 }
 
-/** Reads the time of an option: a whole day, or one moment. Throws `USAGE` for a day that does not exist. */
+/** Reads the time of an option: a whole day, or one moment. */
 function readMoment(
   { options, clock }: CommandContext,
   name: "from" | "to",
 ): { firstMs: number; endMs: number } | undefined {
   const text = instantOption(options, name, clock.nowMs());
-  if (text === undefined) return undefined;
-  const endMs = parseExpiry(text);
-  if (endMs === null) throw wrongArgument(`--${name}`, text, "write a day or a time that exists");
+  const endMs = text === undefined ? null : endOfTime(text);
+  if (text === undefined || endMs === null) return undefined;
   return { firstMs: text.includes(":") ? endMs : endMs - DAY_MS, endMs };
 }
 

@@ -3,7 +3,7 @@ import { cancelBatch } from "../../client/batches.ts";
 import { EXIT_CODES } from "../../contract/errors.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
 import { batchLine, describeCancel, releasedMicroUsd } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
 import {

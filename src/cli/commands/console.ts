@@ -1,10 +1,9 @@
 import { makeSignInCode } from "../../client/batches.ts";
-import { createServiceHttp } from "../../client/service-http.ts";
 import { signInUrl } from "../../contract/console-api.ts";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { openPath } from "../../processes/programs.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { createServiceLocator } from "../connect/find-service.ts";
+import { createServiceLocator, httpTo } from "../connect/connect.ts";
 import { nextCommand } from "../output/next-step.ts";
 
 export const command: CommandDetails = {
@@ -19,15 +18,14 @@ export const command: CommandDetails = {
 
 /** `imgbatch console`: prints a link that signs in to the web console of the service, and opens it for a person. */
 async function run(context: CommandContext): Promise<CommandResult> {
-  const { options, results, output, clock, signal } = context;
+  const { options, results, output, signal } = context;
   const locate = await createServiceLocator(context);
-  const service = await locate(signal);
+  const service = await locate();
   if (service === null)
     throw new ImgbatchError("NETWORK", "No service runs on the data directory.", {
       advice: `start one with ${nextCommand(context.global, "serve")}, or name a service with --base-url`,
     });
-  const http = createServiceHttp({ ...service, clock, random: Math.random });
-  const { code, expiresAt } = await makeSignInCode(http, signal);
+  const { code, expiresAt } = await makeSignInCode(httpTo(service, context), signal);
   const url = signInUrl(service.baseUrl, code);
   const isOpen = results.isForPeople && options.open !== false && (await openPath(url));
   if (isOpen) output.note("opened in the browser");

@@ -1,7 +1,7 @@
 import { deleteOutputs, deleteRecord } from "../../client/batches.ts";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
 import { flagOption } from "../options.ts";
 import { forEachBatch, ownIds, rememberedUpstream, resolveTarget, withUnknown } from "../targets.ts";
 import { asking, target } from "./shared-options.ts";

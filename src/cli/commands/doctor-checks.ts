@@ -13,10 +13,12 @@ import { nearestExisting } from "../../kernel/files.ts";
 import { isDataDirectoryInUse } from "../../service/native-modules.ts";
 import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../service/provider-status.ts";
 import type { OpenStorage } from "../../service/storage/open-storage.ts";
+import type { CommandContext } from "../command.ts";
+import type { ReachableService } from "../connect/connection.ts";
 import { providersInWords } from "../connect/embedded.ts";
-import { type FoundService, probeService } from "../connect/find-service.ts";
 import { findRunning } from "../connect/running-service.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
+import { problemsOf } from "./ready.ts";
 
 /** The result of one check. */
 export interface Finding {
@@ -36,6 +38,12 @@ export function ok(check: string, message: string): Finding {
 
 export function warn(check: string, message: string, advice: string): Finding {
   return { check, state: "warn", message, advice, exit: null };
+}
+
+/** The failure that an error of the catalogue means. Throws any other error. */
+export function failure(check: string, error: unknown, usualAdvice: string): Finding {
+  if (!(error instanceof ImgbatchError)) throw error;
+  return fail(check, errorEntry(error.code).exit, error.message, error.advice ?? usualAdvice);
 }
 
 export function fail(check: string, exit: ExitName, message: string, advice: string): Finding {
@@ -155,18 +163,18 @@ const MAX_SKEW_MS = 30_000;
  * Checks whether the service responds, is ready, accepts the key, and has the same time. Makes no image, costs nothing.
  */
 export async function checkService(
-  service: FoundService,
-  signal: AbortSignal,
-  nowMs: () => number = Date.now,
+  service: ReachableService,
+  context: Pick<CommandContext, "output" | "clock" | "signal">,
 ): Promise<Finding[]> {
   const { baseUrl } = service;
-  const clock = await checkClock(baseUrl, signal, nowMs);
+  const { signal } = context;
+  const clock = await checkClock(baseUrl, context);
   if (clock === null) {
     const advice = "check the address, the network, a proxy and whether the service runs";
     return [fail("service", "temporary", `${baseUrl} does not answer`, advice)];
   }
   try {
-    const { problems } = await probeService(service, signal);
+    const problems = await problemsOf(service, context, signal);
     if (problems.length === 0)
       return [ok("service", `${baseUrl} is ready`), ok("key", "is accepted"), ...clock];
     const message = `${baseUrl} is not ready: ${problems.join("; ")}`;
@@ -190,16 +198,15 @@ function fromError(error: unknown, baseUrl: string): Finding[] {
 /** Compares the clocks. Null if the service does not respond. */
 async function checkClock(
   baseUrl: string,
-  signal: AbortSignal,
-  nowMs: () => number,
+  { clock, signal }: Pick<CommandContext, "clock" | "signal">,
 ): Promise<Finding[] | null> {
-  const before = nowMs();
+  const before = clock.nowMs();
   try {
     const answer = await send(baseUrl + routes.health, { signal, silenceMs: TIMEOUT_MS });
     answer.cancel();
     const theirs = Date.parse(answer.headers.get("date") ?? "");
     if (Number.isNaN(theirs)) return [];
-    const skewMs = (before + nowMs()) / 2 - theirs;
+    const skewMs = (before + clock.nowMs()) / 2 - theirs;
     if (Math.abs(skewMs) <= MAX_SKEW_MS) return [ok("clock", "agrees with the service's")];
     const direction = skewMs > 0 ? "ahead of" : "behind";
     const message = `this clock is ${formatDuration(Math.abs(skewMs))} ${direction} the service's`;
@@ -223,9 +230,7 @@ export async function checkStorage(storage: StoragePlaces, directory: string): P
   try {
     open = await openStorage(storage, { directory });
   } catch (error) {
-    if (!(error instanceof ImgbatchError)) throw error;
-    const { exit } = errorEntry(error.code);
-    return [fail("database", exit, error.message, error.advice ?? "check storage of the configuration")];
+    return [failure("database", error, "check storage of the configuration")];
   }
   try {
     return [
@@ -300,11 +305,7 @@ export async function checkUpstreams({
     const isSame = providersInWords(running) === providersInWords(config.providers.map(identityOf));
     status = await openProviderStatus({ config, directory, storage, running: isSame ? running : [] });
   } catch (error) {
-    if (!(error instanceof ImgbatchError)) throw error;
-    const { exit } = errorEntry(error.code);
-    return [
-      fail("data", exit, error.message, error.advice ?? "put a backup in its place, or use another --data"),
-    ];
+    return [failure("data", error, "put a backup in its place, or use another --data")];
   }
   try {
     const reports = await status.report();

@@ -11,8 +11,9 @@ import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
 import { loadNativeModule, NATIVE_MODULES, type NativeModule } from "../../service/native-modules.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { checkedUrl, upstreamElsewhere } from "../connect/connect.ts";
-import { createServiceLocator, type FoundService } from "../connect/find-service.ts";
+import { upstreamElsewhere } from "../connect/connect.ts";
+import type { ReachableService } from "../connect/connection.ts";
+import { findRunning } from "../connect/running-service.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
 import { choiceOption, flagOption } from "../options.ts";
 import {
@@ -24,6 +25,7 @@ import {
   checkUpstreams,
   type Finding,
   fail,
+  failure,
   ok,
   warn,
   worstExitCode,
@@ -60,7 +62,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   const { config, finding } = await checkConfig(context);
   const named = global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null;
   const isEmbedded = named === null;
-  if (upstream !== null && !isEmbedded) throw upstreamElsewhere(checkedUrl(named));
+  if (upstream !== null && !isEmbedded) throw upstreamElsewhere(named);
   const findings = [
     checkNode(process.versions.node),
     ...(await checkNativeParts(isEmbedded)),
@@ -80,9 +82,9 @@ async function examine(context: CommandContext): Promise<Finding[]> {
     findings.push(...(await checkUpstreams({ config, directory: data, storage, signal, where: global })));
   // Its processes are found by their addresses, which only their callers know.
   if (storage.database.kind === "postgres") return findings;
-  const locate = await createServiceLocator(context);
-  const service = await locate(signal);
-  const answers = service === null ? [] : await checkService(service, signal);
+  context.output.detail(`data directory: ${data}`);
+  const service = await findRunning(data);
+  const answers = service === null ? [] : await checkService(service, context);
   const isAnswering = answers.some(({ check, state }) => check === "service" && state === "ok");
   const owner = await checkOwner(data, isAnswering);
   if (isAnswering || owner.length > 0) return [...findings, ...(isAnswering ? answers : []), ...owner];
@@ -92,18 +94,15 @@ async function examine(context: CommandContext): Promise<Finding[]> {
 }
 
 async function checkNamed(context: CommandContext): Promise<Finding[]> {
-  let service: FoundService | null;
+  let service: ReachableService;
   try {
-    const locate = await createServiceLocator(context);
-    service = await locate(context.signal);
+    service = await context.connect({ workers: false });
   } catch (error) {
-    if (!(error instanceof ImgbatchError)) throw error;
-    const { exit } = errorEntry(error.code);
-    const isKey = exit === "auth";
+    const isKey = error instanceof ImgbatchError && errorEntry(error.code).exit === "auth";
     const usual = isKey ? "set IMGBATCH_API_KEY, or use --api-key-file" : "write it as the message says";
-    return [fail(isKey ? "key" : "service", exit, error.message, error.advice ?? usual)];
+    return [failure(isKey ? "key" : "service", error, usual)];
   }
-  return service === null ? [] : checkService(service, context.signal);
+  return checkService(service, context);
 }
 
 /** Reads the configuration, and with `--agree` stores the user's consent to its file. Without consent there is none. */
@@ -120,9 +119,8 @@ async function checkConfig(context: CommandContext): Promise<{ config: Config | 
     const message = `is right, and you agree to ${found.fields.join(", ")} (kept in ${store})`;
     return { config, finding: ok("config", message) };
   } catch (error) {
-    if (!(error instanceof ImgbatchError)) throw error;
-    const advice = error.advice ?? "fix it; `imgbatch schema config` prints every key";
-    return { config: null, finding: fail("config", errorEntry(error.code).exit, error.message, advice) };
+    const usual = "fix it; `imgbatch schema config` prints every key";
+    return { config: null, finding: failure("config", error, usual) };
   }
 }
 
@@ -133,10 +131,7 @@ function readStorage(
   try {
     return { storage: storageOf(context, config), finding: [] };
   } catch (error) {
-    if (!(error instanceof ImgbatchError)) throw error;
-    const { exit } = errorEntry(error.code);
-    const advice = error.advice ?? "write it as the message says";
-    return { storage: null, finding: [fail("storage", exit, error.message, advice)] };
+    return { storage: null, finding: [failure("storage", error, "write it as the message says")] };
   }
 }
 

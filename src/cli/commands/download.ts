@@ -8,7 +8,6 @@ import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../contract/errors
 import { sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { syncDirectory } from "../../kernel/files.ts";
-import { collectRun } from "../../runs/collect-run.ts";
 import { adoptDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { imageFileName } from "../../runs/directory/names.ts";
 import {
@@ -19,14 +18,14 @@ import {
 } from "../../runs/directory/run-files.ts";
 import type { RunReporter } from "../../runs/directory/run-service.ts";
 import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
-import { saveZip, zipName } from "../../runs/fetch/fetch-zip.ts";
+import { saveZip, zipName } from "../../runs/fetch/zip.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { type ConnectedService, withService } from "../connect/with-service.ts";
-import { describeRun } from "../finish-run.ts";
+import { withService } from "../connect/connect.ts";
+import type { ConnectedService } from "../connect/connection.ts";
+import { fetchRun } from "../finish-run.ts";
 import { flagOption, pathOption, type TypedOptions, textOption, wholeOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { nextCommand } from "../output/next-step.ts";
-import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
 import {
   rememberedUpstream,
   requireBatches,
@@ -122,32 +121,17 @@ async function downloadDirectory(
   batches: readonly Batch[],
   shownDir: string,
 ): Promise<CommandResult> {
-  const { output: reporter, signal, cwd, clock } = context;
-  const dir = resolve(cwd, shownDir);
+  const dir = resolve(context.cwd, shownDir);
   // Another process may have changed the state before this one got the lock.
   const own = target.run?.dir === dir ? await readRunState(dir) : null;
   const from = target.run?.state ?? null;
-  const runState = own ?? (await adoptDirectory(dir, batches, service, clock, from));
+  const runState = own ?? (await adoptDirectory(dir, batches, service, context.clock, from));
   const known = runState.batches
     .map((entry) => batches.find((batch) => batch.id === entry.id))
     .filter((batch) => batch !== undefined);
-  const outcome = await collectRun({
-    dir,
-    state: runState,
-    batches: known,
-    service,
-    keepZip: false,
-    clock,
-    reporter,
-    signal,
+  return fetchRun(context, service, {
+    ...{ dir, state: runState, batches: known, keepZip: false, replayed: null, shownDir },
   });
-  reporter.settle();
-  const { model = null, task_name: name = null } = runState.request ?? {};
-  const flags = readReportFlags(context);
-  const canRetry = runState.request !== null;
-  const advice = canRetry ? fetchAgain(outcome, shownDir) : { retryCommand: null };
-  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...advice });
-  return describeRun(context, { outcome, replayed: null, shownDir, canRetry });
 }
 
 /** Throws `USAGE` for report options: reports describe a whole directory. */

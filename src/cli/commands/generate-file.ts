@@ -27,10 +27,11 @@ import { shellWord } from "../../runs/reports/run-report.ts";
 import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
-import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
+import type { ConnectedService } from "../connect/connection.ts";
 import { failureLines, paidTwiceNote, retryLostStep } from "../finish-run.ts";
 import { stopReason } from "../interruption.ts";
-import { flagOption, usdOption } from "../options.ts";
+import { flagOf, flagOption, usdOption } from "../options.ts";
 import { type Judgement, judgeFailed } from "../output/batches.ts";
 import { exitCodeOf, originLines } from "../output/finish.ts";
 import {
@@ -44,7 +45,8 @@ import {
 } from "../output/next-step.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
 import { chooseUpstream } from "../targets.ts";
-import { DEFAULT_JOBS, type GenerateOptions } from "./generate-options.ts";
+import type { GenerateOptions } from "./generate-options.ts";
+import { readVariableRules } from "./input-options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
 export async function generateMany(
@@ -58,6 +60,8 @@ export async function generateMany(
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
     stdinFormat: options.stdinFormat,
+    ...(await readVariableRules(context.options, cwd)),
+    note: (remark) => context.output.note(remark),
   });
   const prompts = read.map((item) =>
     item.references.length === 0 ? { ...item, references: options.images } : item,
@@ -84,27 +88,30 @@ export async function retryLost(
   const { options } = context;
   for (const name of ["dryRun", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
     if (options[name] !== undefined) {
-      const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+      const flag = flagOf(name);
       const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
       throw new ImgbatchError("USAGE", message, { param: flag });
     }
   const plan = await readRealtimePlan(resolve(context.cwd, shownDir), runState);
   const inputImages = plan.images.reduce((most, image) => Math.max(most, image.references.length), 0);
   const withRefused = flagOption(options, "includeRefused");
-  const choices = { maxCostMicroUsd: usdOption(options, "maxCost"), jobs: DEFAULT_JOBS };
-  return makeRun(context, choices, {
-    shownDir,
-    wish: { model: plan.settings.model, aspectRatio: null, size: null, inputImages },
-    itemCount: plan.images.length,
-    planFor: () => plan,
-    staysFailed: (line) => stands(line, "refused") && !withRefused,
-  });
+  return makeRun(
+    context,
+    { maxCostMicroUsd: usdOption(options, "maxCost") },
+    {
+      shownDir,
+      wish: { model: plan.settings.model, aspectRatio: null, size: null, inputImages },
+      itemCount: plan.images.length,
+      planFor: () => plan,
+      staysFailed: (line) => stands(line, "refused") && !withRefused,
+    },
+  );
 }
 
-interface RunChoices extends Pick<GenerateOptions, "maxCostMicroUsd" | "jobs"> {
-  rpm?: number | undefined;
-  retries?: number | undefined;
-}
+type RunChoices = Pick<GenerateOptions, "maxCostMicroUsd"> &
+  Partial<Pick<GenerateOptions, "jobs" | "rpm" | "retries">>;
+
+const DEFAULT_JOBS = 4;
 
 interface WantedRun extends Pick<RealtimeRunOptions, "staysFailed"> {
   shownDir: string;
@@ -140,7 +147,7 @@ async function makeRun(
       ...(staysFailed && { staysFailed }),
       dir,
       service,
-      concurrency: jobs,
+      concurrency: jobs ?? DEFAULT_JOBS,
       clock,
       reporter,
       signal,
@@ -301,16 +308,16 @@ function retryOf({ dir, model, upstream }: MadeImages, where: Whereabouts = {}):
   return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`, ...made);
 }
 
-/** Gets the consent for real-time images, each with its size: see `Budget.consent`. */
-export type RealtimeConsent = (images: readonly { size: string | null }[]) => Promise<number | null>;
-
-/** Notes first whether the images are drawings. Throws `USAGE`, when images are to be approved, if there is a limit but no price. */
+/**
+ * Returns the function that gets the consent for real-time images, each with its size: see `Budget.consent`. It notes first
+ * whether the images are drawings, and throws `USAGE` if there is a limit but no price.
+ */
 export function realtimeConsent(
   { maxCostMicroUsd }: Pick<GenerateOptions, "maxCostMicroUsd">,
   model: ChosenRealtimeModel,
   service: Pick<ConnectedService, "kind" | "noteDrawings">,
   context: CommandContext,
-): RealtimeConsent {
+): (images: readonly { size: string | null }[]) => Promise<number | null> {
   return async (images) => {
     if (images.length > 0) service.noteDrawings();
     const costs = images.map(({ size }) => model.costOf(size));

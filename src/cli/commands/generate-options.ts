@@ -1,38 +1,18 @@
-import { stat } from "node:fs/promises";
-import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType, type SizeTier } from "../../contract/image-formats.ts";
+import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
+import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../prompts/shape.ts";
-import { loadReference, type PromptReference, Spool, STDIN } from "../../runs/plan/prompt-files.ts";
+import { STDIN } from "../../runs/plan/prompt-files.ts";
+import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import type { CommandContext } from "../command.ts";
 import * as read from "../options.ts";
+import { loadReferences } from "./input-options.ts";
 
 /** The options of `generate`, checked. */
-export interface GenerateOptions {
-  /** Null when a file gives the prompts. */
-  prompt: string | null;
-  file: string | null;
-  output: string | null;
-  model: string | null;
-  aspectRatio: string | null;
-  size: SizeTier | null;
-  /** Null: by the ending of the output file, else PNG. */
-  mimeType: ImageMimeType | null;
-  /** The checked input images of the prompt. With a file, they go with each prompt that has no images of its own. */
-  images: PromptReference[];
-  mayReplace: boolean;
-  jobs: number;
-  rpm: number | undefined;
-  count: number;
-  stdinFormat: FormatName | null;
-  retries: number | undefined;
-  maxCostMicroUsd: number | undefined;
-}
+export type GenerateOptions = Awaited<ReturnType<typeof readGenerateOptions>>;
 
-export const DEFAULT_JOBS = 4;
 const MOST_JOBS = 256;
 const MOST_REQUESTS = 100_000;
 const MOST_RETRIES = 3;
@@ -43,7 +23,7 @@ const MOST_RETRIES = 3;
 const IMAGE_SHARE = 0.74;
 
 /** Throws `USAGE` for the first wrong option. It sends nothing. */
-export async function readGenerateOptions(context: CommandContext): Promise<GenerateOptions> {
+export async function readGenerateOptions(context: CommandContext) {
   const { options, global, cwd } = context;
   const file = read.textOption(options, "file") ?? null;
   const [argument] = context.arguments;
@@ -55,16 +35,19 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     throw usage("--api-key-stdin", "standard input is either the prompt or the key: use --api-key-file");
   const output = read.pathOption(options, "output") ?? null;
   return {
+    /** Null when a file gives the prompts. */
     prompt: file === null ? await readPrompt(argument ?? "", context) : null,
     file,
     output,
     model: read.textOption(options, "model") ?? null,
-    aspectRatio: ratioOption(options) ?? null,
-    size: sizeOption(options) ?? null,
+    aspectRatio: read.readOption(options, "aspectRatio", RATIO_ADVICE, readRatio) ?? null,
+    size: read.readOption(options, "size", SIZE_ADVICE, readSize) ?? null,
+    /** Null: by the ending of the output file, else PNG. */
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
+    /** The checked input images. With a file, they go with each prompt that has no images of its own. */
     images: await loadImages(options, cwd),
     mayReplace: read.flagOption(options, "force"),
-    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }) ?? DEFAULT_JOBS,
+    jobs: read.wholeOption(options, "jobs", { min: 1, max: MOST_JOBS }),
     rpm: read.wholeOption(options, "rpm", { min: 1, max: MOST_REQUESTS }),
     count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
     stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
@@ -83,9 +66,14 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
     throw new ImgbatchError("USAGE", "Give either a prompt or --file, not both.");
 }
 
+const RUN_OPTIONS = [
+  ...["jobs", "rpm", "count", "format", "junit", "markdown", "gallery", "open"],
+  ...["var", "images", "prompt", "promptColumn"],
+];
+
 function refuseRunOptions(options: read.TypedOptions): void {
-  for (const name of ["jobs", "rpm", "count", "format", "junit", "markdown", "gallery", "open"])
-    if (options[name] !== undefined) throw usage(`--${name}`, "works only with --file");
+  for (const name of RUN_OPTIONS)
+    if (options[name] !== undefined) throw usage(read.flagOf(name), "works only with --file");
 }
 
 async function readPrompt(argument: string, { readStdin }: CommandContext): Promise<string> {
@@ -100,29 +88,8 @@ async function readPrompt(argument: string, { readStdin }: CommandContext): Prom
   return prompt;
 }
 
-function ratioOption(options: read.TypedOptions): string | undefined {
-  return read.readOption(options, "aspectRatio", RATIO_ADVICE, readRatio);
-}
-
-function sizeOption(options: read.TypedOptions): SizeTier | undefined {
-  return read.readOption(options, "size", SIZE_ADVICE, readSize);
-}
-
 async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {
-  const paths = Array.isArray(options.image) ? options.image.map(String) : [];
-  const loaded: PromptReference[] = [];
-  const spool = new Spool();
-  for (const path of paths) {
-    if ((await stat(resolve(cwd, path)).catch(() => null)) === null)
-      throw usage("--image", `there is no file ${JSON.stringify(path)}`);
-    let problem = "";
-    const options = { baseDir: cwd, limits: DEFAULT_LIMITS, spool };
-    const image = await loadReference({ field: "--image", path }, options, (_field, message) => {
-      problem = message;
-    });
-    if (image === null) throw usage("--image", problem);
-    loaded.push(image);
-  }
+  const loaded = await loadReferences(options, "image", cwd);
   const bytes = loaded.reduce((sum, image) => sum + image.bytes, 0);
   if (bytes > DEFAULT_LIMITS.realtimeBodyBytes * IMAGE_SHARE)
     throw usage(

@@ -6,16 +6,17 @@ import { IMAGE_MIME_TYPES, SIZE_TIERS, typeOfFileName } from "../../contract/ima
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
-import type { PromptReference } from "../../runs/plan/prompt-files.ts";
+import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { chooseTarget, type ImageTarget, type SavedImage, saveImage } from "../../runs/save-image.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { chooseUpstream } from "../targets.ts";
 import { generateMany, realtimeConsent } from "./generate-file.ts";
 import { type GenerateOptions, readGenerateOptions } from "./generate-options.ts";
+import { variableOptions } from "./input-options.ts";
 import { formatOption, maxCostOption, reportOptions, running, upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
@@ -70,7 +71,10 @@ export const command: CommandDetails = {
       description: "with --file: images for each prompt that sets no output_count",
       default: "1",
     },
-    ...reportOptions.map((option) => ({ ...option, description: `with --file: ${option.description}` })),
+    ...[...variableOptions, ...reportOptions].map((option) => ({
+      ...option,
+      description: `with --file: ${option.description}`,
+    })),
     { flags: "--retries <n>", description: "further attempts after a temporary error, 0 to 3", default: "3" },
     {
       flags: "--timeout <time>",

@@ -6,7 +6,7 @@ import { BATCH_STATUSES } from "../../contract/statuses.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { microsToDecimal } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
 import { choiceOption, flagOption, instantOption, textOption, wholeOption } from "../options.ts";
 import { batchCost, recordLine } from "../output/batches.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";

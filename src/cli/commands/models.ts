@@ -3,7 +3,7 @@ import { listRealtimeModels } from "../../client/realtime.ts";
 import { EXIT_CODES } from "../../contract/errors.ts";
 import { costText, FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
 import { flagOption } from "../options.ts";
 import { asking } from "./shared-options.ts";
 

@@ -1,8 +1,13 @@
+import { listModels } from "../../client/batches.ts";
 import { deadline } from "../../client/poll.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { routes } from "../../contract/routes.ts";
+import { RETRY_POLICY } from "../../http/retries.ts";
+import { type Answer, boundedText, send } from "../../http/transport.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { createServiceLocator, type Probe, probeService } from "../connect/find-service.ts";
+import { createServiceLocator, httpTo } from "../connect/connect.ts";
+import type { ReachableService } from "../connect/connection.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { type Flag, nextCommand } from "../output/next-step.ts";
 
@@ -16,6 +21,7 @@ export const command: CommandDetails = {
   run,
 };
 
+const NOT_RUNNING = "no service runs on the data directory";
 const DEFAULT_TIMEOUT_MS = 30_000;
 /** The time between two checks, in ms: short for a service on this machine, longer for a remote one. */
 const LOCAL_PAUSE_MS = 250;
@@ -36,10 +42,10 @@ async function run(context: CommandContext): Promise<CommandResult> {
   try {
     const locate = await createServiceLocator({ ...context, signal });
     for (;;) {
-      const service = await locate(signal);
-      const probe: Probe = service === null ? NOT_RUNNING : await probeService(service, signal);
-      if (probe.problems.length === 0 && service !== null) return ready(service.baseUrl);
-      last = probe.problems.join("; ");
+      const service = await locate();
+      const problems = service === null ? [NOT_RUNNING] : await problemsOf(service, context, signal);
+      if (problems.length === 0 && service !== null) return ready(service.baseUrl);
+      last = problems.join("; ");
       if (!isPatient)
         throw new ImgbatchError("NETWORK", `Not ready: ${last}.`, {
           advice:
@@ -62,8 +68,55 @@ async function run(context: CommandContext): Promise<CommandResult> {
   }
 }
 
-const NOT_RUNNING: Probe = { problems: ["no service runs on the data directory"] };
-
 function ready(url: string): CommandResult {
   return { exitCode: EXIT_CODES.ok.code, json: { ready: true, url }, lines: [url] };
+}
+
+/** The time limit of one request. */
+const TIMEOUT_MS = 5000;
+/** Far more than the longest list of problems. */
+const MAX_ANSWER_BYTES = 64 * 1024;
+
+/**
+ * Returns the reasons why a service is not ready; none if it is, and accepts the key. Services without the readiness endpoint
+ * count as ready. Throws if the key is refused, and for every error that waiting does not solve.
+ */
+export async function problemsOf(
+  service: ReachableService,
+  context: Pick<CommandContext, "output" | "clock">,
+  signal: AbortSignal,
+): Promise<string[]> {
+  const problems = await readinessProblems(service.baseUrl, signal);
+  if (problems.length > 0) return problems;
+  const retry = { ...RETRY_POLICY, maxRetries: 0 };
+  try {
+    await listModels(httpTo(service, context, { timeoutMs: TIMEOUT_MS, retry }), signal);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ImgbatchError) || errorEntry(error.code).exit !== "temporary") throw error;
+    return [error.message.replace(/\.$/, "")];
+  }
+}
+
+async function readinessProblems(baseUrl: string, signal: AbortSignal): Promise<string[]> {
+  let answer: Answer;
+  try {
+    // A service that redirects has no readiness endpoint, so the redirect is not followed.
+    answer = await send(baseUrl + routes.ready, { signal, silenceMs: TIMEOUT_MS });
+  } catch {
+    signal.throwIfAborted();
+    return [`${baseUrl} does not answer`];
+  }
+  const text = (await boundedText(answer.body, MAX_ANSWER_BYTES).catch(() => "")) ?? "";
+  if (answer.ok || answer.status < 500) return [];
+  return namedProblems(text) ?? [`${baseUrl} answers HTTP ${answer.status}`];
+}
+
+function namedProblems(text: string): string[] | null {
+  try {
+    const { problems } = JSON.parse(text) as { problems?: unknown };
+    return Array.isArray(problems) && problems.length > 0 ? problems.map(String) : null;
+  } catch {
+    return null;
+  }
 }

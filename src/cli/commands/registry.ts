@@ -1,4 +1,10 @@
-import type { CommandEntry, CommandSpec } from "../command.ts";
+import type { CommandDetails, CommandSpec } from "../command.ts";
+
+interface CommandEntry {
+  name: string;
+  summary: string;
+  load(): Promise<CommandDetails>;
+}
 
 /** Every command, in the order of the help. Importing this file must stay cheap: the code of a command loads when it is named. */
 export const COMMANDS: readonly CommandEntry[] = [

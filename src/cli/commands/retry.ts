@@ -9,21 +9,21 @@ import { readResults } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { type ChosenModel, chooseModel } from "../../runs/plan/choose-model.ts";
+import { openRetry, planRetry, type RetryPlan } from "../../runs/plan/retry.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import { openRetry, planRetry, type RetryPlan, sendRetry } from "../../runs/retry.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
-import { imagesIn, type Run, type Submissions } from "../../runs/send.ts";
+import { imagesIn, type Run, type Submissions, send } from "../../runs/send.ts";
 import { type Budget, createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import type { ServiceNeeds } from "../connect/connection.ts";
-import { type ConnectedService, withService } from "../connect/with-service.ts";
-import { describeRun, finishRun, type RunOptions, readRunOptions } from "../finish-run.ts";
+import { withService } from "../connect/connect.ts";
+import type { ConnectedService } from "../connect/connection.ts";
+import { describeRun, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { rememberedUpstream, resolveTarget } from "../targets.ts";
-import { running, runOptions } from "./shared-options.ts";
+import { readRunOptions, running, runOptions } from "./shared-options.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
@@ -113,7 +113,8 @@ async function retry(
   const keepZip = (await readResults(dir)).some((line) =>
     line.files.some((file) => file.entry !== undefined),
   );
-  const updateStep = updateStepOf(shownDir);
+  // The run does not record the options that it was submitted with.
+  const updateStep = `run the submit command of ${shellWord(shownDir)} again with --update`;
   const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
   const images = openRetry(runState, service);
   const budget = createBudget(options, model, service, context);
@@ -121,24 +122,32 @@ async function retry(
     if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
     const imageConsentMicroUsd = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");
-    const started = await sendRetry({ ...work, imageConsentMicroUsd });
+    const started = await send({ ...work, imageConsentMicroUsd });
     return finishRun(context, service, { ...started, ...run });
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
   const plan = await planRetry(work, outcome.lines, include);
-  if (plan.unknownHere > 0 && !options.isHere) return describeUnknown(context, options, outcome);
+  const ended = { outcome, state: runState, replayed: null, shownDir, allowance };
+  // Nothing is made unasked when another service may have made the missing images.
+  if (plan.unknownHere > 0 && !options.isHere) {
+    reporter.note("nothing was sent");
+    return describeRun(context, ended);
+  }
   const count = imagesIn(plan.added);
   if (dryRun) {
     const counts = { images: count, batches: plan.added.length, refused: plan.refused };
     return describeDry(options, model, budget, counts);
   }
-  if (count === 0) return describeNothing(context, options, outcome, plan);
+  if (count === 0) {
+    for (const line of nothingNotes(plan)) reporter.note(line);
+    return describeRun(context, { ...ended, updateStep });
+  }
   if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const imageConsentMicroUsd = await budget.consent(count);
-  const started = await sendRetry({ ...work, imageConsentMicroUsd }, plan.added);
+  const started = await send({ ...work, imageConsentMicroUsd }, { added: plan.added });
   return finishRun(context, service, { ...started, ...run });
 }
 
@@ -187,34 +196,13 @@ function paidAgainNote(count: number): string {
   return `${counted(count, "image")} of batches that are not known here: paid again if the other service still runs`;
 }
 
-/** Nothing is made unasked when another service may have made the missing images. */
-function describeUnknown(
-  context: CommandContext,
-  { shownDir, allowance }: RetryCommandOptions,
-  outcome: RunOutcome,
-): CommandResult {
-  context.output.note("nothing was sent");
-  return describeRun(context, { outcome, replayed: null, shownDir, allowance });
-}
-
-function describeNothing(
-  context: CommandContext,
-  { shownDir, allowance }: RetryCommandOptions,
-  outcome: RunOutcome,
-  { refused, unknown, missing }: RetryPlan,
-): CommandResult {
-  const { output } = context;
-  if (refused > 0) output.note(refusedNote(refused));
-  if (unknown > 0) output.note(`the prompts of ${unknown} failed images are not in this directory`);
-  if (missing > 0) output.note(missingNote(missing));
-  output.note("nothing to retry");
-  const updateStep = updateStepOf(shownDir);
-  return describeRun(context, { outcome, replayed: null, shownDir, allowance, updateStep });
-}
-
-/** The run does not record the options that it was submitted with. */
-function updateStepOf(shownDir: string): string {
-  return `run the submit command of ${shellWord(shownDir)} again with --update`;
+function nothingNotes({ refused, unknown, missing }: RetryPlan): string[] {
+  return [
+    ...(refused > 0 ? [refusedNote(refused)] : []),
+    ...(unknown > 0 ? [`the prompts of ${unknown} failed images are not in this directory`] : []),
+    ...(missing > 0 ? [missingNote(missing)] : []),
+    "nothing to retry",
+  ];
 }
 
 function describeDry(
@@ -223,8 +211,8 @@ function describeDry(
   budget: Budget,
   count: { images: number; batches: number; refused: number },
 ): CommandResult {
-  budget.approveImages(count.images);
-  const cost = budget.estimateImages(count.images);
+  budget.approve(count.images);
+  const cost = budget.estimate(count.images);
   const { images, batches, refused } = count;
   return {
     exitCode: EXIT_CODES.ok.code,
@@ -246,23 +234,10 @@ function describeDry(
   };
 }
 
-/** The options of `retry`, checked. */
-interface RetryCommandOptions extends RunOptions {
-  dir: string;
-  /** The directory as typed. */
-  shownDir: string;
-  /** The upstream of the run. */
-  needs: Pick<ServiceNeeds, "upstream">;
-  withRefused: boolean;
-  /** Also make images again that the service made but can no longer deliver. */
-  withLost: boolean;
-  /** Go on with this service although it does not know batches of the run. */
-  isHere: boolean;
-  dryRun: boolean;
-}
+type RetryCommandOptions = Awaited<ReturnType<typeof readRetryOptions>>;
 
 /** Throws `USAGE` for the first wrong option, and for an id instead of a directory. */
-async function readRetryOptions(context: CommandContext): Promise<RetryCommandOptions> {
+async function readRetryOptions(context: CommandContext) {
   const { options, cwd } = context;
   const shownDir = context.arguments[0] ?? "";
   const target = await resolveTarget(shownDir, cwd);

@@ -14,7 +14,7 @@ import { shellWord } from "../../runs/reports/run-report.ts";
 import { createLog, LOG_LEVELS } from "../../service/pino-log.ts";
 import { type Service, startService } from "../../service/start-service.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { isProof, proofAt, readServer } from "../connect/running-service.ts";
+import { serviceAt } from "../connect/running-service.ts";
 import {
   makeEphemeralDirectory,
   requireShared,
@@ -216,23 +216,21 @@ async function explainPortInUse(
   cwd: string,
 ): Promise<unknown> {
   if (!(thrown instanceof ImgbatchError) || thrown.code !== "ADDRESS_IN_USE") return thrown;
-  const proof = await proofAt(address);
-  if (proof === null) return thrown;
-  const where = `${address.host}:${address.port}`;
   const environment = readEnvironment();
   const usual = dataDirectoryOf(undefined, { ...environment, dataDirectory: undefined }, cwd);
-  for (const directory of new Set([dataDirectoryOf(undefined, environment, cwd), usual])) {
-    const server = readServer(directory);
-    if (server === null || !isProof(proof, server)) continue;
-    const message = `${where} is taken by the imgbatch service with the data directory ${directory} (process ${server.pid}).`;
-    const advice = adviceFor(`use that service (--data ${shellWord(directory)})`);
-    return new ImgbatchError("ADDRESS_IN_USE", message, { advice, cause: thrown });
-  }
-  const message = `${where} is taken by another imgbatch service, whose data directory is unknown here.`;
-  const advice = adviceFor("use that service");
+  const owner = await serviceAt(address, [dataDirectoryOf(undefined, environment, cwd), usual]);
+  if (owner === null) return thrown;
+  const where = `${address.host}:${address.port}`;
+  const [message, use] =
+    owner === "unknown"
+      ? [
+          `${where} is taken by another imgbatch service, whose data directory is unknown here.`,
+          "use that service",
+        ]
+      : [
+          `${where} is taken by the imgbatch service with the data directory ${owner.directory} (process ${owner.pid}).`,
+          `use that service (--data ${shellWord(owner.directory)})`,
+        ];
+  const advice = `${use}, stop it, or run the same command with --port 0, which takes a free port`;
   return new ImgbatchError("ADDRESS_IN_USE", message, { advice, cause: thrown });
-}
-
-function adviceFor(first: string): string {
-  return `${first}, stop it, or run the same command with --port 0, which takes a free port`;
 }

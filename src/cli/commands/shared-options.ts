@@ -2,8 +2,15 @@ import { UPSTREAM_NAMES } from "../../config/presets.ts";
 import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/errors.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
-import type { ArgumentSpec } from "../command.ts";
-import type { OptionSpec } from "../options.ts";
+import { parseAllowance } from "../../runs/standing.ts";
+import {
+  flagOption,
+  type OptionSpec,
+  positiveDurationOption,
+  readOption,
+  type TypedOptions,
+  usdOption,
+} from "../options.ts";
 
 /** The reports of a run, for people and CI systems. `readReportFlags` reads these options. */
 export const reportOptions: readonly OptionSpec[] = [
@@ -38,11 +45,11 @@ export const storageOptions: readonly OptionSpec[] = [
   { flags: "--blobs <place>", description: "files, or s3://bucket/prefix", default: "files" },
 ];
 
-export const target: ArgumentSpec = {
+export const target = {
   name: "<id|dir>",
   description: "a batch id, or the output directory of a run",
 };
-export const targets: ArgumentSpec = { ...target, name: "<id|dir...>" };
+export const targets = { ...target, name: "<id|dir...>" };
 
 export const intervalOption: OptionSpec = {
   flags: "--interval <time>",
@@ -63,7 +70,7 @@ export const maxCostOption: OptionSpec = {
   flags: "--max-cost <usd>",
   description: "send nothing that may cost more; with a paid upstream: agree to pay up to this",
 };
-/** The options that `submit` and `retry` share. `readRunOptions` reads them. */
+/** The options that `submit` and `retry` share. */
 export const runOptions: readonly OptionSpec[] = [
   timeoutOption,
   intervalOption,
@@ -77,6 +84,22 @@ export const runOptions: readonly OptionSpec[] = [
   { flags: "--cancel-on-interrupt", description: "cancel the batches when this command is interrupted" },
   ...reportOptions,
 ];
+
+export type RunOptions = ReturnType<typeof readRunOptions>;
+
+/** Reads `runOptions`. Throws `USAGE` for the first one that has a wrong value. */
+export function readRunOptions(options: TypedOptions) {
+  const advice = "write a number or a share such as 5%";
+  return {
+    /** How many images may fail before the exit code reports a failure. */
+    allowance: readOption(options, "allowFailures", advice, parseAllowance) ?? { count: 0 },
+    timeoutMs: positiveDurationOption(options, "timeout"),
+    intervalMs: positiveDurationOption(options, "interval"),
+    maxCostMicroUsd: usdOption(options, "maxCost"),
+    unitCostMicroUsd: usdOption(options, "unitCost"),
+    cancelOnInterrupt: flagOption(options, "cancelOnInterrupt"),
+  };
+}
 
 /** The exits of a command that sends requests to the service. */
 export const asking: readonly ExitName[] = [

@@ -5,7 +5,7 @@ import type { Http } from "../../http/http.ts";
 import { counted } from "../../kernel/text.ts";
 import { askedCounts } from "../../runs/run-batches.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
 import { batchLine } from "../output/batches.ts";
 import { exitCodeOf } from "../output/finish.ts";
 import { ALL_HERE, nextSteps, unknownNote } from "../output/next-step.ts";

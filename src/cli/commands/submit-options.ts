@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../contract/image-formats.ts";
+import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../prompts/lines.ts";
+import { FORMAT_NAMES } from "../../prompts/lines.ts";
 import {
   NO_SHAPES,
   RATIO_ADVICE,
@@ -14,15 +14,15 @@ import {
   SIZE_ADVICE,
   unbatchableField,
 } from "../../prompts/shape.ts";
-import { NAMINGS, type Naming } from "../../runs/directory/names.ts";
+import { NAMINGS } from "../../runs/directory/names.ts";
 import { RUN_STATE_FILE } from "../../runs/directory/run-state.ts";
 import type { CommandContext } from "../command.ts";
-import { type RunOptions, readRunOptions } from "../finish-run.ts";
 import * as read from "../options.ts";
 import { flagOf, readOption, textOption } from "../options.ts";
 import { defaultRunDirectory, nextCommand } from "../output/next-step.ts";
 
-import { formatOption, runOptions, upstreamOption } from "./shared-options.ts";
+import { variableOptions } from "./input-options.ts";
+import { formatOption, readRunOptions, runOptions, upstreamOption } from "./shared-options.ts";
 
 export const submitOptions: readonly read.OptionSpec[] = [
   { flags: "-m, --model <id>", description: "the model", default: "the first of `imgbatch models`" },
@@ -38,6 +38,12 @@ export const submitOptions: readonly read.OptionSpec[] = [
     default: "<stem of the first file>-images",
   },
   formatOption,
+  ...variableOptions,
+  {
+    flags: "--reference <file>",
+    description: "a reference image of every prompt, behind its own ones; may be repeated",
+    repeatable: true,
+  },
   { flags: "--count <n>", description: "images for each prompt that sets no output_count", default: "1" },
   {
     flags: "--mime-type <type>",
@@ -68,13 +74,14 @@ export const submitOptions: readonly read.OptionSpec[] = [
     flags: "--dry-run",
     description: "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
   },
+  { flags: "--expand", description: "with --dry-run: print each prompt with its values, as a prompt file" },
   {
     flags: "--update",
     description: "after the prompts were edited: make only changed and added ones, keep the others",
   },
   {
     flags: "--strict",
-    description: "refuse unknown fields and columns instead of keeping them as metadata",
+    description: "refuse unknown fields, columns and variables instead of keeping them",
   },
   { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
   {
@@ -92,36 +99,10 @@ export const submitOptions: readonly read.OptionSpec[] = [
 ];
 
 /** The options of `submit`, checked. */
-export interface SubmitOptions extends RunOptions {
-  model: string | null;
-  /** The typed name; null without one. */
-  name: string | null;
-  /** The name of a new run without a typed one: the stem of its first file. Null for standard input. */
-  defaultName: string | null;
-  parentId: string | null;
-  dir: string;
-  /** The directory for messages: relative if it was typed so. */
-  shownDir: string;
-  count: number;
-  stdinFormat: FormatName | null;
-  mimeType: ImageMimeType;
-  metadata: Record<string, string> | null;
-  detach: boolean;
-  dryRun: boolean;
-  isNew: boolean;
-  /** Make only what is new in edited prompts, in the directory of their run. */
-  isUpdate: boolean;
-  /** Report unknown fields of prompts. */
-  isStrict: boolean;
-  keepZip: boolean;
-  names: Naming;
-  explicitKey: string | null;
-  /** The default limits of a service, with the caller's batch size if there is one. */
-  limits: Limits;
-}
+export type SubmitOptions = ReturnType<typeof readSubmitOptions>;
 
 /** Throws `USAGE` for the first wrong option. */
-export function readSubmitOptions(context: CommandContext): SubmitOptions {
+export function readSubmitOptions(context: CommandContext) {
   const { options, arguments: files, cwd, global } = context;
   if (files.filter((file) => file === "-").length > 1)
     throw new ImgbatchError("USAGE", "Standard input can be read only once.");
@@ -132,6 +113,10 @@ export function readSubmitOptions(context: CommandContext): SubmitOptions {
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
   requireBatchShape(context);
   const isNew = read.flagOption(options, "new");
+  const dryRun = read.flagOption(options, "dryRun");
+  const isExpanded = read.flagOption(options, "expand");
+  if (isExpanded && !dryRun)
+    throw new ImgbatchError("USAGE", "--expand: works only with --dry-run.", { param: "--expand" });
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
   if (isNew && explicitKey !== null)
     throw new ImgbatchError("USAGE", "--new makes a key of its own: leave --idempotency-key out.");
@@ -145,17 +130,21 @@ export function readSubmitOptions(context: CommandContext): SubmitOptions {
     throw new ImgbatchError("USAGE", "--update makes keys of its own: leave --idempotency-key out.");
   return {
     model: read.textOption(options, "model") ?? null,
+    /** The typed name. */
     name: read.textOption(options, "name") ?? null,
+    /** The name of a new run without a typed one: the stem of its first file. */
     defaultName: stemOf(files[0] ?? "-"),
     parentId: read.textOption(options, "parent") ?? null,
     dir: resolve(cwd, shownDir),
+    /** The directory for messages: relative if it was typed so. */
     shownDir,
     count: read.wholeOption(options, "count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
     stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
     detach: read.flagOption(options, "detach"),
-    dryRun: read.flagOption(options, "dryRun"),
+    dryRun,
+    isExpanded,
     isNew,
     isUpdate,
     isStrict: read.flagOption(options, "strict"),
@@ -181,7 +170,7 @@ function limitsOption(options: read.TypedOptions): Limits {
 }
 
 function metadataOption(options: read.TypedOptions): Record<string, string> | null {
-  const metadata = read.pairsOption(options, "metadata");
+  const metadata = pairsOf(options.metadata);
   const pairs = Object.entries(metadata ?? {});
   const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
   const isRight = ([key, value]: [string, string]) =>
@@ -189,8 +178,24 @@ function metadataOption(options: read.TypedOptions): Record<string, string> | nu
     codePointLength(value) <= metadataValueChars &&
     !hasUnstorableText(key + value);
   if (pairs.length <= metadataPairs && pairs.every(isRight)) return metadata;
-  const message = `--metadata: at most ${metadataPairs} pairs, names of at most ${metadataKeyChars} and values of at most ${metadataValueChars} characters.`;
-  throw new ImgbatchError("USAGE", message, { param: "--metadata" });
+  throw wrongMetadata(
+    `: at most ${metadataPairs} pairs, names of at most ${metadataKeyChars} and values of at most ${metadataValueChars} characters.`,
+  );
+}
+
+function pairsOf(values: unknown): Record<string, string> | null {
+  if (!Array.isArray(values)) return null;
+  const pairs: Record<string, string> = {};
+  for (const text of values) {
+    const at = String(text).indexOf("=");
+    if (at < 1) throw wrongMetadata(` ${JSON.stringify(text)}: write name=value.`);
+    pairs[String(text).slice(0, at)] = String(text).slice(at + 1);
+  }
+  return pairs;
+}
+
+function wrongMetadata(problem: string): ImgbatchError {
+  return new ImgbatchError("USAGE", `--metadata${problem}`, { param: "--metadata" });
 }
 
 /** The options of `submit` that `generate --file` takes too. */

@@ -8,22 +8,23 @@ import { counted } from "../../kernel/text.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
 import { chooseModel, requireReferencesFit, usualReferences } from "../../runs/plan/choose-model.ts";
-import { type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
-import { type PromptItem, readPromptFiles } from "../../runs/plan/prompt-files.ts";
+import { assignIds, type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
+import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
 import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
-import { type Budget, createBudget, estimateLine, imagesOf } from "../budget.ts";
+import { type Budget, createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import type { UpstreamChoice } from "../connect/connection.ts";
-import { proofAt } from "../connect/running-service.ts";
+import { withService } from "../connect/connect.ts";
+import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
+import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { type ConnectedService, withService } from "../connect/with-service.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
+import { loadReferences, readVariableRules } from "./input-options.ts";
 import { running } from "./shared-options.ts";
 import { readSubmitOptions, realtimeCommand, type SubmitOptions, submitOptions } from "./submit-options.ts";
 
@@ -68,9 +69,13 @@ async function run(context: CommandContext): Promise<CommandResult> {
       stdinFormat: options.stdinFormat,
       isStrict: options.isStrict,
       usualReferences: usualReferences(options.model),
+      ...(await readVariableRules(context.options, cwd)),
+      shared: await loadReferences(context.options, "reference", cwd),
+      note: (remark) => context.output.note(remark),
       isBatchOf: (file) => `\`${realtimeCommand(context, file === "<stdin>" ? "-" : file)}\``,
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
+    if (options.isExpanded) return describeExpanded(items, cwd);
     const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
     const here = await runHere(limited, options, items, upstream);
@@ -83,6 +88,16 @@ async function run(context: CommandContext): Promise<CommandResult> {
   } finally {
     limit.stop();
   }
+}
+
+/** Returns the prompts as the lines of a prompt file without variables. */
+function describeExpanded(items: readonly PromptItem[], cwd: string): CommandResult {
+  const rows = assignIds(items).map((item) => toPromptLine(item, cwd));
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: { prompts: rows },
+    lines: rows.map((row) => JSON.stringify(row)),
+  };
 }
 
 const MOST_NAMES = 8;
@@ -127,8 +142,9 @@ async function runHere(
       output.event({ event: "item_ended", batch_id, custom_id, status, error });
     const earlier = new Set(outcome.batches.map(({ id }) => id));
     const updateStep = commandAgain(context.typed, "--update");
-    const run = { state, replayed: true, earlier, shownDir, allowance, updateStep };
-    return describeFinished(context, outcome, run);
+    return describeFinished(context, {
+      ...{ outcome, state, replayed: true, earlier, shownDir, allowance, updateStep },
+    });
   });
 }
 
@@ -158,7 +174,7 @@ async function submit(
   const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: number) => {
-    const cost = budget.estimateImages(images);
+    const cost = budget.estimate(images);
     const again = commandAgain(context.typed, "--update");
     if (images === 0) return `${again} changes no image`;
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
@@ -213,6 +229,10 @@ function planOf(
   return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits);
 }
 
+function imagesOf(chunks: readonly Chunk[]): number {
+  return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+}
+
 function describeDetached(
   context: CommandContext,
   options: SubmitOptions,
@@ -244,7 +264,7 @@ async function withoutService(context: CommandContext): Promise<ImgbatchError> {
   const upstream = textOption(options, "upstream");
   const words: (string | Flag)[] = upstream === undefined ? [] : [{ flag: "--upstream" }, upstream];
   const start = `start one in another terminal (${nextCommand(global, "serve", ...words)}) and run the same command again`;
-  const isElsewhere = (await proofAt(server)) !== null;
+  const isElsewhere = (await serviceAt(server, [])) !== null;
   const other = `the service on port ${server.port} has another data directory: name that one with --data`;
   const message = `--detach needs a service that outlives this command, and none runs on ${directory}.`;
   return new ImgbatchError("USAGE", message, {
@@ -262,8 +282,8 @@ async function describeDryRun(work: StartOptions, budget: Budget): Promise<Comma
   const start = await chooseStart(work, checkDirectory);
   const { state, update, images, openImages } = start;
   const { chunks, items, request } = plan;
-  budget.approveImages(images);
-  const cost = budget.estimateImages(images);
+  budget.approve(images);
+  const cost = budget.estimate(images);
   const facts = {
     dry_run: true,
     directory: shownDir,

@@ -1,14 +1,13 @@
-import { setMaxListeners } from "node:events";
 import type { Batch } from "../../client/answers.ts";
 import { allWithCounts, listBatches } from "../../client/batches.ts";
-import { followChanges, PollLimiter, pollUntilDone } from "../../client/poll.ts";
 import { EXIT_CODES } from "../../contract/errors.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { EMBEDDED, type RunService } from "../../runs/directory/run-service.ts";
-import { hasChanged, outageText, parkedError, progressEvent } from "../../runs/wait.ts";
+import { EMBEDDED } from "../../runs/directory/run-service.ts";
+import { hasChanged, outageText, pollBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult, Lines, Output } from "../command.ts";
-import { type ConnectedService, withService } from "../connect/with-service.ts";
+import { withService } from "../connect/connect.ts";
+import type { ConnectedService } from "../connect/connection.ts";
 import { explainStop, pollInterval, timeLimit } from "../interruption.ts";
 import { positiveDurationOption } from "../options.ts";
 import { batchLine, describeEnd } from "../output/batches.ts";
@@ -81,7 +80,7 @@ async function watch(
     const options = { service, clock, intervalMs, output };
     const ended = mayShowDashboard(context)
       ? await watchLive(context, found, targets, options)
-      : await watchBatches(found, { ...options, signal, view: plain });
+      : await watchBatches(found, { ...options, signal }, plain).finally(output.settle);
     if (ended === null) return { exitCode: EXIT_CODES.ok.code, json: {} };
     const batches = await allWithCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
@@ -107,74 +106,35 @@ async function listRunning({ http }: ConnectedService, signal: AbortSignal): Pro
 }
 
 /** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */
-export interface WatchView {
+interface View {
   /** Called with all batches each time one of them was read. */
   show(batches: readonly Batch[]): void;
   /** Called with a description of each failure that is being waited out. */
   trouble(text: string): void;
-  /** The end: every batch has ended, or the command was stopped. */
-  close(): void;
 }
 
 interface WatchOptions {
-  service: RunService;
+  service: ConnectedService;
   clock: Clock;
   intervalMs: number | undefined;
-  signal: AbortSignal;
-  view: WatchView;
   output: Output;
 }
 
-/** Polls all batches at the same time until every one has ended, and returns them. Throws like `parkedError`. */
-export async function watchBatches(batches: readonly Batch[], options: WatchOptions): Promise<Batch[]> {
-  const { service, clock, intervalMs, view, output } = options;
-  const { http, isLocal } = service;
-  const states = [...batches];
-  // When one fails, polling the others stops too.
-  const failed = new AbortController();
-  const signal = AbortSignal.any([options.signal, failed.signal]);
-  // Each batch adds one or two listeners, and there may be thousands of batches.
-  setMaxListeners(0, signal);
-  view.show(states);
-  const isOne = batches.filter((batch) => !batch.isDone).length < 2;
-  const shared = isOne ? {} : { limiter: new PollLimiter(clock, intervalMs === undefined ? undefined : 0) };
-  const changes = followChanges(service, clock, intervalMs);
-  const watchOne = async (batch: Batch, index: number): Promise<Batch> => {
-    if (batch.isDone) return batch;
-    try {
-      return await pollUntilDone(batch.id, {
-        http,
-        isLocal,
-        clock,
-        intervalMs,
-        signal,
-        changes,
-        ...shared,
-        random: Math.random,
-        onLook: (look) => {
-          if (hasChanged(states[index], look)) output.event(progressEvent(look));
-          states[index] = look;
-          view.show(states);
-          const parked = parkedError(states, service, clock.nowMs());
-          if (parked !== null) failed.abort(parked);
-        },
-        onFailure: (error, delay_ms, untilMs) => {
-          const { code, message } = error;
-          output.event({ event: "retry", code, message, delay_ms });
-          view.trouble(outageText(error, untilMs));
-        },
-      });
-    } catch (error) {
-      failed.abort(error);
-      throw error;
-    }
-  };
-  try {
-    return await Promise.all(batches.map(watchOne));
-  } finally {
-    changes?.stop();
-    view.close();
-  }
+/** Polls all batches, shows them, and returns them when every one has ended. */
+function watchBatches(
+  batches: readonly Batch[],
+  { output, ...options }: WatchOptions & { signal: AbortSignal },
+  view: View,
+): Promise<Batch[]> {
+  view.show(batches);
+  return pollBatches(
+    batches,
+    { ...options, random: Math.random, reporter: output },
+    {
+      onLook: view.show,
+      onFailure: (error, _, untilMs) => view.trouble(outageText(error, untilMs)),
+    },
+  );
 }
 
 /** The time between two lines of one batch, which may be unchanged. */
@@ -186,7 +146,7 @@ export function createPlainView(
   say: (line: string) => void,
   clock: Clock,
   lines: Pick<Lines, "progress" | "settle">,
-): WatchView {
+): View {
   const told = new Map<string, { batch: Batch; atMs: number }>();
   return {
     show: (batches) => {
@@ -200,7 +160,6 @@ export function createPlainView(
       }
     },
     trouble: (text) => lines.progress(text),
-    close: () => lines.settle(),
   };
 }
 
@@ -214,11 +173,11 @@ function pauseAfter(before: Batch, now: Batch): number {
  * Watches with the live view. It prints a line for each batch after the view closes. Returns null if the person quits
  * before the end.
  */
-export async function watchLive(
+async function watchLive(
   context: CommandContext,
   found: readonly Batch[],
   targets: readonly Target[],
-  options: Omit<WatchOptions, "signal" | "view"> & { service: ConnectedService },
+  options: WatchOptions,
 ): Promise<Batch[] | null> {
   const { results, global, signal } = context;
   const [{ createDashboardSource }, { showDashboard }] = await Promise.all([
@@ -249,16 +208,12 @@ export async function watchLive(
     if (!ended.signal.aborted && !signal.aborted) quit.abort();
   });
   let last = found;
-  const remembering = {
-    show: (batches: readonly Batch[]) => {
-      last = batches;
-      source.show(batches);
-    },
-    trouble: source.trouble,
-    close: () => {},
+  const show = (batches: readonly Batch[]) => {
+    last = batches;
+    source.show(batches);
   };
   try {
-    return await watchBatches(found, { ...options, signal: both, view: remembering });
+    return await watchBatches(found, { ...options, signal: both }, { show, trouble: source.trouble });
   } catch (error) {
     if (quit.signal.aborted && !signal.aborted) return null;
     throw error;

@@ -1,5 +1,6 @@
 import type { UpstreamName } from "../../config/presets.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
+import type { RunService } from "../../runs/directory/run-service.ts";
 
 /** The upstream that the images of a command come from, on the embedded service. */
 export interface UpstreamChoice {
@@ -28,7 +29,7 @@ export interface DisabledProvider {
 }
 
 /** A service that a command talks to over HTTP. */
-interface Reachable {
+export interface ReachableService {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
@@ -41,7 +42,7 @@ interface Reachable {
 }
 
 /** A service on the data directory of the command. */
-interface OnDataDirectory extends Reachable {
+interface OnDataDirectory extends ReachableService {
   dataDirectory: string;
   providers: readonly ProviderIdentity[];
   /** The upstream that the command named or the run remembers. */
@@ -53,7 +54,7 @@ interface OnDataDirectory extends Reachable {
 }
 
 /** A service that the caller named. */
-interface RemoteService extends Reachable {
+interface RemoteService extends ReachableService {
   kind: "remote";
 }
 
@@ -63,7 +64,7 @@ interface RunningService extends OnDataDirectory {
 }
 
 /** A service inside this process. */
-export interface EmbeddedService extends OnDataDirectory {
+interface EmbeddedService extends OnDataDirectory {
   kind: "embedded";
   /** Aborted with the reason if the service fails. */
   failed: AbortSignal;
@@ -74,3 +75,10 @@ export interface EmbeddedService extends OnDataDirectory {
 }
 
 export type ServiceConnection = RemoteService | RunningService | EmbeddedService;
+
+/** The service that a command works with. */
+export interface ConnectedService extends RunService {
+  kind: ServiceConnection["kind"];
+  /** Notes once that images are drawings, if the service is one of the data directory. */
+  noteDrawings(): void;
+}

@@ -14,7 +14,7 @@ import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
 import { paidRequestsNote } from "../terminal.ts";
-import type { DisabledProvider, EmbeddedService, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
@@ -52,7 +52,7 @@ export async function connectEmbedded(
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
       if (wantsImages) requireSameProviders(embedding, running.providers);
-      const { url: baseUrl, apiKey, confirm, providers } = running;
+      const { baseUrl, apiKey, confirm, providers } = running;
       const disabled = () => disabledOf(providers);
       const noteDrawings = drawingsNote(embedding, providers);
       const facts = { dataDirectory, noteDrawings, upstream, providers, disabled };
@@ -86,7 +86,10 @@ async function startOwn({
   output,
   signal,
 }: Embedding & { config: Config }): Promise<
-  Omit<EmbeddedService, "dataDirectory" | "upstream" | "providers" | "noteDrawings">
+  Omit<
+    Extract<ServiceConnection, { kind: "embedded" }>,
+    "dataDirectory" | "upstream" | "providers" | "noteDrawings"
+  >
 > {
   if (needs.workers) keepHeapSmall();
   const { startService } = await import("../../service/start-service.ts");

@@ -13,20 +13,16 @@ import {
 import { ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { boundedText, send } from "../../http/transport.ts";
+import type { ReachableService } from "./connection.ts";
 
 const PROBE_TIMEOUT_MS = 2000;
 const MAX_ANSWER_BYTES = 4096;
 
 /** A service that has proved that it runs on a data directory. */
-interface RunningService {
-  url: string;
+interface RunningService extends ReachableService {
   workers: boolean;
   providers: readonly ProviderIdentity[];
-  apiKey: string;
-  /**
-   * Checks the proof again: the process may have ended since, and another program may have taken its port. Throws
-   * `NETWORK` if the proof fails.
-   */
+  /** Checks the proof again: the process may have ended since, and another program may have taken its port. */
   confirm(signal: AbortSignal): Promise<void>;
 }
 
@@ -38,17 +34,18 @@ interface RunningService {
 export async function findRunning(dataDirectory: string): Promise<RunningService | null> {
   const server = readServer(dataDirectory);
   if (server === null) return null;
-  const { url, workers, providers } = server;
+  const { url: baseUrl, workers, providers } = server;
   const confirm = async (signal: AbortSignal) => {
-    if (isProof(await askProof(url, signal), server)) return;
-    throw new ImgbatchError("NETWORK", `${url} is no longer the service of ${dataDirectory}.`);
+    if (isProof(await askProof(baseUrl, signal), server)) return;
+    throw new ImgbatchError("NETWORK", `${baseUrl} is no longer the service of ${dataDirectory}.`);
   };
   try {
     await confirm(AbortSignal.timeout(PROBE_TIMEOUT_MS));
   } catch {
     return null;
   }
-  return { url, workers, providers, apiKey: readCredentials(dataDirectory).api_key, confirm };
+  const { api_key: apiKey } = readCredentials(dataDirectory);
+  return { baseUrl, apiKey, confirm, isLocal: true, workers, providers };
 }
 
 /** The response to a challenge. It is not verified yet: any program can respond. */
@@ -62,7 +59,7 @@ interface Proof {
  * Sends a challenge to a base URL; null if the response is not one of an imgbatch service. Throws the signal's reason.
  * Default signal: a time limit of two seconds.
  */
-export async function askProof(
+async function askProof(
   baseUrl: string,
   signal: AbortSignal = AbortSignal.timeout(PROBE_TIMEOUT_MS),
 ): Promise<Proof | null> {
@@ -80,15 +77,27 @@ export async function askProof(
   }
 }
 
-/** Returns null if no service of this program answers at the address that a service would listen on. */
-export async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
+/**
+ * Returns which of the data directories the service at an address has, and its process; `unknown` for a service of this program
+ * on another one. Null if no service of this program answers at the address.
+ */
+export async function serviceAt(
+  { host, port }: { host: string; port: number },
+  directories: readonly string[],
+): Promise<{ directory: string; pid: number } | "unknown" | null> {
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   const name = reachable.includes(":") ? `[${reachable}]` : reachable;
-  return askProof(`http://${name}:${port}`).catch(() => null);
+  const proof = await askProof(`http://${name}:${port}`).catch(() => null);
+  if (proof === null) return null;
+  for (const directory of directories) {
+    const server = readServer(directory);
+    if (server !== null && isProof(proof, server)) return { directory, pid: server.pid };
+  }
+  return "unknown";
 }
 
 /** Whether the proof comes from the service that wrote the file. */
-export function isProof(proof: Proof | null, { secret }: Pick<ServerFile, "secret">): boolean {
+function isProof(proof: Proof | null, { secret }: ServerFile): boolean {
   if (proof === null) return false;
   const right = Buffer.from(ownershipProof(secret, proof.challenge, proof.port));
   const given = Buffer.from(proof.answer);
@@ -99,7 +108,7 @@ export function isProof(proof: Proof | null, { secret }: Pick<ServerFile, "secre
  * Reads the address of the service of a data directory. Null if there is none, or if the file cannot be trusted: it must
  * belong to the owner of the key file and be private, because in a shared directory others could put a file there.
  */
-export function readServer(dataDirectory: string): ServerFile | null {
+function readServer(dataDirectory: string): ServerFile | null {
   // Both files are small, and each turn of the event loop takes longer than they do.
   try {
     const { uid } = statSync(join(dataDirectory, DATA_FILES.credentials));

@@ -12,7 +12,7 @@ import { mayColor, type Terminal } from "../terminal.ts";
 import { adviceFor, NOTHING_TYPED, type Typed } from "./next-step.ts";
 
 /** Writes the end of a process: its result on stdout, its error on stderr. Each method returns the exit code. */
-export interface Finish {
+interface Finish {
   /** Writes the result of a command. */
   done(result: CommandResult): number;
   /** Writes a requested text, such as the help. */
@@ -21,7 +21,7 @@ export interface Finish {
 }
 
 /** How an error is written. */
-export interface ErrorStyle {
+interface ErrorStyle {
   verbose: boolean;
   /** No advice. */
   quiet: boolean;

@@ -102,7 +102,7 @@ async function createLiveOutput(
 const SCHEMA_VERSION: EventLine["schema_version"] = 1;
 
 /** Writes the events of a run. Each is written before the work continues, so that a crash loses none. */
-export interface EventLog {
+interface EventLog {
   write(event: RunEvent): void;
   close(): void;
 }

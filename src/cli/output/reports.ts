@@ -18,7 +18,7 @@ import type { CommandContext } from "../command.ts";
 import { flagOption, pathOption, type TypedOptions, textOption } from "../options.ts";
 
 /** The reports that the options of the command ask for. */
-export interface ReportFlags {
+interface ReportFlags {
   junit: string | undefined;
   markdown: string | undefined;
   gallery: boolean;

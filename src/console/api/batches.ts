@@ -4,44 +4,57 @@ import type {
   CreateBatchBody,
   ItemObject,
   ListEnvelope,
-  RetryBatchBody,
 } from "../../contract/batch-api.ts";
 import type {
   AccountObject,
+  ConsoleBody,
   LedgerEntryObject,
   OverviewObject,
-  Ticket,
   UsageObject,
 } from "../../contract/console-api.ts";
-import type {
-  GenerateContentBody,
-  GenerateContentResponse,
-  NativeModel,
-  NativeModelList,
-} from "../../contract/native-api.ts";
+import type { GenerateContentBody, NativeBody } from "../../contract/native-api.ts";
 import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, PATHS, routes } from "../../contract/routes.ts";
 import { microsToDecimal, numberToMicros } from "../../kernel/money.ts";
 import { bytesOf } from "./files.ts";
 import { ApiError, fetchJson, send } from "./request.ts";
 
-type BatchList = ListEnvelope<BatchObject>;
 type ItemList = ListEnvelope<ItemObject>;
 
 /** One page of the item list: the most that the service sends at once. */
 const ITEMS_PER_PAGE = 500;
 
-export interface BatchFilter {
-  status: string;
-  taskName: string;
+/** The first pages of a list. `pages` is their number. */
+interface Pages<T> {
+  entries: T[];
+  hasMore: boolean;
 }
 
-/** A page of the batches, the newest first. Throws `ApiError`, as all functions here. */
-export function listBatches(filter: BatchFilter, limit: number, signal: AbortSignal, cursor?: string) {
-  const query = new URLSearchParams({ limit: String(limit) });
+async function readPages<T>(
+  path: string,
+  query: URLSearchParams,
+  { pages, signal }: { pages: number; signal: AbortSignal },
+): Promise<Pages<T>> {
+  const entries: T[] = [];
+  query.set("limit", "50");
+  for (let page = 0; page < pages; page++) {
+    const list = await fetchJson<ListEnvelope<T>>(`${path}?${query}`, { signal });
+    entries.push(...list.data);
+    if (!list.has_more || list.next_cursor === null) return { entries, hasMore: false };
+    query.set("cursor", list.next_cursor);
+  }
+  return { entries, hasMore: true };
+}
+
+/** The first pages of the batches, the newest first. Throws `ApiError`, as all functions here. */
+export function listBatches(
+  filter: { status: string; taskName: string },
+  pages: number,
+  signal: AbortSignal,
+) {
+  const query = new URLSearchParams();
   if (filter.status !== "") query.set("status", filter.status);
   if (filter.taskName !== "") query.set("task_name", filter.taskName);
-  if (cursor !== undefined) query.set("cursor", cursor);
-  return fetchJson<BatchList>(`${routes.batches}?${query}`, { signal });
+  return readPages<BatchObject>(routes.batches, query, { pages, signal });
 }
 
 export function getBatch(id: string, signal: AbortSignal): Promise<BatchObject> {
@@ -74,8 +87,11 @@ export function createBatch(body: CreateBatchBody, consent: Consent): Promise<Ba
 
 /** Makes failed items again, as a new batch. */
 export function retryBatch(id: string, customIds: string[], consent: Consent): Promise<BatchObject> {
-  const json: RetryBatchBody = { custom_ids: customIds };
-  return fetchJson(routes.retry(id), { method: "POST", json, headers: consentHeaders(consent) });
+  return fetchJson(routes.retry(id), {
+    method: "POST",
+    json: { custom_ids: customIds },
+    headers: consentHeaders(consent),
+  });
 }
 
 export async function cancelBatch(id: string): Promise<void> {
@@ -97,7 +113,7 @@ export async function deleteRecord(id: string): Promise<void> {
 
 /** A link to the ZIP with all images, for the browser to follow once. */
 export async function zipLink(id: string): Promise<string> {
-  return (await fetchJson<Ticket>(routes.ticket(id), { method: "POST" })).url;
+  return (await fetchJson<ConsoleBody<"Ticket">>(routes.ticket(id), { method: "POST" })).url;
 }
 
 export function getAccount(signal: AbortSignal): Promise<AccountObject> {
@@ -109,10 +125,9 @@ export async function getUsage(signal: AbortSignal): Promise<UsageObject[]> {
   return (await fetchJson<ListEnvelope<UsageObject>>(PATHS.usage, { signal })).data;
 }
 
-/** A page of the movements of money, the newest first. */
-export function getLedger(limit: number, signal: AbortSignal, cursor?: string) {
-  const query = new URLSearchParams({ limit: String(limit), ...(cursor === undefined ? {} : { cursor }) });
-  return fetchJson<ListEnvelope<LedgerEntryObject>>(`${PATHS.ledger}?${query}`, { signal });
+/** The first pages of the movements of money, the newest first. */
+export function getLedger(pages: number, signal: AbortSignal) {
+  return readPages<LedgerEntryObject>(PATHS.ledger, new URLSearchParams(), { pages, signal });
 }
 
 /** The whole service; for its owner only. */
@@ -137,8 +152,9 @@ function consentHeaders({ idempotencyKey, maxCost }: Consent): Record<string, st
   };
 }
 
-export async function realtimeModels(signal: AbortSignal): Promise<NativeModel[]> {
-  return (await fetchJson<NativeModelList>(`${routes.nativeModels}?pageSize=1000`, { signal })).models;
+export async function realtimeModels(signal: AbortSignal): Promise<NativeBody<"NativeModel">[]> {
+  return (await fetchJson<NativeBody<"NativeModelList">>(`${routes.nativeModels}?pageSize=1000`, { signal }))
+    .models;
 }
 
 /** Makes one image now. Throws `ApiError`, also for an answer without an image (`NO_IMAGE`). */
@@ -149,7 +165,7 @@ export async function generateImage(
   signal: AbortSignal,
 ): Promise<Blob> {
   const call = { method: "POST", json: body, headers: consentHeaders(consent), signal };
-  const answer = await fetchJson<GenerateContentResponse>(routes.generateContent(model), call);
+  const answer = await fetchJson<NativeBody<"GenerateContentAnswer">>(routes.generateContent(model), call);
   const [candidate] = answer.candidates ?? [];
   const image = candidate?.content?.parts?.find(
     ({ inlineData, thought }) => inlineData && !thought,

@@ -1,7 +1,6 @@
 import { readEventStream, type StreamedEvent } from "../../contract/event-stream.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { ApiError, send, sleep } from "./request.ts";
-import type { StoredSession } from "./session.ts";
+import { ApiError, type StoredSession, send, sleep } from "./request.ts";
 
 /** The service sends a line every 15 s at least: a stream that is silent for longer is dead. */
 const SILENCE_MS = 40_000;

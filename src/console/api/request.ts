@@ -1,4 +1,55 @@
-import { currentSession, endSession } from "./session.ts";
+import type { ConsoleBody } from "../../contract/console-api.ts";
+import { PATHS } from "../../contract/routes.ts";
+
+/** The session of a person who has signed in. It lasts as long as the tab, and no longer than the service says. */
+export interface StoredSession {
+  token: string;
+  /** Names the session among the tabs of the browser; no secret. */
+  id: string;
+  /** Unix time in ms. */
+  expiresAtMs: number;
+}
+
+const STORAGE_KEY = "imgbatch.session";
+const listeners = new Set<() => void>();
+let current = read();
+
+function read(): StoredSession | null {
+  try {
+    const stored: unknown = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+    const session = stored as StoredSession | null;
+    return session !== null && session.expiresAtMs > Date.now() ? session : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Null without a session that may still be accepted. */
+export function currentSession(): StoredSession | null {
+  return current;
+}
+
+let hasEnded = false;
+
+/** Whether a session of this page ended without its person. */
+export function hasSessionEnded(): boolean {
+  return hasEnded;
+}
+
+/** Replaces the session; null forgets it. Other things that the tab keeps, such as a draft, stay. */
+function setSession(session: StoredSession | null, isRefused = false): void {
+  hasEnded = isRefused;
+  if (session === null) sessionStorage.removeItem(STORAGE_KEY);
+  else sessionStorage.setItem(STORAGE_KEY, JSON.stringify(session));
+  current = session;
+  for (const listener of listeners) listener();
+}
+
+/** Returns the function that ends the subscription. */
+export function onSession(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
 
 /** An error answer of the service, or no answer at all (`NETWORK`). Its message is for people. */
 export class ApiError extends Error {
@@ -44,7 +95,7 @@ export async function send(path: string, { json, credential, ...init }: Call = {
     }
     const error = await errorOf(response);
     const isOwn = credential === undefined && Object.is(token, currentSession()?.token);
-    if (response.status === 401 && isOwn) endSession();
+    if (response.status === 401 && isOwn) setSession(null, true);
     throw error;
   }
 }
@@ -91,4 +142,29 @@ export function sleep(ms: number, signal: AbortSignal | null = null): Promise<vo
       reject(signal.reason);
     });
   });
+}
+
+/** Begins a session with a one-time code, or with a key, which is not kept. Throws `ApiError`. */
+export async function signIn(codeOrKey: string): Promise<void> {
+  const call = { method: "POST", credential: codeOrKey };
+  const { token, expires_at } = await fetchJson<ConsoleBody<"Session">>(PATHS.consoleSessions, call);
+  setSession({ token, id: randomId(), expiresAtMs: expires_at * 1000 });
+}
+
+/** Ends the session, here and at the service, and forgets all that the tab keeps. */
+export async function signOut(): Promise<void> {
+  try {
+    await send(PATHS.consoleSession, { method: "DELETE" });
+  } catch {
+    // The service has forgotten it, or stopped: its sessions end with it.
+  } finally {
+    sessionStorage.clear();
+    setSession(null);
+  }
+}
+
+/** 128 random bits. */
+export function randomId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

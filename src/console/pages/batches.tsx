@@ -1,12 +1,12 @@
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { BatchObject } from "../../contract/batch-api.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
-import { type BatchFilter, firstImages, listBatches } from "../api/batches.ts";
-import { thumbnailPath } from "../api/pictures.ts";
+import { firstImages, listBatches } from "../api/batches.ts";
+import { SearchField, useFocusWalk } from "../parts/keys.tsx";
+import { hrefOf } from "../parts/navigation.tsx";
 import { EmptyNote, ErrorNote } from "../parts/notes.tsx";
-import { RemotePicture, useVisible } from "../parts/picture.tsx";
-import { SearchField } from "../parts/search-field.tsx";
+import { RemotePicture, thumbnailPath, useVisible } from "../parts/pictures.tsx";
 import {
   ago,
   Counts,
@@ -18,9 +18,6 @@ import {
   waitingWords,
 } from "../parts/status.tsx";
 import { useData } from "../parts/use-data.ts";
-import { useDebounced } from "../parts/use-debounced.ts";
-import { useFocusWalk } from "../parts/use-keys.ts";
-import { hrefOf } from "../parts/use-route.ts";
 
 function BatchRow({ batch }: { batch: BatchObject }) {
   const { id, task_name, status, model, created_at, waiting, parent_batch_id } = batch;
@@ -83,8 +80,6 @@ function Strip({ batch }: { batch: BatchObject }) {
   ));
 }
 
-const PAGE = 50;
-
 /** All batches of the key, the newest first. */
 export function BatchesPage() {
   const [status, setStatus] = useState("");
@@ -93,12 +88,12 @@ export function BatchesPage() {
   const filter = { status, taskName: useDebounced(name.trim()) };
   const list = useData(
     JSON.stringify(filter),
-    (signal) => readPages(filter, pages, signal),
+    (signal) => listBatches(filter, pages, signal),
     (change) => change.kind === "batch" || change.kind === "deleted",
     pages,
   );
   useFocusWalk("a.batch-row");
-  const batches = list.value?.batches;
+  const batches = list.value?.entries;
   return (
     <>
       <div className="page-head">
@@ -136,18 +131,6 @@ export function BatchesPage() {
   );
 }
 
-async function readPages(filter: BatchFilter, pages: number, signal: AbortSignal) {
-  const batches: BatchObject[] = [];
-  let cursor: string | null = null;
-  for (let page = 0; page < pages; page++) {
-    const list = await listBatches(filter, PAGE, signal, cursor ?? undefined);
-    batches.push(...list.data);
-    cursor = list.next_cursor;
-    if (!list.has_more || cursor === null) return { batches, hasMore: false };
-  }
-  return { batches, hasMore: true };
-}
-
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
   if (isFiltered) return <EmptyNote icon="search" title="No batch like this" />;
   return (
@@ -158,4 +141,16 @@ function Nothing({ isFiltered }: { isFiltered: boolean }) {
       </a>
     </EmptyNote>
   );
+}
+
+const QUIET_MS = 250;
+
+/** The value, once it has not changed for a moment: a person may still be typing. */
+function useDebounced<T>(value: T): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), QUIET_MS);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
 }

@@ -3,11 +3,11 @@ import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contra
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { getLedger, getUsage } from "../api/batches.ts";
+import { ScrollingTable } from "../parts/keys.tsx";
+import { hrefOf } from "../parts/navigation.tsx";
 import { ErrorNote } from "../parts/notes.tsx";
-import { ScrollingTable } from "../parts/search-field.tsx";
 import { costOf, count, isPlayOnly, localTime, statusWord, usd } from "../parts/status.tsx";
 import { useAccount, useData } from "../parts/use-data.ts";
-import { hrefOf } from "../parts/use-route.ts";
 
 const DAYS = 30;
 const DAY_MS = 86_400_000;
@@ -86,14 +86,12 @@ function sumOf(usage: readonly UsageObject[]): DaySum {
   };
 }
 
-const PAGE = 50;
-
 /** The movements of real money, the newest first. `hasPlay`: drawings are paid with play money, which is not shown. */
 function Ledger({ hasPlay }: { hasPlay: boolean }) {
   const [pages, setPages] = useState(1);
   const ledger = useData(
     "ledger",
-    (signal) => readPages(pages, signal),
+    (signal) => getLedger(pages, signal),
     (change) => change.kind === "account",
     pages,
   );
@@ -151,18 +149,6 @@ function Row({ entry }: { entry: LedgerEntryObject }) {
 function changeOf(amount: number): string {
   if (amount === 0) return "–";
   return amount > 0 ? `+${usd(amount)}` : usd(amount);
-}
-
-async function readPages(pages: number, signal: AbortSignal) {
-  const entries: LedgerEntryObject[] = [];
-  let cursor: string | undefined;
-  for (let page = 0; page < pages; page++) {
-    const list = await getLedger(PAGE, signal, cursor);
-    entries.push(...list.data);
-    cursor = list.next_cursor ?? undefined;
-    if (!list.has_more || cursor === undefined) return { entries, hasMore: false };
-  }
-  return { entries, hasMore: true };
 }
 
 /** The money of the account, and where it went. */

@@ -13,10 +13,9 @@ import type { RequestPart } from "../../contract/native-api.ts";
 import { counted } from "../../kernel/text.ts";
 import { generateImage, realtimeModels } from "../api/batches.ts";
 import { base64Of, copyImage, type ReferenceFile, readReference, saveBlob } from "../api/files.ts";
-import { randomId } from "../api/sign-in.ts";
+import { randomId } from "../api/request.ts";
 import { DropArea, ReferenceList } from "../parts/drop-area.tsx";
-import { Icon } from "../parts/icons.tsx";
-import { announce, EmptyNote, ErrorNote } from "../parts/notes.tsx";
+import { announce, EmptyNote, ErrorNote, Icon } from "../parts/notes.tsx";
 import { costOf, usd } from "../parts/status.tsx";
 import { useData, useLimits } from "../parts/use-data.ts";
 

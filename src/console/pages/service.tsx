@@ -1,16 +1,18 @@
 import { useEffect } from "react";
-import type { OverviewObject, ProviderObject } from "../../contract/console-api.ts";
+import type { OverviewObject } from "../../contract/console-api.ts";
 import { reasonText, saidLines } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { formatSize } from "../../kernel/text.ts";
 import { getOverview } from "../api/batches.ts";
+import { ScrollingTable } from "../parts/keys.tsx";
 import { ErrorNote } from "../parts/notes.tsx";
-import { ScrollingTable } from "../parts/search-field.tsx";
 import { ago, costOf, count, StatusBadge, statusWord, until } from "../parts/status.tsx";
 import { useData } from "../parts/use-data.ts";
 
+type Provider = OverviewObject["providers"][number];
+
 /** The providers of the service, and how they are. */
-function Providers({ providers }: { providers: readonly ProviderObject[] }) {
+function Providers({ providers }: { providers: OverviewObject["providers"] }) {
   return (
     <section className="block">
       <h2>Providers</h2>
@@ -36,7 +38,7 @@ function Providers({ providers }: { providers: readonly ProviderObject[] }) {
   );
 }
 
-function Row({ provider }: { provider: ProviderObject }) {
+function Row({ provider }: { provider: Provider }) {
   const { name, type, state, models, last_hour, total, last_success_at } = provider;
   return (
     <tr>
@@ -65,7 +67,7 @@ function Row({ provider }: { provider: ProviderObject }) {
   );
 }
 
-type TroubleFacts = Pick<ProviderObject, "reason" | "failed_requests" | "until" | "said">;
+type TroubleFacts = Pick<Provider, "reason" | "failed_requests" | "until" | "said">;
 
 /** Why a provider is in its state, how often it failed, when it is asked again, and what the upstream said. */
 function Trouble({ provider, trouble }: { provider: string; trouble: TroubleFacts }) {

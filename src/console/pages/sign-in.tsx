@@ -1,6 +1,5 @@
 import { type FormEvent, useEffect, useRef, useState } from "react";
-import { hasSessionEnded } from "../api/session.ts";
-import { signIn } from "../api/sign-in.ts";
+import { hasSessionEnded, signIn } from "../api/request.ts";
 import { ErrorNote } from "../parts/notes.tsx";
 
 /** Asks for a key. `problem` is why a link did not sign in. */

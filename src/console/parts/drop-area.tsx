@@ -1,9 +1,8 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { ReferenceFile } from "../api/files.ts";
-import { currentSession } from "../api/session.ts";
-import { Icon } from "./icons.tsx";
-import { announce } from "./notes.tsx";
-import { go, hrefOf } from "./use-route.ts";
+import { currentSession } from "../api/request.ts";
+import { go, hrefOf } from "./navigation.tsx";
+import { announce, Icon } from "./notes.tsx";
 
 /** Something on the page that takes files. */
 interface Taker {

@@ -11,7 +11,7 @@ import {
 import type { AccountObject } from "../../contract/console-api.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type Change, onChange } from "../api/changes.ts";
-import { currentSession, onSession, type StoredSession } from "../api/session.ts";
+import { currentSession, onSession, type StoredSession } from "../api/request.ts";
 
 /** The session of the tab; null before the sign-in and after its end. */
 export function useSession(): StoredSession | null {

@@ -3,11 +3,9 @@ import { memo } from "react";
 import stringWidth from "string-width";
 import type { Batch } from "../../client/answers.ts";
 import { formatDuration } from "../../kernel/durations.ts";
-import { nameOf, progressOf, statusOf, visibleBatches } from "../state/batches.ts";
-import { layoutOf } from "../state/layout.ts";
-import type { DashboardState } from "../state/state.ts";
-import { bar, dollars, inCells } from "../text.ts";
-import { type Mark, STATUS_MARKS, WAITING_MARK } from "../theme.ts";
+import { layoutOf, nameOf, progressOf, statusOf, visibleBatches } from "../lists.ts";
+import type { DashboardState } from "../state.ts";
+import { bar, dollars, inCells, type Mark, STATUS_MARKS, WAITING_MARK } from "../text.ts";
 import { Blank, Line } from "./line.tsx";
 
 /** The visible part of the batch list, with its column titles. */

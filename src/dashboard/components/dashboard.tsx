@@ -1,7 +1,7 @@
 import { Box, Text } from "ink";
 import { escapeControls } from "../../kernel/text.ts";
 import type { Abilities } from "../model.ts";
-import type { DashboardState } from "../state/state.ts";
+import type { DashboardState } from "../state.ts";
 import { halfBlockLines, inCells } from "../text.ts";
 import { DetailScreen } from "./detail-screen.tsx";
 import { Blank, Footer, Line, Rule } from "./line.tsx";

@@ -4,12 +4,10 @@ import { jobsText, waitingText } from "../../contract/waiting.ts";
 import { clockTime } from "../../kernel/durations.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
+import { detailLines, nameOf, selectedBatch } from "../lists.ts";
 import type { ItemRow } from "../model.ts";
-import { nameOf, selectedBatch } from "../state/batches.ts";
-import { detailLines } from "../state/layout.ts";
-import type { DashboardState } from "../state/state.ts";
-import { dollars, inCells } from "../text.ts";
-import { ITEM_MARKS, STATUS_MARKS } from "../theme.ts";
+import type { DashboardState } from "../state.ts";
+import { dollars, ITEM_MARKS, inCells, STATUS_MARKS } from "../text.ts";
 import { markOf } from "./batch-table.tsx";
 import { Blank, Footer, Line, Rule } from "./line.tsx";
 

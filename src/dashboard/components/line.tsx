@@ -1,8 +1,8 @@
 import { Text } from "ink";
 import type { ReactNode } from "react";
 import { escapeControls } from "../../kernel/text.ts";
-import { wordsOf } from "../state/keys.ts";
-import type { DashboardState } from "../state/state.ts";
+import { wordsOf } from "../reduce.ts";
+import type { DashboardState } from "../state.ts";
 
 /** One line of the screen. It never wraps; its end is cut off. */
 export function Line({ children }: { children: ReactNode }) {

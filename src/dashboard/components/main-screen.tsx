@@ -4,12 +4,10 @@ import { unnamed } from "../../contract/waiting.ts";
 import { clockTime, formatDuration } from "../../kernel/durations.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
+import { layoutOf } from "../lists.ts";
 import type { TroubleRow } from "../model.ts";
-import { layoutOf } from "../state/layout.ts";
-import { imagesPerSecond, timeLeftMs } from "../state/rate.ts";
-import type { DashboardState } from "../state/state.ts";
-import { inCells, sparkline } from "../text.ts";
-import { ACCENT, LEVEL_MARKS } from "../theme.ts";
+import { type DashboardState, imagesPerSecond, timeLeftMs } from "../state.ts";
+import { ACCENT, inCells, LEVEL_MARKS, sparkline } from "../text.ts";
 import { BatchTable } from "./batch-table.tsx";
 import { Blank, Footer, Line, Rule } from "./line.tsx";
 

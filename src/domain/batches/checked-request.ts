@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import type { AspectRatio, ImageMimeType } from "../../contract/image-formats.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import type { SentImage } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
@@ -38,9 +38,6 @@ export interface CheckedReference {
   storageUri: string | null;
 }
 
-/** The most text that is hashed at a time. */
-const PIECE_CHARS = 64 * 1024;
-
 /**
  * SHA-256 over everything that a request asks for, in lower-case hexadecimal: requests that ask for the same have equal
  * hashes, however they were written.
@@ -53,18 +50,9 @@ export function requestHash(
 ): string {
   const { modelId: model, taskName, parentBatchId, mimeType } = request;
   const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
-  // The canonical JSON of it all, in pieces: the whole text would be copied several times. "items" sorts first.
-  const hash = createHash("sha256");
-  let piece = '{"items":[';
-  for (const [index, { customId, prompt, outputCount, references }] of request.items.entries()) {
-    const facts =
-      references.length === 0 ? "[]" : canonicalJson(references.map(({ image: _, ...each }) => each));
-    if (index > 0) piece += ",";
-    piece += `{"customId":${JSON.stringify(customId)},"outputCount":${outputCount},"prompt":${JSON.stringify(prompt)},"references":${facts}}`;
-    if (piece.length < PIECE_CHARS) continue;
-    hash.update(piece);
-    piece = "";
-  }
-  piece += `],${canonicalJson({ model, taskName, parentBatchId, mimeType, metadata }).slice(1)}`;
-  return hash.update(piece).digest("hex");
+  const items = request.items.map(({ customId, prompt, outputCount, references }) => {
+    const sent = references.map(({ image: _, ...facts }) => facts);
+    return { customId, prompt, outputCount, references: sent };
+  });
+  return sha256Hex(canonicalJson({ model, taskName, parentBatchId, mimeType, metadata, items }));
 }

@@ -3,14 +3,20 @@ import { DEFAULT_RATIO, imageSizePx, type SizeTier } from "../../contract/image-
 import { expandedCustomIds } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
-import { cannotPay, type Payer, type PayingCaller, payerOf, priceBatchImage } from "../billing/payer.ts";
+import { cannotPay, type Payer, payerOf, priceBatchImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import { type GroupEntry, identityOf, type ModelEntry, misfit, type Needs, type Offers } from "../models.ts";
 import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { ImageRequest } from "../ports/image-provider.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
-import { BATCH_TERMS, type BatchRecord, type ItemRecord, type NewReference } from "../records.ts";
+import {
+  type ApiKeyRecord,
+  BATCH_TERMS,
+  type BatchRecord,
+  type ItemRecord,
+  type NewReference,
+} from "../records.ts";
 import type { CheckedRequest } from "./checked-request.ts";
 import { holdFor, openBatch } from "./lifecycle.ts";
 
@@ -24,14 +30,14 @@ export interface CreateBatchDeps {
   workersRunning(): boolean;
 }
 
-export interface Caller extends PayingCaller {
+export interface Caller {
+  key: ApiKeyRecord;
+  /**
+   * The most that the person at this machine agrees to pay for the request, in micro-dollars. Default: null, no agreement.
+   * Then the account pays.
+   */
+  consentMicroUsd?: number | null;
   group: GroupEntry;
-}
-
-export interface CreatedBatch {
-  batch: BatchRecord;
-  /** True when this is an earlier batch that the same idempotency key made. */
-  replayed: boolean;
 }
 
 interface Asked {
@@ -78,14 +84,15 @@ export async function newBatch(
 
 /**
  * Accepts a checked request: reference images are stored first, then one transaction writes the batch, its items, its
- * idempotency key and its hold. Two concurrent requests with the same key make one batch, and both return it.
+ * idempotency key and its hold. Two concurrent requests with the same key make one batch, and both return it. `replayed`:
+ * it is an earlier batch that the same idempotency key made.
  */
 export async function createBatch(
   deps: CreateBatchDeps,
   caller: Caller,
   request: CheckedRequest,
   idempotencyKey: string | null,
-): Promise<CreatedBatch> {
+): Promise<{ batch: BatchRecord; replayed: boolean }> {
   const earlier = await replay(deps.stores.read, caller, request, idempotencyKey);
   if (earlier) return { batch: earlier, replayed: true };
   const parentBatchId = await findParent(deps.stores.read, caller, request.parentBatchId);

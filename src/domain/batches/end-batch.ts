@@ -12,8 +12,7 @@ const RESULT_MISSING: ItemError = {
   source: "service",
 };
 
-/** What it takes to end a batch or an item. */
-export interface ReadBackDeps {
+interface ReadBackDeps {
   stores: Stores;
   blobs: BlobStore;
 }

@@ -1,12 +1,11 @@
 import type { ItemError } from "../../contract/statuses.ts";
-import { type Call, recordCall, recordCalls } from "../health/calls.ts";
+import { type Call, recordCalls } from "../health/calls.ts";
 import { lendImage, type MadeImage } from "../images/output-images.ts";
-import type { CountChange, FinishedItem } from "../ports/batches.ts";
-import { StorageUnavailable } from "../ports/blob-store.ts";
+import type { FinishedItem } from "../ports/batches.ts";
+import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
-import type { ReadBackDeps } from "./end-batch.ts";
 
 /** How many groups are under way at most, and the most entries of one. */
 const [GROUPS_AT_ONCE, MOST_IN_A_GROUP] = [4, 50];
@@ -23,7 +22,7 @@ interface Waiting<Entry, Result> {
  * entry would take most of the time. An entry that comes alone does not wait. Two groups that are under way never share a
  * key, or they would wait for each other's locks. While a group waits for a lock, groups of other keys begin.
  */
-export class GroupCommit<Entry, Result> {
+class GroupCommit<Entry, Result> {
   readonly #work: (entries: readonly Entry[]) => Promise<readonly Result[]>;
   #waiting: Waiting<Entry, Result>[] = [];
   readonly #keysAtWork = new Set<string>();
@@ -85,7 +84,7 @@ export class GroupCommit<Entry, Result> {
 export type LeasedItem = ItemRecord & { leaseToken: string };
 
 /** The images that a provider made for an item: at least one, each decoded. */
-export type MadeItem = Omit<GeneratedImages, "images"> & { images: readonly MadeImage[] };
+type MadeItem = Omit<GeneratedImages, "images"> & { images: readonly MadeImage[] };
 
 /** The batch of an item, as far as an outcome needs it. */
 type Priced = Pick<BatchRecord, "model" | "price">;
@@ -95,7 +94,7 @@ type Priced = Pick<BatchRecord, "model" | "price">;
  * when the lease was lost (the item was cancelled, or leased again): then the files are removed.
  */
 export async function finishItem(
-  deps: ReadBackDeps & { finishes: Finishes },
+  deps: { stores: Stores; blobs: BlobStore; finishes: ReturnType<typeof groupFinishes> },
   batch: Priced,
   item: LeasedItem,
   made: MadeItem,
@@ -130,17 +129,15 @@ interface Finish extends FinishedItem {
   finishedAtMs: number;
 }
 
-export type Finishes = GroupCommit<Finish, { isOurs: boolean }>;
-
 /** Many items of a process finish at the same time, and those of a batch would wait for each other's commits. */
-export function groupFinishes(stores: Stores): Finishes {
+export function groupFinishes(stores: Stores): GroupCommit<Finish, { isOurs: boolean }> {
   return new GroupCommit((entries) => stores.write((tx) => recordAll(tx, entries)));
 }
 
 async function recordAll(tx: Transaction, finishes: readonly Finish[]): Promise<{ isOurs: boolean }[]> {
   await tx.lock("batch", ...new Set(finishes.map(({ batchId }) => batchId)));
   const ours = await tx.items.finish(finishes);
-  const successes = new Map<string, CountChange>();
+  const successes = new Map<string, Parameters<Transaction["batches"]["addCounts"]>[0]>();
   for (const { batchId: id } of ours)
     successes.set(id, { id, success: (successes.get(id)?.success ?? 0) + 1, fail: 0 });
   await tx.batches.addCounts(...successes.values());
@@ -196,7 +193,7 @@ export async function recordItemCall(
   nowMs: number,
 ): Promise<void> {
   const call = lastCallFor(batch, item, 0, null);
-  if (call !== null) await recordCall(tx, call, nowMs);
+  if (call !== null) await recordCalls(tx, [call], nowMs);
 }
 
 /** Only a success is billed. */

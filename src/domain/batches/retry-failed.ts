@@ -6,12 +6,12 @@ import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../records.ts";
 import { type CheckedReference, type CheckedRequest, requestHash } from "./checked-request.ts";
-import { type CreateBatchDeps, type CreatedBatch, createBatch, refuseToRetryJob } from "./create-batch.ts";
+import { type CreateBatchDeps, createBatch, refuseToRetryJob } from "./create-batch.ts";
 
 interface RetryOptions {
   /** As for `createBatch`; default: null. */
   idempotencyKey?: string | null;
-  /** See `PayingCaller`. */
+  /** See `Caller`. */
   consentMicroUsd?: number | null | undefined;
   /** The items to make again. Default: all failed ones that were not refused. */
   customIds?: readonly string[] | null;
@@ -29,7 +29,7 @@ export async function retryFailed(
   deps: CreateBatchDeps & { groups: readonly GroupEntry[]; models: readonly ModelEntry[] },
   batchId: string,
   { idempotencyKey = null, consentMicroUsd = null, customIds = null }: RetryOptions = {},
-): Promise<CreatedBatch> {
+): ReturnType<typeof createBatch> {
   const batch = await deps.stores.read.batches.byId(batchId);
   const key = batch === null ? null : await deps.stores.read.keys.byId(batch.apiKeyId);
   const group = deps.groups.find(({ name }) => name === key?.group);

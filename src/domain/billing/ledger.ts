@@ -1,12 +1,12 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { amountText } from "../../kernel/money.ts";
 import type { Transaction } from "../ports/stores.ts";
-import type { AccountRecord, BatchRecord, LedgerEntry, LedgerKind } from "../records.ts";
+import type { AccountRecord, BatchRecord, LedgerEntry } from "../records.ts";
 
 type Movement = Pick<LedgerEntry, "requestId" | "accountId" | "batchId" | "kind" | "amountMicroUsd">;
 
 /** The effect of an entry of each kind on the balance and on the held amount, as a factor on its amount. */
-const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
+const EFFECTS: Record<LedgerEntry["kind"], { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
   top_up: { balance: 1, held: 0 },
   hold: { balance: -1, held: 1 },
   capture: { balance: 0, held: -1 },
@@ -125,6 +125,6 @@ export async function settleHold(
   await takeBack(tx, batch, rest, nowMs);
 }
 
-function movementOf(batch: BatchRecord, kind: LedgerKind) {
+function movementOf(batch: BatchRecord, kind: LedgerEntry["kind"]) {
   return { requestId: `${kind}:${batch.id}`, accountId: batch.accountId, batchId: batch.id, kind };
 }

@@ -6,7 +6,7 @@ import { formatUsd, multiplyToMicros } from "../../kernel/money.ts";
 import { openRealAccount } from "../accounts.ts";
 import { type GroupEntry, isPaid, type ModelEntry, type Offer } from "../models.ts";
 import type { Stores } from "../ports/stores.ts";
-import type { AccountRecord, ApiKeyRecord, PriceSnapshot } from "../records.ts";
+import type { AccountRecord, ApiKeyRecord, BatchRecord } from "../records.ts";
 
 /**
  * Returns the price of one image of a batch and the amount that is held for it. One image's amounts are rounded to a micro-dollar
@@ -17,7 +17,7 @@ export function priceBatchImage(
   group: GroupEntry,
   providerMultiplier: number,
   size: SizeTier = "1K",
-): PriceSnapshot | null {
+): BatchRecord["price"] | null {
   const modelPriceUsd = model.prices[size];
   if (modelPriceUsd === undefined) return null;
   const { rateMultiplier: groupMultiplier, batchDiscount } = group;
@@ -26,7 +26,7 @@ export function priceBatchImage(
 }
 
 /** Returns the amounts that these numbers make. An item of another size has another `modelPriceUsd` than its batch. */
-export function priceOf(basis: PriceSnapshot["basis"]): PriceSnapshot {
+export function priceOf(basis: BatchRecord["price"]["basis"]): BatchRecord["price"] {
   const { modelPriceUsd, groupMultiplier, providerMultiplier, batchDiscount, holdMultiplier } = basis;
   const unit = [modelPriceUsd, groupMultiplier, providerMultiplier];
   return {
@@ -48,16 +48,6 @@ export function priceRealtimeImage(
 ): number | null {
   const price = model.prices[size];
   return price === undefined ? null : multiplyToMicros([price, group.rateMultiplier, providerMultiplier]);
-}
-
-/** The parts of a caller that decide who pays. */
-export interface PayingCaller {
-  key: ApiKeyRecord;
-  /**
-   * The most that the person at this machine agrees to pay for the request, in micro-dollars. Default: null, no agreement.
-   * Then the account pays.
-   */
-  consentMicroUsd?: number | null;
 }
 
 /** The account that pays for the images of an offer. */
@@ -100,10 +90,11 @@ export function isPlayMoney(offer: Offer, account: Pick<AccountRecord, "isPlay">
  */
 export async function payerOf(
   deps: { stores: Stores; clock: Clock; ids: Ids },
-  { key: { accountId }, consentMicroUsd = null }: PayingCaller,
+  caller: { key: ApiKeyRecord; consentMicroUsd?: number | null },
   offer: Offer,
 ): Promise<Payer> {
   const { stores } = deps;
+  const { accountId } = caller.key;
   const own = await stores.read.accounts.byId(accountId);
   if (!own) throw new Error(`there is no account ${accountId}`);
   const needsReal = offer.provider.upstream !== undefined && own.isPlay;
@@ -116,7 +107,7 @@ export async function payerOf(
     rateMultiplier: rateFor(offer, own),
     isUpstream: offer.provider.upstream !== undefined,
     isPlay: isPlayMoney(offer, own),
-    consentMicroUsd: isPaid(offer.provider) ? consentMicroUsd : null,
+    consentMicroUsd: isPaid(offer.provider) ? (caller.consentMicroUsd ?? null) : null,
   };
 }
 

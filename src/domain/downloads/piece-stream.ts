@@ -116,7 +116,7 @@ export async function readIntact(
 }
 
 /** The same, or null when the image is missing or damaged. */
-export async function intactBytes(
+async function intactBytes(
   blobs: Pick<BlobStore, "read">,
   { blobKey, sizeBytes, sha256 }: Pick<OutputRecord, "blobKey" | "sizeBytes" | "sha256">,
 ): Promise<Buffer | null> {

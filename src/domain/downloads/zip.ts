@@ -17,7 +17,7 @@ interface NamedImage {
  * The names of images in the ZIP, in the order given: `images/<custom id>.png`, `…_2.png` for the second image of an
  * item. Names that a file system without upper and lower case would take for the same get `~2`, `~3`, …
  */
-export function assignEntryNames(images: readonly NamedImage[]): string[] {
+function assignEntryNames(images: readonly NamedImage[]): string[] {
   const taken = new Set<string>();
   return images.map(({ customId, imageIndex, extension }) => {
     const base = imageIndex === 0 ? customId : `${customId}_${imageIndex + 1}`;

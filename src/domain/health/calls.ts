@@ -2,7 +2,7 @@ import { paysDrawingsInPlay } from "../accounts.ts";
 import type { ImageProvider, UpstreamUsage } from "../ports/image-provider.ts";
 import type { Repositories, Transaction } from "../ports/stores.ts";
 import type { ProviderCalls } from "../records.ts";
-import type { KnownTrouble } from "./provider-health.ts";
+import type { ProviderTrouble } from "./provider-health.ts";
 import { EVERY_MODEL } from "./transitions.ts";
 
 /** The time over which calls are summed up. */
@@ -19,11 +19,6 @@ export interface Call {
   isMaybePaidTwice: boolean;
   billedMicroUsd: number;
   usage: UpstreamUsage | null;
-}
-
-/** Adds a call to the sums of its provider and model. */
-export function recordCall(tx: Transaction, call: Call, nowMs: number): Promise<void> {
-  return recordCalls(tx, [call], nowMs);
 }
 
 /** Adds calls to the sums of their providers and models. */
@@ -95,8 +90,6 @@ export function sumCalls(calls: readonly CallSums[]): CallSums {
 }
 
 const HOUR_MS = 3_600_000;
-
-export type ProviderTrouble = KnownTrouble;
 
 /** The state of a configured provider, for people. */
 export interface ProviderReport {

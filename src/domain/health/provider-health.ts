@@ -149,7 +149,7 @@ export class ProviderHealth {
   blocksOf = (provider: ImageProvider) => this.troublesOf(provider).filter(({ isOver }) => !isOver);
 
   /** The same, and those that are over without a success since. */
-  troublesOf(provider: ImageProvider): KnownTrouble[] {
+  troublesOf(provider: ImageProvider): ProviderTrouble[] {
     const disabled = disabledBy(provider);
     if (disabled) return [{ ...disabled, model: EVERY_MODEL, failures: 0, isOver: false }];
     return [...this.#scopes.values()]
@@ -306,7 +306,7 @@ export interface Block {
 }
 
 /** What is known of a provider that has had trouble with a model, or with every model. */
-export interface KnownTrouble extends Block {
+export interface ProviderTrouble extends Block {
   /** The upstream's id of the model, or `EVERY_MODEL`. */
   model: string;
   /** Requests in a row that have failed. */
@@ -351,7 +351,7 @@ const isOther = (before: HealthRecord, after: HealthRecord) =>
 const isSame = (a: HealthRecord, b: HealthRecord) => JSON.stringify(a) === JSON.stringify(b);
 
 /** Returns the trouble of a state that has this block; null when there was none since the last success. */
-function troubleOf(record: HealthRecord, block: Block | null): KnownTrouble | null {
+function troubleOf(record: HealthRecord, block: Block | null): ProviderTrouble | null {
   const { provider, model, failures = 0, message, said = null, trouble } = record;
   if (block === null && failures === 0) return null;
   const last = { provider, trouble: trouble ?? "failing", message: message ?? "", said, untilMs: null };

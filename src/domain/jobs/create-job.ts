@@ -8,16 +8,16 @@ import type { SentImage } from "../images/sent-image.ts";
 import { type ModelEntry, pricedSizes } from "../models.ts";
 import type { BlobDraft } from "../ports/blob-store.ts";
 import type { Transaction } from "../ports/stores.ts";
-import type { BatchInput, BatchRecord } from "../records.ts";
+import type { BatchRecord } from "../records.ts";
 
-export interface JobRequest {
+interface JobRequest {
   source: BatchSource;
   model: ModelEntry;
   /** Null when the caller gave none. */
   name: string | null;
   metadata?: Record<string, string> | null;
   /** Kept with the input. */
-  facts?: Pick<BatchInput, "resultsKeptMs" | "origin">;
+  facts?: Pick<NonNullable<BatchRecord["input"]>, "resultsKeptMs" | "origin">;
   /**
    * Looks for a batch that an equal request has made meanwhile, which is returned then, in the transaction that would write
    * another one. It has locked the key, so no process makes one at the same time.

@@ -39,9 +39,6 @@ export type LineReader = (
   job: JobOfLines,
 ) => AsyncIterable<Line>;
 
-/** The readers of the surfaces that take batch jobs. */
-export type LineReaders = Partial<Record<BatchSource, LineReader>>;
-
 export interface TakeInDeps {
   stores: Stores;
   blobs: BlobStore;
@@ -49,7 +46,8 @@ export interface TakeInDeps {
   models: readonly ModelEntry[];
   offers: Offers;
   limits: Pick<Limits, "linesPerJob">;
-  lineReaders: LineReaders;
+  /** Those of the surfaces that take batch jobs. */
+  lineReaders: Partial<Record<BatchSource, LineReader>>;
 }
 
 /** The outcome of reading the input of a batch. */

@@ -1,6 +1,6 @@
 import type { AspectRatio, SizeTier } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
-import type { BatchEvent, BatchRecord, ItemRecord, ItemTerms, MaybePaid, PriceSnapshot } from "../records.ts";
+import type { BatchEvent, BatchRecord, ItemRecord, ItemTerms, MaybePaid } from "../records.ts";
 import type { JobState } from "./image-provider.ts";
 
 export interface BatchPage {
@@ -21,20 +21,14 @@ export interface BatchPage {
   limit: number;
 }
 
-/** In the order in which batches were made, behind the one with this number. */
-export interface SweepPage {
-  afterSeq: number;
-  limit: number;
-}
-
 /** The batches of a key for a provider. */
-export interface BatchQueue {
+interface BatchQueue {
   provider: string;
   apiKeyId: string;
 }
 
 /** A batch that has begun, as far as it takes to decide who works on it. */
-export interface BegunBatch {
+interface BegunBatch {
   id: string;
   provider: string;
   status: BatchStatus;
@@ -44,7 +38,7 @@ export interface BegunBatch {
 }
 
 /** What is added to the counts of a batch. */
-export interface CountChange {
+interface CountChange {
   id: string;
   success: number;
   fail: number;
@@ -60,10 +54,19 @@ export interface BatchRepository {
    * a transaction: a long search lets others work meanwhile.
    */
   page(filter: BatchPage): Promise<(BatchRecord & { seq: number })[]>;
-  /** Ended batches whose outputs are due for deletion: they have expired, or the batch is `output_deleted` already. */
-  outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
-  /** Batches that ended before the time and whose inputs still exist. */
-  inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
+  /**
+   * Ended batches whose outputs are due for deletion: they have expired, or the batch is `output_deleted` already. In the
+   * order in which batches were made, behind the one with the number `afterSeq`.
+   */
+  outputsDue(
+    nowMs: number,
+    page: { afterSeq: number; limit: number },
+  ): Promise<{ id: string; seq: number }[]>;
+  /** Batches that ended before the time and whose inputs still exist, in the same order. */
+  inputsDue(
+    endedBeforeMs: number,
+    page: { afterSeq: number; limit: number },
+  ): Promise<{ id: string; seq: number }[]>;
   /** How many batches of a key and source have not ended. */
   countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
   /** Oldest first. */
@@ -133,7 +136,7 @@ interface ItemSums {
   earnedMicroUsd: number;
 }
 
-export interface ItemPage {
+interface ItemPage {
   status?: ItemStatus;
   afterPosition: number;
   offset?: number;
@@ -161,7 +164,7 @@ export type ListedItem = Pick<
   | "priceMicroUsd"
 >;
 
-export interface ItemClaim {
+interface ItemClaim {
   /** Together with the item it proves who holds the lease. */
   token: string;
   /** Who claims. */
@@ -208,7 +211,7 @@ export interface FinishedItem
 }
 
 /** The items of a batch that have a status. The sums are those of items with an amount of their own. */
-export interface ItemTotal {
+interface ItemTotal {
   batchId: string;
   status: ItemStatus;
   count: number;
@@ -237,7 +240,10 @@ export interface ItemRepository {
   /** How many items are being made now, of all batches. */
   countLeased(): Promise<number>;
   /** The sums over the items of a batch. `price` is that of items without one of their own. */
-  sums(batchId: string, price: Pick<PriceSnapshot, "imageMicroUsd" | "holdMicroUsd">): Promise<ItemSums>;
+  sums(
+    batchId: string,
+    price: Pick<BatchRecord["price"], "imageMicroUsd" | "holdMicroUsd">,
+  ): Promise<ItemSums>;
   /** The counts and the sums of many batches, a total for each status that items of a batch have. */
   totals(batchIds: readonly string[]): Promise<ItemTotal[]>;
   /** The tiers and ratios that the items of a batch have of their own, each pair once. An item may have one of them. */

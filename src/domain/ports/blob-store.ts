@@ -26,7 +26,7 @@ export class StorageUnavailable extends Error {
   }
 }
 
-export interface BlobFacts {
+interface BlobFacts {
   sizeBytes: number;
   /** Lower-case hexadecimal. */
   sha256: string;

@@ -2,7 +2,6 @@ import type {
   AccountRecord,
   ApiKeyRecord,
   BatchRecord,
-  DayUsage,
   HealthRecord,
   IdempotencyRecord,
   KeyedRequestRecord,
@@ -14,10 +13,9 @@ import type {
   RealtimeHoldRecord,
   ReferenceRecord,
   RetentionTime,
-  UsageFilter,
   UsageRecord,
 } from "../records.ts";
-import type { BatchRepository, ItemRepository, SweepPage, UpstreamJobRepository } from "./batches.ts";
+import type { BatchRepository, ItemRepository, UpstreamJobRepository } from "./batches.ts";
 
 /**
  * The database as the domain needs it. Repositories move rows and decide nothing. A yes or no is returned inside an
@@ -64,7 +62,7 @@ export interface Repositories {
   touch(): Promise<void>;
 }
 
-export interface AccountRepository {
+interface AccountRepository {
   /** `isPlay` defaults to false. */
   insert(account: { id: string; name: string; createdAtMs: number; isPlay?: boolean }): Promise<void>;
   setRealAccount(id: string, realAccountId: string): Promise<void>;
@@ -78,7 +76,7 @@ export interface AccountRepository {
   ): Promise<{ isEnough: boolean }>;
 }
 
-export interface KeyRepository {
+interface KeyRepository {
   insert(key: ApiKeyRecord & { sha256: string }): Promise<void>;
   bySha256(sha256: string): Promise<ApiKeyRecord | null>;
   byId(id: string): Promise<ApiKeyRecord | null>;
@@ -87,21 +85,18 @@ export interface KeyRepository {
   setEnabled(id: string, atMs: number): Promise<void>;
 }
 
-interface LedgerPage {
-  accountIds: readonly string[];
-  /** Default: from the newest on. */
-  beforeSeq?: number | undefined;
-  offset?: number;
-  limit: number;
-}
-
-export interface LedgerRepository {
+interface LedgerRepository {
   /** `isNew` is false when an entry with this request id exists already; then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
   byRequestId(requestId: string): Promise<LedgerEntry | null>;
   list(filter: { accountId?: string; batchIds?: readonly string[] }): Promise<LedgerEntry[]>;
-  /** The newest first: those before the entry `beforeSeq`, without the first `offset` (default 0) of them. */
-  page(filter: LedgerPage): Promise<LedgerEntry[]>;
+  /** The newest first: those before the entry `beforeSeq` (default: all), without the first `offset` (default 0) of them. */
+  page(filter: {
+    accountIds: readonly string[];
+    beforeSeq?: number | undefined;
+    offset?: number;
+    limit: number;
+  }): Promise<LedgerEntry[]>;
   /** The sum of the balance changes of an account behind the entry `seq`. */
   changeAfter(accountId: string, seq: number): Promise<number>;
 }
@@ -122,7 +117,7 @@ export interface Transaction extends Omit<Repositories, "batches"> {
 /** Rows that can be locked, in the order in which to do it. A batch comes before its items. */
 type LockedRow = "key" | "batch" | "account";
 
-export interface OutputRepository {
+interface OutputRepository {
   insertMany(outputs: readonly OutputRecord[]): Promise<void>;
   /** In request order, then by image index. */
   ofBatch(batchId: string): Promise<OutputRecord[]>;
@@ -135,7 +130,7 @@ export interface OutputRepository {
   setEntryNames(names: readonly { itemId: number; imageIndex: number; entryName: string }[]): Promise<void>;
 }
 
-export interface ReferenceRepository {
+interface ReferenceRepository {
   insertMany(batchId: string, references: readonly NewReference[]): Promise<void>;
   /** The references of an item of the request (`sourceIndex`), in their order. */
   ofSource(batchId: string, sourceIndex: number): Promise<ReferenceRecord[]>;
@@ -147,7 +142,7 @@ export interface ReferenceRepository {
   mostOfSource(batchId: string): Promise<number>;
 }
 
-export interface IdempotencyRepository {
+interface IdempotencyRepository {
   find(apiKeyId: string, key: string): Promise<IdempotencyRecord | null>;
   /**
    * `isNew` is false when the key has made another batch already; then nothing changes. Waits for another transaction that
@@ -160,7 +155,7 @@ export interface IdempotencyRepository {
   removeOfRecordsDeletedBefore(ms: number): Promise<number>;
 }
 
-export interface RealtimeHoldRepository {
+interface RealtimeHoldRepository {
   insert(hold: RealtimeHoldRecord): Promise<void>;
   /** Removes the record and returns it; null when there is none. */
   remove(id: string): Promise<RealtimeHoldRecord | null>;
@@ -174,7 +169,7 @@ export interface RealtimeHoldRepository {
   abandoned(): Promise<RealtimeHoldRecord[]>;
 }
 
-export interface KeyedRequestRepository {
+interface KeyedRequestRepository {
   find(apiKeyId: string, key: string): Promise<KeyedRequestRecord | null>;
   /** Inserts the record, or replaces the one with the same key. */
   put(record: KeyedRequestRecord): Promise<void>;
@@ -186,16 +181,30 @@ export interface KeyedRequestRepository {
   answered(): Promise<KeyedRequestRecord[]>;
 }
 
-export interface LinkedImageRepository {
+interface LinkedImageRepository {
   insert(image: LinkedImageRecord): Promise<void>;
   /** Also finds one that has expired. */
   find(id: string): Promise<LinkedImageRecord | null>;
   /** Those that expire by `nowMs`, in the order in which they were made, behind the one with the number `afterSeq`. */
-  due(nowMs: number, page: SweepPage): Promise<(LinkedImageRecord & { seq: number })[]>;
+  due(
+    nowMs: number,
+    page: { afterSeq: number; limit: number },
+  ): Promise<(LinkedImageRecord & { seq: number })[]>;
   remove(id: string): Promise<void>;
 }
 
-export interface UsageRepository {
+/** The images of a model that a key paid for on a day, from one of its accounts. */
+interface DayUsage {
+  accountId: string;
+  /** The beginning of the day, in UTC. */
+  dayMs: number;
+  /** The requested model. */
+  model: string;
+  imageCount: number;
+  amountMicroUsd: number;
+}
+
+interface UsageRepository {
   insertMany(records: readonly UsageRecord[]): Promise<void>;
   /** In the order in which they were written. */
   list(filter: { accountId?: string }): Promise<UsageRecord[]>;
@@ -203,24 +212,29 @@ export interface UsageRepository {
    * The images that a key paid for, by day (UTC) and model, oldest first: images of batches on the day when they were settled, and of
    * real-time requests. `accountIds`: those that have paid for the key.
    */
-  byDay(filter: UsageFilter): Promise<DayUsage[]>;
+  byDay(filter: {
+    apiKeyId: string;
+    accountIds: readonly string[];
+    fromMs: number;
+    beforeMs: number;
+  }): Promise<DayUsage[]>;
   count(): Promise<number>;
 }
 
-export interface ProviderHealthRepository {
+interface ProviderHealthRepository {
   list(): Promise<HealthRecord[]>;
   /** Inserts or replaces the record of a provider and model. */
   put(record: HealthRecord): Promise<void>;
 }
 
-export interface ProviderCallsRepository {
+interface ProviderCallsRepository {
   /** Adds to the sums of the stretch of time that begins at `fromMs`. */
   add(fromMs: number, calls: ProviderCalls): Promise<void>;
   /** The sums of each day (UTC), provider and model, of stretches that begin in the time. Oldest first. */
   list(time: { fromMs?: number; beforeMs?: number }): Promise<(ProviderCalls & { dayMs: number })[]>;
 }
 
-export interface RetentionTimeRepository {
+interface RetentionTimeRepository {
   /** Null before the first look at the clock. */
   read(): Promise<RetentionTime | null>;
   write(time: RetentionTime): Promise<void>;
@@ -237,7 +251,7 @@ export interface TimedSecretRecord {
   expiresAtMs: number;
 }
 
-export interface TimedSecretRepository {
+interface TimedSecretRepository {
   insert(secret: TimedSecretRecord): Promise<void>;
   /** Also finds one that has expired. */
   find(id: string): Promise<TimedSecretRecord | null>;
@@ -264,7 +278,7 @@ export interface UploadRecord {
   touchedAtMs: number;
 }
 
-export interface UploadRepository {
+interface UploadRepository {
   insert(upload: UploadRecord): Promise<void>;
   find(id: string): Promise<UploadRecord | null>;
   /** Returns the uploads of a key that are not finished. */
@@ -280,7 +294,7 @@ export interface UploadRepository {
 }
 
 /** How many real-time requests of a key began in each second, over all processes. */
-export interface RequestCountRepository {
+interface RequestCountRepository {
   /** Adds a request that begins in this second since 1970, and forgets those before `oldestSecond`. */
   add(apiKeyId: string, second: number, oldestSecond: number): Promise<void>;
   /** The requests from a second on, and the first second that has one. */
@@ -306,22 +320,19 @@ export interface FileRecord {
   expiresAtMs: number;
 }
 
-/** The files of a key that expire after `nowMs`, in the order in which they were stored or the other way round. */
-interface FilePage {
-  apiKeyId: string;
-  nowMs: number;
-  order: "oldest-first" | "newest-first";
-  /** Only files that come after the one with this number, in this order. */
-  afterSeq?: number;
-  purpose?: string;
-  limit: number;
-}
-
-export interface FileRepository {
+interface FileRepository {
   insert(file: FileRecord): Promise<void>;
   /** Also finds a file that has expired. */
   find(apiKeyId: string, id: string): Promise<(FileRecord & { seq: number }) | null>;
-  page(filter: FilePage): Promise<(FileRecord & { seq: number })[]>;
+  /** The files of a key that expire after `nowMs`, in this order of being stored, after the one with the number `afterSeq`. */
+  page(filter: {
+    apiKeyId: string;
+    nowMs: number;
+    order: "oldest-first" | "newest-first";
+    afterSeq?: number;
+    purpose?: string;
+    limit: number;
+  }): Promise<(FileRecord & { seq: number })[]>;
   /** The bytes of the files of a key that expire after `nowMs`. */
   bytesOf(apiKeyId: string, nowMs: number): Promise<number>;
   /** Files that expire by `nowMs`, in the order in which they were stored, behind the one with the number `afterSeq`. */
@@ -362,7 +373,7 @@ export interface WorkerRecord {
 }
 
 /** Times are those of the database's clock, which all processes share. */
-export interface WorkerRepository {
+interface WorkerRepository {
   /** The record counts as seen now. */
   insert(worker: WorkerRecord): Promise<void>;
   /**

@@ -4,7 +4,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import type { SweepDeps } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import type { KeyedAnswerRecord, KeyedRequestRecord } from "../records.ts";
+import type { KeyedRequestRecord } from "../records.ts";
 
 /** How long the answer to a request with an idempotency key is kept. */
 export const ANSWER_RETENTION_MS = 24 * 3_600_000;
@@ -24,6 +24,8 @@ export type Outcome = { body: Buffer } | { error: ImgbatchError };
  * paid for.
  */
 export type KeyedAnswer = Outcome & { isReplay: boolean; paidRuns: number };
+
+type KeptAnswer = NonNullable<KeyedRequestRecord["answer"]>;
 
 /** One run of a request with an idempotency key. */
 type Run = Omit<KeyedRequestRecord, "answer" | "expiresAtMs">;
@@ -63,16 +65,11 @@ export async function changeLatest(
 }
 
 /** Writes a run with its answer; null while it is at work. */
-export function putAnswer(
-  tx: Transaction,
-  run: Run,
-  answer: KeyedAnswerRecord | null,
-  clock: Clock,
-): Promise<void> {
+export function putAnswer(tx: Transaction, run: Run, answer: KeptAnswer | null, clock: Clock): Promise<void> {
   return tx.keyedRequests.put({ ...run, answer, expiresAtMs: clock.nowMs() + ANSWER_RETENTION_MS });
 }
 
-export function keptError({ code, message }: ImgbatchError): KeyedAnswerRecord {
+export function keptError({ code, message }: ImgbatchError): KeptAnswer {
   return { error: { code, message } };
 }
 
@@ -81,7 +78,7 @@ export async function storeAnswer(
   blobs: BlobStore,
   realtimeId: string,
   outcome: Outcome,
-): Promise<KeyedAnswerRecord> {
+): Promise<KeptAnswer> {
   if ("error" in outcome) return keptError(outcome.error);
   const { sha256 } = await blobs.put(answerKey(realtimeId), outcome.body);
   return { sha256 };
@@ -91,7 +88,7 @@ export async function storeAnswer(
 export async function replay(
   blobs: BlobStore,
   { realtimeId, paidRuns }: KeyedRequestRecord,
-  answer: KeyedAnswerRecord,
+  answer: KeptAnswer,
 ): Promise<KeyedAnswer> {
   if ("error" in answer) {
     return { error: new ImgbatchError(answer.error.code, answer.error.message), isReplay: true, paidRuns };

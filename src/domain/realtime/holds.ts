@@ -4,7 +4,7 @@ import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCalls } from "../health/calls.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import type { AccountRecord, LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts";
+import type { AccountRecord, LedgerEntry, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 
 const WINDOW_MS = 60_000;
 const BUSY_RETRY_MS = 1000;
@@ -180,6 +180,6 @@ async function release(
   await takeBack(tx, hold, amountMicroUsd, nowMs);
 }
 
-function movementOf({ id, accountId, amountMicroUsd }: RealtimeHoldRecord, kind: LedgerKind) {
+function movementOf({ id, accountId, amountMicroUsd }: RealtimeHoldRecord, kind: LedgerEntry["kind"]) {
   return { requestId: `${kind}:${id}`, accountId, batchId: null, kind, amountMicroUsd };
 }

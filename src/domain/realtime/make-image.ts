@@ -1,4 +1,4 @@
-import { ERRORS, type ErrorDetails, ImgbatchError } from "../../contract/errors.ts";
+import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
 import { imageSizePx } from "../../contract/image-formats.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
@@ -49,7 +49,7 @@ const LIMITED_RETRY_MS = 5000;
 function realtimeError(error: ProviderError): ImgbatchError {
   const { message, retryAfterMs, trouble } = error;
   const because = trouble === null || trouble === "ambiguous" ? undefined : WAITING_CODE_OF[trouble];
-  const details: ErrorDetails = { cause: error, retryAfterMs: retryAfterMs ?? undefined, because };
+  const details = { cause: error, retryAfterMs: retryAfterMs ?? undefined, because };
   switch (error.code) {
     case "INVALID_ARGUMENT":
       return refusal(error, details);
@@ -69,8 +69,10 @@ function realtimeError(error: ProviderError): ImgbatchError {
   }
 }
 
+type RealtimeDetails = ConstructorParameters<typeof ImgbatchError>[2];
+
 /** When an upstream refuses our own key or model, the caller is not at fault. */
-function refusal({ upstreamStatus, message }: ProviderError, details: ErrorDetails): ImgbatchError {
+function refusal({ upstreamStatus, message }: ProviderError, details: RealtimeDetails): ImgbatchError {
   if (upstreamStatus !== null && ![400, 413, 415, 422].includes(upstreamStatus)) {
     return new ImgbatchError("REALTIME_PROVIDER_UNREACHABLE", message, details);
   }
@@ -82,7 +84,7 @@ function refusal({ upstreamStatus, message }: ProviderError, details: ErrorDetai
 
 function failure(
   { upstreamStatus, message, retryable }: ProviderError,
-  details: ErrorDetails,
+  details: RealtimeDetails,
 ): ImgbatchError {
   if (upstreamStatus === 503) return new ImgbatchError("REALTIME_PROVIDER_OVERLOADED", message, details);
   if (upstreamStatus !== 500 && (upstreamStatus !== null || retryable)) {

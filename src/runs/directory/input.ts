@@ -9,7 +9,8 @@ import { makeDirectory, PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/fi
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
 import type { PlannedItem } from "../plan/plan.ts";
-import { type PromptReference, textOf } from "../plan/prompt-files.ts";
+import type { PromptReference } from "../plan/reference-files.ts";
+import { textOf } from "../plan/spool.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "./names.ts";
 import { hashFile, readJsonLine, writeJsonLines } from "./run-files.ts";
 
@@ -80,7 +81,13 @@ const inputSchema = z.looseObject({
     .optional(),
   metadata: z.record(z.string(), z.unknown()).optional(),
   /** Where the prompt was read: file and line, and the id as typed. Without an id, that field is absent. */
-  source: z.looseObject({ id: z.string().optional(), file: z.string(), line: z.int().min(1) }),
+  source: z.looseObject({
+    id: z.string().optional(),
+    file: z.string(),
+    line: z.int().min(1),
+    /** The values of the lists that made the prompt. */
+    values: z.record(z.string(), z.string()).optional(),
+  }),
 });
 export type InputLine = z.infer<typeof inputSchema>;
 
@@ -247,7 +254,8 @@ function readRange(path: string, { start, bytes }: LineRange): string {
 }
 
 function toInputLine(item: PlannedItem): InputLine {
-  const { typedId, fileLine } = item;
+  const { typedId, fileLine, variant } = item;
+  const values = variant === undefined ? {} : { values: variant.values };
   const references = item.references.map((reference) => ({
     path: referencePath(reference.sha256),
     ...labelsOf(reference),
@@ -260,7 +268,7 @@ function toInputLine(item: PlannedItem): InputLine {
     ...(item.aspectRatio === undefined ? {} : { aspect_ratio: item.aspectRatio }),
     ...(item.size === undefined ? {} : { size: item.size }),
     ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
-    source: { ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine }) },
+    source: { ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine, ...values }) },
   };
 }
 

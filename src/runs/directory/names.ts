@@ -1,4 +1,5 @@
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
+import { isGeneratedId } from "../../contract/limits.ts";
 import { foldFileName, isDeviceName, replaceForbidden, truncateBytes } from "../../kernel/text.ts";
 
 /** The names of files and folders that a run makes in its directory. */
@@ -79,7 +80,7 @@ export function createDiskNames(): DiskNames {
 
 /**
  * How the files of a run are named: by the id alone (`id`), by the id and the words of the prompt (`words`), or with words
- * where the prompt has no id of its own (`auto`).
+ * where the id is a number (`auto`).
  */
 export const NAMINGS = ["id", "words", "auto"] as const;
 export type Naming = (typeof NAMINGS)[number];
@@ -97,7 +98,7 @@ const LEAST_CHARS = 3;
 
 /** Returns the name of an image without its extension, such as `item_000001-red-fox`. */
 export function imageStem(id: string, naming: Naming, asked: Asked | undefined): string {
-  const hasOwnId = asked?.source?.id !== undefined;
+  const hasOwnId = asked?.source?.id !== undefined || !isGeneratedId(id.replace(/_\d\d$/, ""));
   if (asked === undefined || naming === "id" || (naming === "auto" && hasOwnId)) return id;
   const words = asciiWords(asked.prompt);
   const left = MAX_CHARS - id.length - 1;

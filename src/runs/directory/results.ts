@@ -1,9 +1,9 @@
 import { createReadStream, existsSync } from "node:fs";
-import { lstat, rename, rm } from "node:fs/promises";
+import { lstat, rename } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
 import type { ItemFacts } from "../../client/answers.ts";
-import { saving } from "../../client/file-errors.ts";
+import { removeFile, saving } from "../../client/file-errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { makeDirectory, syncDirectory } from "../../kernel/files.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
@@ -52,6 +52,10 @@ const common = {
     .describe("the custom_id as typed, which several images may share; null if the prompt has none"),
   file: z.string().optional().describe("the prompt file as typed; <stdin> for standard input"),
   line: z.int().min(1).optional().describe("the line of the prompt in that file"),
+  values: z
+    .record(z.string(), z.string())
+    .optional()
+    .describe("the values of the lists that made the prompt, by variable"),
   metadata: z.record(z.string(), z.unknown()).optional().describe("the other fields of the prompt"),
 };
 
@@ -138,6 +142,7 @@ function askedFor(line: InputLine | undefined): object {
   return {
     prompt,
     ...{ source_id: source.id ?? null, file: source.file, line: source.line },
+    ...(source.values === undefined ? {} : { values: source.values }),
     ...(metadata === undefined ? {} : { metadata }),
   };
 }
@@ -165,7 +170,7 @@ export async function writeResults(
     },
   };
   const retryPath = join(dir, RETRY_FILE);
-  if (failed.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
+  if (failed.length === 0) await removeFile(retryPath);
   else await writeJsonLines(retryPath, retry);
   const failedAt = failed.flatMap(({ custom_id: id }) => input.get(id)?.source ?? []);
   return { hasRetry: failed.length > 0, failedAt };

@@ -6,7 +6,9 @@ import { safeFileName } from "../../kernel/text.ts";
 import type { Shape } from "../../prompts/shape.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
 import { createDiskNames } from "../directory/names.ts";
-import { type PromptItem, type PromptReference, type PromptText, textOf } from "./prompt-files.ts";
+import type { PromptItem } from "./prompt-files.ts";
+import type { PromptReference } from "./reference-files.ts";
+import { type PromptText, textOf } from "./spool.ts";
 
 /** Everything that decides the images of a run. */
 export interface RunRequest {
@@ -77,10 +79,10 @@ export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
   return items.map((item, index) => {
     const { customId: typedId } = item;
     if (typedId !== null) return { ...item, customId: typedId, typedId };
-    let customId = generatedCustomId(index + 1);
-    for (let n = 2; expandedCustomIds(customId, item.outputCount).some((id) => taken.has(id)); n++) {
-      customId = `${generatedCustomId(index + 1)}-${n}`;
-    }
+    const stem = item.variant?.stem ?? generatedCustomId(item.number ?? index + 1);
+    let customId = stem;
+    for (let n = 2; expandedCustomIds(customId, item.outputCount).some((id) => taken.has(id)); n++)
+      customId = `${stem}-${n}`;
     for (const id of expandedCustomIds(customId, item.outputCount)) taken.add(id);
     return { ...item, customId, typedId };
   });

@@ -23,12 +23,18 @@ const referenceSchema = z.union([
   }),
 ]);
 
+const value = z.union([z.string(), z.number()]);
+
 /**
  * A line of a prompt file, for editors and for programs that write such files; `checkRow` decides. It also refuses
  * unknown fields that look like misspelt ones.
  */
 export const promptSchema = z.looseObject({
   prompt: z.string().min(1).max(DEFAULT_LIMITS.promptChars).regex(PROMPT).describe("what the image shows"),
+  vars: z
+    .record(z.string(), z.union([value, z.array(value).min(1)]))
+    .nullish()
+    .describe("{{name}} in a text stands for its value; each value of a list, or of @FILE, makes a prompt"),
   custom_id: z
     .string()
     .min(1)

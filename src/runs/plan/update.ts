@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { expandedCustomIds } from "../../contract/limits.ts";
+import { expandedCustomIds, isGeneratedId } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
@@ -7,7 +7,8 @@ import { formatProblem } from "../../prompts/problems.ts";
 import { type InputLine, mapRunInput, referencePath } from "../directory/input.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
 import { assignIds, type Plan, type PlannedItem } from "./plan.ts";
-import { type PromptItem, textOf } from "./prompt-files.ts";
+import type { PromptItem } from "./prompt-files.ts";
+import { textOf } from "./spool.ts";
 
 /** A prompt of the run as it is, without its text. */
 interface OldItem {
@@ -110,10 +111,14 @@ function findItems(old: readonly OldItem[], items: readonly PromptItem[]): Map<P
   const alike = groupBy(free, ({ content }) => content);
   for (const item of nameless.filter((each) => !found.has(each)))
     takeNameless(item, alike.get(contentOfItem(item))?.shift());
+  // The values in an id name the prompt: a line with other values is another one.
+  for (const item of nameless.filter(({ variant }) => variant !== undefined))
+    if (!found.has(item)) takeNameless(item, byId.get(item.variant?.stem ?? ""));
   const places = gapsIn(old, (item) => (free.has(item) ? undefined : item));
   for (const [place, others] of gapsIn(items, (item) => found.get(item))) {
-    const gone = places.get(place)?.filter(({ isGenerated }) => isGenerated) ?? [];
-    for (const item of others.filter(({ customId }) => customId === null)) takeNameless(item, gone.shift());
+    const gone = places.get(place)?.filter(({ id, isGenerated }) => isGenerated && isGeneratedId(id)) ?? [];
+    const lines = others.filter(({ customId, variant }) => customId === null && variant === undefined);
+    for (const item of lines) takeNameless(item, gone.shift());
   }
   return found;
 }

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { referenceImageSchema } from "../../contract/batch-api.ts";
+import { batchSchemas } from "../../contract/batch-api.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { isImageMimeType, type SizePx } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, inWords, type Limits } from "../../contract/limits.ts";
@@ -11,7 +11,7 @@ import { createYield } from "../../kernel/pacing.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
 
-type ReferenceBody = z.infer<typeof referenceImageSchema>;
+type ReferenceBody = z.infer<typeof batchSchemas.ReferenceImage>;
 
 /** An item of which all but the references is checked. */
 export interface ReadItem extends Omit<CheckedItem, "references" | "ratio"> {
@@ -101,7 +101,7 @@ function refuseTooMany(items: readonly ReadItem[], { model, limits }: Rules): vo
 }
 
 function parseReference(body: unknown, at: string): ReferenceBody {
-  const parsed = referenceImageSchema.safeParse(body, { error: inWords });
+  const parsed = batchSchemas.ReferenceImage.safeParse(body, { error: inWords });
   if (parsed.success) return parsed.data;
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { createBatchSchema, createItemSchema } from "../../contract/batch-api.ts";
+import { batchSchemas } from "../../contract/batch-api.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
 import { isImageMimeType } from "../../contract/image-formats.ts";
 import {
@@ -35,10 +35,10 @@ interface RequestRules {
  * References are only counted here; their own problems are reported after those of the items. Metadata is checked by
  * hand, because the schema would lose a key called `__proto__`.
  */
-const bodySchema = createBatchSchema.extend({
+const bodySchema = batchSchemas.CreateBatch.extend({
   metadata: z.unknown().optional(),
   items: z
-    .array(createItemSchema.extend({ reference_images: z.array(z.unknown()).nullish() }))
+    .array(batchSchemas.CreateItem.extend({ reference_images: z.array(z.unknown()).nullish() }))
     .min(1, "needs at least one item"),
 });
 

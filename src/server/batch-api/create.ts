@@ -1,10 +1,5 @@
 import type { Request, Response } from "express";
-import {
-  type BatchModel,
-  createBatchSchema,
-  type ListEnvelope,
-  retryBatchSchema,
-} from "../../contract/batch-api.ts";
+import { type BatchModel, batchSchemas, type ListEnvelope } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
@@ -57,7 +52,7 @@ function models(deps: ApiDeps) {
   };
 }
 
-const SHAPE = shapeOf(createBatchSchema, {
+const SHAPE = shapeOf(batchSchemas.CreateBatch, {
   "items[].prompt": "prompt",
   "items[].reference_images[].data": "image",
 });
@@ -107,7 +102,7 @@ function create(deps: ApiDeps) {
   };
 }
 
-const RETRY_SHAPE = shapeOf(retryBatchSchema);
+const RETRY_SHAPE = shapeOf(batchSchemas.RetryBatch);
 
 /** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
 function retry(deps: ApiDeps) {
@@ -132,7 +127,7 @@ function readCustomIds(deps: ApiDeps, request: Request, response: Response): Pro
   const format = plainFormat(RETRY_SHAPE, "BATCH_IMAGE_INVALID_ITEMS");
   const options = { ...deps, maxBytes: deps.limits.createBodyBytes, format, images: null };
   return withJsonBody(request, response, options, async ({ value }) => {
-    const parsed = retryBatchSchema.safeParse(value, { error: inWords });
+    const parsed = batchSchemas.RetryBatch.safeParse(value, { error: inWords });
     if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");
     return parsed.data.custom_ids ?? null;
   });

@@ -1,6 +1,5 @@
 import type { Request, RequestHandler, Response } from "express";
-import type { Manifest, ManifestError } from "../../contract/batch-api.ts";
-import type { Ticket } from "../../contract/console-api.ts";
+import type { ConsoleBody } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
@@ -18,8 +17,8 @@ import { queryChoice, queryInteger, queryText } from "../http/query.ts";
 import type { Operation } from "../operation.ts";
 import { findBatch } from "./batch-view.ts";
 
-/** `manifest.json` of a ZIP that holds these images. */
-function buildManifest(batch: BatchRecord, images: readonly ZipImage[]): Manifest {
+/** `manifest.json` of a ZIP that holds these images. A file name is the full name of its entry. */
+function buildManifest(batch: BatchRecord, images: readonly ZipImage[]) {
   return {
     batch_id: batch.id,
     model: batch.model,
@@ -40,7 +39,7 @@ function buildManifest(batch: BatchRecord, images: readonly ZipImage[]): Manifes
 }
 
 /** `errors.json`: one entry per failed item, in request order. */
-function buildErrors(items: readonly Pick<ItemRecord, "customId" | "error">[]): ManifestError[] {
+function buildErrors(items: readonly Pick<ItemRecord, "customId" | "error">[]) {
   return items.flatMap(({ customId, error }) => {
     if (!error) return [];
     const { code, message, source } = error;
@@ -109,7 +108,11 @@ function makeTicket(deps: ApiDeps) {
     const { id: batchId } = await findBatch(deps.stores, caller, request.params.id);
     const { secret, expiresAtMs } = await deps.secrets.tickets.issue({ keyId: caller.key.id, batchId });
     const url = `${publicUrlOf(deps, request)}${routes.ticketDownload(batchId)}?ticket=${secret}`;
-    const view: Ticket = { object: "download.ticket", url, expires_at: Math.floor(expiresAtMs / 1000) };
+    const view: ConsoleBody<"Ticket"> = {
+      object: "download.ticket",
+      url,
+      expires_at: Math.floor(expiresAtMs / 1000),
+    };
     response.setHeader("Cache-Control", "no-store");
     response.json(view);
   };

@@ -1,5 +1,5 @@
 import type { Request, RequestHandler, Response } from "express";
-import type { Session, SignInCode } from "../../contract/console-api.ts";
+import type { ConsoleBody } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { activeKey, authenticate as authenticateKey } from "../../domain/accounts.ts";
@@ -28,7 +28,7 @@ function makeCode(deps: ApiDeps) {
     const { secret: code, expiresAtMs } = await deps.secrets.codes.issue({
       keyId: callerOf(response).key.id,
     });
-    const view: SignInCode = {
+    const view: ConsoleBody<"SignInCode"> = {
       object: "console.code",
       code,
       expires_at: Math.floor(expiresAtMs / 1000),
@@ -72,7 +72,11 @@ async function keyOfSignIn(
 function signIn({ secrets }: Pick<ApiDeps, "secrets">) {
   return async (_request: Request, response: Response): Promise<void> => {
     const { secret: token, expiresAtMs } = await secrets.sessions.issue({ keyId: callerOf(response).key.id });
-    const view: Session = { object: "console.session", token, expires_at: Math.floor(expiresAtMs / 1000) };
+    const view: ConsoleBody<"Session"> = {
+      object: "console.session",
+      token,
+      expires_at: Math.floor(expiresAtMs / 1000),
+    };
     response.setHeader("Cache-Control", "no-store");
     response.json(view);
   };

@@ -5,7 +5,7 @@ import type { BatchSource } from "../../contract/statuses.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import { findFile, type GeneratedFile } from "../../domain/files/files.ts";
-import { createJob, type JobRequest } from "../../domain/jobs/create-job.ts";
+import { createJob } from "../../domain/jobs/create-job.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { FileRecord } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
@@ -26,7 +26,10 @@ interface JobReader {
   /** The rules for the images in the body; null when it has none. */
   images: ImageTexts | null;
   /** Returns the job that is asked for, or the one that an equal request has made before. */
-  read(caller: Caller, body: TakenBody): Promise<Omit<JobRequest, "source"> | { repeated: BatchRecord }>;
+  read(
+    caller: Caller,
+    body: TakenBody,
+  ): Promise<Omit<Parameters<typeof createJob>[2], "source"> | { repeated: BatchRecord }>;
 }
 
 /** A file with results that the service makes of an ended job. */

@@ -8,7 +8,7 @@ import {
   type SizeTier,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { type GenerateContentRequest, generateContentSchema } from "../../contract/native-api.ts";
+import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
 import {
   type InputImageProblem,
@@ -242,7 +242,7 @@ interface ContentRules {
   findFileImage?: FindFileImage;
 }
 
-type ImageConfig = NonNullable<GenerateContentRequest["generationConfig"]["imageConfig"]>;
+type ImageConfig = NonNullable<NativeBody<"GenerateContent">["generationConfig"]["imageConfig"]>;
 
 const CONFIG = "generationConfig";
 const IMAGE_CONFIG = `${CONFIG}.imageConfig`;
@@ -258,7 +258,7 @@ export async function checkContent(
 ): Promise<CheckedContent> {
   const given = rules.strictImageConfig ? camelKeys(body) : withModalities(camelKeys(body));
   refuseTooMany(given);
-  const { contents, generationConfig } = parseArgument(generateContentSchema, given);
+  const { contents, generationConfig } = parseArgument(nativeSchemas.GenerateContent, given);
   checkModalities(generationConfig.responseModalities);
   if (generationConfig.imageConfig == null && rules.strictImageConfig) {
     throw invalidArgument(IMAGE_CONFIG, "is required: the parameters of the image, or {}");
@@ -358,7 +358,7 @@ function checkFormat(config: ImageConfig, responseMimeType: string | null | unde
   return responseMimeType && isImageMimeType(responseMimeType) ? responseMimeType : "image/png";
 }
 
-type Contents = GenerateContentRequest["contents"];
+type Contents = NativeBody<"GenerateContent">["contents"];
 
 function checkRoles(contents: Contents): void {
   contents.forEach(({ role }, i) => {

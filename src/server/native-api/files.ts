@@ -1,7 +1,7 @@
 import type { Request } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type NativeFile, startUploadSchema } from "../../contract/native-api.ts";
+import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { jsonExcess } from "../../kernel/json.ts";
@@ -24,7 +24,7 @@ const ID = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
  */
 export function readFileFacts(text: string, mimeType: string | undefined): FileFacts {
   const value = text.trim() === "" ? {} : parseLeniently(text);
-  const { file = {} } = parseArgument(startUploadSchema, camelKeys(value));
+  const { file = {} } = parseArgument(nativeSchemas.StartUpload, camelKeys(value));
   const { name, displayName, mimeType: described } = file ?? {};
   return {
     id: name ? idOf(name) : null,
@@ -74,7 +74,11 @@ export function byteHeader(request: Request, name: string): number | null {
 }
 
 /** A file as the vendor's API shows it. */
-export function fileView(deps: Pick<ApiDeps, "server">, request: Request, file: FileRecord): NativeFile {
+export function fileView(
+  deps: Pick<ApiDeps, "server">,
+  request: Request,
+  file: FileRecord,
+): NativeBody<"NativeFile"> {
   const { id, displayName, createdAtMs, expiresAtMs } = file;
   const createTime = new Date(createdAtMs).toISOString();
   return {

@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { ImgbatchError, nativeErrorBody, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { type GenerateContentResponse, generateContentSchema } from "../../contract/native-api.ts";
+import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
@@ -73,7 +73,7 @@ export function usageOf(facts: {
  * The response of the real-time API. A refused prompt has no candidates; a model that made no image has one without
  * content.
  */
-function contentView(content: GeneratedContent): GenerateContentResponse {
+function contentView(content: GeneratedContent): NativeBody<"GenerateContentAnswer"> {
   const { request, executed, refusal, modelVersion, id } = content;
   const { prompt, earlier, size } = request;
   const images = content.images.map(({ image, facts: { mimeType } }) => ({
@@ -100,7 +100,11 @@ interface ContentFacts {
 }
 
 /** The same from its facts alone. */
-export function contentBody({ refusal, images, ...asked }: ContentFacts): GenerateContentResponse {
+export function contentBody({
+  refusal,
+  images,
+  ...asked
+}: ContentFacts): NativeBody<"GenerateContentAnswer"> {
   const usageMetadata = usageOf({
     model: asked.executed,
     prompt: joinTurns(asked.earlier, asked.prompt),
@@ -151,7 +155,7 @@ function framingOf(request: Request): Framing {
 
 const marks = { "contents[].parts[].text": "prompt", "contents[].parts[].inlineData.data": "image" } as const;
 /** The shape of a request. */
-export const CONTENT_SHAPE = shapeOf(generateContentSchema, marks, true);
+export const CONTENT_SHAPE = shapeOf(nativeSchemas.GenerateContent, marks, true);
 
 /** The format of a body with one request. */
 export function contentFormat(

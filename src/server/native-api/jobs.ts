@@ -1,9 +1,8 @@
 import { randomBytes } from "node:crypto";
 import type { Request, Response } from "express";
-import type { z } from "zod";
 import { errorEntry, ImgbatchError, isErrorCode, nativeStatus, RPC_CODES } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { createJobSchema, type Job, type JobOutput, type JobState } from "../../contract/native-api.ts";
+import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { deleteRecord } from "../../domain/batches/delete.ts";
@@ -35,6 +34,9 @@ import { CONTENT_SHAPE } from "./generate.ts";
 import { resultLine } from "./job-lines.ts";
 import { findBatchModel } from "./models.ts";
 
+type Job = NativeBody<"Job">;
+type JobOutput = NonNullable<Job["response"]>;
+
 /** The request in a body: the lines of a file, or those that came with it. */
 interface JobBody {
   name: string | null;
@@ -50,7 +52,7 @@ const OWN_LEVELS = 3;
 function checkJob({ value, sent }: TakenBody): JobBody {
   const given = camelKeys(value, OWN_LEVELS);
   refuseTooMany(given);
-  const { displayName, inputConfig } = parseArgument(createJobSchema, given).batch;
+  const { displayName, inputConfig } = parseArgument(nativeSchemas.CreateJob, given).batch;
   const name = truncateCodePoints((displayName ?? "").trim(), FIXED_LIMITS.taskNameChars) || null;
   requireStorable("batch.displayName", name ?? "");
   const requests = inputConfig.requests?.requests;
@@ -81,7 +83,7 @@ function refuseTooMany(body: unknown): void {
   throw invalidArgument(REQUESTS, problem);
 }
 
-type Requests = NonNullable<z.infer<typeof createJobSchema>["batch"]["inputConfig"]["requests"]>["requests"];
+type Requests = NonNullable<NativeBody<"CreateJob">["batch"]["inputConfig"]["requests"]>["requests"];
 
 /** The lines as they came, with the images that were taken out. */
 function* linesOf(requests: Requests, sent: SentTexts): Generator<LineText> {
@@ -99,7 +101,7 @@ function* linesOf(requests: Requests, sent: SentTexts): Generator<LineText> {
 const TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch";
 const OUTPUT_TYPE = `${TYPE}Output`;
 
-const STATES: Record<JobProgress["status"], JobState> = {
+const STATES: Record<JobProgress["status"], Job["metadata"]["state"]> = {
   queued: "BATCH_STATE_PENDING",
   running: "BATCH_STATE_RUNNING",
   processing_results: "BATCH_STATE_RUNNING",
@@ -166,7 +168,7 @@ const timeOf = (ms: number) => new Date(ms).toISOString();
 const paging = pagingBy("j", ["createdAtMs", "seq"], "pageToken");
 const { inlineLines, inlineLineFields, jobPageDefault, jobPageMax } = FIXED_LIMITS;
 const marks = { "batch.inputConfig.requests.requests[].request": CONTENT_SHAPE };
-const SHAPE = shapeOf(createJobSchema, marks, true);
+const SHAPE = shapeOf(nativeSchemas.CreateJob, marks, true);
 
 const formatOf = ({ promptChars }: Limits): BodyFormat => ({
   shape: SHAPE,

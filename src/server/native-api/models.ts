@@ -1,12 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { SizeTier } from "../../contract/image-formats.ts";
-import type {
-  NativeModel,
-  NativeModelList,
-  SharedModel,
-  SharedModelList,
-} from "../../contract/native-api.ts";
+import type { NativeBody } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isPlayMoney, priceRealtimeImage, rateFor } from "../../domain/billing/payer.ts";
 import {
@@ -43,7 +38,7 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
     ({ id }) => deps.realtimeOffers.first(id) !== null,
   );
   /** A model as the native API describes it, with what an image costs this group now. */
-  const view = (model: ModelEntry): NativeModel => {
+  const view = (model: ModelEntry): NativeBody<"NativeModel"> => {
     const offer = deps.realtimeOffers.first(model.id);
     const rate = offer === null ? 1 : rateFor(offer, account);
     const sizes = pricedSizes(model);
@@ -72,7 +67,7 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
     };
   };
   /** A model under one of its names, also with the fields that OpenAI clients read. Its time of creation is not known. */
-  const sharedView = (name: string, model: ModelEntry): SharedModel => ({
+  const sharedView = (name: string, model: ModelEntry): NativeBody<"SharedModel"> => ({
     ...{ id: name, object: "model", created: 0, owned_by: "imgbatch" },
     ...view(model),
   });
@@ -129,7 +124,7 @@ export const modelOperations: readonly Operation[] = [
     handler: (deps) => async (request, response) => {
       const { models, view } = await catalogueOf(deps, response);
       const { entries, next } = pageOf(models, request, NATIVE_PAGE);
-      const list: NativeModelList = { models: entries.map(view), ...next };
+      const list: NativeBody<"NativeModelList"> = { models: entries.map(view), ...next };
       response.json(list);
     },
   },
@@ -161,7 +156,7 @@ export const sharedModelOperations: readonly Operation[] = [
       const { entries, next } = pageOf(all, request, SHARED_PAGE);
       const data = entries.map(({ name, model }) => sharedView(name, model));
       const native = entries.filter(({ name, model }) => model.id === name);
-      const list: SharedModelList = {
+      const list: NativeBody<"SharedModelList"> = {
         object: "list",
         data,
         models: native.map(({ model }) => view(model)),

@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import type { UploadedFile } from "../../contract/native-api.ts";
+import type { NativeBody } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { keyState } from "../../domain/accounts.ts";
 import type { Chunk, Upload } from "../../domain/files/upload.ts";
@@ -40,7 +40,7 @@ function showUpload(response: Response, upload: Upload): void {
 /** Responds with a finished upload. */
 function answerFile(deps: ApiDeps, request: Request, response: Response, record: FileRecord): void {
   response.setHeader(UPLOAD_HEADERS.status, "final");
-  const body: UploadedFile = { file: fileView(deps, request, record) };
+  const body: NativeBody<"UploadedFile"> = { file: fileView(deps, request, record) };
   response.json(body);
 }
 

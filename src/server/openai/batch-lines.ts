@@ -1,5 +1,5 @@
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import { type Images, openaiErrorBody } from "../../contract/openai-api.ts";
+import { type OpenaiBody, openaiErrorBody } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { ItemError, ItemErrorCode } from "../../contract/statuses.ts";
 import { askedOf } from "../../domain/batches/create-batch.ts";
@@ -137,7 +137,10 @@ export function resultLine(batch: BatchRecord, result: ItemResult): Piece[] {
 }
 
 /** Only the first image counts: a request of a batch asks for one. */
-function bodyOf(batch: BatchRecord, { item, outputs: [output], inputImages }: ItemResult): Images {
+function bodyOf(
+  batch: BatchRecord,
+  { item, outputs: [output], inputImages }: ItemResult,
+): OpenaiBody<"Images"> {
   if (output === undefined) throw new Error(`the image of ${batch.id}/${item.customId} is not recorded`);
   const { prompt, modelVersion, finishedAtMs } = item;
   const size = askedOf(batch, item).tier;

@@ -1,14 +1,7 @@
 import type { Request } from "express";
 import { isErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import {
-  type CreateOpenaiBatch,
-  createOpenaiBatchSchema,
-  type OpenaiBatch,
-  type OpenaiBatchState,
-  type OpenaiList,
-  openaiCode,
-} from "../../contract/openai-api.ts";
+import { type OpenaiBody, openaiCode, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
@@ -37,8 +30,8 @@ import { firstModelName, type JobOrigin, originOf, resultLine } from "./batch-li
 import { servedModelNamed } from "./model-names.ts";
 
 /** Checks the body of `POST /v1/batches`. Throws `REALTIME_INVALID_ARGUMENT`. */
-function checkBatch(body: unknown): CreateOpenaiBatch {
-  const asked = parseArgument(createOpenaiBatchSchema, body);
+function checkBatch(body: unknown): OpenaiBody<"CreateOpenaiBatch"> {
+  const asked = parseArgument(openaiSchemas.CreateOpenaiBatch, body);
   const texts = Object.entries(asked.metadata ?? {}).flat();
   requireStorable("metadata", texts.join(""));
   return asked;
@@ -49,7 +42,7 @@ function isRepeated(request: Request): boolean {
   return Number(request.get("x-stainless-retry-count") ?? 0) > 0;
 }
 
-const STATES: Record<JobProgress["status"], OpenaiBatchState> = {
+const STATES: Record<JobProgress["status"], OpenaiBody<"OpenaiBatch">["status"]> = {
   queued: "in_progress",
   running: "in_progress",
   processing_results: "finalizing",
@@ -61,10 +54,11 @@ const STATES: Record<JobProgress["status"], OpenaiBatchState> = {
 };
 
 /** A batch as OpenAI's API shows it. */
-function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBatch {
+function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBody<"OpenaiBatch"> {
   const state = status === "queued" && !hasItems(batch) ? "validating" : STATES[status];
   const { createdAtMs, inputReadAtMs, endedAtMs, input, itemCount, successCount, failCount } = batch;
-  const endedAs = (wanted: OpenaiBatchState) => (state === wanted ? secondsOf(endedAtMs) : null);
+  const endedAs = (wanted: OpenaiBody<"OpenaiBatch">["status"]) =>
+    state === wanted ? secondsOf(endedAtMs) : null;
   return {
     id: `batch_${numberOf(batch)}`,
     object: "batch",
@@ -90,7 +84,7 @@ function batchView(batch: BatchRecord, { status, error }: JobProgress): OpenaiBa
   };
 }
 
-function errorsOf(error: BatchError | null): OpenaiBatch["errors"] {
+function errorsOf(error: BatchError | null): OpenaiBody<"OpenaiBatch">["errors"] {
   const given = error?.code ?? "";
   const code = isErrorCode(given) ? openaiCode(given) : given;
   const message = error?.message ?? "The batch failed.";
@@ -108,7 +102,7 @@ export function pageLimit(request: Request, usual: number, largest: number): num
 }
 
 /** The body of a list: a page of views, and whether more were found. */
-export function listBody(views: readonly object[], found: readonly unknown[]): OpenaiList<object> {
+export function listBody(views: readonly object[], found: readonly unknown[]) {
   const data = views as readonly { id: string }[];
   return {
     object: "list",
@@ -132,7 +126,7 @@ const errors: ResultFile = {
   line: (batch, result) => (result.item.error === null ? null : resultLine(batch, result)),
 };
 
-const FORMAT = plainFormat(shapeOf(createOpenaiBatchSchema), "REALTIME_INVALID_ARGUMENT");
+const FORMAT = plainFormat(shapeOf(openaiSchemas.CreateOpenaiBatch), "REALTIME_INVALID_ARGUMENT");
 const { jobPageDefault, jobPageMax } = FIXED_LIMITS;
 
 const jobs = vendorJobs({
@@ -182,7 +176,12 @@ const [FIRST, REPEAT] = ["first", "repeat"];
  * Reads a request for a batch. OpenAI's library sends no idempotency key: when it says that it repeats a request, and an
  * equal one has made a batch, the response is that batch, whichever of the two comes to its end first.
  */
-async function readBatch(deps: ApiDeps, caller: Caller, asked: CreateOpenaiBatch, isRepeat: boolean) {
+async function readBatch(
+  deps: ApiDeps,
+  caller: Caller,
+  asked: OpenaiBody<"CreateOpenaiBatch">,
+  isRepeat: boolean,
+) {
   const { read } = deps.stores;
   const { id: apiKeyId } = caller.key;
   const key = `${PATHS.openaiBatches} ${sha256Hex(JSON.stringify(asked))}`;

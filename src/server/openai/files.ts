@@ -1,11 +1,6 @@
 import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import {
-  type DeletedFile,
-  FILE_PURPOSES,
-  type OpenaiFile,
-  uploadFieldsSchema,
-} from "../../contract/openai-api.ts";
+import { FILE_PURPOSES, type OpenaiBody, uploadFieldsSchema } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Chunk } from "../../domain/files/upload.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
@@ -21,23 +16,27 @@ import { listBody, pageLimit, removeResult } from "./batches.ts";
 const secondsOf = (ms: number) => Math.floor(ms / 1000);
 
 /** A file as OpenAI's API shows it. Those of the vendor's API have no purpose of their own. */
-function fileView(file: FileRecord): OpenaiFile {
-  return view(file, file.displayName ?? file.id, (file.purpose ?? "user_data") as OpenaiFile["purpose"]);
+function fileView(file: FileRecord): OpenaiBody<"OpenaiFile"> {
+  return view(
+    file,
+    file.displayName ?? file.id,
+    (file.purpose ?? "user_data") as OpenaiBody<"OpenaiFile">["purpose"],
+  );
 }
 
 /** A file with the results of a batch. */
 function resultView(
   id: string,
   file: { sizeBytes: number; createdAtMs: number; expiresAtMs: number | null },
-): OpenaiFile {
+): OpenaiBody<"OpenaiFile"> {
   return view({ id, ...file }, `${id}.jsonl`, "batch_output");
 }
 
 function view(
   file: { id: string; sizeBytes: number; createdAtMs: number; expiresAtMs: number | null },
   filename: string,
-  purpose: OpenaiFile["purpose"],
-): OpenaiFile {
+  purpose: OpenaiBody<"OpenaiFile">["purpose"],
+): OpenaiBody<"OpenaiFile"> {
   const { id, sizeBytes, createdAtMs, expiresAtMs } = file;
   return {
     id,
@@ -72,7 +71,7 @@ const files = vendorFiles({
       body: listBody,
     };
   },
-  deleted: (id): DeletedFile => ({ id, object: "file", deleted: true }),
+  deleted: (id): OpenaiBody<"DeletedFile"> => ({ id, object: "file", deleted: true }),
   results: { view: resultView, remove: removeResult },
 });
 

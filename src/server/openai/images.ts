@@ -1,13 +1,7 @@
 import type { Request, Response } from "express";
 import { errorEntry, ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, type ImageMimeType, type SizePx } from "../../contract/image-formats.ts";
-import {
-  type ImageEvent,
-  type Images,
-  type ImagesUsage,
-  openaiCode,
-  openaiErrorBody,
-} from "../../contract/openai-api.ts";
+import { type OpenaiBody, openaiCode, openaiErrorBody } from "../../contract/openai-api.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
 import { findLinkedImage, linkImage } from "../../domain/files/linked-images.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
@@ -35,7 +29,7 @@ interface FinishedImages {
   size: SizePx;
   createdAt: number;
   /** The usage of this many images. */
-  usage(count: number): ImagesUsage;
+  usage(count: number): OpenaiBody<"Images">["usage"];
 }
 
 /** Brings the first image of an outcome into the format that was asked for: the others are not returned. */
@@ -87,9 +81,9 @@ async function imagesView(
   finished: FinishedImages,
   { isByUrl }: Pick<AskedImages, "isByUrl">,
   publicUrl: string,
-): Promise<Images> {
+): Promise<OpenaiBody<"Images">> {
   const { images, createdAt, usage } = finished;
-  const data: Images["data"] = [];
+  const data: OpenaiBody<"Images">["data"] = [];
   for (const image of images) {
     data.push(
       isByUrl
@@ -116,7 +110,11 @@ function eventsOf(finished: FinishedImages, isEdit: boolean): Buffer {
   return Buffer.from(events.join(""));
 }
 
-function eventView(type: ImageEvent["type"], finished: FinishedImages, { bytes }: FinishedImage): ImageEvent {
+function eventView(
+  type: OpenaiBody<"ImageEvent">["type"],
+  finished: FinishedImages,
+  { bytes }: FinishedImage,
+): OpenaiBody<"ImageEvent"> {
   const { createdAt, usage } = finished;
   const image = { b64_json: bytes.toString("base64"), created_at: createdAt };
   return { type, ...image, ...factsOf(finished), usage: usage(1) };
@@ -132,13 +130,13 @@ function factsOf({ images: [first], size }: FinishedImages) {
 export function imageFacts(
   { widthPx, heightPx }: SizePx,
   mimeType: ImageMimeType,
-): Pick<Images, "size" | "quality" | "background" | "output_format"> {
-  const format = mimeType.replace("image/", "") as Images["output_format"];
+): Pick<OpenaiBody<"Images">, "size" | "quality" | "background" | "output_format"> {
+  const format = mimeType.replace("image/", "") as OpenaiBody<"Images">["output_format"];
   return { size: `${widthPx}x${heightPx}`, quality: "auto", background: "auto", output_format: format };
 }
 
 /** The usage as OpenAI's clients read it. */
-export function usageView(usage: ReturnType<typeof usageOf>): ImagesUsage {
+export function usageView(usage: ReturnType<typeof usageOf>): OpenaiBody<"Images">["usage"] {
   const tokensOf = (modality: string, all: typeof usage.promptTokensDetails = []) =>
     all.find((each) => each.modality === modality)?.tokenCount ?? 0;
   const detailsOf = (all: typeof usage.candidatesTokensDetails) => ({

@@ -9,12 +9,7 @@ import {
   type SizeTier,
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import {
-  type EditImages,
-  editImagesSchema,
-  generateImagesSchema,
-  type ImagesFields,
-} from "../../contract/openai-api.ts";
+import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import {
   imageInDraft,
@@ -53,7 +48,7 @@ const NO_DATA_URL =
 
 /** The images of an edit that came as JSON. Throws `REALTIME_INVALID_ARGUMENT`. */
 async function imagesOfJson(
-  { images }: EditImages,
+  { images }: OpenaiBody<"EditImages">,
   sent: SentTexts,
   findFile: FindFileImage,
 ): Promise<ReceivedImage[]> {
@@ -105,7 +100,7 @@ const MOST_PARTS = 100;
 const FIELD_BYTES = 64 * KIB;
 /** `image`, `image[]` and `image[0]`. */
 const IMAGE_NAME = /^image(?:\[\d*\])?$/;
-const TEXT_NAMES = Object.keys(generateImagesSchema.shape);
+const TEXT_NAMES = Object.keys(openaiSchemas.GenerateImages.shape);
 
 /** A form whose images are on the disk. */
 interface ImagesForm {
@@ -190,7 +185,10 @@ const NUMBERS: readonly string[] = ["n", "output_compression"];
 const TRUTHS: readonly string[] = ["stream"];
 
 /** The shape of a request as JSON. */
-export const IMAGES_SHAPE = shapeOf(editImagesSchema, { prompt: "prompt", "images[].image_url": "image" });
+export const IMAGES_SHAPE = shapeOf(openaiSchemas.EditImages, {
+  prompt: "prompt",
+  "images[].image_url": "image",
+});
 /** How its images are written. */
 export const EDIT_IMAGES = {
   base64: "lenient",
@@ -209,7 +207,7 @@ export function imagesFormat(
 
 /** A request whose fields have their types. The images were not looked into yet. */
 interface SentRequest {
-  fields: ImagesFields;
+  fields: OpenaiBody<"GenerateImages">;
   images: readonly ReceivedImage[];
 }
 
@@ -226,7 +224,7 @@ export async function withRequest(
 ): Promise<void> {
   if (isEdit && request.is("multipart/form-data")) {
     return withForm(deps, request, response, async ({ fields, images }) => {
-      const parsed = parse(generateImagesSchema, fields);
+      const parsed = parse(openaiSchemas.GenerateImages, fields);
       if (images.length === 0) throw invalidArgument("image", "is required: a file");
       await work({ fields: parsed, images });
     });
@@ -255,8 +253,8 @@ export async function readJson(
   sent: SentTexts,
   findFile: FindFileImage,
 ): Promise<SentRequest> {
-  if (!isEdit) return { fields: parse(generateImagesSchema, value), images: [] };
-  const fields = parse(editImagesSchema, value);
+  if (!isEdit) return { fields: parse(openaiSchemas.GenerateImages, value), images: [] };
+  const fields = parse(openaiSchemas.EditImages, value);
   const images = await imagesOfJson(fields, sent, findFile);
   if (images.length === 0) throw invalidArgument("images", "must not be empty");
   return { fields, images };
@@ -372,7 +370,7 @@ function defaultTier(tiers: readonly SizeTier[]): SizeTier {
   return tiers.includes(DEFAULT_TIER) ? DEFAULT_TIER : (tiers[0] ?? DEFAULT_TIER);
 }
 
-function readPrompt({ prompt }: ImagesFields, maxChars: number): string {
+function readPrompt({ prompt }: OpenaiBody<"GenerateImages">, maxChars: number): string {
   const text = prompt.trim();
   if (text === "") throw invalidArgument("prompt", "is required: a text");
   if (isLongerThan(text, maxChars)) {

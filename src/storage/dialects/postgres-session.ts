@@ -44,15 +44,19 @@ export function postgresSession(ask: Ask): SqlSession {
     const { rows, fields } = await askFor(text, parameters);
     return rows.map(rowReader(fields.map(({ name }) => name))) as Row[];
   };
+  const changes = async (query: Compilable<unknown>) => {
+    const { sql: text, parameters } = query.compile();
+    return (await askFor(text, parameters)).rowCount ?? 0;
+  };
   return {
     build,
     dialect: "postgres",
     all,
     first: async (query) => (await all(query))[0] ?? null,
     run: async (query) => {
-      const { sql: text, parameters } = query.compile();
-      return (await askFor(text, parameters)).rowCount ?? 0;
+      await changes(query);
     },
+    changes,
     runEach: async (query, parameters) => {
       const { sql: text } = query.compile();
       for (const each of parameters) await askFor(text, each);

@@ -20,8 +20,9 @@ export interface SqlSession {
   all<Row>(query: Compilable<Row>): Promise<Row[]>;
   /** The first row, or null. */
   first<Row>(query: Compilable<Row>): Promise<Row | null>;
-  /** Returns how many rows changed. */
-  run(query: Compilable<unknown>): Promise<number>;
+  run(query: Compilable<unknown>): Promise<void>;
+  /** Runs a query, and returns how many rows it changed. */
+  changes(query: Compilable<unknown>): Promise<number>;
   /**
    * Runs the query once with each list of parameters in place of its own. To compile a query takes several times as long
    * as to run it.

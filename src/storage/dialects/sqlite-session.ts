@@ -213,6 +213,10 @@ function preparer(connection: Sqlite.Database): Prepare {
 }
 
 function sessionOf(prepare: Prepare, guarded: <T>(query: () => T) => Promise<T>): SqlSession {
+  const changes = async (query: Compilable<unknown>) => {
+    const { sql, parameters } = query.compile();
+    return (await guarded(() => prepare(sql).run(...parameters))).changes;
+  };
   return {
     build,
     dialect: "sqlite",
@@ -225,9 +229,9 @@ function sessionOf(prepare: Prepare, guarded: <T>(query: () => T) => Promise<T>)
       return ((await guarded(() => prepare(sql).get(...parameters))) as Row | undefined) ?? null;
     },
     run: async (query) => {
-      const { sql, parameters } = query.compile();
-      return (await guarded(() => prepare(sql).run(...parameters))).changes;
+      await changes(query);
     },
+    changes,
     runEach: async (query, parameters) => {
       const { sql } = query.compile();
       await guarded(() => {

@@ -26,21 +26,19 @@ const CHANGE_ACCOUNT = prepared((build, { id, balance, held, least }: Values<Cha
     .where("balanceMicroUsd", ">=", least),
 );
 
-export function accountRepository({ build, first, all, run }: SqlSession): Repositories["accounts"] {
+function accountRepository({ build, first, all, run, changes }: SqlSession): Repositories["accounts"] {
   const accounts = () => build.selectFrom("accounts").selectAll();
   return {
-    insert: async ({ id, name, createdAtMs, isPlay = false }) => {
-      await run(build.insertInto("accounts").values({ id, name, createdAtMs, isPlay }));
-    },
-    setRealAccount: async (id, realAccountId) => {
-      await run(build.updateTable("accounts").set({ realAccountId }).where("id", "=", id));
-    },
+    insert: ({ id, name, createdAtMs, isPlay = false }) =>
+      run(build.insertInto("accounts").values({ id, name, createdAtMs, isPlay })),
+    setRealAccount: (id, realAccountId) =>
+      run(build.updateTable("accounts").set({ realAccountId }).where("id", "=", id)),
     byId: (id) => first(ACCOUNT_BY_ID(build, { id })),
     byName: (name) => first(accounts().where("name", "=", name)),
     list: () => all(accounts().orderBy("createdAtMs").orderBy("id")),
     change: async (id, { balanceMicroUsd, heldMicroUsd }) => {
       const change = { id, balance: balanceMicroUsd, held: heldMicroUsd, least: -balanceMicroUsd };
-      return { isEnough: (await run(CHANGE_ACCOUNT(build, change))) === 1 };
+      return { isEnough: (await changes(CHANGE_ACCOUNT(build, change))) === 1 };
     },
   };
 }
@@ -55,19 +53,16 @@ const KEY_BY_SHA256 = prepared((build, { sha256 }: Values<{ sha256: string }>) =
   build.selectFrom("api_keys").select(KEY).where("sha256", "=", sha256),
 );
 
-export function keyRepository(session: SqlSession): Repositories["keys"] {
+function keyRepository(session: SqlSession): Repositories["keys"] {
   const { build, first, all, run } = session;
   const keys = () => build.selectFrom("api_keys").select(KEY);
   return {
-    insert: async (key) => {
-      await insertRows(session, "api_keys", [key]);
-    },
+    insert: (key) => insertRows(session, "api_keys", [key]),
     bySha256: (sha256) => first(KEY_BY_SHA256(build, { sha256 })),
     byId: (id) => first(keys().where("id", "=", id)),
     list: () => all(keys().orderBy("createdAtMs").orderBy("id")),
-    setDisabled: async (id, atMs) => {
-      await run(build.updateTable("api_keys").set({ disabledAtMs: atMs }).where("id", "=", id));
-    },
+    setDisabled: (id, atMs) =>
+      run(build.updateTable("api_keys").set({ disabledAtMs: atMs }).where("id", "=", id)),
     setEnabled: async (id, atMs) => {
       const enabled = { disabledAtMs: null, enabledAtMs: atMs };
       await run(build.updateTable("api_keys").set(enabled).where("id", "=", id));
@@ -93,10 +88,10 @@ const APPEND_ENTRY = prepared((build, entry: Values<Omit<LedgerEntry, "seq">>) =
     .onConflict((conflict) => conflict.column("requestId").doNothing());
 });
 
-export function ledgerRepository({ build, first, all, run }: SqlSession): Repositories["ledger"] {
+function ledgerRepository({ build, first, all, changes }: SqlSession): Repositories["ledger"] {
   const entries = () => build.selectFrom("ledger_entries").selectAll();
   return {
-    append: async (entry) => ({ isNew: (await run(APPEND_ENTRY(build, entry))) === 1 }),
+    append: async (entry) => ({ isNew: (await changes(APPEND_ENTRY(build, entry))) === 1 }),
     byRequestId: (requestId) => first(entries().where("requestId", "=", requestId)),
     list: async ({ accountId, batchIds }) => {
       let query = entries().orderBy("seq");
@@ -131,17 +126,24 @@ const INSERT_IDEMPOTENCY_KEY = prepared(
       .onConflict((on) => on.columns(["apiKeyId", "key"]).doNothing()),
 );
 
-export function idempotencyRepository({ build, first, run }: SqlSession): Repositories["idempotency"] {
+function idempotencyRepository({ build, first, run, changes }: SqlSession): Repositories["idempotency"] {
   return {
     find: (apiKeyId, key) => first(FIND_IDEMPOTENCY_KEY(build, { apiKeyId, key })),
     removeOfRecordsDeletedBefore: async (ms) => {
       const gone = build.selectFrom("batches").select("id").where("recordDeletedAtMs", "<", ms);
-      return run(build.deleteFrom("idempotency_keys").where("batchId", "in", gone));
+      return changes(build.deleteFrom("idempotency_keys").where("batchId", "in", gone));
     },
-    insert: async (claim) => ({ isNew: (await run(INSERT_IDEMPOTENCY_KEY(build, claim))) === 1 }),
+    insert: async (claim) => ({ isNew: (await changes(INSERT_IDEMPOTENCY_KEY(build, claim))) === 1 }),
     replace: async ({ apiKeyId, key, ...facts }) => {
       const row = build.insertInto("idempotency_keys").values({ apiKeyId, key, ...facts });
       await run(row.onConflict((on) => on.columns(["apiKeyId", "key"]).doUpdateSet(facts)));
     },
   };
 }
+
+export const accountRepositories = (session: SqlSession) => ({
+  accounts: accountRepository(session),
+  keys: keyRepository(session),
+  ledger: ledgerRepository(session),
+  idempotency: idempotencyRepository(session),
+});

@@ -6,13 +6,15 @@ import {
   isTerminal,
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
-import type { BatchPage, BatchQueue, BatchRepository, CountChange } from "../../domain/ports/batches.ts";
+import type { BatchPage } from "../../domain/ports/batches.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { BatchEvent, BatchRecord } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
-import { BATCH } from "../tables.ts";
-import { columnsOf, insertRows } from "./rows.ts";
+import { columnNames, columnsOf, insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
+
+const BATCH = columnNames<keyof BatchRecord>("batches", ["taskNameFolded", "owner", "served"]);
 
 /** This many rows are looked at in one go, which takes some milliseconds. Other requests are answered before the next. */
 const WINDOW_ROWS = 5000;
@@ -122,6 +124,8 @@ const CHANGE_STATUS = prepared(
     build.updateTable("batches").set({ status: to }).where("id", "=", id).where("status", "=", from),
 );
 
+type CountChange = Parameters<Repositories["batches"]["addCounts"]>[0];
+
 const ADD_COUNTS = prepared((build, { id, success, fail }: Values<CountChange>) =>
   build
     .updateTable("batches")
@@ -175,7 +179,11 @@ const QUEUES = prepared((build) => {
     .orderBy("open.provider");
 });
 
-type QueueOf = BatchQueue & { status: BatchStatus; nowMs: number; limit: number };
+type QueueOf = Parameters<Repositories["batches"]["nextOf"]>[0] & {
+  status: BatchStatus;
+  nowMs: number;
+  limit: number;
+};
 
 /** The first batches of a queue with a status, and whether each has an item to start. */
 const FIRST_OF_QUEUE = prepared((build, queue: Values<QueueOf>) => {
@@ -226,13 +234,12 @@ const BECOME_OWNER = prepared((build, { id, workerId }: Values<{ id: string; wor
     ),
 );
 
-export function batchRepository(session: SqlSession): BatchRepository {
-  const { build, dialect, first, all, run } = session;
+export function batchRepository(session: SqlSession): Repositories["batches"] {
+  const { build, dialect, first, all, run, changes } = session;
   const batches = () => build.selectFrom("batches").select(BATCH);
   return {
-    insert: async (batch) => {
-      await insertRows(session, "batches", [{ ...batch, taskNameFolded: batch.taskName.toLowerCase() }]);
-    },
+    insert: (batch) =>
+      insertRows(session, "batches", [{ ...batch, taskNameFolded: batch.taskName.toLowerCase() }]),
     byId: (id) => first(BY_ID(build, { id })),
     placeOf: (id) => first(build.selectFrom("batches").select(["createdAtMs", "seq"]).where("id", "=", id)),
     page: (filter) => batchPage(session, filter),
@@ -288,9 +295,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
         .sort((a, b) => a.served - b.served || a.seq - b.seq)
         .map(({ id }) => id);
     },
-    serve: async (id) => {
-      await run(SERVE(build, { id }));
-    },
+    serve: (id) => run(SERVE(build, { id })),
     unread: async () => {
       const ofKeys = build
         .selectFrom("batches")
@@ -319,11 +324,10 @@ export function batchRepository(session: SqlSession): BatchRepository {
       await run(waiting.set({ waitingSinceMs: null }).where("status", "in", [...BEGUN]));
     },
     becomeOwner: async (id, workerId) => ({
-      isOurs: (await run(BECOME_OWNER(build, { id, workerId }))) === 1,
+      isOurs: (await changes(BECOME_OWNER(build, { id, workerId }))) === 1,
     }),
-    setOwner: async (id, workerId) => {
-      await run(build.updateTable("batches").set({ owner: workerId }).where("id", "=", id));
-    },
+    setOwner: (id, workerId) =>
+      run(build.updateTable("batches").set({ owner: workerId }).where("id", "=", id)),
     ownerOf: async (id) => (await first(OWNER_OF(build, { id })))?.owner ?? null,
     openBefore: async ({ id, provider, apiKeyId }, limit) => {
       const own = build.selectFrom("batches").select("seq").where("id", "=", id);
@@ -362,11 +366,10 @@ export function batchRepository(session: SqlSession): BatchRepository {
       return Object.fromEntries((await all(counts)).map(({ status, count }) => [status, count]));
     },
     changeStatus: async (id, from, to) => {
-      return { isChanged: (await run(CHANGE_STATUS(build, { id, from, to }))) === 1 };
+      return { isChanged: (await changes(CHANGE_STATUS(build, { id, from, to }))) === 1 };
     },
-    update: async (id, change) => {
-      await run(build.updateTable("batches").set(columnsOf("batches", change)).where("id", "=", id));
-    },
+    update: (id, change) =>
+      run(build.updateTable("batches").set(columnsOf("batches", change)).where("id", "=", id)),
     addCounts: async (...changes) => {
       if (dialect === "sqlite") for (const change of changes) await run(ADD_COUNTS(build, change));
       else {
@@ -374,9 +377,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
         await run(ADD_ALL_COUNTS(build, { id: of("id"), success: of("success"), fail: of("fail") }));
       }
     },
-    appendEvent: async (event) => {
-      await run(APPEND_EVENT(build, event));
-    },
+    appendEvent: (event) => run(APPEND_EVENT(build, event)),
     events: (...ids) =>
       all(
         build

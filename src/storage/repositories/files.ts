@@ -1,21 +1,14 @@
 import { sql } from "kysely";
-import type {
-  FileRepository,
-  OutputRepository,
-  ReferenceRepository,
-  UploadRepository,
-} from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";
 
-export function fileRepository(session: SqlSession): FileRepository {
+function fileRepository(session: SqlSession): Repositories["files"] {
   const { build, all, first, run } = session;
   const files = () => build.selectFrom("files").selectAll();
   return {
-    insert: async (file) => {
-      await insertRows(session, "files", [file]);
-    },
+    insert: (file) => insertRows(session, "files", [file]),
     find: (apiKeyId, id) => first(files().where("apiKeyId", "=", apiKeyId).where("id", "=", id)),
     page: async ({ apiKeyId, nowMs, order, afterSeq, purpose, limit }) => {
       let query = files().where("apiKeyId", "=", apiKeyId).where("expiresAtMs", ">", nowMs);
@@ -37,35 +30,28 @@ export function fileRepository(session: SqlSession): FileRepository {
       const query = files().where("expiresAtMs", "<=", nowMs).where("seq", ">", afterSeq);
       return all(query.orderBy("seq").limit(limit));
     },
-    setExpiry: async (blobKey, expiresAtMs) => {
-      await run(build.updateTable("files").set({ expiresAtMs: expiresAtMs }).where("blobKey", "=", blobKey));
-    },
-    remove: async (blobKey) => {
-      await run(build.deleteFrom("files").where("blobKey", "=", blobKey));
-    },
+    setExpiry: (blobKey, expiresAtMs) =>
+      run(build.updateTable("files").set({ expiresAtMs }).where("blobKey", "=", blobKey)),
+    remove: (blobKey) => run(build.deleteFrom("files").where("blobKey", "=", blobKey)),
     blobKeys: async () =>
       (await all(build.selectFrom("files").select("blobKey"))).map(({ blobKey }) => blobKey),
   };
 }
 
-export function uploadRepository(session: SqlSession): UploadRepository {
-  const { build, all, first, run } = session;
+function uploadRepository(session: SqlSession): Repositories["uploads"] {
+  const { build, all, first, run, changes } = session;
   const uploads = () => build.selectFrom("uploads").selectAll();
   return {
-    insert: async (upload) => {
-      await insertRows(session, "uploads", [upload]);
-    },
+    insert: (upload) => insertRows(session, "uploads", [upload]),
     find: (id) => first(uploads().where("id", "=", id)),
     openOfKey: (apiKeyId) => all(uploads().where("apiKeyId", "=", apiKeyId).where("fileId", "is", null)),
     change: async ({ id, receivedBytes }, change) => {
       const update = build.updateTable("uploads").set(columnsOf("uploads", change)).where("id", "=", id);
       const same = update.where("receivedBytes", "=", receivedBytes).where("fileId", "is", null);
-      return { isChanged: (await run(same)) > 0 };
+      return { isChanged: (await changes(same)) > 0 };
     },
     idleSince: (ms) => all(uploads().where("touchedAtMs", "<=", ms)),
-    remove: async (id) => {
-      await run(build.deleteFrom("uploads").where("id", "=", id));
-    },
+    remove: (id) => run(build.deleteFrom("uploads").where("id", "=", id)),
   };
 }
 
@@ -73,12 +59,10 @@ const OF_ITEM = prepared((build, { itemId }: Values<{ itemId: number }>) =>
   build.selectFrom("outputs").selectAll().where("itemId", "=", itemId).orderBy("imageIndex"),
 );
 
-export function outputRepository(session: SqlSession): OutputRepository {
+function outputRepository(session: SqlSession): Repositories["outputs"] {
   const { build, dialect, all, run, runEach } = session;
   return {
-    insertMany: async (outputs) => {
-      await insertRows(session, "outputs", outputs);
-    },
+    insertMany: (outputs) => insertRows(session, "outputs", outputs),
     ofBatch: async (batchId) => {
       const query = build
         .selectFrom("outputs")
@@ -98,9 +82,7 @@ export function outputRepository(session: SqlSession): OutputRepository {
       const query = build.selectFrom("outputs").selectAll().where("itemId", "in", itemIds);
       return all(query.orderBy("imageIndex"));
     },
-    removeOfItem: async (itemId) => {
-      await run(build.deleteFrom("outputs").where("itemId", "=", itemId));
-    },
+    removeOfItem: (itemId) => run(build.deleteFrom("outputs").where("itemId", "=", itemId)),
     setEntryNames: async (names) => {
       if (dialect === "postgres") {
         const of = <Value>(value: (name: (typeof names)[number]) => Value) => arrayOf(names.map(value));
@@ -133,7 +115,7 @@ const OF_SOURCE = prepared(
       .orderBy("ordinal"),
 );
 
-export function referenceRepository(session: SqlSession): ReferenceRepository {
+function referenceRepository(session: SqlSession): Repositories["references"] {
   const { build, all, first } = session;
   return {
     insertMany: async (batchId, references) => {
@@ -169,3 +151,10 @@ export function referenceRepository(session: SqlSession): ReferenceRepository {
       ),
   };
 }
+
+export const fileRepositories = (session: SqlSession) => ({
+  files: fileRepository(session),
+  uploads: uploadRepository(session),
+  outputs: outputRepository(session),
+  references: referenceRepository(session),
+});

@@ -1,8 +1,15 @@
 import { type ExpressionBuilder, type Kysely, sql } from "kysely";
-import type { ItemClaim } from "../../domain/ports/batches.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
-import { type Database, ITEM } from "../tables.ts";
+import type { Database } from "../tables.ts";
+import { columnNames } from "./rows.ts";
+
+/** The columns of an `ItemRecord`. */
+export const ITEM: readonly (keyof ItemRecord)[] = [
+  "id",
+  ...columnNames<keyof ItemRecord>("items", ["notBeforeMs", "leaseWorker"]),
+];
 
 type ItemFilter = ExpressionBuilder<Database, "items">;
 type Group = (eb: ItemFilter) => ReturnType<ItemFilter["and"]>;
@@ -17,7 +24,9 @@ const ORDER: readonly Group[] = [
   (eb) => eb.and([]),
 ];
 
-/** See `ItemRepository.claim`. */
+type ItemClaim = Parameters<Repositories["items"]["claim"]>[1];
+
+/** See `Repositories.items.claim`. */
 export async function claimItems(
   session: SqlSession,
   batchId: string,

@@ -1,19 +1,20 @@
 import { type Insertable, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type {
-  FinishedItem,
-  ItemPage,
-  ItemRepository,
-  ItemTotal,
-  NewItem,
-} from "../../domain/ports/batches.ts";
-import { BATCH_TERMS } from "../../domain/records.ts";
+import type { FinishedItem, ListedItem, NewItem } from "../../domain/ports/batches.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
+import { BATCH_TERMS, type ItemRecord } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
-import { ITEM, type ItemsTable, LISTED_ITEM } from "../tables.ts";
-import { claimItems } from "./item-claims.ts";
+import type { ItemsTable } from "../tables.ts";
+import { claimItems, ITEM } from "./item-claims.ts";
 import { insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
+
+/** The columns of a `ListedItem`. */
+const LISTED_ITEM = [
+  ...(["id", "position", "sourceIndex", "customId", "prompt", "status", "mimeType", "imageCount"] as const),
+  ...(["error", "modelVersion", "provider", "maybePaid", "seed", "notes", "usage", "priceMicroUsd"] as const),
+] as const satisfies readonly (keyof ListedItem)[];
 
 const NO_LEASE = { leaseToken: null, leaseWorker: null };
 
@@ -30,7 +31,7 @@ const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
     .where("status", "=", "pending")
     .where("leaseToken", "=", leaseToken);
 
-type Returned = Parameters<ItemRepository["giveBack"]>[2];
+type Returned = Parameters<Repositories["items"]["giveBack"]>[2];
 
 const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
   held(build, item).set({
@@ -42,29 +43,37 @@ const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
   }),
 );
 
-type Page = Values<{ batchId: string; after: number; limit: number; offset: number }>;
-type PageOfStatus = Page & Values<{ status: ItemStatus }>;
+type Page = { batchId: string; after: number; limit: number; offset: number };
+type PageFilter = Parameters<Repositories["items"]["page"]>[1];
 
-const pageOf = (build: SqlSession["build"], page: Page) =>
-  build
-    .selectFrom("items")
-    .where("batchId", "=", page.batchId)
-    .where("position", ">", page.after)
-    .orderBy("position")
-    .limit(page.limit)
-    .offset(page.offset);
+/** Makes the query for a page of the items of a batch, with these columns. */
+function pageOf<Name extends keyof ItemRecord>(columns: readonly Name[]) {
+  const rows = (build: SqlSession["build"], page: Values<Page>) =>
+    build
+      .selectFrom("items")
+      .select(columns as readonly (keyof ItemRecord)[])
+      .where("batchId", "=", page.batchId)
+      .where("position", ">", page.after)
+      .orderBy("position")
+      .limit(page.limit)
+      .offset(page.offset)
+      .$castTo<Pick<ItemRecord, Name>>();
+  const any = prepared(rows);
+  const ofStatus = prepared((build, page: Values<Page & { status: ItemStatus }>) =>
+    rows(build, page).where("status", "=", page.status),
+  );
+  return (
+    build: SqlSession["build"],
+    batchId: string,
+    { status, afterPosition, offset = 0, limit }: PageFilter,
+  ) => {
+    const page = { batchId, after: afterPosition, offset, limit };
+    return status === undefined ? any(build, page) : ofStatus(build, { ...page, status });
+  };
+}
 
-const PAGE = prepared((build, page: Page) => pageOf(build, page).select(ITEM));
-
-const PAGE_OF_STATUS = prepared((build, page: PageOfStatus) =>
-  pageOf(build, page).where("status", "=", page.status).select(ITEM),
-);
-
-const LISTED_PAGE = prepared((build, page: Page) => pageOf(build, page).select(LISTED_ITEM));
-
-const LISTED_PAGE_OF_STATUS = prepared((build, page: PageOfStatus) =>
-  pageOf(build, page).where("status", "=", page.status).select(LISTED_ITEM),
-);
+const PAGE = pageOf(ITEM);
+const LISTED_PAGE = pageOf(LISTED_ITEM);
 
 const COUNTS = prepared((build, { batchId }: Values<{ batchId: string }>) =>
   build
@@ -87,8 +96,8 @@ const NEXT_DUE = prepared((build, { afterMs }: Values<{ afterMs: number }>) =>
     .limit(1),
 );
 
-/** See `ItemRepository.totals`. */
-async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[]): Promise<ItemTotal[]> {
+/** See `Repositories.items.totals`. */
+async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[]) {
   const query = build
     .selectFrom("items")
     .select((eb) => [
@@ -107,8 +116,8 @@ async function totalsOf({ build, all }: SqlSession, batchIds: readonly string[])
   return all(query);
 }
 
-export function itemRepository(session: SqlSession): ItemRepository {
-  const { build, first, all, run } = session;
+export function itemRepository(session: SqlSession): Repositories["items"] {
+  const { build, first, all, run, changes } = session;
   const items = () => build.selectFrom("items").select(ITEM);
   const pendingOfJob = (jobId: string) =>
     items().where("jobId", "=", jobId).where("status", "=", "pending").orderBy("position");
@@ -119,17 +128,8 @@ export function itemRepository(session: SqlSession): ItemRepository {
     },
     byCustomId: (batchId, customId) =>
       first(items().where("batchId", "=", batchId).where("customId", "=", customId)),
-    page: async (batchId, { status, ...page }) => {
-      const place = placeOf(batchId, page);
-      const rows = status === undefined ? PAGE(build, place) : PAGE_OF_STATUS(build, { ...place, status });
-      return all(rows);
-    },
-    listed: async (batchId, { status, ...page }) => {
-      const place = placeOf(batchId, page);
-      const rows =
-        status === undefined ? LISTED_PAGE(build, place) : LISTED_PAGE_OF_STATUS(build, { ...place, status });
-      return all(rows);
-    },
+    page: (batchId, page) => all(PAGE(build, batchId, page)),
+    listed: (batchId, page) => all(LISTED_PAGE(build, batchId, page)),
     retriesOf: async ({ id, apiKeyId, parentBatchId }, customIds) => {
       if (customIds.length === 0) return new Map();
       const seq = build.selectFrom("batches").select("seq").where("id", "=", id);
@@ -209,7 +209,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
     nextDueMs: async (afterMs) => (await first(NEXT_DUE(build, { afterMs })))?.notBeforeMs ?? null,
     finish: (finished) => finishItems(session, finished),
     giveBack: async (id, leaseToken, change) => ({
-      isOurs: (await run(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
+      isOurs: (await changes(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
     }),
     assignToJob: async (batchId, { jobId, provider, limit }) => {
       const free = build
@@ -222,7 +222,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
         .limit(limit);
       const ids = (await all(free)).map(({ id }) => id);
       if (ids.length === 0) return 0;
-      return run(build.updateTable("items").set({ jobId: jobId, provider }).where("id", "in", ids));
+      return changes(build.updateTable("items").set({ jobId, provider }).where("id", "in", ids));
     },
     releaseFromJob: async (ids) => {
       if (ids.length === 0) return;
@@ -240,7 +240,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
       return all(pendingOfJob(jobId));
     },
     markJob: async (jobId, maybePaid) => {
-      const mark = build.updateTable("items").set({ maybePaid: maybePaid }).where("jobId", "=", jobId);
+      const mark = build.updateTable("items").set({ maybePaid }).where("jobId", "=", jobId);
       await run(mark.where("status", "=", "pending"));
     },
     countWithoutJob: async (batchId) => {
@@ -268,7 +268,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
         finishedAtMs: nowMs,
       });
       const pending = update.where("batchId", "=", batchId).where("status", "=", "pending");
-      if (workerId === undefined) return run(pending);
+      if (workerId === undefined) return changes(pending);
       const ours = pending.where((eb) =>
         eb.or([
           eb("leaseWorker", "is", null),
@@ -276,7 +276,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
           eb("leaseWorker", "not in", liveWorkers(build)),
         ]),
       );
-      return run(ours);
+      return changes(ours);
     },
     areLeasedBesides: async (batchId, workerId) => {
       const leased = build.selectFrom("items").select("id").where("batchId", "=", batchId);
@@ -290,19 +290,12 @@ export function itemRepository(session: SqlSession): ItemRepository {
       let count = 0;
       for (const { itemId, leaseToken } of leases) {
         const own = build.updateTable("items").set(NO_LEASE).where("id", "=", itemId);
-        count += await run(own.where("leaseToken", "=", leaseToken));
+        count += await changes(own.where("leaseToken", "=", leaseToken));
       }
       return count;
     },
   };
 }
-
-const placeOf = (batchId: string, { afterPosition, offset = 0, limit }: ItemPage) => ({
-  batchId,
-  after: afterPosition,
-  offset,
-  limit,
-});
 
 function rowOf(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const { failed, terms = BATCH_TERMS } = item;
@@ -338,14 +331,14 @@ const TYPES = {
 type Name = keyof typeof TYPES;
 const NAMES = Object.keys(TYPES) as Name[];
 
-/** See `ItemRepository.finish`. */
+/** See `Repositories.items.finish`. */
 async function finishItems<T extends FinishedItem>(
-  { build, dialect, all, run }: SqlSession,
+  { build, dialect, all, changes }: SqlSession,
   items: readonly T[],
 ): Promise<T[]> {
   if (dialect === "sqlite") {
     const isOurs: boolean[] = [];
-    for (const item of items) isOurs.push((await run(FINISH(build, item))) === 1);
+    for (const item of items) isOurs.push((await changes(FINISH(build, item))) === 1);
     return items.filter((_, at) => isOurs[at]);
   }
   const lists = Object.fromEntries(NAMES.map((name) => [name, arrayOf(items.map((item) => item[name]))]));

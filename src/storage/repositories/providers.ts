@@ -1,7 +1,7 @@
 import { type Selectable, sql } from "kysely";
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/batches.ts";
-import type { ProviderCallsRepository, ProviderHealthRepository } from "../../domain/ports/stores.ts";
+import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { ProviderCalls } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
@@ -37,13 +37,11 @@ const ADD_CALLS = prepared((build, call: Values<ProviderCalls & { fromMs: number
  */
 const ROWS_AT_A_TIME = 64;
 
-export function providerCallsRepository({ build, dialect, all, run }: SqlSession): ProviderCallsRepository {
+function providerCallsRepository({ build, dialect, all, run }: SqlSession): Repositories["providerCalls"] {
   // The same for the whole transaction: two that locked several rows in another order would wait for each other.
   const row = dialect === "sqlite" ? 0 : Math.floor(Math.random() * ROWS_AT_A_TIME);
   return {
-    add: async (fromMs, calls) => {
-      await run(ADD_CALLS(build, { ...calls, fromMs: fromMs + row }));
-    },
+    add: (fromMs, calls) => run(ADD_CALLS(build, { ...calls, fromMs: fromMs + row })),
     list: async ({ fromMs = 0, beforeMs = Number.MAX_SAFE_INTEGER }) => {
       const query = build
         .selectFrom("provider_calls")
@@ -62,7 +60,7 @@ export function providerCallsRepository({ build, dialect, all, run }: SqlSession
   };
 }
 
-export function providerHealthRepository({ build, all, run }: SqlSession): ProviderHealthRepository {
+function providerHealthRepository({ build, all, run }: SqlSession): Repositories["providerHealth"] {
   return {
     list: async () => {
       const rows = await all(build.selectFrom("provider_health").selectAll());
@@ -79,28 +77,24 @@ export function providerHealthRepository({ build, all, run }: SqlSession): Provi
 /** Steps after which the upstream has nothing left to make. */
 const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
 
-export function upstreamJobRepository(session: SqlSession): UpstreamJobRepository {
+function upstreamJobRepository(session: SqlSession): Repositories["upstreamJobs"] {
   const { build, first, all, run } = session;
   const jobs = () => build.selectFrom("upstream_jobs").selectAll("upstream_jobs");
   return {
     databaseId: async () => (await first(build.selectFrom("database_identity").select("id")))?.id ?? "",
-    insert: async (job) => {
-      await insertRows(session, "upstream_jobs", [
-        { ...rowOf(job), inputName: job.input, failure: job.error },
-      ]);
-    },
+    insert: (job) =>
+      insertRows(session, "upstream_jobs", [{ ...rowOf(job), inputName: job.input, failure: job.error }]),
     byId: async (id) => {
       const row = await first(jobs().where("id", "=", id));
       return row && recordOf(row);
     },
-    update: async (id, change) => {
-      await run(
+    update: (id, change) =>
+      run(
         build
           .updateTable("upstream_jobs")
           .set(columnsOf("upstream_jobs", rowOf(change)))
           .where("id", "=", id),
-      );
-    },
+      ),
     ofBatch: async (batchId) =>
       (await all(jobs().where("batchId", "=", batchId).orderBy("createdAtMs").orderBy("id"))).map(recordOf),
     toClose: async () => {
@@ -136,3 +130,9 @@ function rowOf<Job extends Partial<UpstreamJobRecord>>({ input, error, ...rest }
 function recordOf({ inputName, failure, ...rest }: Selectable<Database["upstream_jobs"]>): UpstreamJobRecord {
   return { ...rest, input: inputName, error: failure };
 }
+
+export const providerRepositories = (session: SqlSession) => ({
+  providerCalls: providerCallsRepository(session),
+  providerHealth: providerHealthRepository(session),
+  upstreamJobs: upstreamJobRepository(session),
+});

@@ -4,13 +4,11 @@ import type { SqlSession } from "../dialects/sql-session.ts";
 import { columnsOf, insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
-export function realtimeHoldRepository(session: SqlSession): Repositories["realtimeHolds"] {
+function realtimeHoldRepository(session: SqlSession): Repositories["realtimeHolds"] {
   const { build, all, first } = session;
   const holds = () => build.selectFrom("realtime_holds").selectAll();
   return {
-    insert: async (hold) => {
-      await insertRows(session, "realtime_holds", [hold]);
-    },
+    insert: (hold) => insertRows(session, "realtime_holds", [hold]),
     remove: (id) => first(build.deleteFrom("realtime_holds").where("id", "=", id).returningAll()),
     abandoned: async () => {
       const dead = holds().where((eb) =>
@@ -34,12 +32,7 @@ export function realtimeHoldRepository(session: SqlSession): Repositories["realt
   };
 }
 
-export function keyedRequestRepository({
-  build,
-  all,
-  first,
-  run,
-}: SqlSession): Repositories["keyedRequests"] {
+function keyedRequestRepository({ build, all, first, run }: SqlSession): Repositories["keyedRequests"] {
   const requests = () => build.selectFrom("keyed_requests").selectAll();
   return {
     find: (apiKeyId, key) => first(requests().where("apiKeyId", "=", apiKeyId).where("key", "=", key)),
@@ -61,28 +54,22 @@ export function keyedRequestRepository({
   };
 }
 
-export function linkedImageRepository(session: SqlSession): Repositories["linkedImages"] {
+function linkedImageRepository(session: SqlSession): Repositories["linkedImages"] {
   const { build, all, first, run } = session;
   const images = () => build.selectFrom("linked_images").selectAll();
   return {
-    insert: async (image) => {
-      await insertRows(session, "linked_images", [image]);
-    },
+    insert: (image) => insertRows(session, "linked_images", [image]),
     find: (id) => first(images().where("id", "=", id)),
     due: (nowMs, { afterSeq, limit }) =>
       all(images().where("expiresAtMs", "<=", nowMs).where("seq", ">", afterSeq).orderBy("seq").limit(limit)),
-    remove: async (id) => {
-      await run(build.deleteFrom("linked_images").where("id", "=", id));
-    },
+    remove: (id) => run(build.deleteFrom("linked_images").where("id", "=", id)),
   };
 }
 
-export function usageRepository(session: SqlSession): Repositories["usage"] {
+function usageRepository(session: SqlSession): Repositories["usage"] {
   const { build, all, first } = session;
   return {
-    insertMany: async (records) => {
-      await insertRows(session, "usage_records", records);
-    },
+    insertMany: (records) => insertRows(session, "usage_records", records),
     list: async ({ accountId }) => {
       let query = build.selectFrom("usage_records").selectAll().orderBy("seq");
       if (accountId !== undefined) query = query.where("accountId", "=", accountId);
@@ -121,12 +108,12 @@ export function usageRepository(session: SqlSession): Repositories["usage"] {
   };
 }
 
-export function requestCountRepository({ build, first, run }: SqlSession): Repositories["requestCounts"] {
+function requestCountRepository({ build, first, run }: SqlSession): Repositories["requestCounts"] {
   return {
     add: async (apiKeyId, second, oldestSecond) => {
       const old = build.deleteFrom("request_counts").where("apiKeyId", "=", apiKeyId);
       await run(old.where("second", "<", oldestSecond));
-      const row = { apiKeyId: apiKeyId, second, count: 1 };
+      const row = { apiKeyId, second, count: 1 };
       const insert = build.insertInto("request_counts").values(row);
       await run(
         insert.onConflict((on) =>
@@ -148,21 +135,26 @@ export function requestCountRepository({ build, first, run }: SqlSession): Repos
   };
 }
 
-export function timedSecretRepository(session: SqlSession): Repositories["timedSecrets"] {
+function timedSecretRepository(session: SqlSession): Repositories["timedSecrets"] {
   const { build, all, first, run } = session;
   const secrets = () => build.selectFrom("timed_secrets").selectAll();
   return {
-    insert: async (secret) => {
-      await insertRows(session, "timed_secrets", [secret]);
-    },
+    insert: (secret) => insertRows(session, "timed_secrets", [secret]),
     find: (id) => first(secrets().where("id", "=", id)),
     take: (id) => first(build.deleteFrom("timed_secrets").where("id", "=", id).returningAll()),
     ofKey: (kind, apiKeyId) => {
       const query = secrets().where("kind", "=", kind).where("apiKeyId", "=", apiKeyId);
       return all(query.orderBy("expiresAtMs").orderBy("id"));
     },
-    removeExpired: async (nowMs) => {
-      await run(build.deleteFrom("timed_secrets").where("expiresAtMs", "<=", nowMs));
-    },
+    removeExpired: (nowMs) => run(build.deleteFrom("timed_secrets").where("expiresAtMs", "<=", nowMs)),
   };
 }
+
+export const realtimeRepositories = (session: SqlSession) => ({
+  realtimeHolds: realtimeHoldRepository(session),
+  keyedRequests: keyedRequestRepository(session),
+  linkedImages: linkedImageRepository(session),
+  usage: usageRepository(session),
+  requestCounts: requestCountRepository(session),
+  timedSecrets: timedSecretRepository(session),
+});

@@ -8,6 +8,10 @@ const ROWS_A_STATEMENT = 500;
 
 const FIELDS = new Map(Array.from(columnsOfTables(), ([table, columns]) => [table, columns.map(fieldOf)]));
 
+/** Returns the names of the columns of a table, without those that its record does not have. */
+export const columnNames = <Name extends string>(table: keyof Database, others: readonly string[]) =>
+  (FIELDS.get(table) ?? []).filter((name) => !others.includes(name)) as Name[];
+
 /** Returns the fields of a record that are columns of its table: callers may pass a record that has more. */
 export function columnsOf<Row extends object>(table: keyof Database, record: Row): Row {
   return Object.fromEntries(columnsIn(table, [record]).map((name) => [name, record[name]])) as Row;

@@ -1,4 +1,4 @@
-import type { RetentionTimeRepository, WorkerRepository } from "../../domain/ports/stores.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
 
@@ -6,19 +6,16 @@ const BY_ID = prepared((build, { id }: Values<{ id: string }>) =>
   build.selectFrom("workers").select("id").where("id", "=", id),
 );
 
-/** `clockMs` returns the time of the database. */
-export function workerRepository(session: SqlSession, clockMs: () => Promise<number>): WorkerRepository {
-  const { build, all, first, run } = session;
+function workerRepository(session: SqlSession, clockMs: () => Promise<number>): Repositories["workers"] {
+  const { build, all, first, run, changes } = session;
   const seenOf = (id: string) => build.selectFrom("workers").select("seenAtMs").where("id", "=", id);
   return {
-    insert: async (worker) => {
-      await insertRows(session, "workers", [{ ...worker, seenAtMs: await clockMs() }]);
-    },
+    insert: async (worker) => insertRows(session, "workers", [{ ...worker, seenAtMs: await clockMs() }]),
     heartbeat: async (id, pauseMs) => {
       const nowMs = await clockMs();
       const seenMs = (await first(seenOf(id)))?.seenAtMs ?? 0;
       const seen = build.updateTable("workers").set({ seenAtMs: nowMs });
-      const isAlive = (await run(seen.where("id", "=", id))) === 1;
+      const isAlive = (await changes(seen.where("id", "=", id))) === 1;
       return { isAlive, wasAway: nowMs < seenMs || nowMs - seenMs > pauseMs };
     },
     isAlive: async (id) => ({ isAlive: (await first(BY_ID(build, { id }))) !== null }),
@@ -32,16 +29,10 @@ export function workerRepository(session: SqlSession, clockMs: () => Promise<num
       return last === null ? null : (await clockMs()) - last.seenAtMs;
     },
     removeSilent: async (id, termMs) =>
-      run(build.deleteFrom("workers").where("seenAtMs", "<", ({ eb }) => eb(seenOf(id), "-", termMs))),
-    remove: async (id) => {
-      await run(build.deleteFrom("workers").where("id", "=", id));
-    },
-    removeAll: async () => {
-      await run(build.deleteFrom("workers"));
-    },
-    setPaused: async (isPaused) => {
-      await run(build.updateTable("workers").set({ isPaused }));
-    },
+      changes(build.deleteFrom("workers").where("seenAtMs", "<", ({ eb }) => eb(seenOf(id), "-", termMs))),
+    remove: (id) => run(build.deleteFrom("workers").where("id", "=", id)),
+    removeAll: () => run(build.deleteFrom("workers")),
+    setPaused: (isPaused) => run(build.updateTable("workers").set({ isPaused })),
   };
 }
 
@@ -51,7 +42,7 @@ export const liveWorkers = (build: SqlSession["build"]) => build.selectFrom("wor
 /** The table has one row at most. */
 const ONLY = 1;
 
-export function retentionTimeRepository({ build, first, run }: SqlSession): RetentionTimeRepository {
+function retentionTimeRepository({ build, first, run }: SqlSession): Repositories["retentionTime"] {
   return {
     read: async () => {
       const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
@@ -63,3 +54,9 @@ export function retentionTimeRepository({ build, first, run }: SqlSession): Rete
     },
   };
 }
+
+/** `clockMs` returns the time of the database. */
+export const workerRepositories = (session: SqlSession, clockMs: () => Promise<number>) => ({
+  workers: workerRepository(session, clockMs),
+  retentionTime: retentionTimeRepository(session),
+});

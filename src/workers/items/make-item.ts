@@ -5,7 +5,6 @@ import {
   failLeased,
   finishItem,
   type LeasedItem,
-  type MadeItem,
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
@@ -172,7 +171,7 @@ async function inspected(
   { inspector, log }: WorkerDeps,
   { batch, item, offer: { provider } }: ItemRequest,
   attempt: ItemAttempt,
-): Promise<MadeItem | Exclude<ItemAttempt, GeneratedImages>> {
+): Promise<Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>> {
   if (attempt === "aborted" || attempt instanceof ProviderError) return attempt;
   await aside();
   try {

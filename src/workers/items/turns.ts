@@ -4,8 +4,8 @@ import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingFor } from "../../domain/health/waiting.ts";
 import type { Offer } from "../../domain/models.ts";
-import type { BatchQueue, ItemClaim } from "../../domain/ports/batches.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, TROUBLE_DELAY_MS } from "../worker-pool.ts";
@@ -28,7 +28,7 @@ interface ItemBatch {
 export interface Plan extends Pick<ItemBatch, "batch"> {
   offer: Offer<ItemProvider>;
   tickets: Ticket[];
-  which: ItemClaim["which"];
+  which: Parameters<Repositories["items"]["claim"]>[1]["which"];
 }
 
 /** Offers for which a claim found no more items. */
@@ -57,9 +57,9 @@ export class Turns {
     this.againMs = Number.POSITIVE_INFINITY;
     if (isFull()) return plans;
     if (this.#known.size > MOST_KNOWN) this.forgetAll();
-    const turns = new Map<BatchQueue, string[]>();
     try {
       let queues = (await stores.read.batches.queues()).filter(({ provider }) => !ofJobs.includes(provider));
+      const turns = new Map<(typeof queues)[number], string[]>();
       while (queues.length > 0 && !isFull()) {
         for (const queue of queues) {
           if (isFull()) break;

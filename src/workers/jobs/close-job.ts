@@ -1,8 +1,8 @@
 import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { GIVE_UP_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
-import type { UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/batches.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobProvider, ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
-import type { Stores } from "../../domain/ports/stores.ts";
+import type { Repositories, Stores } from "../../domain/ports/stores.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { findJob } from "./job-work.ts";
 
@@ -49,7 +49,7 @@ export async function closeJob(
 function updateSeen(
   stores: Stores,
   seen: UpstreamJobRecord,
-  change: Parameters<UpstreamJobRepository["update"]>[1],
+  change: Parameters<Repositories["upstreamJobs"]["update"]>[1],
 ): Promise<boolean> {
   return stores.write(async (tx) => {
     await tx.lock("batch", seen.batchId);

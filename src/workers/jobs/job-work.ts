@@ -1,7 +1,7 @@
 import type PQueue from "p-queue";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
-import { CLOCK_SLACK_MS, FORGOTTEN_MS } from "../../domain/jobs/job-rules.ts";
+import { FORGOTTEN_MS } from "../../domain/jobs/job-rules.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobProvider, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
@@ -9,6 +9,8 @@ import { backoffMs } from "../../kernel/pacing.ts";
 import { linkSignals } from "../../kernel/signals.ts";
 import type { WorkerDeps } from "../deps.ts";
 
+/** A job may be in the upstream's list with an earlier time than ours: its clock may differ. */
+const CLOCK_SLACK_MS = 3_600_000;
 const AGAIN = { baseMs: 5000, capMs: 300_000 };
 /** Pause while another request finds out whether the upstream is available. */
 const PROBING_MS = 1000;

@@ -3,18 +3,14 @@ import { askedOf } from "../../domain/batches/create-batch.ts";
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
-import {
-  endJob,
-  FORGOTTEN_MS,
-  GIVE_UP_MS,
-  isAtWork,
-  pollPauseMs,
-  unnamedJobs,
-} from "../../domain/jobs/job-rules.ts";
+import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
 import { findJobInTime, type JobWork, waitAfter } from "./job-work.ts";
 import { createJob, findLostJob, uploadInput } from "./send-job.ts";
+
+/** A job is polled less often the older it is. */
+const LONGEST_POLL_MS = 300_000;
 
 /** A refusal counts from this try on, after about ten minutes: gateways err, too. */
 const MOST_REFUSED = 8;
@@ -254,7 +250,9 @@ async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   for (;;) {
     const nowMs = clock.nowMs();
     const isStuck = nowMs - sentAtMs >= times.jobMs;
-    const pauseMs = isStuck ? times.pollMs : pollPauseMs(nowMs - sentAtMs, times.pollMs);
+    const pauseMs = isStuck
+      ? times.pollMs
+      : Math.max(times.pollMs, Math.min(LONGEST_POLL_MS, (nowMs - sentAtMs) / 20));
     if (isStuck && stopAskedAtMs === null) {
       stopAskedAtMs = nowMs;
       await stores.write((tx) => tx.upstreamJobs.update(jobId, { stopAskedAtMs: nowMs }));

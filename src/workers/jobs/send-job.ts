@@ -1,9 +1,9 @@
 import { failLeased } from "../../domain/batches/finish-item.ts";
-import { FORGOTTEN_MS, isOverloaded, MOST_CREATES, mayBeCreated } from "../../domain/jobs/job-rules.ts";
+import { FORGOTTEN_MS } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/models.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
-import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
+import { type JobItem, ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
 import type { ItemRecord } from "../../domain/records.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
@@ -13,6 +13,8 @@ import { endWaiting, findJob, findJobInTime, type JobWork, ticketFor, waitAfter 
 
 const BEING_CREATED: readonly JobStep[] = ["uploaded", "sent"];
 
+/** No job is created more often: of two lost answers, both jobs may be paid. */
+const MOST_CREATES = 2;
 /** How long the request may take that stops a job which was created too late. */
 const STOP_MS = 30_000;
 /** Why the items of a job fail if nobody knows whether the job exists. */
@@ -261,4 +263,26 @@ export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promis
     job: jobId,
   });
   await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "uploaded" }));
+}
+
+/** Failures of a request to create a job after which none exists for sure. */
+const NOTHING_CREATED: readonly (Trouble | null)[] = [
+  "credential",
+  "billing",
+  "forbidden",
+  "no-model",
+  "limited",
+  "unreachable",
+];
+
+const OVERLOADED = [503, 529];
+
+/** Returns whether the upstream says that it takes nothing now. A gateway may say so although the job was made. */
+function isOverloaded({ trouble, upstreamStatus }: ProviderError): boolean {
+  return trouble === "failing" && upstreamStatus !== null && OVERLOADED.includes(upstreamStatus);
+}
+
+/** Returns whether a job may exist although the request to create it has failed. */
+function mayBeCreated({ trouble, retryable }: ProviderError): boolean {
+  return trouble === null ? retryable : !NOTHING_CREATED.includes(trouble);
 }

@@ -1,10 +1,17 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { assignEntryNames } from "../../../src/domain/downloads/zip.ts";
+import { nameImages } from "../../../src/domain/downloads/zip.ts";
+import type { OutputRecord } from "../../../src/domain/records.ts";
 import { safeFileName } from "../../../src/kernel/text.ts";
 
-const names = (...ids: string[]) =>
-  assignEntryNames(ids.map((customId) => ({ customId, imageIndex: 0, extension: "png" })));
+/** The names of images of items with these ids: of each the first one, else those with these indexes. */
+function names(ids: readonly string[], imageIndexes = [0]): string[] {
+  const items = ids.map((customId, id) => ({ id, customId }));
+  const outputs = items.flatMap(({ id }) =>
+    imageIndexes.map((imageIndex) => ({ itemId: id, imageIndex, mimeType: "image/png", entryName: null })),
+  );
+  return nameImages(items, outputs as unknown as OutputRecord[]).map(({ entryName }) => entryName);
+}
 
 describe("names in the ZIP", () => {
   it("[ZIP-5] are safe on every file system", () => {
@@ -16,13 +23,13 @@ describe("names in the ZIP", () => {
   });
 
   it("[ZIP-5] differ even where upper case and composed letters do not count", () => {
-    expect(names("Stra\u00dfe", "STRASSE", "\u03c3\u03b1\u03c2", "\u03c3\u03b1\u03c3")).toEqual([
+    expect(names(["Stra\u00dfe", "STRASSE", "\u03c3\u03b1\u03c2", "\u03c3\u03b1\u03c3"])).toEqual([
       "images/Stra\u00dfe.png",
       "images/STRASSE~2.png",
       "images/\u03c3\u03b1\u03c2.png",
       "images/\u03c3\u03b1\u03c3~2.png",
     ]);
-    expect(names("A", "a", "\u00e9", "e\u0301")).toEqual([
+    expect(names(["A", "a", "\u00e9", "e\u0301"])).toEqual([
       "images/A.png",
       "images/a~2.png",
       "images/\u00e9.png",
@@ -31,14 +38,13 @@ describe("names in the ZIP", () => {
   });
 
   it("[ZIP-5] number the second image of an item", () => {
-    const pair = [0, 1].map((imageIndex) => ({ customId: "x", imageIndex, extension: "webp" }));
-    expect(assignEntryNames(pair)).toEqual(["images/x.webp", "images/x_2.webp"]);
+    expect(names(["x"], [0, 1])).toEqual(["images/x.png", "images/x_2.png"]);
   });
 
   it("[ZIP-5] are never long, never lead elsewhere and never collide, whatever the ids", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "grapheme", maxLength: 200 }), { maxLength: 30 }), (ids) => {
-        const assigned = names(...ids);
+        const assigned = names(ids);
         expect(new Set(assigned.map((name) => name.normalize("NFC").toLowerCase())).size).toBe(ids.length);
         for (const name of assigned) {
           expect(name).toMatch(/^images\/[^/\\:*?"<>|]+\.png$/);

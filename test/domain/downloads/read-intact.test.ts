@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { intactBytes, isIntact } from "../../../src/domain/downloads/piece-stream.ts";
+import { isIntact, readIntact } from "../../../src/domain/downloads/piece-stream.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -21,10 +21,10 @@ it.each(IMAGES)(
     const output = { blobKey: KEY, ...(await blobs.put(KEY, image)) };
     const file = join(root, "outputs", "a", "0");
     const expectDamaged = async () => {
-      expect(await intactBytes(blobs, output)).toBeNull();
+      await expect(readIntact(blobs, output)).rejects.toMatchObject({ code: "BATCH_IMAGE_RESULT_MISSING" });
       expect(await isIntact(blobs, output)).toBe(false);
     };
-    expect((await intactBytes(blobs, output))?.equals(image)).toBe(true);
+    expect((await readIntact(blobs, output)).equals(image)).toBe(true);
     expect(await isIntact(blobs, output)).toBe(true);
 
     const changed = Buffer.from(image);

@@ -5,7 +5,7 @@ import { array, assert, asyncProperty, constantFrom, integer, nat, oneof, record
 import { describe, expect, it } from "vitest";
 import { fromBufferPromise } from "yauzl";
 import { planBatchZip, type ZipEntries, type ZipImage } from "../../../src/domain/downloads/zip.ts";
-import type { BlobFacts } from "../../../src/domain/ports/blob-store.ts";
+import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
 import { layOutZip } from "../../../src/kernel/zip.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -14,7 +14,11 @@ import { yazlZip, yazlZipWithoutImages } from "../../support/yazl-zip.ts";
 const MIB = 1024 * 1024;
 const GIB = 1024 * MIB;
 
-function zipImage(blobKey: string, facts: BlobFacts, entryName: string): ZipImage {
+function zipImage(
+  blobKey: string,
+  facts: Awaited<ReturnType<BlobStore["put"]>>,
+  entryName: string,
+): ZipImage {
   const output = {
     ...{ ...facts, blobKey, itemId: 1, batchId: "b", imageIndex: 0, mimeType: "image/png" as const },
     ...{ widthPx: 1, heightPx: 1, entryName },
@@ -44,7 +48,7 @@ describe("a ZIP", () => {
   it("has the bytes that yazl writes, in every range", async () => {
     const blobs = fileBlobs(await tempDir());
     const sizes = [0, 1, 70, 4096, 256 * 1024, 256 * 1024 + 1, 700_000];
-    const stored: { blobKey: string; facts: BlobFacts }[] = [];
+    const stored: { blobKey: string; facts: Awaited<ReturnType<BlobStore["put"]>> }[] = [];
     for (const size of sizes) {
       const blobKey = `outputs/b/${size}`;
       const bytes = Buffer.from(Array.from({ length: size }, (_, i) => (i * 17 + (i >> 7) + size) % 256));

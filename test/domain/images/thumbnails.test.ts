@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Thumbnails } from "../../../src/domain/images/thumbnails.ts";
 import type { OutputRecord } from "../../../src/domain/records.ts";
 import { gate } from "../../support/gate.ts";
@@ -9,7 +9,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 const NEVER = new AbortController().signal;
 
 /** Stored images of 100 bytes each, and thumbnails of them that have 10. */
-async function opened(options: { maxBytes?: number; wait?: Promise<void> } = {}) {
+async function opened(options: { wait?: Promise<void> } = {}) {
   const { stores, blobs } = await openBeside(await tempDir());
   const { id: batchId } = await openBatchRecord(stores);
   const calls: number[] = [];
@@ -22,7 +22,7 @@ async function opened(options: { maxBytes?: number; wait?: Promise<void> } = {})
     running--;
     return bytes.subarray(0, 10);
   };
-  const thumbnails = new Thumbnails({ stores, blobs, shrink, ...options });
+  const thumbnails = new Thumbnails({ stores, blobs, shrink });
   const output = async (shade: number): Promise<OutputRecord> => {
     const blobKey = `outputs/${batchId}/${shade}`;
     const facts = await blobs.put(blobKey, Buffer.alloc(100, shade));
@@ -46,25 +46,6 @@ async function opened(options: { maxBytes?: number; wait?: Promise<void> } = {})
 }
 
 describe("the store of thumbnails", () => {
-  it("removes those that were used longest ago beyond its bytes", async () => {
-    const { thumbnails, output, calls, blobs } = await opened({ maxBytes: 20 });
-    const [a, b, c] = [await output(1), await output(2), await output(3)];
-    for (const each of [a, b, a, c]) await thumbnails.get(each, 256, NEVER);
-    expect(calls).toEqual([1, 2, 3]);
-    expect(await blobs.list("thumbnails/")).toHaveLength(2);
-    for (const each of [a, b]) await thumbnails.get(each, 256, NEVER);
-    expect(calls).toEqual([1, 2, 3, 2]);
-  });
-
-  it("is read again after the disk could not be listed", async () => {
-    const { thumbnails, output, blobs } = await opened();
-    const image = await output(1);
-    const list = vi.spyOn(blobs, "list").mockRejectedValueOnce(new Error("EMFILE"));
-    await expect(thumbnails.get(image, 256, NEVER)).rejects.toThrow("EMFILE");
-    expect(await thumbnails.get(image, 256, NEVER)).toHaveLength(10);
-    list.mockRestore();
-  });
-
   it("is not kept when its image was deleted while it was made", async () => {
     const open = gate();
     const { thumbnails, output, calls, blobs, stores } = await opened({ wait: open.promise });

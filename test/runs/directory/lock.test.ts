@@ -2,7 +2,7 @@ import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { getBatch } from "../../../src/client/batches.ts";
-import { wallClock } from "../../../src/kernel/clock.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
 import { recordInRunState, withRunLock } from "../../../src/runs/directory/claim.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { startNode } from "../../support/processes.ts";
@@ -39,7 +39,7 @@ it("[RUN-21] a process that is killed leaves the directory free", async () => {
   );
   const holder = startNode([script]);
   expect(await holder.line()).toBe("locked");
-  const none = { clock: wallClock, patienceMs: 0 };
+  const none = { clock: systemClock, patienceMs: 0 };
   await expect(withRunLock(dir, none, async () => 1)).rejects.toMatchObject({ code: "DIRECTORY_IN_USE" });
   holder.child.kill("SIGKILL");
   await holder.exited;
@@ -52,11 +52,11 @@ it("[RUN-21] who only looks at a run notes what it saw, and leaves the run state
   const id = batches[0]?.id ?? "";
   await getBatch(harness.http, id);
   const { batch } = await getBatch(harness.http, id);
-  await withRunLock(harness.dir, { clock: wallClock }, () =>
-    recordInRunState(harness.dir, [batch], wallClock),
+  await withRunLock(harness.dir, { clock: systemClock }, () =>
+    recordInRunState(harness.dir, [batch], systemClock),
   );
   expect((await harness.runState()).batches[0]?.status).toBe("queued");
-  await recordInRunState(harness.dir, [batch], wallClock);
+  await recordInRunState(harness.dir, [batch], systemClock);
   expect((await harness.runState()).batches[0]?.status).toBe("completed");
 });
 

@@ -2,7 +2,8 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS, expandedCustomIds } from "../../../src/contract/limits.ts";
 import { planRealtimeRun, planRun, type RunRequest } from "../../../src/runs/plan/plan.ts";
-import type { PromptItem, PromptReference } from "../../../src/runs/plan/prompt-files.ts";
+import type { PromptItem } from "../../../src/runs/plan/prompt-files.ts";
+import type { PromptReference } from "../../../src/runs/plan/reference-files.ts";
 
 function item(prompt: string, fields: Partial<PromptItem> = {}): PromptItem {
   return {

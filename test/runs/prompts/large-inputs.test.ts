@@ -8,7 +8,8 @@ import { readLines } from "../../../src/prompts/lines.ts";
 import { readTable } from "../../../src/prompts/table.ts";
 import { readRunInput, storeReferences, writeRunInput } from "../../../src/runs/directory/input.ts";
 import { planRun } from "../../../src/runs/plan/plan.ts";
-import { readPromptFiles, Spool, textOf } from "../../../src/runs/plan/prompt-files.ts";
+import { readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
+import { Spool, textOf } from "../../../src/runs/plan/spool.ts";
 import { createBody } from "../../../src/runs/request.ts";
 import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -84,7 +85,7 @@ it("a quote that nothing closes ends the reading of a table soon, and names wher
   const read = readTable(",", 1024 * 1024)(
     readLines(endless(), 1e6),
     (...problem) => problems.push(problem),
-    () => true,
+    { isTaken: () => true },
   );
   expect((await listOf(read)).map((row) => row.line)).toEqual([2]);
   expect(problems).toEqual([[3, null, 'is longer than 1 MiB: a quoted cell is not closed; end it with "']]);

@@ -55,6 +55,7 @@ it("[FILE-1] JSON lines give prompts with their ids and counts; blank lines, com
       references: [],
       metadata: null,
       fileLine: { file: "p.jsonl", line: 1 },
+      number: 1,
     },
     {
       prompt: "b",
@@ -63,6 +64,7 @@ it("[FILE-1] JSON lines give prompts with their ids and counts; blank lines, com
       references: [],
       metadata: null,
       fileLine: { file: "p.jsonl", line: 4 },
+      number: 2,
     },
   ]);
 });
@@ -114,7 +116,7 @@ it("unknown fields and columns become metadata; strict reading refuses them and 
     null,
   ]);
   expect(await problems(files, undefined, { isStrict: true })).toEqual([
-    "p.jsonl:1: negative: is not a known field; the fields are prompt, custom_id, output_count, reference_images, aspect_ratio, size, metadata",
+    "p.jsonl:1: negative: is not a known field; the fields are prompt, vars, custom_id, output_count, reference_images, aspect_ratio, size, metadata",
     expect.stringMatching(/^p\.jsonl:1: tags: is not a known field/),
     expect.stringMatching(/^p\.jsonl:2: __proto__: is not a known field/),
     expect.stringMatching(/^p\.csv:1: Shop: is not a known field/),
@@ -377,7 +379,7 @@ it("a table names its columns in the first row; cells may be quoted and hold sep
 
 it("what is wrong with a table is said by line", async () => {
   expect(await problems({ "p.csv": "name,count\nx,1" })).toEqual([
-    "p.csv:1: the first row must name the columns, and one of them must be prompt",
+    'p.csv:1: the first row must name the columns, and one of them must be prompt; name it with --prompt-column, or write the prompt: --prompt "a picture of {{name}}"',
   ]);
   expect(await problems({ "p.csv": 'prompt\nok\na,b\n"open' })).toEqual([
     "p.csv:3: has 2 cells but the first row names 1; quote cells that hold the separator",

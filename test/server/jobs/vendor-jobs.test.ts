@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { type Job, resultLineSchema } from "../../../src/contract/native-api.ts";
-import type { OpenaiBatch, OpenaiFile, OpenaiList } from "../../../src/contract/openai-api.ts";
+import type { NativeBody } from "../../../src/contract/native-api.ts";
+import type { OpenaiBody } from "../../../src/contract/openai-api.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
+import { resultLineSchema } from "../../support/jobs.ts";
 import * as openai from "../../support/openai-batches.ts";
 import { content, generate, imagesOf } from "../../support/realtime.ts";
 import { MODEL, openBeside, otherKey, startTestService, type TestService } from "../../support/service.ts";
@@ -65,7 +66,7 @@ const NATIVE: Dialect = {
     ),
   line: (key, prompt) => JSON.stringify({ key, request: content(prompt) }),
   shown: (body) => {
-    const { name, metadata, error } = body as Job;
+    const { name, metadata, error } = body as NativeBody<"Job">;
     const { state, batchStats, output } = metadata;
     const { requestCount = 0, successfulRequestCount = 0, failedRequestCount = 0 } = batchStats ?? {};
     const file = output?.responsesFile;
@@ -114,7 +115,14 @@ const OPENAI: Dialect = {
     openai.create(service, { input_file_id: fileId }, key ? { authorization: `Bearer ${key}` } : {}),
   line: (key, prompt) => JSON.stringify(openai.line(key, prompt)),
   shown: (body) => {
-    const { id, status, request_counts: counts, errors, output_file_id, error_file_id } = body as OpenaiBatch;
+    const {
+      id,
+      status,
+      request_counts: counts,
+      errors,
+      output_file_id,
+      error_file_id,
+    } = body as OpenaiBody<"OpenaiBatch">;
     return {
       id,
       batchId: openai.batchIdOf(id),
@@ -126,7 +134,7 @@ const OPENAI: Dialect = {
   },
   cancelPath: (id) => `batches/${id}/cancel`,
   page: (body) => {
-    const { data, has_more, last_id } = body as OpenaiList<OpenaiBatch | OpenaiFile>;
+    const { data, has_more, last_id } = body as OpenaiBody<"OpenaiBatchList" | "OpenaiFileList">;
     return [data.map(({ id }) => id), has_more ? `limit=2&after=${last_id}` : null];
   },
   contentPath: (fileId) => `files/${fileId}/content`,

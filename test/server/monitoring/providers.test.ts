@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { recordCall } from "../../../src/domain/health/calls.ts";
+import { recordCalls } from "../../../src/domain/health/calls.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeUpstream, troubled } from "../../support/fake-provider.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
@@ -57,7 +57,7 @@ describe("the numbers of providers", () => {
     const service = await startTestService({ providers, config, clock });
     const { stores } = await openBeside(service.data);
     const record = (more: object = {}) =>
-      stores.write((tx) => recordCall(tx, { ...call, ...more }, clock.nowMs()));
+      stores.write((tx) => recordCalls(tx, [{ ...call, ...more }], clock.nowMs()));
     expect(await numbersOf(service)).toMatchObject({ [`requests_total${label}`]: 0 });
     for (let n = 1; n <= 4; n++) {
       await record();

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { type Job, resultLineSchema } from "../../../src/contract/native-api.ts";
+import type { NativeBody } from "../../../src/contract/native-api.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { createJob, endedJob } from "../../support/jobs.ts";
+import { createJob, endedJob, resultLineSchema } from "../../support/jobs.ts";
 import { content, generate, imagePart, imagesOf } from "../../support/realtime.ts";
 import { openBeside, startTestService, type TestService } from "../../support/service.ts";
 import { ask, upload } from "../../support/uploads.ts";
@@ -16,12 +16,12 @@ async function fromFile(
   service: TestService,
   lines: readonly (Line | string)[],
   name?: string,
-): Promise<Job> {
+): Promise<NativeBody<"Job">> {
   const file = await upload(service, jsonl(lines), { mimeType: "jsonl" });
   return createJob(service, { fileName: file.name }, name);
 }
 
-async function resultsOf(service: TestService, job: Job) {
+async function resultsOf(service: TestService, job: NativeBody<"Job">) {
   const name = job.metadata.output?.responsesFile ?? "";
   const answer = await ask(service, `/v1beta/${name}:download?alt=media`);
   expect(answer.status).toBe(200);
@@ -91,7 +91,7 @@ describe("a job from a file", () => {
     const file = await upload(service, jsonl([{ key: "a", request: content("x") }]), {}, { prefix: "/v1" });
     const body = { batch: { displayName: "v1", inputConfig: { fileName: file.uri } } };
     const created = await generate(service, body, { verb: "batchGenerateContent", prefix: "/v1" });
-    const job = await endedJob(service, (await created.json()) as Job);
+    const job = await endedJob(service, (await created.json()) as NativeBody<"Job">);
     const now = await (await ask(service, `/v1/${job.name}`)).json();
     expect(now).toEqual(job);
     const results = await ask(service, `/v1/${job.metadata.output?.responsesFile}:download?alt=media`);

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import type { OpenaiBatch } from "../../../src/contract/openai-api.ts";
+import type { OpenaiBody } from "../../../src/contract/openai-api.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { draftsBelow } from "../../support/drafts.ts";
@@ -243,7 +243,7 @@ describe("a repeated request for a batch", () => {
     expect(new Set([first, other, second]).size).toBe(3);
     const both = await Promise.all([send("0", { metadata: null }), send("1", { metadata: null })]);
     expect(both[0]).toBe(both[1]);
-    const { data } = await listOf<OpenaiBatch>(await ask(service, "batches"));
+    const { data } = await listOf<OpenaiBody<"OpenaiBatch">>(await ask(service, "batches"));
     expect(data).toHaveLength(4);
   });
 });

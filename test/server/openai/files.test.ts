@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { OpenaiFile } from "../../../src/contract/openai-api.ts";
+import type { OpenaiBody } from "../../../src/contract/openai-api.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import {
@@ -85,7 +85,7 @@ describe("files of OpenAI's API", () => {
       const refused = await refusalOf(await ask(service, "files", { method: "POST", body }));
       expect(refused).toEqual([400, "REALTIME_INVALID_ARGUMENT", fields[1]?.[0]]);
     }
-    const files = await listOf<OpenaiFile>(await ask(service, "files"));
+    const files = await listOf<OpenaiBody<"OpenaiFile">>(await ask(service, "files"));
     expect(files.data.map((file) => file.id)).toEqual([id]);
     clock.advance(3_600_000);
     expect((await ask(service, `files/${id}`)).status).toBe(404);
@@ -112,7 +112,7 @@ describe("files of OpenAI's API", () => {
       ids.push((await fileOf(await sendFile(service, "x", [["purpose", purpose]]))).id);
     const [a = "", b = "", c = ""] = ids;
     const page = async (query: string) =>
-      (await listOf<OpenaiFile>(await ask(service, `files?${query}`))).data.map(({ id }) => id);
+      (await listOf<OpenaiBody<"OpenaiFile">>(await ask(service, `files?${query}`))).data.map(({ id }) => id);
     expect(await page(`order=asc&after=${a}&limit=10000`)).toEqual([b, c]);
     expect(await page("purpose=vision")).toEqual([b]);
     for (const query of ["after=none", "limit=0", "order=up", "purpose=x"]) {

@@ -1,9 +1,10 @@
 import { expect, it } from "vitest";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
-import type { ItemClaim } from "../../../src/domain/ports/batches.ts";
-import type { Stores } from "../../../src/domain/ports/stores.ts";
+import type { Repositories, Stores } from "../../../src/domain/ports/stores.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { openBatchRecord } from "../../support/stores.ts";
+
+type ItemClaim = Parameters<Repositories["items"]["claim"]>[1];
 
 const CLAIM: ItemClaim = {
   token: "t",

@@ -6,9 +6,9 @@ import { counted } from "../../../kernel/text.ts";
 import { cancelBatch, getBatch } from "../../api/batches.ts";
 import { ApiError } from "../../api/request.ts";
 import { ConfirmDialog } from "../../parts/dialog.tsx";
-import { Icon } from "../../parts/icons.tsx";
-import { announce, EmptyNote, ErrorNote, Problem } from "../../parts/notes.tsx";
-import { SearchField } from "../../parts/search-field.tsx";
+import { SearchField, useKeys } from "../../parts/keys.tsx";
+import { go, hrefOf } from "../../parts/navigation.tsx";
+import { announce, EmptyNote, ErrorNote, Icon, Problem } from "../../parts/notes.tsx";
 import {
   ago,
   Counts,
@@ -21,14 +21,16 @@ import {
   waitingWords,
 } from "../../parts/status.tsx";
 import { useData } from "../../parts/use-data.ts";
-import { useKeys } from "../../parts/use-keys.ts";
-import { go, hrefOf } from "../../parts/use-route.ts";
-import { DeleteDialog } from "./delete-dialog.tsx";
-import { DownloadButton } from "./download-button.tsx";
+import {
+  countRefused,
+  DeleteDialog,
+  DownloadButton,
+  RetryDialog,
+  retriableOf,
+  SelectionBar,
+} from "./actions.tsx";
 import { Gallery } from "./gallery.tsx";
 import { LargeView } from "./large-view.tsx";
-import { countRefused, RetryDialog, retriableOf } from "./retry-dialog.tsx";
-import { SelectionBar } from "./selection-bar.tsx";
 import { type Items, useItems } from "./use-items.ts";
 
 type Question = "cancel" | "retry" | "delete";

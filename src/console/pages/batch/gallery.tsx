@@ -9,11 +9,10 @@ import {
   useState,
 } from "react";
 import type { ItemObject } from "../../../contract/batch-api.ts";
-import { sheetAt, thumbnailPath } from "../../api/pictures.ts";
-import { Icon } from "../../parts/icons.tsx";
-import { RemotePicture } from "../../parts/picture.tsx";
-import { useKeys } from "../../parts/use-keys.ts";
-import { factsOf, isDeleted } from "./item-facts.ts";
+import { useKeys } from "../../parts/keys.tsx";
+import { Icon } from "../../parts/notes.tsx";
+import { RemotePicture, sheetAt, thumbnailPath } from "../../parts/pictures.tsx";
+import { factsOf, isDeleted } from "./images.ts";
 
 interface Grid {
   columns: number;

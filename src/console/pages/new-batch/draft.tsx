@@ -1,7 +1,7 @@
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
 import type { FormatName } from "../../../prompts/lines.ts";
 import type { ReferenceFile } from "../../api/files.ts";
-import { randomId } from "../../api/sign-in.ts";
+import { randomId } from "../../api/request.ts";
 
 /** A batch that is not sent yet. */
 export interface Draft {

@@ -12,8 +12,7 @@ import { usd } from "../../parts/status.tsx";
 import { useData, useLimits } from "../../parts/use-data.ts";
 import { type CheckedDraft, checkDraft } from "./check-draft.ts";
 import { type Draft, useDraft } from "./draft.tsx";
-import { ProblemList } from "./problem-list.tsx";
-import { PromptEditor } from "./prompt-editor.tsx";
+import { ProblemList, PromptEditor } from "./prompt-editor.tsx";
 import { SendBar } from "./send-bar.tsx";
 
 /** The fields of the whole batch. */

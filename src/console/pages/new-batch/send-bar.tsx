@@ -6,13 +6,13 @@ import { splitIntoBatches } from "../../../prompts/split-into-batches.ts";
 import { createBatch } from "../../api/batches.ts";
 import { base64Of } from "../../api/files.ts";
 import { ApiError } from "../../api/request.ts";
+import { go, hrefOf } from "../../parts/navigation.tsx";
 import { announce, ErrorNote } from "../../parts/notes.tsx";
 import { costOf, usd } from "../../parts/status.tsx";
 import { useAccount } from "../../parts/use-data.ts";
-import { go, hrefOf } from "../../parts/use-route.ts";
 import type { CheckedDraft, DraftItem, DraftReference } from "./check-draft.ts";
 import type { Draft, DraftState } from "./draft.tsx";
-import { showProblems } from "./problem-list.tsx";
+import { showProblems } from "./prompt-editor.tsx";
 
 /** The price of a draft, in US dollars: of its images, and of what is held until they are made. */
 function priceOf({ pricing }: BatchModel, { imageCount }: CheckedDraft): { cost: number; hold: number } {

@@ -1,4 +1,5 @@
-import { type RefObject, useEffect, useRef } from "react";
+import { type ReactNode, type RefObject, useEffect, useRef } from "react";
+import { Icon } from "./notes.tsx";
 
 type Handlers = Record<string, (event: KeyboardEvent) => void>;
 
@@ -29,7 +30,7 @@ function isField(target: EventTarget | null): boolean {
 }
 
 /** A reference for the search field of a page, which `/` goes to. */
-export function useSearchKey(): RefObject<HTMLInputElement | null> {
+function useSearchKey(): RefObject<HTMLInputElement | null> {
   const field = useRef<HTMLInputElement>(null);
   useKeys({
     "/": (event) => {
@@ -58,4 +59,41 @@ export function useFocusWalk(selector: string): void {
       event.preventDefault();
     };
   useKeys({ j: walk(1), k: walk(-1), ArrowDown: walk(1, true), ArrowUp: walk(-1, true) });
+}
+
+/** A field that narrows a list while it is typed into. `/` goes to it, Escape clears it. */
+export function SearchField(props: { label: string; value: string; onChange: (value: string) => void }) {
+  const { label, value, onChange } = props;
+  const field = useSearchKey();
+  return (
+    <span className="search">
+      <span className="search-icon">
+        <Icon name="search" />
+      </span>
+      <input
+        ref={field}
+        type="search"
+        aria-label={label}
+        placeholder={`${label} ( / )`}
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape") return;
+          event.stopPropagation();
+          onChange("");
+          event.currentTarget.blur();
+        }}
+      />
+    </span>
+  );
+}
+
+/** A table that may be wider than the window: it scrolls by itself, also with the keys. */
+export function ScrollingTable({ label, children }: { label: string; children: ReactNode }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus, keys could not scroll it.
+    <section className="table-scroll" aria-label={label} tabIndex={0}>
+      <table className="table">{children}</table>
+    </section>
+  );
 }

@@ -1,7 +1,21 @@
-import { LOG_LEVELS } from "../../contract/activity.ts";
-import { nameOf, selectedBatch, visibleBatches } from "./batches.ts";
-import { detailLines, layoutOf, pictureBox } from "./layout.ts";
+import type { Batch } from "../client/answers.ts";
+import { LOG_LEVELS } from "../contract/activity.ts";
 import {
+  detailLines,
+  forgetBatch,
+  keepInView,
+  layoutOf,
+  mergeBatches,
+  nameOf,
+  pictureBox,
+  selectedBatch,
+  visibleBatches,
+} from "./lists.ts";
+import {
+  advanceRate,
+  type Change,
+  countImages,
+  type DashboardEvent,
   type DashboardState,
   type Key,
   type Pressed,
@@ -9,6 +23,70 @@ import {
   SORTS,
   type ViewState,
 } from "./state.ts";
+
+const KEPT_LINES = 200;
+const MESSAGE_MS = 3000;
+
+/** Returns the state after an event, and the person's request if there is one. Pure: no clock, terminal or service. */
+export function reduce(state: DashboardState, event: DashboardEvent): Pressed {
+  if (event.type === "key") {
+    const pressed = pressKey(state, event.key);
+    return { state: keepInView(pressed.state), intent: pressed.intent };
+  }
+  return { state: reduceChanges(state, [event]), intent: null };
+}
+
+/** Returns the state after many changes. It scrolls the lists only once, at the end. */
+export function reduceChanges(state: DashboardState, changes: readonly Change[]): DashboardState {
+  let next = state;
+  let read: Batch[] = [];
+  for (const change of changes) {
+    // Batches are collected and merged together, because each merge copies the whole list.
+    if (change.type === "batches") for (const batch of change.batches) read.push(batch);
+    else if (change.type === "batch-gone") {
+      next = forgetBatch(mergeBatches(next, read), change.id);
+      read = [];
+    } else next = applyChange(next, change);
+  }
+  if (read.length > 0) next = mergeBatches(next, read);
+  return next === state ? state : keepInView(next);
+}
+
+function applyChange(
+  state: DashboardState,
+  change: Exclude<Change, { type: "batches" | "batch-gone" }>,
+): DashboardState {
+  switch (change.type) {
+    case "service":
+      return { ...state, service: change.facts };
+    case "images":
+      return countImages(state, change);
+    case "vitals":
+      return { ...state, vitals: { ...state.vitals, ...change.vitals } };
+    case "request":
+      return { ...state, requests: [...state.requests, change.line].slice(-KEPT_LINES) };
+    case "log":
+      return { ...state, log: [...state.log, change.line].slice(-KEPT_LINES) };
+    case "detail":
+      return { ...state, detail: change.detail };
+    case "picture":
+      return { ...state, picture: change.picture };
+    case "message": {
+      const { text, isError = false } = change;
+      return { ...state, view: { ...state.view, message: { text, isError, atMs: state.nowMs } } };
+    }
+    case "resize":
+      return { ...state, size: { columns: change.columns, rows: change.rows } };
+    case "tick":
+      return dropOldMessage(advanceRate({ ...state, nowMs: change.nowMs }));
+  }
+}
+
+function dropOldMessage(state: DashboardState): DashboardState {
+  const { message } = state.view;
+  if (message === null || state.nowMs - message.atMs < MESSAGE_MS) return state;
+  return { ...state, view: { ...state.view, message: null } };
+}
 
 /** Asks before an action that cannot be undone. Before quitting it asks only if that stops work. */
 function ask(state: DashboardState, kind: Question["kind"]): Pressed {
@@ -90,7 +168,7 @@ function target(key: Key, at: { index: number; page: number; count: number }): n
  * Applies a key press. An open question takes the key first, then the filter line, then the screen. The key acts on the
  * batch under the cursor, and the cursor stays on that batch.
  */
-export function pressKey(before: DashboardState, key: Key): Pressed {
+function pressKey(before: DashboardState, key: Key): Pressed {
   const state = withView(before, { selectedId: selectedBatch(before)?.id ?? null });
   const { view } = state;
   if (key.name === "interrupt") return { state, intent: { type: "quit" } };

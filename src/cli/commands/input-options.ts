@@ -1,0 +1,75 @@
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import type { VariableRules } from "../../prompts/variables.ts";
+import { loadReference, type PromptReference } from "../../runs/plan/reference-files.ts";
+import { Spool } from "../../runs/plan/spool.ts";
+import { readImages, readVariable } from "../../runs/plan/variable-lists.ts";
+import { flagOf, type OptionSpec, pathOption, type TypedOptions, textOption } from "../options.ts";
+
+/** What goes into the prompts of a file. `readVariableRules` reads these options. */
+export const variableOptions: readonly OptionSpec[] = [
+  {
+    flags: "--var <name=values>",
+    description:
+      "{{name}} stands for each of these values, such as animal=fox,owl or season=@seasons.txt; may be repeated",
+    repeatable: true,
+  },
+  {
+    flags: "--images <files>",
+    description:
+      "an image of each prompt from each of these files, such as 'photos/*.jpg'; {{image}} is the name",
+  },
+  {
+    flags: "--prompt <text>",
+    description: "the prompt of every line, with its columns as {{column}} and its own prompt as {{prompt}}",
+  },
+  { flags: "--prompt-column <name>", description: "the column of the prompts", default: "prompt" },
+];
+
+/** Throws `USAGE` for a wrong option. */
+export async function readVariableRules(
+  options: TypedOptions,
+  cwd: string,
+): Promise<Omit<VariableRules, "isStrict">> {
+  const texts = Array.isArray(options.var) ? options.var.map(String) : [];
+  const variables = await Promise.all(texts.map((text) => readVariable(text, cwd)));
+  const images = pathOption(options, "images");
+  if (images !== undefined) variables.push(await readImages(images, cwd));
+  const twice = variables.find(({ name }, i) => variables.findIndex((other) => other.name === name) < i);
+  if (twice !== undefined) throw usage("--var", `${twice.name} is given twice; write its values after one =`);
+  return {
+    variables,
+    template: textOption(options, "prompt"),
+    promptColumn: textOption(options, "promptColumn"),
+  };
+}
+
+/** Reads and checks the images that an option names. Throws `USAGE`. */
+export async function loadReferences(
+  options: TypedOptions,
+  name: "image" | "reference",
+  cwd: string,
+): Promise<PromptReference[]> {
+  const given = options[name];
+  const paths = Array.isArray(given) ? given.map(String) : [];
+  const loaded: PromptReference[] = [];
+  const spool = new Spool();
+  for (const path of paths) {
+    if ((await stat(resolve(cwd, path)).catch(() => null)) === null)
+      throw usage(flagOf(name), `there is no file ${JSON.stringify(path)}`);
+    let problem = "";
+    const rules = { baseDir: cwd, limits: DEFAULT_LIMITS, spool };
+    const image = await loadReference({ field: flagOf(name), path }, rules, (_field, message) => {
+      problem = message;
+    });
+    if (image === null) throw usage(flagOf(name), problem);
+    loaded.push(image);
+  }
+  return loaded;
+}
+
+function usage(flag: string, problem: string): ImgbatchError {
+  return new ImgbatchError("USAGE", `${flag}: ${problem}.`, { param: flag });
+}

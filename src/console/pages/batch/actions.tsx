@@ -1,0 +1,251 @@
+import { useEffect, useMemo, useState } from "react";
+import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
+import { routes } from "../../../contract/routes.ts";
+import { isRefusalCode, isTerminal } from "../../../contract/statuses.ts";
+import { FREE_DRAWINGS } from "../../../kernel/money.ts";
+import { counted } from "../../../kernel/text.ts";
+import {
+  batchModels,
+  deleteImages,
+  deleteOutputs,
+  deleteRecord,
+  retryBatch,
+  zipLink,
+} from "../../api/batches.ts";
+import { saveLink } from "../../api/files.ts";
+import { randomId, urlOf } from "../../api/request.ts";
+import { ConfirmDialog } from "../../parts/dialog.tsx";
+import { go, hrefOf } from "../../parts/navigation.tsx";
+import { announce, Icon } from "../../parts/notes.tsx";
+import { count, usd } from "../../parts/status.tsx";
+import { useData, useLimits } from "../../parts/use-data.ts";
+import { hasImages, saveImages, zipsOf } from "./images.ts";
+
+/**
+ * Returns the failed items of a batch that can be made again. It leaves out those whose content was refused, and those
+ * that another batch makes again.
+ */
+export function retriableOf(batch: BatchObject, items: readonly ItemObject[]): ItemObject[] {
+  if (!isTerminal(batch.status) || batch.source !== "batch") return [];
+  return items.filter((item) => isRetriable(item) && !item.retried_in);
+}
+
+/** Returns how many items failed because their content was refused. */
+export function countRefused(items: readonly ItemObject[]): number {
+  return items.filter((item) => item.status === "failed" && !isRetriable(item)).length;
+}
+
+function isRetriable({ status, error }: ItemObject): boolean {
+  return status === "failed" && !isRefusalCode(error?.code ?? "");
+}
+
+/** Asks before failed items are made again. `leftOut` is the number of refused ones, which are not. */
+export function RetryDialog(props: {
+  batch: BatchObject;
+  items: readonly ItemObject[];
+  leftOut: number;
+  onClose: () => void;
+}) {
+  const { batch, items, leftOut, onClose } = props;
+  const { id, item_count, hold_amount, estimated_cost, model } = batch;
+  // One key for the question: confirmed twice, it makes one batch.
+  const idempotencyKey = useMemo(randomId, []);
+  const models = useData("models", batchModels);
+  const pricing = models.value?.find((each) => each.id === model)?.pricing;
+  const isPlay = pricing?.play_money ?? batch.play_money;
+  const price = items.length * (pricing?.batch_image ?? estimated_cost / item_count);
+  const hold = items.length * (pricing?.batch_hold ?? hold_amount / item_count);
+  return (
+    <ConfirmDialog
+      title={`Make ${counted(items.length, "failed image")} again?`}
+      action={pricing?.paid ? `Pay up to ${usd(hold, "limit")}` : "Make again"}
+      onClose={onClose}
+      onConfirm={async () => {
+        const customIds = items.map(({ custom_id }) => custom_id);
+        const consent = { idempotencyKey, maxCost: pricing?.paid ? hold : null };
+        const retry = await retryBatch(id, customIds, consent);
+        announce("A new batch makes the failed images again.");
+        go(hrefOf("batches", retry.id));
+      }}
+    >
+      <p>
+        A new batch, linked to this one, makes {items.length === 1 ? "it" : "them"} again
+        {isPlay
+          ? `: ${FREE_DRAWINGS}.`
+          : `. It costs about ${usd(price, "limit")}, and ${usd(hold, "limit")} is held until it has ended.`}
+      </p>
+      {leftOut > 0 && (
+        <p>
+          {leftOut} more {leftOut === 1 ? "was" : "were"} refused for what the prompt asks, and would be
+          refused again: {leftOut === 1 ? "it is" : "they are"} left out.
+        </p>
+      )}
+    </ConfirmDialog>
+  );
+}
+
+/** Asks which parts of an ended batch to delete. */
+export function DeleteDialog(props: { batch: BatchObject; onChanged: () => void; onClose: () => void }) {
+  const { batch, onChanged, onClose } = props;
+  const hasOutputs = batch.status !== "output_deleted" && batch.success_count > 0;
+  const [outputs, setOutputs] = useState(hasOutputs);
+  const [record, setRecord] = useState(!hasOutputs);
+  return (
+    <ConfirmDialog
+      title="Delete from the service?"
+      action="Delete"
+      isDangerous
+      onClose={onClose}
+      onConfirm={async () => {
+        if (outputs) await deleteOutputs(batch.id);
+        if (record) await deleteRecord(batch.id);
+        if (outputs || record) announce("Deleted.");
+        if (record) go(hrefOf("batches"));
+        else onChanged();
+      }}
+    >
+      {hasOutputs && (
+        <label className="check">
+          <input type="checkbox" checked={outputs} onChange={(event) => setOutputs(event.target.checked)} />
+          the image files; this cannot be undone
+        </label>
+      )}
+      <label className="check">
+        <input type="checkbox" checked={record} onChange={(event) => setRecord(event.target.checked)} />
+        the entry in your list
+      </label>
+    </ConfirmDialog>
+  );
+}
+
+/**
+ * Downloads all images of a batch: as the service's ZIP, or, of more images than the service puts into one, as several that the
+ * page makes. `items` is null before all of them are known.
+ */
+export function DownloadButton({ batch, items }: { batch: BatchObject; items: ItemObject[] | null }) {
+  const { zipItems } = useLimits();
+  const images = items?.filter(hasImages) ?? null;
+  if (batch.success_count <= zipItems)
+    return <SaveButton label="Download ZIP" save={() => followZip(batch.id)} />;
+  const zips = zipsOf(images?.length || batch.success_count, zipItems);
+  return <SaveButton label={`Download ${zips} ZIPs`} {...{ batch, images }} />;
+}
+
+/** Saves images, and shows how many of them are there. `save` saves them in another way, which reports no number. */
+function SaveButton(props: {
+  label: string;
+  batch?: BatchObject;
+  images?: readonly ItemObject[] | null;
+  save?: () => Promise<void>;
+}) {
+  const { label, batch, images, save } = props;
+  const { zipItems } = useLimits();
+  const [done, setDone] = useState<number | null>(null);
+  const start = async () => {
+    setDone(0);
+    try {
+      if (save) await save();
+      else if (batch && images) await saveImages(batch.id, images, { zipItems, onDone: setDone });
+    } catch (error) {
+      announce((error as Error).message);
+    } finally {
+      setDone(null);
+    }
+  };
+  return (
+    <button
+      type="button"
+      className="button primary"
+      disabled={done !== null || (!save && !images?.length)}
+      onClick={start}
+    >
+      <Icon name="download" />
+      {done === null || !images ? label : `${count(done)} of ${count(images.length)}`}
+    </button>
+  );
+}
+
+async function followZip(batchId: string): Promise<void> {
+  // The ticket counts, not the address that the service goes by: the page may be open under another one.
+  const { search } = new URL(await zipLink(batchId));
+  saveLink(urlOf(routes.ticketDownload(batchId) + search), `${batchId}.zip`);
+}
+
+interface SelectionBarProps {
+  batch: BatchObject;
+  items: readonly ItemObject[];
+  selected: ReadonlySet<string>;
+  onSelectAll: () => void;
+  onClear: () => void;
+  /** Images were deleted. */
+  onChanged: () => void;
+}
+
+/** The buttons for the selected images. Absent while none is selected. */
+export function SelectionBar(props: SelectionBarProps) {
+  return props.selected.size === 0 ? null : <Buttons {...props} />;
+}
+
+function Buttons(props: SelectionBarProps) {
+  const { batch, items, selected, onSelectAll, onClear, onChanged } = props;
+  const [question, setQuestion] = useState<"retry" | "delete" | null>(null);
+  useEffect(
+    () => () => {
+      if (document.activeElement === document.body) document.getElementById("main")?.focus();
+    },
+    [],
+  );
+  const chosen = items.filter(({ custom_id }) => selected.has(custom_id));
+  const isThere = isTerminal(batch.status) && batch.status !== "output_deleted";
+  const images = isThere ? chosen.filter(hasImages) : [];
+  const retriable = retriableOf(batch, chosen);
+  const close = () => setQuestion(null);
+  return (
+    <>
+      <section className="selection" aria-label="Selected images">
+        <b>{count(selected.size)} selected</b>
+        <button type="button" className="button plain" onClick={onSelectAll}>
+          All
+        </button>
+        <button type="button" className="button plain" onClick={onClear}>
+          Clear
+        </button>
+        {(images.length > 0 || retriable.length === 0) && (
+          <SaveButton label={`Download ${count(images.length)}`} batch={batch} images={images} />
+        )}
+        {retriable.length > 0 && (
+          <button type="button" className="button" onClick={() => setQuestion("retry")}>
+            <Icon name="retry" /> Retry {count(retriable.length)}
+          </button>
+        )}
+        {images.length > 0 && batch.source === "batch" && (
+          <button type="button" className="button" onClick={() => setQuestion("delete")}>
+            <Icon name="trash" /> Delete {count(images.length)}
+          </button>
+        )}
+      </section>
+      {question === "retry" && (
+        <RetryDialog batch={batch} items={retriable} leftOut={countRefused(chosen)} onClose={close} />
+      )}
+      {question === "delete" && (
+        <ConfirmDialog
+          title={`Delete ${counted(images.length, "image")}?`}
+          action="Delete"
+          isDangerous
+          onClose={close}
+          onConfirm={async () => {
+            try {
+              for (const { custom_id } of images) await deleteImages(batch.id, custom_id);
+            } finally {
+              onChanged();
+            }
+            announce("Deleted.");
+            onClear();
+          }}
+        >
+          <p>The files are deleted from the service. This cannot be undone, and what was paid stays paid.</p>
+        </ConfirmDialog>
+      )}
+    </>
+  );
+}

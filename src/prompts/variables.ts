@@ -1,0 +1,348 @@
+import { didYouMean } from "../kernel/did-you-mean.ts";
+import { counted, safeFileName, truncateCodePoints } from "../kernel/text.ts";
+import { FIELDS } from "./check-row.ts";
+import type { FileLine, Report } from "./problems.ts";
+
+/** A value of a variable. */
+export interface VariableValue {
+  text: string;
+  /** The path of an image that is the first reference image of the prompt. */
+  image?: string;
+}
+
+/** A variable: `{{name}}` stands for one of its values. */
+export interface Variable {
+  name: string;
+  values: readonly VariableValue[];
+  /** Each value makes images of its own, which are named after it. */
+  isList: boolean;
+}
+
+export interface VariableRules {
+  /** Variables of all lines. A variable, column or field of the line with the same name goes before. Default: none. */
+  variables?: readonly Variable[];
+  /** The prompt of all lines; the prompt of the line itself is the variable `prompt` then. */
+  template?: string | undefined;
+  /** The column of a table that holds the prompts. Default: `prompt`. */
+  promptColumn?: string | undefined;
+  /** Reads the list that `@path` names in a prompt file. Returns a problem as text. Default: there are no lists. */
+  readList?: (file: string, path: string) => Promise<Uint8Array | { problem: string }>;
+  /** Report `{{name}}` without such a variable, instead of keeping it as text. Default: false. */
+  isStrict?: boolean;
+}
+
+/** A row of a prompt file with the place of its problems. */
+export interface SourceRow {
+  fields: Record<string, unknown>;
+  /** The texts of all cells of a table, by column. Absent in other formats. */
+  columns?: Record<string, string>;
+  /** The number of the row in the run, from 1. */
+  number: number;
+  fileLine: FileLine;
+  /** Images for each prompt, when the row does not say. */
+  defaultCount: number;
+}
+
+/** A row with values for its variables. */
+export interface ExpandedRow {
+  fields: Record<string, unknown>;
+  /** Null for a row without lists. */
+  variant: Variant | null;
+}
+
+/** Which of the rows of a line it is. */
+export interface Variant {
+  /** The id that its values give it, unless another image has it. */
+  stem: string;
+  /** The values of its lists, by name. */
+  values: Record<string, string>;
+}
+
+/** The most images of a run. */
+export const MOST_IMAGES = 100_000;
+const MOST_NAME_CHARS = 80;
+const MOST_STEM_CHARS = 100;
+const MOST_PART_CHARS = 40;
+const PLACEHOLDER = /\{\{\s*([^{}\s](?:[^{}]{0,79}?[^{}\s])?)\s*\}\}/g;
+/** A variable with the name of one of these fields sets it. */
+const SETTABLE = FIELDS.filter((field) => !["vars", "custom_id", "metadata"].includes(field));
+const WHOLE_NUMBERS: readonly string[] = ["output_count"];
+/** They hold bytes, not words. */
+const BYTES: readonly string[] = ["data", "mime_type"];
+
+/** Returns the values of a list, one a line. Blank lines are skipped. Returns a problem as text. */
+export function readListText(bytes: Uint8Array): string[] | { problem: string } {
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return { problem: "is not valid UTF-8" };
+  }
+  if (text.includes("\0")) return { problem: "is not a text file" };
+  const values = text.split(/\r?\n/).map((line) => line.trim());
+  const found = values.filter((line) => line !== "");
+  return found.length === 0 ? { problem: "holds no values; write one a line" } : found;
+}
+
+/**
+ * Puts values in the place of variables. The lists that a row uses make a product: in the order of the file, the last list
+ * fastest. A value is put in as it is. The rows of a run go through one expander.
+ */
+export class Expander {
+  readonly #rules: VariableRules;
+  /** The variables of all lines that some line uses, or has one of its own for. */
+  readonly #used = new Set<string>();
+  /** Names without a variable, with the lines that have them. */
+  readonly #unknown = new Map<string, { first: FileLine; lines: number; meant: string | null }>();
+  /** How the images of each line come about, such as ` × 3 × 4`. */
+  readonly #factors = new Set<string>();
+  #lines = 0;
+  #images = 0;
+  #isFull = false;
+  #hasLists = false;
+
+  constructor(rules: VariableRules) {
+    this.#rules = rules;
+  }
+
+  /** Yields a row for each combination of its values. A row with a problem, which is reported, yields none. */
+  async *expand(row: SourceRow, report: Report): AsyncGenerator<ExpandedRow, void, undefined> {
+    const { vars = null, ...given } = row.fields;
+    const { template } = this.#rules;
+    const fields = template === undefined ? given : { ...given, prompt: template };
+    const own = vars === null ? [] : await this.#readVars(vars, row, report);
+    if (own === null) return;
+    // Cells that are only metadata are values, not texts with variables.
+    const isText = ([name]: [string, unknown]) => row.columns === undefined || FIELDS.includes(name);
+    const texts = Object.fromEntries(Object.entries(fields).filter(isText));
+    const names = placeholdersOf(texts);
+    const variables = this.#variablesOf(row, own, given);
+    const isUsed = ({ name, values }: Variable) =>
+      names.has(name) || SETTABLE.includes(name) || values.some(({ image }) => image !== undefined);
+    const idle = own.find((variable) => !isUsed(variable));
+    if (idle !== undefined) {
+      report(`vars.${idle.name}`, `is not used; write {{${idle.name}}} in the prompt, or remove it`);
+      return;
+    }
+    const used = variables.filter(isUsed);
+    for (const { name } of used) this.#used.add(name);
+    if (!this.#noteUnknown(names, variables, row, report)) return;
+    const lists = used.filter(({ isList }) => isList);
+    if (!this.#count(lists, given.output_count ?? row.defaultCount, report)) return;
+    const inId = placeholdersOf({ custom_id: fields.custom_id ?? null });
+    for (const values of combinations(used)) {
+      const made = { ...fields, ...withValues(texts, used, values) };
+      // The cells of a used column are no metadata then.
+      if (this.#rules.isStrict) for (const { name } of used) if (!FIELDS.includes(name)) delete made[name];
+      if (lists.length === 0) yield { fields: made, variant: null };
+      else {
+        const { custom_id = null, ...rest } = made;
+        const base = typeof custom_id === "string" ? custom_id : String(row.number);
+        const listed = used.flatMap(({ name, isList }, i) =>
+          isList ? [[name, values[i]?.text ?? ""] as const] : [],
+        );
+        const parts = listed.filter(([name]) => !inId.has(name)).map(([, text]) => text);
+        const stem = truncateCodePoints([base, ...parts].map(namePart).join("-"), MOST_STEM_CHARS);
+        const isId = custom_id === null || typeof custom_id === "string";
+        yield { fields: isId ? rest : made, variant: { stem, values: Object.fromEntries(listed) } };
+      }
+    }
+  }
+
+  /** Says how many images the lines make; null if no line has a list. */
+  get summary(): string | null {
+    if (!this.#hasLists) return null;
+    const [only = "", ...others] = this.#factors;
+    const lines = counted(this.#lines, "line");
+    return others.length === 0
+      ? `${lines}${only} = ${counted(this.#images, "image")}`
+      : `${lines} with their variables make ${counted(this.#images, "image")}`;
+  }
+
+  /** The names that stayed text, one note each. */
+  get notes(): string[] {
+    return [...this.#unknown].map(([name, { first, lines, meant }]) => {
+      const also = lines === 1 ? "" : ` and ${counted(lines - 1, "other line")}`;
+      const advice = meant === null ? "" : `; did you mean {{${meant}}}?`;
+      return `{{${name}}} has no variable and stays text (${first.file}:${first.line}${also})${advice}`;
+    });
+  }
+
+  /** The variables of all lines that no line uses. */
+  get idle(): string[] {
+    const all = this.#rules.variables ?? [];
+    return all.map(({ name }) => name).filter((name) => !this.#used.has(name));
+  }
+
+  /** Null when there is a problem, which is reported. */
+  async #readVars(
+    vars: unknown,
+    { fileLine, fields }: SourceRow,
+    report: Report,
+  ): Promise<Variable[] | null> {
+    if (typeof vars !== "object" || Array.isArray(vars) || vars === null) {
+      report("vars", 'must be an object, such as {"animal": ["fox", "owl"]}');
+      return null;
+    }
+    const found: Variable[] = [];
+    let isRight = true;
+    for (const [name, value] of Object.entries(vars)) {
+      const wrong = (message: string) => {
+        report(`vars.${name}`, message);
+        isRight = false;
+      };
+      const isField = SETTABLE.includes(name) && name !== "prompt";
+      if (isField && fields[name] != null) wrong(`the line has the field ${name}, too; keep one of them`);
+      else if (name !== name.trim() || name === "" || name.length > MOST_NAME_CHARS || /[{}]/.test(name))
+        wrong("is no name for a variable; use letters, digits and _");
+      else if (typeof value === "string" && /^@[^@]/.test(value)) {
+        const values = await this.#readList(fileLine.file, value.slice(1));
+        if (Array.isArray(values)) found.push({ name, values, isList: true });
+        else wrong(`${value.slice(1)} ${values.problem}`);
+      } else if (isValue(value)) {
+        const text = String(value).replace(/^@@/, "@");
+        found.push({ name, values: [{ text }], isList: false });
+      } else if (!Array.isArray(value)) wrong("must be a text, a number, a list of these, or @FILE");
+      else if (value.length === 0) wrong("is an empty list; give it a value");
+      else if (value.every(isValue))
+        found.push({ name, values: value.map((each) => ({ text: String(each) })), isList: true });
+      else wrong("must be a list of texts and numbers");
+    }
+    return isRight ? found : null;
+  }
+
+  async #readList(file: string, path: string): Promise<VariableValue[] | { problem: string }> {
+    const { readList } = this.#rules;
+    if (readList === undefined) return { problem: "cannot be read here" };
+    const read = await readList(file, path);
+    const values = "problem" in read ? read : readListText(read);
+    return "problem" in values ? values : values.map((text) => ({ text }));
+  }
+
+  /** The variables of a row: its own, its cells, then those of all lines that it does not have itself. */
+  #variablesOf(row: SourceRow, own: readonly Variable[], given: Record<string, unknown>): Variable[] {
+    const { template, variables = [] } = this.#rules;
+    const single = ([name, text]: [string, string]) => ({ name, values: [{ text }], isList: false });
+    const prompt = template !== undefined && typeof given.prompt === "string" ? { prompt: given.prompt } : {};
+    const cells = Object.entries({ ...row.columns, ...prompt }).filter(
+      ([name]) => !SETTABLE.includes(name) || (name === "prompt" && template !== undefined),
+    );
+    const found: Variable[] = [...own, ...cells.map(single)];
+    const taken = new Set(found.map(({ name }) => name));
+    for (const variable of variables) {
+      const { name } = variable;
+      if (taken.has(name) || (SETTABLE.includes(name) && given[name] != null)) this.#used.add(name);
+      else found.push(variable);
+    }
+    return found;
+  }
+
+  /** Remembers names without a variable. Returns false when they are a problem. */
+  #noteUnknown(
+    names: ReadonlySet<string>,
+    variables: readonly Variable[],
+    { fileLine }: SourceRow,
+    report: Report,
+  ): boolean {
+    const known = variables.map(({ name }) => name);
+    const unknown = [...names].filter((name) => !known.includes(name));
+    for (const name of unknown) {
+      const meant = didYouMean(name, known);
+      const advice = meant === null ? "give it one in vars or with --var" : `did you mean {{${meant}}}?`;
+      if (this.#rules.isStrict) report(null, `{{${name}}} has no variable; ${advice}`);
+      const noted = this.#unknown.get(name);
+      if (noted === undefined) this.#unknown.set(name, { first: fileLine, lines: 1, meant });
+      else noted.lines++;
+    }
+    return unknown.length === 0 || !this.#rules.isStrict;
+  }
+
+  /** Counts the images of a row. Returns false when the run would have too many, which is reported once. */
+  #count(lists: readonly Variable[], outputCount: unknown, report: Report): boolean {
+    const count = typeof outputCount === "number" && outputCount > 1 ? outputCount : 1;
+    const factors = [...lists.map(({ values }) => values.length), ...(count === 1 ? [] : [count])];
+    const images = factors.reduce((product, factor) => product * factor, 1);
+    this.#lines++;
+    this.#hasLists ||= lists.length > 0;
+    this.#factors.add(factors.map((factor) => ` × ${factor}`).join(""));
+    const before = this.#images;
+    this.#images += images;
+    if (this.#images <= MOST_IMAGES) return true;
+    if (this.#isFull) return false;
+    this.#isFull = true;
+    const product =
+      factors.length > 1 ? `${factors.join(" × ")} = ${images} images` : counted(images, "image");
+    const earlier = before === 0 ? "" : `, after ${counted(before, "image")} of the lines before`;
+    report(
+      null,
+      `makes ${product}${earlier}; a run has at most ${MOST_IMAGES}: shorten a list, or use several runs`,
+    );
+    return false;
+  }
+}
+
+function isValue(value: unknown): value is string | number {
+  return typeof value === "string" || (typeof value === "number" && Number.isFinite(value));
+}
+
+/** Returns the names in `{{…}}` of all texts in a value. */
+export function placeholdersOf(value: unknown): Set<string> {
+  const names = new Set<string>();
+  replaceTexts(value, (text) => {
+    for (const [, name = ""] of text.matchAll(PLACEHOLDER)) names.add(name);
+    return text;
+  });
+  return names;
+}
+
+function replaceTexts(value: unknown, replace: (text: string) => string): unknown {
+  if (typeof value === "string") return value.includes("{{") ? replace(value) : value;
+  if (Array.isArray(value)) return value.map((each) => replaceTexts(each, replace));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]) => [
+      name,
+      BYTES.includes(name) ? each : replaceTexts(each, replace),
+    ]),
+  );
+}
+
+/** Yields a value for each variable: the values of the last one change fastest. */
+function* combinations(variables: readonly Variable[]): Generator<readonly VariableValue[]> {
+  const at = variables.map(() => 0);
+  for (;;) {
+    yield variables.map(({ values }, i) => values[at[i] ?? 0] ?? { text: "" });
+    let last = variables.length - 1;
+    while (last >= 0 && ++(at[last] as number) === (variables[last] as Variable).values.length)
+      at[last--] = 0;
+    if (last < 0) return;
+  }
+}
+
+function withValues(
+  fields: Record<string, unknown>,
+  variables: readonly Variable[],
+  values: readonly VariableValue[],
+): Record<string, unknown> {
+  const texts = new Map(variables.map(({ name }, i) => [name, values[i]?.text ?? ""]));
+  const replace = (text: string) => text.replace(PLACEHOLDER, (whole, name) => texts.get(name) ?? whole);
+  const made = replaceTexts(fields, replace) as Record<string, unknown>;
+  for (const [i, { name }] of variables.entries()) {
+    const { text = "", image } = values[i] ?? {};
+    if (image !== undefined) made.reference_images = [image, ...listOf(made.reference_images)];
+    else if (name === "reference_images") made[name] = [text];
+    else if (SETTABLE.includes(name) && !(name === "prompt" && fields.prompt != null))
+      made[name] = WHOLE_NUMBERS.includes(name) && /^-?\d{1,15}$/.test(text) ? Number(text) : text;
+  }
+  return made;
+}
+
+/** A value that is no list is kept as an element, so that it is reported. */
+function listOf(value: unknown): unknown[] {
+  if (value === undefined || value === null) return [];
+  return Array.isArray(value) ? value : [value];
+}
+
+function namePart(text: string): string {
+  return safeFileName(truncateCodePoints(text.trim().replace(/\s+/g, "-"), MOST_PART_CHARS));
+}
