@@ -30,7 +30,6 @@ export function readBody(
 ): Promise<void> {
   if (request.readableEnded) return Promise.resolve();
   if (request.destroyed) return Promise.reject(new Error("the request ended early"));
-  if (request.complete) return takeWhole(request, options);
   return new Promise((resolve, reject) => {
     let size = 0;
     let isOver = false;
@@ -71,17 +70,6 @@ export function readBody(
     request.on("error", onBroken);
     request.on("close", onBroken);
   });
-}
-
-/** A body that has come whole is in memory: there is nothing to wait for, and no sender to watch. */
-async function takeWhole(
-  request: IncomingMessage,
-  { maxBytes, add }: { maxBytes: number; add(chunk: Buffer): Promise<void> | null },
-): Promise<void> {
-  const body: Buffer | null = request.read();
-  if (body === null) return;
-  if (body.length > maxBytes) throw tooLarge(maxBytes);
-  await add(body);
 }
 
 function tooLarge(maxBytes: number): ImgbatchError {
