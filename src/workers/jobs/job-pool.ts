@@ -13,8 +13,8 @@ import { asOwner, becomeOwner, endOf, OwnerLost, reportEnded } from "../advance-
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
 import { closeJob } from "./close-job.ts";
-import type { JobWork } from "./job-work.ts";
 import { runJob } from "./run-job.ts";
+import type { JobWork } from "./send-job.ts";
 
 /** Pause between two attempts to close jobs that are not needed any more. */
 const SWEEP_MS = 60_000;
