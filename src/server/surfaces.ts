@@ -15,7 +15,7 @@ import { openaiImages } from "./openai/images.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
-export const batchErrorStyle: ErrorStyle = {
+const batchErrorStyle: ErrorStyle = {
   body: errorBody,
   schema: (codes) => ({
     allOf: [

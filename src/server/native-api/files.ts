@@ -27,7 +27,7 @@ const ID = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
  * Reads the JSON that describes a file; no text at all stands for no description. `mimeType` is the type that another part
  * of the request declares: it counts where the JSON has none. Throws `INVALID_JSON` and `REALTIME_INVALID_ARGUMENT`.
  */
-export function readFileFacts(text: string, mimeType: string | undefined): FileFacts {
+function readFileFacts(text: string, mimeType: string | undefined): FileFacts {
   const value = text.trim() === "" ? {} : parseLeniently(text);
   const { file = {} } = parseArgument(nativeSchemas.StartUpload, camelKeys(value));
   const { name, displayName, mimeType: described } = file ?? {};

@@ -8,7 +8,7 @@ import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extrac
 import type { BodyFormat } from "./json-value.ts";
 
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
-export interface BodyRate extends TransferRate {
+interface BodyRate extends TransferRate {
   waitMs: number;
 }
 
@@ -24,7 +24,7 @@ export const BODY_RATE: BodyRate = {
  * sender has to wait. Throws `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT` for a sender that is too slow, and the errors of
  * `add`.
  */
-export function readBody(
+function readBody(
   request: IncomingMessage,
   options: { maxBytes: number; rate: TransferRate; add(chunk: Buffer): Promise<void> | null },
 ): Promise<void> {
