@@ -16,7 +16,7 @@ import { pageSizeOf, wholeNumber } from "../http/query.ts";
 import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
 import type { Credential, Operation, Surface } from "../operation.ts";
 import { announcedLength, streamBody } from "../request-body/json-body.ts";
-import { bodyError, type Part, readParts, textOf } from "../request-body/multipart.ts";
+import { type Part, readParts, textOf } from "../request-body/multipart.ts";
 import { camelKeys } from "./check-content.ts";
 
 /** The most bytes of the JSON that describes a file. */
@@ -193,14 +193,14 @@ function readForm(boundary: string, chunk: Chunk): FileForm {
     const { name, isFirst, fileName } = part;
     if (name === "metadata" || (name === undefined && isFirst)) metadata = await textOf(part, METADATA_BYTES);
     else if (name === undefined || name === "file" || fileName !== undefined) {
-      if (file !== null) throw bodyError("has more than one file");
+      if (file !== null) throw invalidArgument("body", "has more than one file");
       file = part;
       for await (const bytes of part.bytes()) await chunk.add(bytes);
     }
   });
   const end = async () => {
     await parts.end();
-    if (file === null) throw bodyError("has no part with the file");
+    if (file === null) throw invalidArgument("body", "has no part with the file");
     return readFileFacts(metadata, file.type);
   };
   return { add: parts.add, end };
