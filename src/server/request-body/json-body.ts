@@ -2,10 +2,12 @@ import type { IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { progressWithin, type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
+import { progressWithin, watchTransfer } from "../../kernel/transfer-rate.ts";
 import { type BodyBudgets, BodyReservation } from "./body-budgets.ts";
 import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
 import type { BodyFormat } from "./json-value.ts";
+
+type TransferRate = ReturnType<typeof progressWithin>;
 
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
 interface BodyRate extends TransferRate {
