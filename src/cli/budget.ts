@@ -16,7 +16,10 @@ import { commandAgain } from "./output/next-step.ts";
 
 /** The parts of a model that a budget needs. */
 type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid" | "isPlay">;
-type Surroundings = Pick<CommandContext, "typed" | "ask" | "output" | "signal">;
+type Surroundings = Pick<
+  CommandContext,
+  "global" | "options" | "cwd" | "typed" | "ask" | "output" | "signal"
+>;
 
 /**
  * Returns the price and the cost limit of a run, in micro-dollars. Approving images throws `USAGE` if there is a limit but no
@@ -25,7 +28,7 @@ type Surroundings = Pick<CommandContext, "typed" | "ask" | "output" | "signal">;
 export function createBudget(
   options: { maxCostMicroUsd: number | undefined; unitCostMicroUsd: number | undefined },
   model: PricedModel,
-  service: Pick<ConnectedService, "kind">,
+  service: Pick<ConnectedService, "kind"> & { upstream?: string | null },
   context: Surroundings,
 ) {
   const unit = options.unitCostMicroUsd ?? model.imageCostMicroUsd;
@@ -38,7 +41,7 @@ export function createBudget(
   const estimate = (images: number): Cost | null =>
     unit === null ? null : { micros: unit * images, isPlay };
   /** Throws `COST_LIMIT` if these images would cost more than `--max-cost`. */
-  const approve = (images: number, costMicroUsd?: number) => {
+  const approve = (images: number, costMicroUsd?: number, asOf: string | null = null) => {
     if (max === undefined || images === 0) return;
     if (limited === null) {
       const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
@@ -46,7 +49,8 @@ export function createBudget(
     }
     const cost = costMicroUsd ?? limited * images;
     if (cost <= max) return;
-    throw aboveLimit({ micros: cost, isPlay }, images, max, needsConsent ? withMaxCost(context, cost) : null);
+    const agreeing = needsConsent ? withMaxCost(context, cost) : null;
+    throw aboveLimit({ micros: cost, isPlay }, images, max, agreeing, asOf);
   };
   /**
    * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal.
@@ -54,12 +58,24 @@ export function createBudget(
    * null if none is needed. Throws `COST_LIMIT` without consent.
    */
   const consent = async (images: number, costMicroUsd?: number): Promise<number | null> => {
-    approve(images, costMicroUsd);
-    if (!needsConsent || images === 0) return null;
-    const price = limited ?? 0;
+    if (!needsConsent || images === 0) {
+      approve(images, costMicroUsd);
+      return null;
+    }
+    const { requireOffered } = await import("./model-check.ts");
+    const asOf = await requireOffered(context, model.id, service.upstream ?? null);
+    if (limited === null) {
+      const message = `The price of an image of ${model.id} is not known, and it costs real money: add --unit-cost.`;
+      throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
+    }
+    approve(images, costMicroUsd, asOf);
     if (max === undefined)
-      await requireYes(context, model.id, images, { price, cost: costMicroUsd ?? price * images });
-    return price;
+      await requireYes(context, model.id, images, {
+        price: limited,
+        asOf,
+        cost: costMicroUsd ?? limited * images,
+      });
+    return limited;
   };
   return { estimate, approve, consent };
 }
@@ -71,11 +87,17 @@ export function estimateLine(cost: Cost | null): string[] {
 }
 
 /** `agreeing`: the command that agrees to the cost; null where no consent is needed. */
-function aboveLimit(cost: Cost, images: number, maxMicroUsd: number, agreeing: string | null): ImgbatchError {
+function aboveLimit(
+  cost: Cost,
+  images: number,
+  maxMicroUsd: number,
+  agreeing: string | null,
+  asOf: string | null,
+): ImgbatchError {
   const [wanted, max] = cost.isPlay
     ? [amountText(cost), microsToDecimal(maxMicroUsd)]
     : [costText(cost, "limit"), formatUsd(maxMicroUsd)];
-  const message = `${counted(images, "image")} would cost ${wanted}, more than --max-cost ${max}; nothing was sent.`;
+  const message = `${counted(images, "image")} would cost ${wanted}, more than --max-cost ${max}${agedNote(asOf)}; nothing was sent.`;
   const toAgree = agreeing === null ? undefined : `to agree: ${agreeing}`;
   const advice = cost.isPlay ? "drawings are free of charge: leave out --max-cost" : toAgree;
   return new ImgbatchError("COST_LIMIT", message, { advice });
@@ -85,16 +107,19 @@ async function requireYes(
   context: Surroundings,
   model: string,
   images: number,
-  { price, cost }: { price: number; cost: number },
+  { price, asOf, cost }: { price: number; asOf: string | null; cost: number },
 ): Promise<void> {
   const { ask, output, signal } = context;
-  const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: ${formatUsd(price)} each, up to ${formatUsd(cost, "limit")} in all.`;
+  const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: ${formatUsd(price)} each${agedNote(asOf)}, up to ${formatUsd(cost, "limit")} in all.`;
   output.settle();
   const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));
   if (isAgreed) return;
   const advice = `to agree: ${withMaxCost(context, cost)}`;
   throw new ImgbatchError("COST_LIMIT", `${facts} Nothing was sent.`, { advice });
 }
+
+/** A price that was read long ago carries its date. */
+const agedNote = (asOf: string | null) => (asOf === null ? "" : ` (price of ${asOf})`);
 
 function withMaxCost({ typed }: Surroundings, costMicroUsd: number): string {
   return commandAgain(typed, "--max-cost", microsToDecimal(upToCents(costMicroUsd)));

@@ -27,6 +27,11 @@ export function dataDirectoryOf(flag: string | undefined, environment: Environme
   return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
 }
 
+/** Returns the directory of this user for what can be read again at any time. */
+export function cacheDirectory(): string {
+  return envPaths("imgbatch", { suffix: "" }).cache;
+}
+
 /** Returns the path of the file with the configurations that this user has agreed to. */
 export function agreementsFile(): string {
   return join(envPaths("imgbatch", { suffix: "" }).config, "agreed-configurations.json");

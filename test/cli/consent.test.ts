@@ -1,10 +1,8 @@
-import { EventEmitter } from "node:events";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
-import { runCli } from "../../src/cli/run-cli.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import { runInProcess } from "../support/cli-in-process.ts";
+import { runInProcess, runOnTerminal } from "../support/cli-in-process.ts";
 import { FakeUpstream } from "../support/fake-provider.ts";
 import { BIN, cleanEnvironment, imgbatch } from "../support/processes.ts";
 import { openBeside, startTestService } from "../support/service.ts";
@@ -52,36 +50,8 @@ function useProgram(free = false): void {
 const run = (...args: string[]) => runInProcess([...CONFIG, ...args, "--data", data], { cwd });
 
 /** Runs a command on a terminal whose person answers so. */
-async function runOnTerminal(answer: string, ...args: string[]) {
-  let stderr = "";
-  const stream = (isTTY: boolean, write: (text: string) => void) => {
-    const out = Object.assign(new EventEmitter(), { isTTY, columns: 0, hasColors: () => false });
-    return Object.assign(out, {
-      write: (text: string, done?: () => void) => {
-        write(text);
-        if (typeof done === "function") done();
-        return true;
-      },
-    }) as unknown as NodeJS.WriteStream;
-  };
-  const stdin = (async function* () {
-    yield Buffer.from(answer);
-  })();
-  const code = await runCli([...CONFIG, ...args, "--data", data, "--progress", "none"], {
-    stdin: Object.assign(stdin, { isTTY: true }),
-    stdout: stream(false, () => {}),
-    stderr: stream(true, (text) => {
-      stderr += text;
-    }),
-    cwd,
-    signals: new EventEmitter() as unknown as NodeJS.Process,
-    exit: (exitCode) => {
-      throw new Error(`exit ${exitCode}`);
-    },
-    loadView: () => import("../../src/dashboard/show.tsx"),
-  });
-  return { code, stderr };
-}
+const onTerminal = (answer: string, ...args: string[]) =>
+  runOnTerminal(answer, [...CONFIG, ...args, "--data", data], cwd);
 
 /** The prompts that were paid for. */
 const bill = () =>
@@ -174,16 +144,16 @@ describe("consent to real money", () => {
 
   it("on a terminal a yes agrees, and anything else sends nothing", async () => {
     for (const answer of ["n\n", "\n", ""]) {
-      const { code, stderr } = await runOnTerminal(answer, ...SUBMIT);
+      const { code, stderr } = await onTerminal(answer, ...SUBMIT);
       expect([answer, code]).toEqual([answer, 8]);
       expect(stderr).toContain(
         "2 images with mine cost real money: $0.12 each, up to $0.24 in all. Pay that?",
       );
     }
     expect(bill()).toEqual([]);
-    expect((await runOnTerminal("y\n", ...SUBMIT)).code).toBe(0);
+    expect((await onTerminal("y\n", ...SUBMIT)).code).toBe(0);
     expect((await books()).moved[0]).toEqual(["grant", 2 * HOLD]);
-    expect((await runOnTerminal("", ...SUBMIT)).stderr).not.toContain("Pay that?");
+    expect((await onTerminal("", ...SUBMIT)).stderr).not.toContain("Pay that?");
   });
 
   it("is needed for a shared service, and not for drawings or free images", async () => {

@@ -73,6 +73,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
     target: /^service\/native-modules\.ts$/,
     from: /^cli\/(connect\/service-config|commands\/doctor[a-z-]*)\.ts$/,
   },
+  { target: /^providers\/vendor-list\.ts$/, from: /^cli\/(model-check|commands\/models)\.ts$/ },
   // Loaded only when they are needed.
   { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/output\/reports\.ts$/ },
   { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/dashboard-source\.ts$/ },

@@ -97,3 +97,35 @@ function sink(): { stream: NodeJS.WriteStream; text: () => string } {
   });
   return { stream: stream as unknown as NodeJS.WriteStream, text: () => text };
 }
+
+/** Runs the command line inside the test's own process, on a terminal whose person answers so. */
+export async function runOnTerminal(answer: string, args: readonly string[], cwd: string) {
+  let stderr = "";
+  const stream = (isTTY: boolean, write: (text: string) => void) => {
+    const out = Object.assign(new EventEmitter(), { isTTY, columns: 0, hasColors: () => false });
+    return Object.assign(out, {
+      write: (text: string, done?: () => void) => {
+        write(text);
+        if (typeof done === "function") done();
+        return true;
+      },
+    }) as unknown as NodeJS.WriteStream;
+  };
+  const stdin = (async function* () {
+    yield Buffer.from(answer);
+  })();
+  const code = await runCli([...args, "--progress", "none"], {
+    stdin: Object.assign(stdin, { isTTY: true }),
+    stdout: stream(false, () => {}),
+    stderr: stream(true, (text) => {
+      stderr += text;
+    }),
+    cwd,
+    signals: new EventEmitter() as unknown as NodeJS.Process,
+    exit: (exitCode) => {
+      throw new Error(`exit ${exitCode}`);
+    },
+    loadView: () => import("../../src/dashboard/show.tsx"),
+  });
+  return { code, stderr };
+}

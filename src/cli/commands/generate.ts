@@ -12,6 +12,7 @@ import { chooseTarget, type ImageTarget, type SavedImage, saveImage } from "../.
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
+import { orWithSuccessor } from "../model-check.ts";
 import { positiveDurationOption } from "../options.ts";
 import { chooseUpstream } from "../targets.ts";
 import { generateMany, realtimeConsent } from "./generate-file.ts";
@@ -110,10 +111,14 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const { signal } = limit;
   const limited = { ...context, signal, readStdin: () => context.readStdin(signal) };
   try {
-    const options = await readGenerateOptions(limited);
-    const { prompt, file } = options;
-    if (file !== null) return await generateMany(limited, options, file);
-    return await generateOne(limited, options, prompt ?? "");
+    const given = await readGenerateOptions(limited);
+    const { prompt, file } = given;
+    return await orWithSuccessor(limited, (successor) => {
+      const options = { ...given, model: successor ?? given.model };
+      return file === null
+        ? generateOne(limited, options, prompt ?? "")
+        : generateMany(limited, options, file);
+    });
   } catch (error) {
     throw explainEarly(error, signal);
   } finally {

@@ -1,21 +1,36 @@
 import { listModels } from "../../client/batches.ts";
 import { listRealtimeModels } from "../../client/realtime.ts";
-import { EXIT_CODES } from "../../contract/errors.ts";
-import { costText, FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
+import type { Config } from "../../config/schema.ts";
+import { identityOf } from "../../contract/data-directory.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import type { ProviderEntry, UpstreamEntry } from "../../contract/provider-entries.ts";
+import { costText, FREE_DRAWINGS, formatUsd, microsToNumber, multiplyToMicros } from "../../kernel/money.ts";
+import { findPreset, modelFacts, type Preset, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
+import type { ListedModel } from "../../providers/vendor-list.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
-import { flagOption } from "../options.ts";
-import { asking } from "./shared-options.ts";
+import { compareModel, upstreamIdOf, vendorListOf } from "../model-check.ts";
+import { choiceOption, flagOption } from "../options.ts";
+import { type Column, tableLines } from "../output/table.ts";
+import { asking, upstreamOption } from "./shared-options.ts";
 
 export const command: CommandDetails = {
-  options: [{ flags: "--realtime", description: "list the models of `imgbatch generate` instead" }],
-  examples: ["imgbatch models --json", "imgbatch models --realtime"],
-  exits: asking,
+  options: [
+    { flags: "--realtime", description: "list the models of `imgbatch generate` instead" },
+    { ...upstreamOption, description: `compare with the list of a vendor: ${upstreamOption.description}` },
+  ],
+  examples: ["imgbatch models --json", "imgbatch models --realtime", "imgbatch models --upstream google"],
+  notes: [
+    "With --upstream the vendor's own list is read, which costs nothing; no service is asked. Exit 4 means that the vendor does not offer the default model.",
+  ],
+  exits: [...asking, "someFailed"],
   run,
 };
 
 /** `imgbatch models`: lists the key's models, for batches or for real time, with the price of an image. */
 function run(context: CommandContext): Promise<CommandResult> {
+  const upstream = findPreset(choiceOption(context.options, "upstream", UPSTREAM_NAMES));
+  if (upstream !== undefined) return compareWithVendor(context, upstream);
   return withService(context, { workers: false }, async ({ http }) => {
     const { signal, options } = context;
     const models = flagOption(options, "realtime")
@@ -40,3 +55,131 @@ function run(context: CommandContext): Promise<CommandResult> {
     };
   });
 }
+
+/** A model of a vendor, of ours, or both, as `--json` prints it. */
+interface VendorModel {
+  id: string;
+  state: "offered" | "gone" | "new" | "unknown";
+  is_default: boolean;
+  /** US dollars by size, as the upstream charges in the default quality; null when they are not known. */
+  prices: Record<string, number> | null;
+  as_of: string | null;
+  source: string | null;
+  retires: string | null;
+  successor: string | null;
+  /** The flags that use a model which is not known here. */
+  use: string | null;
+}
+
+/** Compares the models of a preset with the vendor's own list. */
+async function compareWithVendor(context: CommandContext, preset: Preset): Promise<CommandResult> {
+  const { signal, clock, output } = context;
+  const { config, entry } = await entryOf(context, preset);
+  const { requireKeys } = await import("../connect/embedded.ts");
+  requireKeys({ providers: [entry] });
+  const list = await vendorListOf(entry, signal, true).catch((error: unknown) => {
+    throw asOwnError(error);
+  });
+  if (list === null)
+    output.note(`how ${preset.title} lists its models is not known: these are the ones that are known here`);
+  const ours = await Promise.all(
+    config.models.flatMap((model) => {
+      const upstreamId = upstreamIdOf(entry, model);
+      if (upstreamId === null) return [];
+      return compareModel(preset, { id: model.id, upstreamId }, list, clock.nowMs());
+    }),
+  );
+  const known: VendorModel[] = ours.map(({ id, isOffered, retires, successor }, at) => {
+    const model = config.models.find((each) => each.id === id);
+    const share = preset.isOfJobs ? (model?.jobPrice ?? 1) : 1;
+    const prices = Object.entries(model?.prices ?? {}).map(
+      ([size, usd]) => [size, microsToNumber(multiplyToMicros([usd, share]))] as const,
+    );
+    const hasPrices = prices.length > 0;
+    return {
+      id,
+      state: isOffered === null ? "unknown" : isOffered ? "offered" : "gone",
+      is_default: at === 0,
+      prices: hasPrices ? Object.fromEntries(prices) : null,
+      as_of: model?.asOf ?? null,
+      source: modelFacts(preset.name, id)?.source ?? null,
+      retires,
+      successor: isOffered === false || retires !== null ? (successor?.id ?? null) : null,
+      use: hasPrices ? null : `--model ${id} --unit-cost USD`,
+    };
+  });
+  const listed = new Set(config.models.map((model) => upstreamIdOf(entry, model)));
+  const isNew = ({ id, aliases, isOfImages }: ListedModel) =>
+    isOfImages && ![id, ...aliases].some((each) => listed.has(each));
+  const others = (list ?? []).filter(isNew).map(
+    ({ id, retires }): VendorModel => ({
+      ...{ id, state: "new", is_default: false, prices: null, as_of: null, source: null, retires },
+      ...{ successor: null, use: `--model ${id} --unit-cost USD` },
+    }),
+  );
+  const models = [...known, ...others];
+  const [first] = known;
+  const isGone = first?.state === "gone";
+  return {
+    exitCode: isGone ? EXIT_CODES.someFailed.code : EXIT_CODES.ok.code,
+    json: { upstream: preset.name, address: identityOf(entry).address, default: first?.id ?? null, models },
+    lines: tableLines(COLUMNS, models),
+    next: isGone && first?.successor ? `use another model: --model ${first.successor}` : null,
+  };
+}
+
+/** The entry of the configuration file with this preset, else the preset's own. */
+async function entryOf(
+  context: CommandContext,
+  preset: Preset,
+): Promise<{ config: Config; entry: UpstreamEntry }> {
+  const { readConfig, requireAgreed } = await import("../../config/load.ts");
+  const { configChoice } = await import("../connect/service-config.ts");
+  const isIt = (entry: ProviderEntry): entry is UpstreamEntry =>
+    entry.type !== "procedural" && entry.preset === preset.name;
+  const { config, found } = readConfig({ ...configChoice(context), upstream: null });
+  const own = config.providers.find(isIt);
+  if (own === undefined) {
+    const alone = readConfig({ ...configChoice(context), upstream: preset.name }).config;
+    return { config: alone, entry: alone.providers.find(isIt) as UpstreamEntry };
+  }
+  if (found !== null) requireAgreed(found);
+  return { config, entry: own };
+}
+
+/** What an upstream says, as an error of the command line. */
+function asOwnError(error: unknown): unknown {
+  const { name, message, trouble } = error as Error & { trouble?: string | null };
+  if (name !== "ProviderError") return error;
+  const code =
+    trouble === "credential"
+      ? "PROVIDER_CREDENTIAL"
+      : trouble === "forbidden"
+        ? "PROVIDER_FORBIDDEN"
+        : "PROVIDER_UNREACHABLE";
+  return new ImgbatchError(code, message, {
+    advice: "check the key, the network and the address, then run it again",
+  });
+}
+
+const STATES: Record<VendorModel["state"], string> = {
+  offered: "offered",
+  gone: "not offered any more",
+  new: "offered, not known here",
+  unknown: "known here",
+};
+const COLUMNS: readonly Column<VendorModel>[] = [
+  { title: "model", of: ({ id, is_default }) => (is_default ? `${id} (default)` : id) },
+  { title: "state", of: ({ state }) => STATES[state] },
+  { title: "ends", of: ({ retires }) => retires ?? "" },
+  {
+    title: "price",
+    of: ({ prices, as_of }) =>
+      prices === null
+        ? ""
+        : `${Object.entries(prices)
+            .map(([size, price]) => `${size} ${formatUsd(multiplyToMicros([price]))}`)
+            .join(", ")}${as_of === null ? "" : ` (${as_of})`}`,
+  },
+  { title: "use", of: ({ use, successor }) => (successor ? `--model ${successor}` : (use ?? "")) },
+];

@@ -21,6 +21,7 @@ import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
 import { describeFinished, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
+import { orWithSuccessor } from "../model-check.ts";
 import { textOption } from "../options.ts";
 import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
@@ -80,11 +81,17 @@ async function run(context: CommandContext): Promise<CommandResult> {
     if (options.isExpanded) return describeExpanded(items, cwd);
     const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
+    const isBegun = (await readRunState(options.dir)) !== null;
     const here = await runHere(limited, options, items, upstream);
     if (here !== null) return here;
     return await withService(limited, { workers: !options.dryRun, images: true, upstream }, (service) =>
       stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
-        submit(inner, options, items, { service, submissions }),
+        orWithSuccessor(
+          inner,
+          (successor) =>
+            submit(inner, { ...options, model: successor ?? options.model }, items, { service, submissions }),
+          isBegun,
+        ),
       ),
     );
   } finally {

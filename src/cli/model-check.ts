@@ -1,0 +1,201 @@
+import { cacheDirectory } from "../config/paths.ts";
+import type { Config } from "../config/schema.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import type { UpstreamEntry } from "../contract/provider-entries.ts";
+import { secretOf } from "../environment.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { formatUsd, multiplyToMicros } from "../kernel/money.ts";
+import { modelFacts, type Preset, presetOf, priceOf } from "../providers/catalogue/catalogue.ts";
+import type { CatalogueModel } from "../providers/catalogue/schema.ts";
+import type { ListedModel } from "../providers/vendor-list.ts";
+import type { CommandContext } from "./command.ts";
+import { commandAgain } from "./output/next-step.ts";
+
+type Surroundings = Pick<
+  CommandContext,
+  "global" | "options" | "cwd" | "typed" | "ask" | "output" | "signal"
+>;
+
+const DAY_MS = 86_400_000;
+/** The days before the end of a model on which each run says so. */
+const SOON_DAYS = 30;
+/** Prices that were read longer ago are shown with their date. */
+const OLD_DAYS = 90;
+
+/** A model of the configuration beside the vendor's list. */
+export interface CheckedModel {
+  id: string;
+  /** Whether the vendor lists it; null without a list. */
+  isOffered: boolean | null;
+  /** The day of its end, the vendor's before ours; null when none is known. */
+  retires: string | null;
+  /** The model to use in its place; null when none is offered. */
+  successor: CatalogueModel | null;
+}
+
+/** Returns the upstream's id of a model of the configuration; null if the entry does not serve it. */
+export function upstreamIdOf(
+  { models }: UpstreamEntry,
+  { id, mapsTo = id }: Pick<Config["models"][number], "id" | "mapsTo">,
+): string | null {
+  if (!Array.isArray(models)) return Object.hasOwn(models, id) ? (models[id] ?? null) : null;
+  return ["*", id, mapsTo].some((name) => models.includes(name)) ? mapsTo : null;
+}
+
+const dayOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+
+/** Compares a model with a list. `list` is null when there is none: then its day decides whether it can be had. */
+export async function compareModel(
+  preset: Preset,
+  { id, upstreamId }: { id: string; upstreamId: string },
+  list: readonly ListedModel[] | null,
+  nowMs: number,
+): Promise<CheckedModel> {
+  const { findListed } = await import("../providers/vendor-list.ts");
+  const facts = modelFacts(preset.name, upstreamId);
+  const listed = list === null ? undefined : findListed(list, upstreamId);
+  const isThere = ({ id: other, upstreamId: theirs = other, retires, jobPrice }: CatalogueModel) =>
+    theirs !== upstreamId &&
+    (list === null
+      ? retires === undefined || retires > dayOf(nowMs)
+      : findListed(list, theirs) !== undefined) &&
+    !(preset.isOfJobs && jobPrice === null);
+  const named = preset.models.find((model) => model.id === facts?.successor && isThere(model));
+  return {
+    id,
+    isOffered: list === null ? null : listed !== undefined,
+    retires: listed?.retires ?? facts?.retires ?? null,
+    successor: named ?? preset.models.find((model) => priceOf(model) !== null && isThere(model)) ?? null,
+  };
+}
+
+/** Reads the list of an entry; null where there is none to read. `isFresh`: see `readVendorList`. */
+export async function vendorListOf(
+  entry: UpstreamEntry,
+  signal: AbortSignal,
+  isFresh: boolean,
+  clock: Clock = systemClock,
+): Promise<readonly ListedModel[] | null> {
+  const { hasVendorList, readVendorList } = await import("../providers/vendor-list.ts");
+  const source = { entry, signal, cacheDirectory: cacheDirectory(), deps: { clock, secret: secretOf } };
+  return hasVendorList(source) ? readVendorList(source, { isFresh }) : null;
+}
+
+/** The vendor does not offer the model of a run any more. */
+export class ModelGone extends ImgbatchError {
+  readonly successor: string | null;
+
+  constructor(message: string, successor: string | null, advice: string) {
+    super("USAGE", message, { param: "--model", advice });
+    this.successor = successor;
+  }
+}
+
+/**
+ * Asks the vendor of a paid upstream, before the user agrees to pay, whether it still offers the model of a run. Throws
+ * `ModelGone` if not. A list that cannot be read is a note. Returns the day of the model's price if it is old, else null.
+ */
+export async function requireOffered(
+  context: Surroundings,
+  model: string,
+  upstream: string | null,
+): Promise<string | null> {
+  const { loadConfig } = await import("../config/load.ts");
+  const { configChoice } = await import("./connect/service-config.ts");
+  const choice = configChoice(context);
+  const config = loadConfig({ ...choice, upstream: upstream ?? choice.upstream ?? null });
+  const configured = config.models.find(({ id }) => id === model) ?? { id: model };
+  const found = config.providers.flatMap((entry) => {
+    const upstreamId = entry.type === "procedural" ? null : upstreamIdOf(entry, configured);
+    return entry.type === "procedural" || upstreamId === null ? [] : [{ entry, upstreamId }];
+  })[0];
+  const nowMs = Date.now();
+  const asOf = "asOf" in configured ? configured.asOf : undefined;
+  const old = asOf !== undefined && nowMs - Date.parse(asOf) > OLD_DAYS * DAY_MS ? asOf : null;
+  const preset = found && presetOf(found.entry);
+  if (found === undefined || preset === undefined) return old;
+  const checked = await checkNow(context, preset, { ...found, id: model });
+  const { retires, successor } = checked;
+  const today = dayOf(nowMs);
+  const hasEnded = retires !== null && retires <= today;
+  const { name } = found.entry;
+  if (checked.isOffered === false || (checked.isOffered === null && hasEnded))
+    throw goneError(context, { preset, name, checked, today });
+  const instead = successor === null ? "" : `; in its place: ${successor.id}`;
+  if (hasEnded)
+    context.output.warn(`${name} still offers ${model}, which was to end on ${retires}${instead}`);
+  else if (retires !== null && Date.parse(retires) - nowMs <= SOON_DAYS * DAY_MS)
+    context.output.warn(`${name} ends ${model} on ${retires}${instead}`);
+  return old;
+}
+
+async function checkNow(
+  { output, signal }: Surroundings,
+  preset: Preset,
+  { entry, ...model }: { entry: UpstreamEntry; id: string; upstreamId: string },
+): Promise<CheckedModel> {
+  try {
+    const checked = await compareModel(preset, model, await vendorListOf(entry, signal, false), Date.now());
+    // Within the hour a model may have come back.
+    if (checked.isOffered !== false) return checked;
+    return await compareModel(preset, model, await vendorListOf(entry, signal, true), Date.now());
+  } catch (error) {
+    signal.throwIfAborted();
+    if ((error as Error).name !== "ProviderError") throw error;
+    output.note(
+      `the list of models could not be read, so it is not known whether ${model.id} is still offered: ${(error as Error).message}`,
+    );
+    return compareModel(preset, model, null, Date.now());
+  }
+}
+
+function goneError(
+  { typed }: Surroundings,
+  { preset, name, checked, today }: { preset: Preset; name: string; checked: CheckedModel; today: string },
+): ModelGone {
+  const { id, retires, successor } = checked;
+  const ended = retires !== null && retires <= today ? ` (it ended on ${retires})` : "";
+  const message = `${name} does not offer ${id} any more${ended}. Nothing was sent.`;
+  if (successor === null)
+    return new ModelGone(message, null, "imgbatch models --upstream NAME shows what it offers");
+  const facts = modelFacts(preset.name, id);
+  const [before, after] = [facts, successor].map((model) => model && listPrice(preset, model));
+  const prices = `${after ?? "no known price"} an image${before ? ` instead of ${before}` : ""}`;
+  return new ModelGone(
+    message,
+    successor.id,
+    `use ${successor.id} (${prices}): ${commandAgain(typed, "--model", successor.id)}`,
+  );
+}
+
+/** The price of an image at 1K as the preset's upstream charges it; null when it is not known. */
+function listPrice({ isOfJobs }: Preset, model: CatalogueModel): string | null {
+  const usd = priceOf(model);
+  return usd === null ? null : formatUsd(multiplyToMicros([usd, isOfJobs ? (model.jobPrice ?? 1) : 1]));
+}
+
+/**
+ * Runs the work with the wanted model. If the vendor does not offer it any more, asks on a terminal whether to use the
+ * successor, and runs the work with that one. `isBegun`: its directory has a run, which keeps its model.
+ */
+export async function orWithSuccessor<T>(
+  { ask, signal, output }: Pick<CommandContext, "ask" | "signal" | "output">,
+  work: (successor: string | null) => Promise<T>,
+  isBegun = false,
+): Promise<T> {
+  try {
+    return await work(null);
+  } catch (error) {
+    if (!(error instanceof ModelGone) || error.successor === null) throw error;
+    if (isBegun) {
+      const advice = `the directory of a run keeps its model: use --model ${error.successor} with another --output`;
+      throw new ModelGone(error.message, error.successor, advice);
+    }
+    if (ask === null) throw error;
+    output.settle();
+    const use = error.advice?.replace(/: imgbatch .*$/s, "");
+    const answer = await ask(`${error.message} ${use?.replace(/^use/, "Use")} instead? [y/N] `, signal);
+    if (!/^y(es)?$/i.test(answer)) throw error;
+    return work(error.successor);
+  }
+}

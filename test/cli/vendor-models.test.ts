@@ -1,0 +1,210 @@
+import { existsSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { runInProcess, runOnTerminal } from "../support/cli-in-process.ts";
+import { tinyPng } from "../support/fake-provider.ts";
+import { listening } from "../support/listening.ts";
+import { watchSecret } from "../support/secrets.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const KEY = "canary-models-key-0123456789";
+const DAY_MS = 86_400_000;
+const inDays = (days: number) => new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10);
+
+let cwd: string;
+beforeEach(async () => {
+  vi.stubEnv("XDG_CACHE_HOME", await tempDir());
+  for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
+  vi.stubEnv("OPENAI_API_KEY", KEY);
+  watchSecret(KEY);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  cwd = await tempDir();
+  writeFileSync(join(cwd, "p.jsonl"), '{"prompt": "a fox"}');
+});
+
+/** A vendor that speaks OpenAI's API. `list` null: its list cannot be read. */
+async function startVendor(models: Record<string, string | null>) {
+  const vendor = {
+    list: models as Record<string, string | null> | null,
+    /** The models of paid requests. */
+    paid: [] as string[],
+    lists: 0,
+  };
+  const image = (await tinyPng()).toString("base64");
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    response.setHeader("content-type", "application/json");
+    const list = vendor.list;
+    if (request.method === "GET") {
+      vendor.lists++;
+      if (list === null) return void response.writeHead(503).end("{}");
+      const data = Object.entries(list).map(([id, shutdown_date]) => ({ id, shutdown_date }));
+      return void response.end(JSON.stringify({ object: "list", data }));
+    }
+    vendor.paid.push(JSON.parse(Buffer.concat(chunks).toString()).model);
+    response.end(JSON.stringify({ data: [{ b64_json: image }] }));
+  });
+  const provider = { preset: "openai", baseUrl: `${await listening(server)}/v1` };
+  writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [provider] }));
+  return vendor;
+}
+
+const CONFIG = ["--config", "imgbatch.config.json"];
+const withData = (args: readonly string[]) => [...args, ...CONFIG, "--data", join(cwd, "data")];
+const run = (...args: string[]) => runInProcess(withData(args), { cwd });
+const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
+
+describe("a run on a paid upstream", () => {
+  it("does not start on a model that the vendor does not offer: exit 2, the successor, and the command that uses it", async () => {
+    const vendor = await startVendor({ "gpt-image-2.5-flare": null });
+    for (const args of [
+      [...SUBMIT, "--max-cost", "1"],
+      SUBMIT,
+      ["generate", "a fox"],
+      ["generate", "--file", "p.jsonl", "-o", "out"],
+    ]) {
+      const { code, stderr } = await run(...args);
+      expect([args, code]).toEqual([args, 2]);
+      expect(stderr).toContain("openai does not offer gpt-image-2 any more. Nothing was sent.");
+      expect(stderr).toMatch(
+        /next: use gpt-image-2.5-flare \(\$0.013 an image instead of \$0.053\): imgbatch .* --model gpt-image-2.5-flare\n/,
+      );
+      expect(existsSync(join(cwd, "out"))).toBe(false);
+    }
+    expect(vendor.paid).toEqual([]);
+    const { code } = await run(...SUBMIT, "--max-cost", "1", "--model", "gpt-image-2.5-flare");
+    expect([code, vendor.paid]).toEqual([0, ["gpt-image-2.5-flare"]]);
+  });
+
+  it("asks on a terminal whether to use the successor", async () => {
+    const vendor = await startVendor({ "gpt-image-2.5-flare": null });
+    const no = await runOnTerminal("n\n", withData([...SUBMIT, "--max-cost", "1"]), cwd);
+    expect([no.code, vendor.paid]).toEqual([2, []]);
+    expect(no.stderr).toContain("Use gpt-image-2.5-flare ($0.013 an image instead of $0.053) instead? [y/N]");
+    const yes = await runOnTerminal("y\n", withData([...SUBMIT, "--max-cost", "1"]), cwd);
+    expect([yes.code, vendor.paid]).toEqual([0, ["gpt-image-2.5-flare"]]);
+  });
+
+  it("keeps the model of its directory: what is made is fetched, and nothing more is paid when the list has lost it", async () => {
+    const vendor = await startVendor({ "gpt-image-2": null });
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
+    expect(vendor.paid).toEqual(["gpt-image-2"]);
+    vendor.list = { "gpt-image-2.5-flare": null };
+    expect((await run(...SUBMIT)).code).toBe(0);
+    // The list of the hour still has it, and the vendor answers for itself.
+    expect((await run("generate", "a hen", "--max-cost", "1")).code).toBe(0);
+    vi.stubEnv("XDG_CACHE_HOME", await tempDir());
+    const again = await runOnTerminal("y\n", withData([...SUBMIT, "--new", "--max-cost", "1"]), cwd);
+    expect(again.code).toBe(2);
+    expect(again.stderr).toContain("the directory of a run keeps its model: use --model gpt-image-2.5-flare");
+    expect(vendor.paid).toHaveLength(2);
+  });
+
+  it("asks the vendor again before it refuses: within the hour the model may have come back", async () => {
+    const vendor = await startVendor({ "gpt-image-2.5-flare": null });
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(2);
+    vendor.list = { "gpt-image-2": null };
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
+    const { lists } = vendor;
+    expect((await run("submit", "p.jsonl", "-o", "other", "--new", "--max-cost", "1")).code).toBe(0);
+    expect(vendor.lists).toBe(lists);
+  });
+
+  it("goes on with a note when the list cannot be read, unless the model's day has passed", async () => {
+    const vendor = await startVendor({});
+    vendor.list = null;
+    const { code, stderr } = await run(...SUBMIT, "--max-cost", "1");
+    expect([code, vendor.paid]).toEqual([0, ["gpt-image-2"]]);
+    expect(stderr).toContain(
+      "the list of models could not be read, so it is not known whether gpt-image-2 is",
+    );
+    const old = ["--model", "gpt-image-1", "--unit-cost", "0.05", "--max-cost", "1", "-o", "old"];
+    const ended = await run("submit", "p.jsonl", ...old);
+    expect([ended.code, vendor.paid.length]).toEqual([2, 1]);
+    expect(ended.stderr).toContain("openai does not offer gpt-image-1 any more (it ended on 2026-10-23)");
+  });
+
+  it("says when its model ends within 30 days, by the vendor's day, and when that day has passed", async () => {
+    const vendor = await startVendor({ "gpt-image-2": inDays(20), "gpt-image-2.5-flare": null });
+    const { code, stderr } = await run(...SUBMIT, "--max-cost", "1");
+    expect([code, stderr]).toEqual([
+      0,
+      expect.stringContaining(
+        `openai ends gpt-image-2 on ${inDays(20)}; in its place: gpt-image-2.5-flare\n`,
+      ),
+    ]);
+    vendor.list = { "gpt-image-2": inDays(-3) };
+    vi.stubEnv("XDG_CACHE_HOME", await tempDir());
+    const late = await run("generate", "a hen", "--max-cost", "1");
+    expect([late.code, late.stderr]).toEqual([
+      0,
+      expect.stringContaining(`openai still offers gpt-image-2, which was to end on ${inDays(-3)}`),
+    ]);
+    vendor.list = { "gpt-image-2": inDays(40) };
+    vi.stubEnv("XDG_CACHE_HOME", await tempDir());
+    expect((await run("generate", "a cat", "--max-cost", "1")).stderr).not.toContain("ends gpt-image-2");
+  });
+
+  it("shows an old price with its day where consent is asked", async () => {
+    await startVendor({ "gpt-image-2": null, "gpt-image-2.5-flare": null, "gpt-image-9": null });
+    const { code, stderr } = await run(...SUBMIT);
+    expect([code, stderr]).toEqual([
+      8,
+      expect.stringContaining("$0.053 each (price of 2026-04), up to $0.06"),
+    ]);
+    const low = await run(...SUBMIT, "--max-cost", "0.01");
+    expect(low.stderr).toContain("more than --max-cost $0.01 (price of 2026-04); nothing was sent");
+    const own = await run(...SUBMIT, "--model", "gpt-image-9", "--unit-cost", "0.07");
+    expect(own.stderr).toContain("$0.07 each, up to $0.07");
+  });
+});
+
+describe("imgbatch models --upstream", () => {
+  it("shows each model once: offered, not any more, and not known here with the flags that use it", async () => {
+    const vendor = await startVendor({ "gpt-image-2": "2027-02-01", "gpt-image-9": null, "gpt-9": null });
+    const { code, stdout, json } = await run("models", "--upstream", "openai", "--json");
+    expect(code).toBe(0);
+    expect(stdout).not.toContain(KEY);
+    const { models, ...rest } = json() as { models?: unknown };
+    expect(rest).toMatchObject({ upstream: "openai", default: "gpt-image-2" });
+    expect(models).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({
+          ...{ id: "gpt-image-2", state: "offered", is_default: true, prices: { "1K": 0.053 } },
+          ...{ as_of: "2026-04", retires: "2027-02-01", use: null },
+        }),
+        expect.objectContaining({
+          ...{ id: "gpt-image-2.5-flare", state: "gone", successor: "gpt-image-2" },
+        }),
+        expect.objectContaining({
+          ...{ id: "gpt-image-9", state: "new", prices: null },
+          use: "--model gpt-image-9 --unit-cost USD",
+        }),
+      ]),
+    );
+    const ids = (models as { id: string }[]).map(({ id }) => id);
+    expect(ids).not.toContain("gpt-9");
+    expect(new Set(ids).size).toBe(ids.length);
+    const table = await run("models", "--upstream", "openai");
+    expect(table.stdout).toMatch(/^gpt-image-2 \(default\) +offered +2027-02-01 +1K \$0\.053 \(2026-04\)/m);
+    expect(table.stdout).toMatch(
+      /^gpt-image-9 +offered, not known here .*--model gpt-image-9 --unit-cost USD$/m,
+    );
+    expect(vendor.lists).toBe(2);
+  });
+
+  it("ends with 4 when the default is not offered, 3 without the key, 7 when the vendor does not answer", async () => {
+    const vendor = await startVendor({ "gpt-image-2.5-flare": null });
+    const gone = await run("models", "--upstream", "openai");
+    expect([gone.code, gone.stderr]).toEqual([4, expect.stringContaining("--model gpt-image-2.5-flare")]);
+    vendor.list = null;
+    expect((await run("models", "--upstream", "openai")).code).toBe(7);
+    vi.stubEnv("OPENAI_API_KEY", "");
+    const keyless = await run("models", "--upstream", "openai");
+    expect([keyless.code, keyless.stderr]).toEqual([3, expect.stringContaining("OPENAI_API_KEY is not set")]);
+    const local = await run("models", "--upstream", "sdapi");
+    expect([local.code, local.stdout]).toEqual([0, expect.stringContaining("known here")]);
+  });
+});
