@@ -15,18 +15,19 @@ export async function buildImageRequest(
   model: string,
   references: readonly ReferenceRecord[],
 ): Promise<ImageRequest> {
+  const wanted = askedOf(batch, item);
   return {
     model,
     prompt: item.prompt,
     outputIndex: item.outputIndex,
     earlier: item.earlier ?? "",
-    ...askedOf(batch, item),
+    ...wanted,
     references: await readReferences(deps, references),
     storedReferences: references.flatMap(({ storageUri, mimeType }) =>
       storageUri === null ? [] : [{ uri: storageUri, mimeType }],
     ),
     attempt: item.attempts + 1,
-    seed: seedOf(`${batch.id}/${item.customId}`),
+    seed: wanted.asked?.seed ?? seedOf(`${batch.id}/${item.customId}`),
     origin: batch.parentBatchId === null ? "batch" : "child-batch",
   };
 }

@@ -52,6 +52,9 @@ export interface AskedOptions {
   negativePrompt: string | null;
 }
 
+/** An option that a provider may be able to pass on to its model. */
+export type Carried = keyof AskedOptions;
+
 /** Where an image is asked for: in a batch, in one that links a parent batch (as a retry does), or in real time. */
 type RequestOrigin = "batch" | "child-batch" | "realtime";
 
@@ -99,6 +102,8 @@ export interface Capabilities {
   usesFirstReferences?: boolean;
   ratios: "any" | readonly AspectRatio[];
   tiers: "any" | readonly SizeTier[];
+  /** The options that it passes on to its models. Left out: none. */
+  options?: readonly Carried[];
 }
 
 /** The system behind a provider that asks another program for its images. */

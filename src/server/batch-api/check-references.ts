@@ -14,7 +14,7 @@ import { fieldError, schemaProblem } from "../http/errors.ts";
 type ReferenceBody = z.infer<typeof batchSchemas.ReferenceImage>;
 
 /** An item of which all but the references is checked. */
-export interface ReadItem extends Omit<CheckedItem, "references" | "ratio"> {
+export interface ReadItem extends Omit<CheckedItem, "references"> {
   referenceBodies: readonly unknown[];
 }
 
@@ -30,21 +30,21 @@ interface Rules {
  * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
  * code of the first failure.
  */
-export async function readReferences(
-  items: readonly ReadItem[],
-  rules: Rules,
-): Promise<Omit<CheckedItem, "ratio">[]> {
+export async function readReferences(items: readonly ReadItem[], rules: Rules): Promise<CheckedItem[]> {
   refuseTooMany(items, rules);
   const yieldSometimes = createYield();
   let totalBytes = 0;
-  const checked: Omit<CheckedItem, "ratio">[] = [];
-  for (const [i, { customId, prompt, outputCount, referenceBodies }] of items.entries()) {
+  const checked: CheckedItem[] = [];
+  const known = new Map<string, CheckedReference>();
+  for (const [i, { referenceBodies, ...item }] of items.entries()) {
     const references: CheckedReference[] = [];
     for (const [j, body] of referenceBodies.entries()) {
       const at = `items[${i}].reference_images[${j}]`;
-      const reference = readReference(parseReference(body, at), at, rules);
+      const read = parseReference(body, at);
+      const reference = read.sha256 == null ? readReference(read, at, rules) : repeated(read, at, known);
       references.push(reference);
-      if (reference.image === null) continue;
+      if (reference.image === null || read.sha256 != null) continue;
+      known.set(reference.image.sha256, reference);
       totalBytes += reference.image.sizeBytes;
       await yieldSometimes(reference.image.sizeBytes);
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
@@ -53,7 +53,7 @@ export async function readReferences(
         throw fieldError("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
     }
-    checked.push({ customId, prompt, outputCount, references });
+    checked.push({ ...item, references });
   }
   return checked;
 }
@@ -106,17 +106,37 @@ function parseReference(body: unknown, at: string): ReferenceBody {
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }
 
+/** Returns a reference whose bytes came earlier in the request. */
+function repeated(
+  body: ReferenceBody,
+  at: string,
+  known: ReadonlyMap<string, CheckedReference>,
+): CheckedReference {
+  const earlier = known.get((body.sha256 ?? "").toLowerCase());
+  if (body.data != null || body.storage_uri != null)
+    throw invalid(`${at}.sha256`, "cannot be given together with `data` or `storage_uri`");
+  if (earlier === undefined)
+    throw invalid(`${at}.sha256`, "no earlier reference of this request has these bytes");
+  if (body.mime_type != null && body.mime_type !== earlier.mimeType)
+    throw invalid(`${at}.mime_type`, `the earlier reference is ${earlier.mimeType}; leave it out`);
+  return { ...earlier, ...tagsOf(body, at) };
+}
+
+function tagsOf(body: ReferenceBody, at: string): Pick<CheckedReference, "id" | "type"> {
+  const { referenceIdChars, referenceTypeChars } = FIXED_LIMITS;
+  return {
+    id: checkTag(body.id, `${at}.id`, referenceIdChars),
+    type: checkTag(body.type, `${at}.type`, referenceTypeChars),
+  };
+}
+
 function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedReference {
   const { mime_type: mimeType, data } = body;
+  if (mimeType == null) throw invalid(`${at}.mime_type`, "is required: the type of the image");
   if (!isImageMimeType(mimeType)) {
     throw invalid(`${at}.mime_type`, "must be image/png, image/jpeg or image/webp");
   }
-  const { referenceIdChars, referenceTypeChars } = FIXED_LIMITS;
-  const tags = {
-    id: checkTag(body.id, `${at}.id`, referenceIdChars),
-    type: checkTag(body.type, `${at}.type`, referenceTypeChars),
-    mimeType,
-  };
+  const tags = { ...tagsOf(body, at), mimeType };
   if (body.storage_uri != null) {
     const storageUri = checkStorageUri(body, at, rules.storageUriPrefixes);
     return { ...tags, storageUri, image: null, sha256: null };

@@ -12,10 +12,17 @@ import {
 } from "../../contract/limits.ts";
 import { type CheckedRequest, requestHash } from "../../domain/batches/checked-request.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../domain/images/sent-image.ts";
-import { batchModelsOf, type GroupEntry, type ModelEntry, nearestRatio } from "../../domain/models.ts";
+import {
+  batchModelsOf,
+  type GroupEntry,
+  type ModelEntry,
+  nearestRatio,
+  type OptionFacts,
+} from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
+import { checkOptions } from "./check-options.ts";
 import { checkImages, type ReadItem, readReferences } from "./check-references.ts";
 
 interface RequestRules {
@@ -29,6 +36,8 @@ interface RequestRules {
   sent?: SentTexts;
   /** Whether the same request, known by its hash, was accepted before: then its images are not decoded again. */
   isKnown?: (hash: string) => Promise<boolean>;
+  /** Returns what the provider of a model makes of it; null when no provider serves it now. */
+  optionsOf: (model: ModelEntry) => OptionFacts | null;
 }
 
 /**
@@ -38,7 +47,12 @@ interface RequestRules {
 const bodySchema = batchSchemas.CreateBatch.extend({
   metadata: z.unknown().optional(),
   items: z
-    .array(batchSchemas.CreateItem.extend({ reference_images: z.array(z.unknown()).nullish() }))
+    .array(
+      batchSchemas.CreateItem.extend({
+        reference_images: z.array(z.unknown()).nullish(),
+        options: z.unknown().optional(),
+      }),
+    )
     .min(1, "needs at least one item"),
 });
 
@@ -73,7 +87,12 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   }
   const metadata = checkMetadata(request.metadata);
   const taskName = checkTaskName(request.task_name ?? null);
-  const items = request.items.map((item, i) => checkItem(item, i, limits));
+  const model = rules.models.find((m) => m.id === modelId) ?? null;
+  const facts = model && rules.optionsOf(model);
+  const items = request.items.map((item, i) => {
+    const terms = checkOptions(item.options, `items[${i}]`, { facts, mimeType, limits });
+    return { ...checkItem(item, i, limits), terms };
+  });
   refuseDuplicateIds(items);
   items.forEach((item, i) => {
     if (!isLongerThan(item.prompt, limits.promptChars)) return;
@@ -83,7 +102,6 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     const problem = `has ${length} characters; at most ${most} are allowed`;
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
-  const model = rules.models.find((m) => m.id === modelId) ?? null;
   const { sent = NO_SENT_TEXTS, storageUriPrefixes } = rules;
   const checkedItems = await readReferences(items, { model, limits, storageUriPrefixes, sent });
   const asked = {
@@ -106,16 +124,17 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fieldError("BATCH_IMAGE_INVALID_MODEL", "model", "is not in the batch model list of this key");
   }
   const { modelId: _, ...checked } = asked;
-  const withRatios = checkedItems.map((item, i) => {
+  const shaped = checkedItems.map((item, i) => {
     const size = sizes[i] ?? null;
-    return { ...item, ratio: size && nearestRatio(size, model.ratios) };
+    if (size === null || item.terms.ratio !== null) return item;
+    return { ...item, terms: { ...item.terms, ratio: nearestRatio(size, model), keepsRatio: true } };
   });
-  return { ...checked, items: withRatios, model, hash };
+  return { ...checked, items: shaped, model, hash };
 }
 
 type ItemBody = z.infer<typeof bodySchema>["items"][number];
 
-function checkItem(item: ItemBody, index: number, limits: Limits): ReadItem {
+function checkItem(item: ItemBody, index: number, limits: Limits): Omit<ReadItem, "terms"> {
   const refuse = (field: string, problem: string) => invalid(`items[${index}].${field}`, problem);
   const prompt = item.prompt.trim();
   if (prompt === "") throw refuse("prompt", "must not be empty");

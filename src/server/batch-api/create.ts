@@ -6,7 +6,7 @@ import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
-import { batchModelsOf, isPaid, referenceLimit } from "../../domain/models.ts";
+import { batchModelsOf, isPaid, optionsOf, referenceLimit } from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import {
@@ -43,10 +43,34 @@ function models(deps: ApiDeps) {
         ...(isPaid(offer.provider) ? { paid: true as const } : {}),
         ...(isPlayMoney(offer, account) ? { play_money: true as const } : {}),
       };
-      const max_reference_images = referenceLimit(model);
-      const { id } = model;
+      const facts = optionsOf(model, offer.provider);
+      const prices = facts.tiers.flatMap((image_size) =>
+        (facts.qualities.length === 0 ? [null] : facts.qualities).flatMap((quality) => {
+          const found = priceBatchImage(model, group, rateFor(offer, account), {
+            ...{ size: image_size, quality, kind: offer.provider.kind },
+          });
+          if (found === null) return [];
+          const [batch_image, batch_hold] = [found.imageMicroUsd, found.holdMicroUsd].map(microsToNumber) as [
+            number,
+            number,
+          ];
+          return [{ image_size, quality, batch_image, batch_hold }];
+        }),
+      );
       return [
-        { id, object: "image.batch.model", provider: offer.provider.name, max_reference_images, pricing },
+        {
+          ...{ id: model.id, object: "image.batch.model", provider: offer.provider.name },
+          ...{ max_reference_images: referenceLimit(model), pricing, prices },
+          options: {
+            aspect_ratio: [...facts.ratios],
+            image_size: [...facts.tiers],
+            quality: [...facts.qualities],
+            default_quality: facts.defaultQuality,
+            background: [...facts.backgrounds],
+            seed: facts.seed,
+            negative_prompt: facts.negativePrompt,
+          },
+        },
       ];
     });
     const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
@@ -57,6 +81,7 @@ function models(deps: ApiDeps) {
 const SHAPE = shapeOf(batchSchemas.CreateBatch, {
   "items[].prompt": "prompt",
   "items[].reference_images[].data": "image",
+  "items[].options": "any",
 });
 
 function codeOf(param: string): ServiceErrorCode {
@@ -90,6 +115,10 @@ function create(deps: ApiDeps) {
         inspector,
         storageUriPrefixes,
         sent,
+        optionsOf: (model) => {
+          const offer = deps.offers.first(model.id);
+          return offer && optionsOf(model, offer.provider);
+        },
         isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
       });
       return createBatch(deps, caller, checked, idempotencyKey);

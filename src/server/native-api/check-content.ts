@@ -275,7 +275,7 @@ export async function checkContent(
     findFileImage: async () => null,
     ...rules,
   });
-  const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
+  const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model));
   const keepsRatio = ratio === null && first !== null;
   return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType };
 }
@@ -328,7 +328,8 @@ function checkModalities(modalities: readonly string[]): void {
 function checkRatio({ aspectRatio }: ImageConfig, model: ModelEntry): AspectRatio | null {
   if (aspectRatio == null || aspectRatio === "") return null;
   const ratios = ratiosOf(model);
-  if (ratios.includes(aspectRatio)) return aspectRatio as AspectRatio;
+  const known = ratios.find((ratio) => ratio === aspectRatio);
+  if (known !== undefined) return known;
   const problem = `the aspect ratio has an unsupported value; this model takes ${ratios.join(", ")}`;
   throw invalidArgument(`${IMAGE_CONFIG}.aspectRatio`, problem);
 }
