@@ -4,7 +4,7 @@ import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { PricedModel } from "../../config/with-presets.ts";
-import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/data-directory.ts";
+import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
@@ -17,7 +17,6 @@ import { EMBEDDED, keyFingerprint } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext, Output } from "../command.ts";
 import { type GlobalOptions, textOption, usdOption } from "../options.ts";
-import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { readAll, type Terminal } from "../terminal.ts";
 import type { ConnectedService, ReachableService, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
@@ -203,17 +202,12 @@ export async function withService<T>(
       return await work(toService(connection, context));
     } catch (error) {
       if (attempt >= CONNECTIONS || !isGone(error))
-        throw explainRefused(explainUnlisted(error, connection, context.global), connection);
+        throw explainRefused(explainUnlisted(error, connection), connection);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
       if (connection.kind === "embedded") await connection.close();
     }
   }
-}
-
-function keyAdvice(where: Whereabouts): string {
-  const probe = nextCommand(where, "providers", { flag: "--probe" });
-  return `set a key that the upstream takes in the variable of the provider (after a change at the upstream: ${probe}), then run the same command again`;
 }
 
 const WHOSE = {
@@ -247,7 +241,6 @@ function toService(connection: ServiceConnection, context: CommandContext): Conn
     ...common,
     ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
     http: kind === "running" ? endingWithItsCommand(http) : http,
-    drawsHere: kind === "embedded" && isProceduralOnly(connection),
     readsConfiguration: kind === "embedded",
   };
 }
@@ -281,7 +274,7 @@ function pricedModel({ options }: Pick<CommandContext, "options">): PricedModel 
 }
 
 /** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */
-function explainUnlisted(error: unknown, connection: ServiceConnection, where: Whereabouts): unknown {
+function explainUnlisted(error: unknown, connection: ServiceConnection): unknown {
   const providers = connection.kind === "remote" ? [] : connection.disabled();
   const [first] = providers;
   if (!(error instanceof ImgbatchError) || !UNLISTED.includes(error.code)) return error;
@@ -295,10 +288,7 @@ function explainUnlisted(error: unknown, connection: ServiceConnection, where: W
     .map(({ provider, message }) => named(provider, message.replace(/\.$/, "")))
     .join("; ");
   const code = first.trouble === "forbidden" ? "PROVIDER_FORBIDDEN" : "PROVIDER_CREDENTIAL";
-  return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, {
-    advice: keyAdvice(where),
-    cause: error,
-  });
+  return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, { cause: error });
 }
 
 const UNREACHABLE: readonly string[] = ["PROVIDER_UNREACHABLE", "REALTIME_PROVIDER_UNREACHABLE"];

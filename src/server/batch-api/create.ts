@@ -1,12 +1,22 @@
 import type { Request, Response } from "express";
 import { type BatchModel, batchSchemas, type ListEnvelope } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
+import type { SizeTier } from "../../contract/image-formats.ts";
 import { inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
-import { batchModelsOf, isPaid, optionsOf, referenceLimit } from "../../domain/models.ts";
+import {
+  batchModelsOf,
+  type GroupEntry,
+  isPaid,
+  type ModelEntry,
+  type Offer,
+  optionsOf,
+  referenceLimit,
+} from "../../domain/models.ts";
+import type { AccountRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import {
@@ -15,7 +25,6 @@ import {
   consentingCaller,
   idempotencyKeyOf,
   requireBatchFeature,
-  requireBatchGroup,
 } from "../http/authenticate.ts";
 import { schemaProblem } from "../http/errors.ts";
 import type { Operation } from "../operation.ts";
@@ -24,57 +33,53 @@ import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { checkRequest } from "./check-request.ts";
 
-/** `GET /v1/images/batches/models`: the models that the caller can use in a batch now, with prices. */
-function models(deps: ApiDeps) {
-  return async (_request: Request, response: Response): Promise<void> => {
-    const { group } = callerOf(response);
-    const account = await accountOf(deps, response);
-    const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
-      const offer = deps.offers.first(model.id);
-      if (!offer) return [];
-      const price = priceBatchImage(model, group, rateFor(offer, account), {
-        kind: offer.provider.kind,
-      });
-      if (!price) return [];
-      const pricing = {
-        currency: "usd" as const,
-        batch_image: microsToNumber(price.imageMicroUsd),
-        batch_hold: microsToNumber(price.holdMicroUsd),
-        ...(isPaid(offer.provider) ? { paid: true as const } : {}),
-        ...(isPlayMoney(offer, account) ? { play_money: true as const } : {}),
-      };
-      const facts = optionsOf(model, offer.provider);
-      const prices = facts.tiers.flatMap((image_size) =>
-        (facts.qualities.length === 0 ? [null] : facts.qualities).flatMap((quality) => {
-          const found = priceBatchImage(model, group, rateFor(offer, account), {
-            ...{ size: image_size, quality, kind: offer.provider.kind },
-          });
-          if (found === null) return [];
-          const [batch_image, batch_hold] = [found.imageMicroUsd, found.holdMicroUsd].map(microsToNumber) as [
-            number,
-            number,
-          ];
-          return [{ image_size, quality, batch_image, batch_hold }];
-        }),
-      );
-      return [
-        {
-          ...{ id: model.id, object: "image.batch.model", provider: offer.provider.name },
-          ...{ max_reference_images: referenceLimit(model), pricing, prices },
-          options: {
-            aspect_ratio: [...facts.ratios],
-            image_size: [...facts.tiers],
-            quality: [...facts.qualities],
-            default_quality: facts.defaultQuality,
-            background: [...facts.backgrounds],
-            seed: facts.seed,
-            negative_prompt: facts.negativePrompt,
-          },
-        },
-      ];
+/** Returns an entry of the batch model list; null for a model without a price. */
+function batchModel(
+  model: ModelEntry,
+  offer: Offer,
+  group: GroupEntry,
+  account: AccountRecord,
+): BatchModel | null {
+  const { provider } = offer;
+  const priceFor = (size: SizeTier, quality: string | null) => {
+    const price = priceBatchImage(model, group, rateFor(offer, account), {
+      size,
+      quality,
+      kind: provider.kind,
     });
-    const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
-    response.json(envelope);
+    if (price === null) return null;
+    const { imageMicroUsd, holdMicroUsd } = price;
+    return { batch_image: microsToNumber(imageMicroUsd), batch_hold: microsToNumber(holdMicroUsd) };
+  };
+  const price = priceFor("1K", null);
+  if (price === null) return null;
+  const facts = optionsOf(model, provider);
+  const qualities = facts.qualities.length === 0 ? [null] : facts.qualities;
+  const shapes = facts.tiers.flatMap((size) => qualities.map((quality) => ({ size, quality })));
+  return {
+    id: model.id,
+    object: "image.batch.model",
+    provider: provider.name,
+    max_reference_images: referenceLimit(model),
+    pricing: {
+      currency: "usd",
+      ...price,
+      ...(isPaid(provider) ? { paid: true } : {}),
+      ...(isPlayMoney(offer, account) ? { play_money: true } : {}),
+    },
+    options: {
+      aspect_ratio: [...facts.ratios],
+      image_size: [...facts.tiers],
+      quality: [...facts.qualities],
+      default_quality: facts.defaultQuality,
+      background: [...facts.backgrounds],
+      seed: facts.seed,
+      negative_prompt: facts.negativePrompt,
+    },
+    prices: shapes.flatMap(({ size, quality }) => {
+      const found = priceFor(size, quality);
+      return found === null ? [] : [{ image_size: size, quality, ...found }];
+    }),
   };
 }
 
@@ -91,64 +96,7 @@ function codeOf(param: string): ServiceErrorCode {
     : "BATCH_IMAGE_INVALID_ITEMS";
 }
 
-/** `POST /v1/images/batches`: accepts a batch, or returns the one that the same idempotency key made. */
-function create(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
-    const { limits, bodyBudgets, blobs } = deps;
-    const images = { base64: "strict", maxBytes: limits.referenceImageBytes, blobs } as const;
-    const format = {
-      shape: SHAPE,
-      prompts: limits.itemsPerBatch,
-      images: limits.referenceImagesPerBatch,
-      promptChars: limits.promptChars,
-      code: codeOf,
-    };
-    const options = { bodyBudgets, maxBytes: limits.createBodyBytes, format, images };
-    const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
-      const { models, inspector, storageUriPrefixes } = deps;
-      const checked = await checkRequest(value, {
-        limits,
-        models,
-        group: caller.group,
-        inspector,
-        storageUriPrefixes,
-        sent,
-        optionsOf: (model) => {
-          const offer = deps.offers.first(model.id);
-          return offer && optionsOf(model, offer.provider);
-        },
-        isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
-      });
-      return createBatch(deps, caller, checked, idempotencyKey);
-    });
-    if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
-    try {
-      response.status(200).json(await showBatch(deps, batch));
-    } finally {
-      // The caller need not wait for what the workers do first.
-      if (!replayed) deps.onBatchCreated(batch);
-    }
-  };
-}
-
 const RETRY_SHAPE = shapeOf(batchSchemas.RetryBatch);
-
-/** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
-function retry(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
-    const { id } = await findBatch(deps.stores, caller, request.params.id);
-    const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
-    const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
-    const { consentMicroUsd } = caller;
-    const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
-    if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
-    else deps.onBatchCreated(batch);
-    response.json(await showBatch(deps, batch));
-  };
-}
 
 function hasBody(request: Request): boolean {
   return request.get("transfer-encoding") !== undefined || Number(request.get("content-length") ?? 0) > 0;
@@ -165,7 +113,7 @@ function readCustomIds(deps: ApiDeps, request: Request, response: Response): Pro
 }
 
 /** Switching batches off stops new ones; finished results stay reachable. */
-const makesBatches = [requireBatchFeature, requireBatchGroup];
+const makesBatches = [requireBatchFeature];
 
 /** The errors of reading a JSON body. */
 const bodyErrors: readonly ServiceErrorCode[] = [
@@ -199,7 +147,16 @@ export const createOperations: readonly Operation[] = [
     answers: { 200: { description: "The models.", schema: "BatchModelList" } },
     errors: ["BATCH_IMAGE_DISABLED"],
     guards: makesBatches,
-    handler: models,
+    handler: (deps) => async (_request, response) => {
+      const { group } = callerOf(response);
+      const account = await accountOf(deps, response);
+      const data = batchModelsOf(group, deps.models).flatMap((model) => {
+        const offer = deps.offers.first(model.id);
+        return (offer && batchModel(model, offer, group, account)) ?? [];
+      });
+      const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
+      response.json(envelope);
+    },
   },
   {
     id: "createBatch",
@@ -225,7 +182,44 @@ export const createOperations: readonly Operation[] = [
       ...makeErrors,
     ],
     guards: makesBatches,
-    handler: create,
+    handler: (deps) => async (request, response) => {
+      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const { limits, bodyBudgets, blobs } = deps;
+      const images = { base64: "strict", maxBytes: limits.referenceImageBytes, blobs } as const;
+      const format = {
+        shape: SHAPE,
+        prompts: limits.itemsPerBatch,
+        images: limits.referenceImagesPerBatch,
+        promptChars: limits.promptChars,
+        code: codeOf,
+      };
+      const options = { bodyBudgets, maxBytes: limits.createBodyBytes, format, images };
+      const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
+        const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
+        const { models, inspector, storageUriPrefixes } = deps;
+        const checked = await checkRequest(value, {
+          limits,
+          models,
+          group: caller.group,
+          inspector,
+          storageUriPrefixes,
+          sent,
+          optionsOf: (model) => {
+            const offer = deps.offers.first(model.id);
+            return offer && optionsOf(model, offer.provider);
+          },
+          isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
+        });
+        return createBatch(deps, caller, checked, idempotencyKey);
+      });
+      if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
+      try {
+        response.status(200).json(await showBatch(deps, batch));
+      } finally {
+        // The caller need not wait for what the workers do first.
+        if (!replayed) deps.onBatchCreated(batch);
+      }
+    },
   },
   {
     id: "retryBatch",
@@ -244,6 +238,16 @@ export const createOperations: readonly Operation[] = [
     },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...bodyErrors, ...makeErrors],
     guards: makesBatches,
-    handler: retry,
+    handler: (deps) => async (request, response) => {
+      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const { id } = await findBatch(deps.stores, caller, request.params.id);
+      const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
+      const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
+      const { consentMicroUsd } = caller;
+      const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
+      if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
+      else deps.onBatchCreated(batch);
+      response.json(await showBatch(deps, batch));
+    },
   },
 ];

@@ -221,10 +221,16 @@ describe("lists", () => {
       { id: "other", prices: { "1K": 1 } },
     ];
     const service = await startTestService({ config: { groups, models } });
-    const list = (await (await service.ask("/models")).json()) as object;
+    const list = await (await service.ask("/models")).json();
     const pricing = { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402, play_money: true };
     const provider = "procedural";
     const entry = { id: MODEL, object: "image.batch.model", provider, max_reference_images: 3, pricing };
-    expect(list).toEqual({ object: "list", data: [entry], has_more: false, next_cursor: null });
+    const [{ options, prices, ...known }, ...others] = list.data;
+    expect([known, ...others]).toEqual([entry]);
+    expect({ ...list, data: [] }).toEqual({ object: "list", data: [], has_more: false, next_cursor: null });
+    const asked = { default_quality: "medium", background: ["transparent", "opaque", "auto"], seed: true };
+    expect(options).toMatchObject({ ...asked, quality: ["low", "medium", "high"], negative_prompt: true });
+    const { batch_image, batch_hold } = pricing;
+    expect(prices).toContainEqual({ image_size: "1K", quality: "high", batch_image, batch_hold });
   });
 });
