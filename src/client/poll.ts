@@ -170,7 +170,7 @@ export class PollLimiter {
 const SHORTEST_SLEEP_MS = 1_000;
 
 /** Learns from the events of a service which batches have changed, so that pollers need not wait for their next look. */
-export class Changes {
+class Changes {
   readonly #clock: Clock;
   readonly #stopping = new AbortController();
   readonly #sleepers = new Map<string, () => void>();

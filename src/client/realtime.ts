@@ -18,7 +18,7 @@ import { truncateCodePoints } from "../kernel/text.ts";
 import { endlessness, MOST_USD, unexpectedAnswer } from "./answers.ts";
 
 /** One image to make at once. */
-export interface GenerateRequest {
+interface GenerateRequest {
   model: string;
   prompt: string;
   /** Images to edit or to follow. Empty: the image is made from the prompt alone. */

@@ -20,10 +20,10 @@ import {
   submittedBatches,
   writeRunState,
 } from "./directory/run-state.ts";
-import type { RunBatch, RunState, SubmittedRequest } from "./directory/run-state-schema.ts";
+import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { Chunk, Plan, PlannedItem, RunRequest } from "./plan/plan.ts";
 import { planAgain } from "./plan/retry.ts";
-import { changedError, describeChanges, planUpdate, type UpdatePlan } from "./plan/update.ts";
+import { changedError, describeChanges, planUpdate } from "./plan/update.ts";
 import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
 
 /*
@@ -74,7 +74,7 @@ interface Start {
   /** Of these, the images of batches that the service may have made without an answer. Other prompts replace theirs. */
   openImages: number;
   /** The changes of the prompts; null if the run was never updated, or is new. */
-  update: UpdatePlan | null;
+  update: Awaited<ReturnType<typeof planUpdate>> | null;
 }
 
 /**
@@ -172,7 +172,13 @@ function planSubmission(
   return { ...state, names: earlier === null ? names : (earlier.names ?? "id") };
 }
 
-function submittedRequest({ model, name, mimeType, metadata, isReal = false }: RunRequest): SubmittedRequest {
+function submittedRequest({
+  model,
+  name,
+  mimeType,
+  metadata,
+  isReal = false,
+}: RunRequest): RunState["request"] {
   const request = { model, task_name: name, response_mime_type: mimeType, metadata };
   return isReal ? { ...request, images: "real" } : request;
 }

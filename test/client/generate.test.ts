@@ -1,12 +1,7 @@
 import { createServer } from "node:http";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
-import {
-  createRateLimiter,
-  type GenerateRequest,
-  generateImage,
-  listRealtimeModels,
-} from "../../src/client/realtime.ts";
+import { createRateLimiter, generateImage, listRealtimeModels } from "../../src/client/realtime.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import type { Http } from "../../src/http/http.ts";
 import { type FakeNative, type NativeAnswer, startFakeNative, withImages } from "../support/fake-native.ts";
@@ -15,7 +10,7 @@ import { InstantClock } from "../support/instant-clock.ts";
 import { listening } from "../support/listening.ts";
 
 const JPEG = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 2]), Buffer.from([0xff, 0xd9])]);
-const REQUEST: GenerateRequest = {
+const REQUEST: Parameters<typeof generateImage>[1] = {
   model: "vendorx-3.1-flash-image",
   prompt: "a fox",
   images: [],

@@ -57,7 +57,7 @@ async function refuseForeignFiles(dir: string): Promise<void> {
 }
 
 /** Makes a directory and its missing parents, on disk when this resolves. Returns the topmost new one. */
-export async function makeDurably(dir: string): Promise<string | undefined> {
+async function makeDurably(dir: string): Promise<string | undefined> {
   const first = await makeDirectory(dir);
   if (first === undefined) return undefined;
   for (let at = dir; at.length >= first.length; at = dirname(at)) await syncDirectory(dirname(at));

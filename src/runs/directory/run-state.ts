@@ -9,8 +9,8 @@ import { writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
-import type { Maker } from "./run-service.ts";
-import type { RunBatch, RunState, SubmittedRequest } from "./run-state-schema.ts";
+import type { makerAt } from "./run-service.ts";
+import type { RunBatch, RunState } from "./run-state-schema.ts";
 
 export const RUN_STATE_FILE = "imgbatch.json";
 
@@ -21,7 +21,7 @@ export function newRunState(facts: {
   inputSha256: string | null;
   isFresh: boolean;
   nowMs: number;
-  request: SubmittedRequest | null;
+  request: RunState["request"];
   batches: RunBatch[];
 }): RunState {
   return {
@@ -41,7 +41,7 @@ export function newRunState(facts: {
 /** Returns the entry of a batch that is about to be requested: its image count, and the part of the input that it makes. */
 export function intendedBatch(
   index: number,
-  maker: Maker,
+  maker: ReturnType<typeof makerAt>,
   request: { idempotencyKey: string; parentId: string | null; imageCount: number; round: number } & Pick<
     RunBatch,
     "prompts" | "images"
@@ -58,13 +58,13 @@ export function intendedBatch(
 }
 
 /** A batch that was made elsewhere. */
-export function adoptedBatch(index: number, maker: Maker, batch: Batch): RunBatch {
+export function adoptedBatch(index: number, maker: ReturnType<typeof makerAt>, batch: Batch): RunBatch {
   const entry = unknownBatch(index, maker);
   recordBatch(entry, batch);
   return entry;
 }
 
-function unknownBatch(index: number, { base_url, key_fingerprint }: Maker): RunBatch {
+function unknownBatch(index: number, { base_url, key_fingerprint }: ReturnType<typeof makerAt>): RunBatch {
   return {
     index,
     base_url,
@@ -169,13 +169,11 @@ export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Pro
     if (code === "ENOENT" || code === "ENOTDIR") return null;
     throw new ImgbatchError("SAVE_FAILED", `Could not read ${path} (${code}).`, { cause: error });
   }
-  const { parseRunState, whyUnreadable } = await import("./run-state-schema.ts");
-  try {
-    return parseRunState(data);
-  } catch (cause) {
-    const message = `${path} is damaged or of another version of imgbatch (${whyUnreadable(cause)}).`;
-    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { cause, advice });
-  }
+  const { parseRunState } = await import("./run-state-schema.ts");
+  const state = parseRunState(data);
+  if (typeof state !== "string") return state;
+  const message = `${path} is damaged or of another version of imgbatch (${state}).`;
+  throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
 }
 
 const lastWrites = new WeakMap<RunState, Promise<void>>();
