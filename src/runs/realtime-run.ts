@@ -248,10 +248,9 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   const { inputSha256, settings, items } = plan;
   const earlier = await claimDirectory(dir, inputSha256);
   const { model, aspectRatio: aspect_ratio, size, mimeType: mime_type } = settings;
-  const { identity: baseUrl, keyFingerprint, upstream } = service;
-  const facts = { baseUrl, keyFingerprint, upstream, inputSha256, isFresh: false, request: null };
+  const facts = { input_sha256: inputSha256, is_fresh: false, request: null, batches: [] };
   const runState: RunState = earlier ?? {
-    ...newRunState({ ...facts, nowMs: clock.nowMs(), batches: [] }),
+    ...newRunState(service, clock, facts),
     ...{ kind: "realtime", model, aspect_ratio, size, mime_type },
   };
   runState.finished_at = null;

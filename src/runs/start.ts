@@ -9,11 +9,10 @@ import { formatProblem } from "../prompts/problems.ts";
 import { claimDirectory, pendingInputName, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
-import { makerAt } from "./directory/run-service.ts";
 import {
-  intendedBatch,
   isLacking,
   lastRound,
+  newBatch,
   newRunState,
   RUN_STATE_FILE,
   readRunState,
@@ -148,25 +147,16 @@ function planSubmission(
   let first = 0;
   const batches = plan.chunks.map(({ items, imageCount }, index) => {
     const { parentId } = plan.request;
-    const idempotencyKey = chosen[index] ?? "";
+    const idempotency_key = chosen[index] ?? "";
     const prompts: [number, number] = [first, items.length];
     first += items.length;
-    return intendedBatch(index, makerAt(service), {
-      idempotencyKey,
-      parentId,
-      imageCount,
-      round: 0,
-      prompts,
-    });
+    const parent = { parent_batch_id: parentId };
+    return newBatch(index, service, { idempotency_key, ...parent, asked_count: imageCount, prompts });
   });
-  const state = newRunState({
-    baseUrl: service.identity,
-    keyFingerprint: service.keyFingerprint,
-    upstream: service.upstream,
-    inputSha256: plan.inputSha256,
-    isFresh,
+  const state = newRunState(service, clock, {
+    input_sha256: plan.inputSha256,
+    is_fresh: isFresh,
     request: submittedRequest(plan.request),
-    nowMs: clock.nowMs(),
     batches,
   });
   return { ...state, names: earlier === null ? names : (earlier.names ?? "id") };

@@ -38,20 +38,9 @@ export function isSameService(a: string, b: string): boolean {
   return a === b || (isOnThisMachine(a) && isOnThisMachine(b));
 }
 
-/** Whoever made a batch of a run. */
-type Maker = Pick<RunBatch, "base_url" | "key_fingerprint">;
-
-/** Returns who makes the batches that are sent to a service. */
-export function makerAt({
-  identity,
-  keyFingerprint,
-}: Pick<RunService, "identity" | "keyFingerprint">): Maker {
-  return { base_url: identity, key_fingerprint: keyFingerprint };
-}
-
 /** Returns why a service is not the one, with the same key, that made a batch; null if it is. */
 export function otherMaker(
-  { base_url, key_fingerprint }: Maker,
+  { base_url, key_fingerprint }: Pick<RunBatch, "base_url" | "key_fingerprint">,
   {
     identity,
     keyFingerprint,
