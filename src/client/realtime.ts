@@ -46,7 +46,7 @@ export interface GenerateOptions {
   awaitTurnToSend?: (signal?: AbortSignal) => Promise<void>;
 }
 
-export interface GeneratedImage extends ReadImage {
+interface GeneratedImage extends ReadImage {
   requestId: string | undefined;
   attempts: number;
   /** An upstream may have been paid for an earlier run of the request, too. */

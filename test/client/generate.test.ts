@@ -269,22 +269,6 @@ it("an error names the code of this kind of service, the field at fault and the 
   });
 });
 
-it("each attempt has the time that belongs to its size", async () => {
-  const timeouts: (number | undefined)[] = [];
-  const http: Http = {
-    baseUrl: "",
-    json: async () => Promise.reject(new Error("unused")),
-    stream: async (next) => {
-      timeouts.push((await next()).timeoutMs);
-      throw new Error("enough");
-    },
-  };
-  for (const size of [null, "1K", "2K", "4K"] as const) {
-    await expect(generateImage(http, { ...REQUEST, size })).rejects.toThrow("enough");
-  }
-  expect(timeouts).toEqual([120_000, 120_000, 180_000, 300_000]);
-});
-
 it("an answer is read up to a bound, and the key that it repeats is taken out", async () => {
   const words = { ...withImages([png("x")]), modelVersion: `for ${FAKE_KEY}` };
   const { http } = await wire({ body: words });
