@@ -13,7 +13,7 @@ import { openRetry, planRetry, type RetryPlan } from "../../runs/plan/retry.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import { imagesIn, type Run, type Submissions, send } from "../../runs/send.ts";
-import { type Budget, createBudget, estimateLine } from "../budget.ts";
+import { createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
@@ -208,7 +208,7 @@ function nothingNotes({ refused, unknown, missing }: RetryPlan): string[] {
 function describeDry(
   options: RetryCommandOptions,
   model: ChosenModel,
-  budget: Budget,
+  budget: ReturnType<typeof createBudget>,
   count: { images: number; batches: number; refused: number },
 ): CommandResult {
   budget.approve(count.images);

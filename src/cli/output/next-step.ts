@@ -162,7 +162,11 @@ export function adviceByKind(
 ): string | null {
   if (isWaitingCode(because)) {
     const isSlower = paysAgain && because === "PROVIDER_RATE_LIMITED";
-    return `${REMEDIES[because]}, then ${again}${isSlower ? SLOWER : ""}`;
+    const probe = nextCommand(where, "providers", { flag: "--probe" });
+    const isOfKey = because === "PROVIDER_CREDENTIAL" || because === "PROVIDER_FORBIDDEN";
+    const changed =
+      isOfKey && where.baseUrl === undefined ? ` (after a change at the upstream: ${probe})` : "";
+    return `${REMEDIES[because]}${changed}, then ${again}${isSlower ? SLOWER : ""}`;
   }
   if (code !== "NETWORK" || because === code) return null;
   const usual = /CERT|SIGNATURE/.test(because) ? "certificate" : "address";
