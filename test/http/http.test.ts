@@ -35,28 +35,27 @@ const error = (status: number, headers: Record<string, string> = {}) => ({
   body: { error: { type: "api_error", code: "SOMETHING", message: "Busy." } },
 });
 
-for (const status of [429, 502, 503, 504]) {
-  it(`[HTTP-1] ${status} is tried again at most three times, with exponential backoff and full jitter`, async () => {
+it.each([429, 502, 503, 504])(
+  "[HTTP-1] %i is tried again at most three times, with exponential backoff and full jitter",
+  async (status) => {
     const { fake, http, clock } = await wire();
-    fake.fault(/^GET/, error(status), error(status), error(status), error(status), error(status));
+    fake.fault(/^GET/, ...Array(5).fill(error(status)));
     await expect(listModels(http)).rejects.toMatchObject({
       httpStatus: status,
       message: "Busy. (SOMETHING)",
     });
     expect(fake.requests).toHaveLength(4);
     expect(clock.sleepsMs).toEqual([250, 500, 1000]);
-  });
-}
+  },
+);
 
-for (const status of [400, 401, 402, 403, 404, 409, 410, 413, 500]) {
-  it(`[HTTP-1] ${status} is not tried again`, async () => {
-    const { fake, http, clock } = await wire();
-    fake.fault(/^GET/, error(status));
-    await expect(listModels(http)).rejects.toMatchObject({ httpStatus: status });
-    expect(fake.requests).toHaveLength(1);
-    expect(clock.sleepsMs).toEqual([]);
-  });
-}
+it.each([400, 401, 402, 403, 404, 409, 410, 413, 500])("[HTTP-1] %i is not tried again", async (status) => {
+  const { fake, http, clock } = await wire();
+  fake.fault(/^GET/, error(status));
+  await expect(listModels(http)).rejects.toMatchObject({ httpStatus: status });
+  expect(fake.requests).toHaveLength(1);
+  expect(clock.sleepsMs).toEqual([]);
+});
 
 it("a Retry-After is followed exactly, as seconds and as a date", async () => {
   const { fake, http, clock } = await wire();
@@ -270,20 +269,6 @@ it("items are read over all pages, by cursor and by offset", async () => {
     expect(found.map((item) => item.customId)).toEqual(["i0", "i1", "i2", "i3", "i4"]);
     expect(found.every((item) => item.status === "success")).toBe(true);
   }
-});
-
-it("pages that never end are an error and no endless loop", async () => {
-  const page = {
-    object: "list",
-    data: [{ custom_id: "a", status: "success" }],
-    has_more: true,
-    next_cursor: "x",
-  };
-  const server = createServer((_, response) => response.end(JSON.stringify(page)));
-  const baseUrl = await listening(server);
-  const http = createServiceHttp({ baseUrl, apiKey: "k", clock: new InstantClock(), random: Math.random });
-  await expect(listItems(http, "b")).rejects.toMatchObject({ code: "BAD_RESPONSE" });
-  server.closeAllConnections();
 });
 
 it("a batch that says little is read: absent fields are null, unknown ones are kept, other names are known", async () => {
