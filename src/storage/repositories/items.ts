@@ -167,17 +167,14 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
       const query = build
         .selectFrom("items")
         .select([
-          sql<number | null>`sum(${hold})`.as("hold"),
-          sql<number | null>`sum(${price})`.as("total"),
-          sql<number | null>`sum(case when status = 'success' then ${price} else 0 end)`.as("earned"),
+          sql<number>`coalesce(sum(${hold}), 0)`.as("holdMicroUsd"),
+          sql<number>`coalesce(sum(${price}), 0)`.as("priceMicroUsd"),
+          sql<number>`coalesce(sum(case when status = 'success' then ${price} else 0 end), 0)`.as(
+            "earnedMicroUsd",
+          ),
         ])
         .where("batchId", "=", batchId);
-      const sums = await first(query);
-      return {
-        holdMicroUsd: sums?.hold ?? 0,
-        priceMicroUsd: sums?.total ?? 0,
-        earnedMicroUsd: sums?.earned ?? 0,
-      };
+      return (await first(query)) ?? { holdMicroUsd: 0, priceMicroUsd: 0, earnedMicroUsd: 0 };
     },
     totals: (batchIds) => totalsOf(session, batchIds),
     shapes: async (batchId) => {
@@ -190,7 +187,7 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
         .selectFrom("items")
         .select(["tier", "ratio", asked.as("asked")])
         .distinct();
-      const rows = await all(query.where("batchId", "=", batchId));
+      const rows = await all(query.where("batchId", "=", batchId).orderBy("asked"));
       return rows.map(({ asked: names, ...shape }) => ({
         ...shape,
         options: names.split(" ").slice(0, -1) as Carried[],
