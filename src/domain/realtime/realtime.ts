@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Ids } from "../../kernel/ids.ts";
-import { unlessAborted } from "../../kernel/signals.ts";
+import { linkSignals } from "../../kernel/signals.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
@@ -34,7 +34,7 @@ import {
 } from "./make-image.ts";
 
 const TROUBLE_DELAY_MS = 1000;
-/** How often a repeat asks for the answer of another process. */
+/** How often a repeat asks for the answer of the request that is at work. */
 const POLL_MS = 250;
 
 interface RealtimeDeps extends MakeImageDeps {
@@ -72,13 +72,6 @@ export interface RealtimeRequest {
   render(contents: readonly GeneratedContent[]): Buffer | Promise<Buffer>;
 }
 
-interface Running {
-  fingerprint: string;
-  /** Resolves when it is known whether this request makes something; false: it found an earlier answer. */
-  begins: Promise<boolean>;
-  answer: Promise<KeyedAnswer>;
-}
-
 /**
  * Makes images while the caller waits. Money is held before the work. The price of the made images is captured
  * together with the usage records; the rest of the hold is released.
@@ -92,8 +85,6 @@ interface Running {
 export class Realtime {
   readonly #deps: RealtimeDeps;
   readonly #work = new Set<Promise<unknown>>();
-  /** The requests with an idempotency key that this process answers, by API key and key. */
-  readonly #running = new Map<string, Running>();
   readonly #stopping = new AbortController();
 
   constructor(deps: RealtimeDeps) {
@@ -108,28 +99,11 @@ export class Realtime {
    * `REALTIME_IDEMPOTENCY_CONFLICT` when the key was used with another request, with `StorageUnavailable`, or with the reason
    * of `gone`.
    */
-  async answer(request: RealtimeRequest): Promise<KeyedAnswer> {
-    const { caller, once, gone } = request;
-    if (once === null) return this.#run(request, null);
-    const id = `${caller.key.id} ${once.key}`;
-    for (let other = this.#running.get(id); other; other = this.#running.get(id)) {
-      if (other.fingerprint === once.fingerprint) {
-        return { ...(await unlessAborted(other.answer, gone)), isReplay: true };
-      }
-      if (await other.begins) throw conflict();
-    }
-    let notify: (begins: boolean) => void = () => {};
-    const begins = new Promise<boolean>((resolve) => {
-      notify = resolve;
-    });
-    const answer = this.#answerOnce(request, once, () => notify(true));
-    this.#running.set(id, { fingerprint: once.fingerprint, begins, answer });
-    try {
-      return await answer;
-    } finally {
-      this.#running.delete(id);
-      notify(false);
-    }
+  answer(request: RealtimeRequest): Promise<KeyedAnswer> {
+    const { once } = request;
+    const work = once === null ? this.#makeAnswer(request, null) : this.#answerOnce(request, once);
+    this.#track(work);
+    return work;
   }
 
   /**
@@ -150,30 +124,29 @@ export class Realtime {
   async #answerOnce(
     request: RealtimeRequest,
     { key, fingerprint }: { key: string; fingerprint: string },
-    onBegin: () => void,
   ): Promise<KeyedAnswer> {
     const { stores, blobs, clock } = this.#deps;
-    for (;;) {
-      const earlier = await stores.read.keyedRequests.find(request.caller.key.id, key);
-      if (earlier !== null && earlier.fingerprint !== fingerprint) throw conflict();
-      if (earlier !== null && earlier.answer !== null) return replay(blobs, earlier, earlier.answer);
-      if (earlier !== null && (await stores.read.realtimeHolds.isOpen(earlier.realtimeId)).isOpen) {
-        await clock.sleep(POLL_MS);
-        continue;
+    const { signal, unlink } = linkSignals(request.gone, this.#stopping.signal);
+    try {
+      for (;;) {
+        const earlier = await stores.read.keyedRequests.find(request.caller.key.id, key);
+        if (earlier !== null && earlier.fingerprint !== fingerprint) {
+          throw new ImgbatchError("REALTIME_IDEMPOTENCY_CONFLICT");
+        }
+        if (earlier !== null && earlier.answer !== null) return await replay(blobs, earlier, earlier.answer);
+        if (earlier !== null && (await stores.read.realtimeHolds.isOpen(earlier.realtimeId)).isOpen) {
+          await clock.sleep(POLL_MS, signal);
+          continue;
+        }
+        try {
+          return await this.#makeAnswer(request, earlier);
+        } catch (error) {
+          if (!(error instanceof Overtaken)) throw error;
+        }
       }
-      onBegin();
-      try {
-        return await this.#run(request, earlier);
-      } catch (error) {
-        if (!(error instanceof Overtaken)) throw error;
-      }
+    } finally {
+      unlink();
     }
-  }
-
-  #run(request: RealtimeRequest, earlier: KeyedRequestRecord | null): Promise<KeyedAnswer> {
-    const work = this.#makeAnswer(request, earlier);
-    this.#track(work);
-    return work;
   }
 
   /**
@@ -320,8 +293,6 @@ export class Realtime {
     this.#work.add(tracked);
   }
 }
-
-const conflict = () => new ImgbatchError("REALTIME_IDEMPOTENCY_CONFLICT");
 
 /** `problem`: why there can never be one for the request; null when there may be one later. */
 function noProvider(problem: string | null): ImgbatchError {
