@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { type Ids, sha256Hex } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/signals.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
@@ -10,18 +11,7 @@ import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { KeyedRequestRecord, RealtimeHoldRecord, UsageRecord } from "../records.ts";
-import {
-  answerKey,
-  changeLatest,
-  type KeyedAnswer,
-  keptError,
-  type Outcome,
-  Overtaken,
-  putAnswer,
-  replay,
-  requireNoOther,
-  storeAnswer,
-} from "./answers.ts";
+import { KEPT } from "../retention.ts";
 import type { CheckedContent } from "./checked-content.ts";
 import { countRequest, endHold, type NewHold, openHold, type RequestRate } from "./holds.ts";
 import {
@@ -208,18 +198,20 @@ export class Realtime {
       const outcome = await outcomeOf(() =>
         request.render(made.map((each) => ({ id, request: content, ...each }))),
       );
-      const answer = record && (await storeAnswer(blobs, id, outcome));
+      const keep = async ({ body }: { body: Buffer }) =>
+        (await blobs.put(KEPT.answers.prefix + id, body)).sha256;
+      const kept = "error" in outcome ? keptError(outcome.error) : record && { sha256: await keep(outcome) };
       const usage = usageOf(hold, { request: content, made, priceMicroUsd }, clock.nowMs());
       const pay = () =>
         endHold(stores, hold, usage, calls(), clock.nowMs(), async (tx) => {
           if (record === null) return;
-          const { isOurs } = await changeLatest(tx, record, () => putAnswer(tx, record, answer, clock));
+          const { isOurs } = await changeLatest(tx, record, () => putAnswer(tx, record, kept, clock));
           if (!isOurs) throw new Overtaken();
         });
       // What is paid for is given out: a repeat finds whether it is.
       const payOnce = () =>
         pay().catch((error) => (StorageUnavailable.mayHaveHappened(error) ? pay() : Promise.reject(error)));
-      await commitOrUndo(payOnce, async () => record && blobs.delete(answerKey(id)));
+      await commitOrUndo(payOnce, async () => record && blobs.delete(KEPT.answers.prefix + id));
       return { ...outcome, isReplay: false, paidRuns };
     } catch (error) {
       const isPaidFor = trails.some((trail) => trail.isPaid);
@@ -333,4 +325,71 @@ function usageOf(
     amountMicroUsd,
     createdAtMs: nowMs,
   }));
+}
+
+/** The body of an answer, or an error that is the answer. */
+type Outcome = { body: Buffer } | { error: ImgbatchError };
+
+/**
+ * `isReplay`: it is the answer to another request with the same key. `paidRuns`: how many runs an upstream may have been
+ * paid for.
+ */
+type KeyedAnswer = Outcome & { isReplay: boolean; paidRuns: number };
+
+type KeptAnswer = NonNullable<KeyedRequestRecord["answer"]>;
+
+/** One run of a request with an idempotency key. */
+type Run = Omit<KeyedRequestRecord, "answer" | "expiresAtMs">;
+
+/** Another process answers the same request. Nothing was made here, or it is not billed and not given out. */
+class Overtaken extends Error {}
+
+/** Throws `Overtaken` when another process has begun a run since the `earlier` one was read, or has answered. */
+async function requireNoOther(
+  tx: Transaction,
+  { apiKeyId, key }: Pick<Run, "apiKeyId" | "key">,
+  earlier: KeyedRequestRecord | null,
+): Promise<void> {
+  await tx.lock("key", apiKeyId);
+  const now = await tx.keyedRequests.find(apiKeyId, key);
+  if (now?.realtimeId !== earlier?.realtimeId || now?.answer) throw new Overtaken();
+}
+
+/** Makes a change, unless another process has begun a run or given it up, because it took this one for dead. */
+async function changeLatest(
+  tx: Transaction,
+  { apiKeyId, key, realtimeId }: Run,
+  change: () => Promise<void>,
+): Promise<{ isOurs: boolean }> {
+  await tx.lock("key", apiKeyId);
+  const now = await tx.keyedRequests.find(apiKeyId, key);
+  const { answer = null } = now ?? {};
+  const isGivenUp = answer !== null && "error" in answer && answer.error.code === "REALTIME_OUTCOME_UNKNOWN";
+  const isOurs = now?.realtimeId === realtimeId && !isGivenUp;
+  if (isOurs) await change();
+  return { isOurs };
+}
+
+/** Writes a run with its answer; null while it is at work. */
+function putAnswer(tx: Transaction, run: Run, answer: KeptAnswer | null, clock: Clock): Promise<void> {
+  return tx.keyedRequests.put({ ...run, answer, expiresAtMs: clock.nowMs() + KEPT.answers.forMs });
+}
+
+function keptError({ code, message }: ImgbatchError): KeptAnswer {
+  return { error: { code, message } };
+}
+
+/** Returns an earlier answer. Throws `BATCH_IMAGE_RESULT_MISSING` when its body is missing or damaged. */
+async function replay(
+  blobs: BlobStore,
+  { realtimeId, paidRuns }: KeyedRequestRecord,
+  answer: KeptAnswer,
+): Promise<KeyedAnswer> {
+  if ("error" in answer) {
+    return { error: new ImgbatchError(answer.error.code, answer.error.message), isReplay: true, paidRuns };
+  }
+  const body = await blobs.read(KEPT.answers.prefix + realtimeId);
+  if (body !== null && sha256Hex(body) === answer.sha256) return { body, isReplay: true, paidRuns };
+  const message = "The answer with this Idempotency-Key is missing or damaged.";
+  throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING", message);
 }
