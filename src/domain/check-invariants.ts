@@ -76,7 +76,7 @@ function sumByRequest(entries: readonly LedgerEntry[]) {
   return sums;
 }
 
-export interface CheckReport {
+interface CheckReport {
   accounts: number;
   batches: number;
   images: number;

@@ -15,11 +15,11 @@ const ID_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789";
 const ID_LENGTH = 12;
 
 /** How much a key may upload. */
-export interface UploadLimits extends Pick<Limits, "uploadBytes" | "uploadBytesPerKey"> {
+interface UploadLimits extends Pick<Limits, "uploadBytes" | "uploadBytesPerKey"> {
   openUploadsPerKey: number;
 }
 
-export interface UploadDeps {
+interface UploadDeps {
   stores: Stores;
   blobs: BlobStore;
   clock: Clock;

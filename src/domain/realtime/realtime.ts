@@ -13,7 +13,7 @@ import type { Stores, Transaction } from "../ports/stores.ts";
 import type { KeyedRequestRecord, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 import { KEPT } from "../retention.ts";
 import type { CheckedContent } from "./checked-content.ts";
-import { countRequest, endHold, type NewHold, openHold, type RequestRate } from "./holds.ts";
+import { countRequest, endHold, openHold, type RequestRate } from "./holds.ts";
 import {
   type Finish,
   type Made,
@@ -44,7 +44,7 @@ export interface GeneratedContent extends Omit<Made, "provider"> {
 }
 
 /** A request that has passed every check. */
-export interface RealtimeRequest {
+interface RealtimeRequest {
   caller: Caller;
   content: CheckedContent;
   /** How many images are made at the same time, with one hold for all. */
@@ -166,7 +166,7 @@ export class Realtime {
     const createdAtMs = clock.nowMs();
     const owner = { apiKeyId: caller.key.id, accountId: payer.account.id };
     const id = ids.recordId("gen");
-    const hold: NewHold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker };
+    const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker };
     const paidRuns = paidBefore + (offers.some(({ provider }) => isPaid(provider)) ? 1 : 0);
     const record = once && { apiKeyId: caller.key.id, ...once, realtimeId: id, paidRuns };
     const reserve = async (tx: Transaction) => {

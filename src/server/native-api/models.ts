@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { SizeTier } from "../../contract/image-formats.ts";
+import { RATIOS, type SizeTier } from "../../contract/image-formats.ts";
 import type { NativeBody } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { isPlayMoney, priceRealtimeImage, rateFor } from "../../domain/billing/payer.ts";
@@ -10,7 +10,6 @@ import {
   MAX_INPUT_IMAGES,
   type ModelEntry,
   pricedSizes,
-  ratiosOf,
   realtimeModelsOf,
 } from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -55,7 +54,7 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
         "streamGenerateContent",
         ...(batchModelsOf(group, [model]).length > 0 ? ["batchGenerateContent"] : []),
       ],
-      aspectRatios: [...ratiosOf(model)],
+      aspectRatios: [...RATIOS[model.ratios]],
       imageSizes: sizes,
       maxInputImages: MAX_INPUT_IMAGES,
       pricing: {
