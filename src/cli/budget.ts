@@ -11,45 +11,33 @@ import {
 import { counted } from "../kernel/text.ts";
 import type { ChosenModel } from "../runs/plan/choose-model.ts";
 import type { CommandContext } from "./command.ts";
-import type { RunOptions } from "./commands/shared-options.ts";
 import type { ConnectedService } from "./connect/connection.ts";
 import { commandAgain } from "./output/next-step.ts";
-
-/** The price and the cost limit of a run. Amounts are micro-dollars. */
-export interface Budget {
-  /** Null if the price of an image is not known. */
-  estimate(images: number): Cost | null;
-  /** Throws `COST_LIMIT` if these images would cost more than `--max-cost`. */
-  approve(images: number): void;
-  /**
-   * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal.
-   * `costMicroUsd` is their price together, where not every image costs the same. Returns the consent for one image;
-   * null if none is needed. Throws `COST_LIMIT` without consent.
-   */
-  consent(images: number, costMicroUsd?: number): Promise<number | null>;
-}
 
 /** The parts of a model that a budget needs. */
 type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid" | "isPlay">;
 type Surroundings = Pick<CommandContext, "typed" | "ask" | "output" | "signal">;
 
 /**
- * Approving images throws `USAGE` if there is a limit but no price. Consent is for the embedded service alone: any other
- * service has accounts of its own.
+ * Returns the price and the cost limit of a run, in micro-dollars. Approving images throws `USAGE` if there is a limit but no
+ * price. Consent is for the embedded service alone: any other service has accounts of its own.
  */
 export function createBudget(
-  options: Pick<RunOptions, "maxCostMicroUsd" | "unitCostMicroUsd">,
+  options: { maxCostMicroUsd: number | undefined; unitCostMicroUsd: number | undefined },
   model: PricedModel,
   service: Pick<ConnectedService, "kind">,
   context: Surroundings,
-): Budget {
+) {
   const unit = options.unitCostMicroUsd ?? model.imageCostMicroUsd;
   const isPlay = model.isPlay && options.unitCostMicroUsd === undefined;
   const max = options.maxCostMicroUsd;
   const needsConsent = model.isPaid && service.kind !== "remote";
   // The hold is the most that an image can cost.
   const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
-  const estimate = (images: number) => (unit === null ? null : { micros: unit * images, isPlay });
+  /** Null if the price of an image is not known. */
+  const estimate = (images: number): Cost | null =>
+    unit === null ? null : { micros: unit * images, isPlay };
+  /** Throws `COST_LIMIT` if these images would cost more than `--max-cost`. */
   const approve = (images: number, costMicroUsd?: number) => {
     if (max === undefined || images === 0) return;
     if (limited === null) {
@@ -60,7 +48,12 @@ export function createBudget(
     if (cost <= max) return;
     throw aboveLimit({ micros: cost, isPlay }, images, max, needsConsent ? withMaxCost(context, cost) : null);
   };
-  const consent = async (images: number, costMicroUsd?: number) => {
+  /**
+   * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal.
+   * `costMicroUsd` is their price together, where not every image costs the same. Returns the consent for one image;
+   * null if none is needed. Throws `COST_LIMIT` without consent.
+   */
+  const consent = async (images: number, costMicroUsd?: number): Promise<number | null> => {
     approve(images, costMicroUsd);
     if (!needsConsent || images === 0) return null;
     const price = limited ?? 0;

@@ -31,7 +31,7 @@ import {
   unknownNote,
   type Whereabouts,
 } from "./output/next-step.ts";
-import { fetchAgain, readReportFlags, writeRunReports } from "./output/reports.ts";
+import { fetchAgain, writeRunReports } from "./output/reports.ts";
 
 interface RunToFetch extends Omit<EndedRun, "outcome"> {
   dir: string;
@@ -78,8 +78,7 @@ export async function describeFinished(context: CommandContext, run: EndedRun): 
   context.output.settle();
   const { model = null, task_name: name = null } = state.request ?? {};
   const advice = canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
-  const flags = readReportFlags(context);
-  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...advice });
+  await writeRunReports(context, { outcome, shownDir, model, name, ...advice });
   return describeRun(context, run);
 }
 

@@ -55,7 +55,7 @@ type Writable = Pick<NodeJS.WriteStream, "write">;
  * Disarms workflow commands in every string that is written to a stream from now on; bytes pass unchanged. Returns a
  * function that writes a string unchanged.
  */
-export function guardWorkflowCommands(stream: Writable): (text: string) => void {
+function guardWorkflowCommands(stream: Writable): (text: string) => void {
   const write = stream.write.bind(stream) as (chunk: unknown, ...rest: unknown[]) => boolean;
   stream.write = (chunk: unknown, ...rest: unknown[]) =>
     write(typeof chunk === "string" ? withoutWorkflowCommands(chunk) : chunk, ...rest);

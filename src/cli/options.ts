@@ -108,23 +108,25 @@ export function readOption<T>(
   return value;
 }
 
-export const DAY_MS = 86_400_000;
+const DAY_MS = 86_400_000;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const MOMENT =
   /^\d{4}-\d{2}-\d{2}[T ](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
 
 /**
- * Returns a time in ms since 1970. A day means its end in UTC. A time is RFC 3339, with an offset. Null for any other text and
- * for days that do not exist.
+ * Reads a day, from its beginning to its end in UTC, or an RFC 3339 time with an offset, which begins and ends at once; in ms
+ * since 1970. Null for any other text and for days that do not exist.
  */
-export function endOfTime(text: string): number | null {
+export function timeSpan(text: string): { firstMs: number; endMs: number } | null {
   const upper = text.toUpperCase();
   if (!DAY.test(upper) && !MOMENT.test(upper)) return null;
   const day = upper.slice(0, 10);
   const dayMs = Date.parse(`${day}T00:00:00Z`);
   // Date.parse reads February 30 as March 2.
   if (Number.isNaN(dayMs) || !new Date(dayMs).toISOString().startsWith(day)) return null;
-  return upper === day ? dayMs + DAY_MS : Date.parse(upper.replace(" ", "T"));
+  if (upper === day) return { firstMs: dayMs, endMs: dayMs + DAY_MS };
+  const ms = Date.parse(upper.replace(" ", "T"));
+  return { firstMs: ms, endMs: ms };
 }
 
 /**
@@ -135,7 +137,7 @@ export function instantOption(options: TypedOptions, name: string, nowMs: number
   const advice =
     "write a day such as 2030-01-31, a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h";
   return readOption(options, name, advice, (text) => {
-    if (endOfTime(text) !== null) return text.replace(" ", "T");
+    if (timeSpan(text) !== null) return text.replace(" ", "T");
     const agoMs = /[a-z]$/.test(text) ? parseDuration(text) : null;
     return agoMs === null ? null : new Date(nowMs - agoMs).toISOString().replace(/\.\d+Z$/, "Z");
   });

@@ -8,9 +8,8 @@ import type { Http } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { recordInRunState } from "../runs/directory/claim.ts";
 import { otherMaker, type RunService } from "../runs/directory/run-service.ts";
-import { isUnsent, RUN_STATE_FILE, readRunState } from "../runs/directory/run-state.ts";
+import { isUnsent, lastRound, RUN_STATE_FILE, readRunState } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
-import { lastRound } from "../runs/reports/run-report.ts";
 import { findBatch, isUnsentHere, unknownBatches } from "../runs/run-batches.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { ServiceNeeds, UpstreamChoice } from "./connect/connection.ts";
@@ -202,15 +201,12 @@ export async function requireImages(
     const { argument, ids, run } = target;
     const gone = batches.find(({ id, status }) => ids.includes(id) && status === "output_deleted");
     if (gone === undefined || (run !== null && (await isWhole(run.dir)))) continue;
-    const advice = run === null ? WITHOUT_RUN : toCheck(where, argument);
+    const advice = run === null ? undefined : toCheck(where, argument);
     throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${gone.id} were deleted.`, {
       advice,
     });
   }
 }
-
-const WITHOUT_RUN =
-  "the directory of the run may have them: the download command with that directory checks its files";
 
 const toCheck = (where: Whereabouts, argument: string) =>
   `${nextCommand(where, "download", argument)} (checks the files that are here, and says how to make the others)`;

@@ -1,3 +1,4 @@
+import { rm } from "node:fs/promises";
 import { ImgbatchError } from "../contract/errors.ts";
 import { systemCodeOf } from "../kernel/system-errors.ts";
 
@@ -21,6 +22,11 @@ export async function saving<T>(path: string, work: () => Promise<T>): Promise<T
   } catch (error) {
     throw isSystemError(error) ? saveFailed(path, error) : error;
   }
+}
+
+/** Removes a file if it exists. Throws `SAVE_FAILED` when the system refuses. */
+export async function removeFile(path: string): Promise<void> {
+  await saving(path, () => rm(path, { force: true }));
 }
 
 export function isSystemError(error: unknown): error is NodeJS.ErrnoException & { code: string } {

@@ -34,6 +34,10 @@ export function sniffImageType(head: Uint8Array): ImageMimeType | null {
   return IMAGE_MIME_TYPES.find(hasHead) ?? null;
 }
 
+/** What is behind the subject of a picture. A JPEG has no transparency. */
+export const BACKGROUNDS = ["transparent", "opaque", "auto"] as const;
+export type Background = (typeof BACKGROUNDS)[number];
+
 /** Size tiers: a tier and a ratio together give the pixels (`imageSizePx`). */
 export const SIZE_TIERS = ["512", "1K", "2K", "4K"] as const;
 export type SizeTier = (typeof SIZE_TIERS)[number];

@@ -1,8 +1,7 @@
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type Batch, type BatchItem, hasImages } from "../client/answers.ts";
 import { listItems } from "../client/batches.ts";
-import { saving } from "../client/file-errors.ts";
+import { removeFile } from "../client/file-errors.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import type { ImageMimeType } from "../contract/image-formats.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -20,16 +19,9 @@ import {
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
-import {
-  type FetchedImages,
-  type FetchJob,
-  fetchImages,
-  keepZip,
-  resultFiles,
-  scopeOf,
-} from "./fetch/fetch-images.ts";
+import { type FetchJob, fetchImages } from "./fetch/fetch-images.ts";
 import { recordedItems, unknownBatches } from "./run-batches.ts";
-import { CLIENT, isUnknownHere, stands } from "./standing.ts";
+import { CLIENT, isUnknownHere, scopeOf, stands } from "./standing.ts";
 
 interface CollectOptions {
   dir: string;
@@ -184,28 +176,24 @@ async function collectBatch(
     ),
     pathFor: (customId, index, type) => pathFor(idOf(customId), index, type),
   };
-  const kept = options.keepZip ? await keepZip(job) : null;
-  const fetched = kept ?? (await fetchImages(job, { withoutZip: options.keepZip }));
-  const { failure, fetchedCount } = fetched;
+  const { files, problems, failure, fetchedCount } = await fetchImages(job, options);
   const isForgiven = options.isForgiving === true || failure === gone;
   if (failure !== null && !isForgiven && failure.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw failure;
-  const lines = wanted.map((item) => toLine(item, idOf(item.customId), batch, fetched));
+  const lines = wanted.map((item): ResultLine => {
+    const problem = problems.get(item.customId);
+    const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
+    return {
+      custom_id: idOf(item.customId),
+      status: item.status,
+      batch_id: batch.id,
+      ...(files.get(item.customId) ?? { files: [] }),
+      ...item.facts,
+      ...(error == null ? {} : { error }),
+    };
+  });
   for (const { custom_id, status, error = null } of lines)
     reporter.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
   return { lines, fetchedCount };
-}
-
-function toLine(item: BatchItem, id: string, batch: Batch, { here, problems }: FetchedImages): ResultLine {
-  const problem = problems.get(item.customId);
-  const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
-  return {
-    custom_id: id,
-    status: item.status,
-    batch_id: batch.id,
-    ...resultFiles(item, here.get(item.customId) ?? new Map()),
-    ...item.facts,
-    ...(error == null ? {} : { error }),
-  };
 }
 
 /** Returns the error for the results of an image that the service has and that could not be fetched. */
@@ -244,8 +232,7 @@ async function removeSuperseded(
     .filter((file) => !current.has(file.path));
   for (const file of old) {
     if (!(await isIntact(dir, file))) continue;
-    const path = join(dir, file.path);
-    await saving(path, () => rm(path, { force: true }));
+    await removeFile(join(dir, file.path));
   }
 }
 

@@ -5,12 +5,13 @@ import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { counted } from "../kernel/text.ts";
+import { commitPendingInput } from "./directory/claim.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
 import type { RunReporter, RunService } from "./directory/run-service.ts";
-import { isUpdate, recordBatch, submittedBatches, writeRunState } from "./directory/run-state.ts";
+import { isUpdate, lastRound, recordBatch, submittedBatches, writeRunState } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import { requestOf } from "./request.ts";
-import { findBatch, isUnsentHere } from "./run-batches.ts";
+import { findBatch, isUnsentElsewhere, isUnsentHere } from "./run-batches.ts";
 
 /** A run whose batches a command makes or finds. */
 export interface Run {
@@ -61,8 +62,11 @@ export function imagesIn(entries: readonly RunBatch[]): number {
   return entries.reduce((sum, { asked_count: asked = 1 }) => sum + asked, 0);
 }
 
+/** Requests in flight at once, where they are small. */
+const AT_ONCE = 4;
+
 interface SendOptions {
-  /** Batches that this command has added to the run: no request for them has left yet. Default: none. */
+  /** Batches that this command adds to the run: no request for them has left yet. Default: none. */
   added?: readonly RunBatch[];
   /** Which unsent batches to send. Default: all. */
   isWanted?: (entry: RunBatch) => boolean;
@@ -74,14 +78,20 @@ interface SendOptions {
 
 /**
  * Makes every batch of a run that has no id yet, or finds the one that an earlier attempt made, and returns all batches
- * that this service can be asked for. This is the only place where a request to make a batch leaves: its entry with its
- * key is on disk by then, and a request that is repeated has the same key and the same body, so that nothing is paid
- * twice. Batches that another service may have made are not sent. The batches of a round are sent together, after those
- * of the rounds before it. After a failure nothing new leaves, and the first error is thrown once all answers are known.
+ * that this service can be asked for: a run begins and goes on with this function. It is the only place where a request to
+ * make a batch leaves: its entry with its key is on disk by then, and a request that is repeated has the same key and the
+ * same body, so that nothing is paid twice. Batches that another service may have made are not sent. The batches of a round
+ * are sent together, after those of the rounds before it: the first alone, since its refusal mostly means that all are
+ * refused. After a failure nothing new leaves, and the first error is thrown once all answers are known.
  */
 export async function send(run: Run, options: SendOptions = {}): Promise<StartedRun> {
   const { dir, state, service, signal, submissions } = run;
   const { added = [], isWanted = () => true, saysReused = false, explain = (error) => error } = options;
+  const unplanned = added.filter((entry) => !state.batches.includes(entry));
+  if (unplanned.length > 0) state.finished_at = null;
+  state.batches.push(...unplanned);
+  await writeRunState(dir, state);
+  await commitPendingInput(dir, state);
   const unsent = unsentBatches(state, service);
   if (submissions !== undefined) {
     submissions.total = state.batches.length;
@@ -96,7 +106,6 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
     return input;
   };
   const isLarge = unsent.length > 1 && (await readInput()).hasReferences;
-  const pacing = service.drawsHere ? { clock: run.clock, signal } : null;
   const left = new Set<RunBatch>();
   const found = new Map<RunBatch, Found>();
   const one = async (entry: RunBatch): Promise<void> => {
@@ -129,19 +138,28 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
       if (replayed) reportReplay(run, batch, entry);
       else run.reporter.event?.({ event: "batch_created", batch_id: batch.id, item_count: batch.itemCount });
     } catch (error) {
-      if (isUpdate(state, entry.round) && wasUnmade && isDefiniteRefusal(error)) {
-        for (const each of [entry, ...added.filter((other) => !left.has(other))]) each.refused = true;
-        await writeRunState(dir, state);
-      }
+      const isOpen = isUpdate(state, entry.round) && !wasUnmade;
+      if (isDefiniteRefusal(error) && !isOpen) refused.push(entry);
       throw explain(error, entry);
     }
   };
+  const failures: unknown[] = [];
+  const refused: RunBatch[] = [];
+  const attempt = async (entry: RunBatch) => {
+    if (failures.length === 0) await one(entry).catch((error) => failures.push(error));
+  };
   for (const round of [...new Set(wanted.map((entry) => entry.round))].sort((a, b) => a - b)) {
-    const entries = wanted.filter((entry) => entry.round === round);
-    await submitAll(entries, one, { pacing, isLarge });
+    const [first, ...others] = wanted.filter((entry) => entry.round === round);
+    if (first !== undefined) await attempt(first);
+    const queue = new PQueue({ concurrency: isLarge ? 1 : AT_ONCE });
+    await queue.addAll(others.map((entry) => () => attempt(entry)));
+    if (refused.length > 0)
+      await recordRefused(run, [...refused, ...added.filter((entry) => !left.has(entry))]);
+    if (failures.length > 0) throw failures[0];
     // Requests in flight have ended by now. Nothing else is waited for.
     signal?.throwIfAborted();
   }
+  if (wanted.some((entry) => entry.round > 0)) await leaveElsewhere(run);
   const all = wanted.flatMap((entry) => found.get(entry) ?? []);
   const isSent = (entry: RunBatch) => left.has(entry) && found.get(entry)?.replayed === true;
   return {
@@ -236,47 +254,23 @@ export function isDefiniteRefusal(error: unknown): boolean {
   return httpStatus >= 400 && httpStatus < 500 && !OPEN_STATUSES.includes(httpStatus);
 }
 
-/** Requests in flight at once, where they are small. */
-const AT_ONCE = 4;
-/** A pause is this many times as long as the part before it took. */
-const PAUSE_FACTOR = 3;
-/** Drawing an image mostly takes longer than this, so there is always something left to draw during a pause. */
-const MAX_PAUSE_MS_AN_IMAGE = 10;
-
-interface Pacing {
-  clock: Clock;
-  /** Ends a pause. */
-  signal?: AbortSignal | undefined;
+/**
+ * Records that the service made none of these batches. An update sends them again as they are. Those of a retry are
+ * dropped: the next retry makes a new plan.
+ */
+async function recordRefused({ dir, state, clock }: Run, refused: readonly RunBatch[]): Promise<void> {
+  const round = lastRound(state);
+  for (const entry of refused) if (isUpdate(state, entry.round)) entry.refused = true;
+  const isDropped = (entry: RunBatch) =>
+    refused.includes(entry) && entry.round > 0 && !isUpdate(state, entry.round);
+  state.batches = state.batches.filter((entry) => !isDropped(entry));
+  // Before a retry begins, everything earlier has been collected.
+  if (lastRound(state) < round) state.finished_at = new Date(clock.nowMs()).toISOString();
+  await writeRunState(dir, state);
 }
 
-/**
- * Submits the parts of a run. The first part goes alone, since its refusal mostly means that all are refused. Then several
- * go at once, unless they are large. After a failure no further part leaves; parts in flight are waited for, so that their
- * batches are known, and then the first error is thrown. With `pacing` parts go one at a time, with pauses between them:
- * the images of earlier parts are drawn in this process, and reading a request holds them up.
- */
-export async function submitAll(
-  parts: readonly RunBatch[],
-  submit: (part: RunBatch) => Promise<void>,
-  { pacing, isLarge }: { pacing: Pacing | null; isLarge: boolean },
-): Promise<void> {
-  const failures: unknown[] = [];
-  const one = async (part: RunBatch) => {
-    if (failures.length > 0) return;
-    try {
-      const startMs = pacing?.clock.monotonicMs() ?? 0;
-      await submit(part);
-      if (pacing === null || part === parts.at(-1)) return;
-      const pauseMs = PAUSE_FACTOR * (pacing.clock.monotonicMs() - startMs);
-      const mostMs = MAX_PAUSE_MS_AN_IMAGE * imagesIn([part]);
-      await pacing.clock.sleep(Math.min(pauseMs, mostMs), pacing.signal);
-    } catch (error) {
-      failures.push(error);
-    }
-  };
-  const queue = new PQueue({ concurrency: isLarge || pacing !== null ? 1 : AT_ONCE });
-  const [first, ...others] = parts;
-  if (first !== undefined) await one(first);
-  await queue.addAll(others.map((part) => () => one(part)));
-  if (failures.length > 0) throw failures[0];
+/** Marks the unsent batches of other services: this one has now got the requests for their images. */
+async function leaveElsewhere({ dir, state, service }: Run): Promise<void> {
+  for (const entry of state.batches) if (isUnsentElsewhere(entry, service)) entry.state = "left";
+  await writeRunState(dir, state);
 }

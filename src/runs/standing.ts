@@ -1,4 +1,4 @@
-import { type ErrorCode, type ExitName, errorEntry, isErrorCode } from "../contract/errors.ts";
+import { type ErrorCode, type ExitName, errorEntry, ImgbatchError, isErrorCode } from "../contract/errors.ts";
 import { isRefusalCode } from "../contract/statuses.ts";
 import { isOutOfCapacity } from "../http/retries.ts";
 
@@ -159,4 +159,22 @@ export function verdict(
   if (statuses.some((status) => status === "failed" || status === "cancelled")) return "someFailed";
   const allowed = "count" in allowance ? allowance.count : allowance.share * counts.total;
   return counts.failed > allowed ? "someFailed" : "ok";
+}
+
+/** What an error of fetching concerns: one image, all images of its batch, or the whole run. */
+type ErrorScope = "image" | "batch" | "run";
+
+const BATCH_CODES: readonly ErrorCode[] = ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETED"];
+const RUN_CODES: readonly ErrorCode[] = ["SAVE_FAILED", "SERVICE_GONE"];
+const RUN_EXITS: readonly ExitName[] = ["auth", "money"];
+
+/**
+ * Returns what an error concerns. After a full disk, a wrong key, an interruption or a fault of this program, fetching more
+ * makes no sense at all, nor from a service that has ended with its command; after deleted outputs or a lack of capacity,
+ * only other batches are worth a try.
+ */
+export function scopeOf(error: unknown, { signal }: { signal?: AbortSignal | undefined }): ErrorScope {
+  if (signal?.aborted || !(error instanceof ImgbatchError)) return "run";
+  if (RUN_CODES.includes(error.code) || RUN_EXITS.includes(errorEntry(error.code).exit)) return "run";
+  return BATCH_CODES.includes(error.code) || isOutOfCapacity(error) ? "batch" : "image";
 }

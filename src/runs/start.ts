@@ -6,30 +6,29 @@ import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { holdsApiKey } from "../kernel/hide-keys.ts";
 import { counted } from "../kernel/text.ts";
 import { formatProblem } from "../prompts/problems.ts";
-import { claimDirectory, commitPendingInput, pendingInputName, removeLeftovers } from "./directory/claim.ts";
-import { type RunInput, readRunInput, writeInput } from "./directory/input.ts";
+import { claimDirectory, pendingInputName, removeLeftovers } from "./directory/claim.ts";
+import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
 import { makerAt } from "./directory/run-service.ts";
 import {
   intendedBatch,
+  isLacking,
+  lastRound,
   newRunState,
   RUN_STATE_FILE,
   readRunState,
-  retriedId,
   submittedBatches,
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState, SubmittedRequest } from "./directory/run-state-schema.ts";
-import { type Chunk, type Plan, type PlannedItem, planRun, type RunRequest } from "./plan/plan.ts";
+import type { Chunk, Plan, PlannedItem, RunRequest } from "./plan/plan.ts";
+import { planAgain } from "./plan/retry.ts";
 import { changedError, describeChanges, planUpdate, type UpdatePlan } from "./plan/update.ts";
-import { isLacking, lastRound } from "./reports/run-report.ts";
-import { itemsOf, settingsOf } from "./request.ts";
-import { isUnsentElsewhere } from "./run-batches.ts";
 import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
 
 /*
- * How `submit`, `submit --update` and `retry` begin or go on: each plans the entries of the run state that it adds, writes
- * them to disk, and leaves the rest to `send`. A command that is run again finds its entries there.
+ * How `submit` and `submit --update` begin or go on: they plan the entries that the run state gets and leave the rest to
+ * `send`, as `retry` does (`plan/retry.ts`). A command that is run again finds its entries there.
  */
 
 interface KeyChoice {
@@ -314,43 +313,6 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
   const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;
   const pending = await readRunInput(dir, input);
   const again = { parentId, ids: update.images, round };
-  const added =
-    again.ids.length === 0 ? [] : await planAgain({ dir, state, service, limits }, pending, again);
-  state.batches.push(...added);
-  await writeRunState(dir, state);
-  await commitPendingInput(dir, state);
-  const run = { ...options, state, imageConsentMicroUsd };
-  const started = await send(run, { added });
-  await leaveElsewhere(run);
-  return started;
-}
-
-/**
- * Plans the batches that make these images of the input, after the other batches of the run. Their idempotency keys come
- * from the content, so that the same plan never makes a second batch.
- */
-export async function planAgain(
-  { dir, state, service, limits }: Pick<Run, "dir" | "state" | "service"> & { limits: Limits },
-  input: RunInput,
-  { parentId, ids, round }: { parentId: string | null; ids: readonly string[]; round: number },
-): Promise<RunBatch[]> {
-  const { isReal: _, ...settings } = settingsOf(state);
-  const items = await itemsOf(dir, input, ids);
-  const own = new Map(ids.map((id) => [retriedId(id), id]));
-  return planRun({ ...settings, parentId, items }, limits).chunks.map((chunk, i) =>
-    intendedBatch(state.batches.length + i, makerAt(service), {
-      idempotencyKey: chunk.contentKey,
-      parentId,
-      imageCount: chunk.imageCount,
-      round,
-      images: chunk.items.map(({ customId }) => own.get(customId) ?? customId),
-    }),
-  );
-}
-
-/** Marks the unsent batches of other services: this one has now got the requests for their images. */
-export async function leaveElsewhere({ dir, state, service }: Run): Promise<void> {
-  const elsewhere = state.batches.filter((entry) => isUnsentElsewhere(entry, service));
-  for (const entry of elsewhere) entry.state = "left";
-  if (elsewhere.length > 0) await writeRunState(dir, state);
+  const added = await planAgain({ dir, state, service, limits }, pending, again);
+  return send({ ...options, state, imageConsentMicroUsd }, { added });
 }

@@ -11,7 +11,8 @@ import type { ApiDeps, HandlerDeps } from "./deps.ts";
 import { refuseKeyInUrl } from "./http/authenticate.ts";
 import { answerErrors, methodNotAllowed, notFound } from "./http/errors.ts";
 import { beginExchange } from "./http/exchange.ts";
-import { requireKnownHost, withPathTargets } from "./http/host.ts";
+import { requireKnownHost } from "./http/host.ts";
+import { readTarget, withPathTargets } from "./http/target.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { openApi } from "./openapi/document.ts";
 import type { Operation, Surface } from "./operation.ts";
@@ -32,8 +33,7 @@ export function buildApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES)
   app.disable("x-powered-by");
   app.set("trust proxy", deps.server.trustProxy);
   app.use(beginExchange(deps, metrics));
-  for (const { readPath } of surfaces) if (readPath) app.use(readPath(handlerDeps));
-  app.use(refuseKeyInUrl, requireKnownHost(deps.server));
+  app.use(readTarget(deps), refuseKeyInUrl, requireKnownHost(deps.server));
   for (const surface of surfaces) app.use(routesOf(surface, handlerDeps));
   for (const handler of surfaces === SURFACES ? consolePage(deps) : []) app.use(handler);
   const isOwner = (keyId: string | undefined) => keyId !== undefined && deps.isOwnerKey(keyId);
@@ -80,7 +80,7 @@ export function routesOf(surface: Surface, deps: HandlerDeps): Router {
     const route = router.route(expressPath(path)).all(name, ...authenticate);
     // Express answers HEAD by the handler of GET where there is no other.
     for (const { method, guards = [], handler } of operations) {
-      route[method](...guards.map((guard) => guard(deps)), handler(deps));
+      route[method](...[...guards, ...(surface.guards ?? []), handler].map((make) => make(deps)));
     }
     route.all(methodNotAllowed(allowedMethods(operations)));
   }

@@ -14,11 +14,10 @@ import type { Realtime } from "../domain/realtime/realtime.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { Log } from "../kernel/log.ts";
 import type { EventHub } from "./console/event-hub.ts";
-import type { Reach } from "./http/host.ts";
+import type { requireKnownHost } from "./http/host.ts";
 import type { DownloadSlots, FailedAuthLimit } from "./http/limits.ts";
-import type { ConsoleSecrets } from "./http/secrets.ts";
+import type { consoleSecrets } from "./http/secrets.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
-import type { ModelNames } from "./openai/model-names.ts";
 import type { BodyBudgets } from "./request-body/body-budgets.ts";
 
 /** The items (or jobs of whole batches) that run, and the most that may run at once. */
@@ -32,7 +31,7 @@ interface QueueLoad {
 export interface ApiDeps extends CreateBatchDeps {
   limits: Limits;
   /** `trustProxy`: which proxies are believed about a caller's address, as Express' `trust proxy` takes it. */
-  server: Reach & { trustProxy: boolean | number | string[] };
+  server: Parameters<typeof requireKnownHost>[0] & { trustProxy: boolean | number | string[] };
   storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];
@@ -45,7 +44,7 @@ export interface ApiDeps extends CreateBatchDeps {
   features: { batchImages: boolean; strictImageConfig: boolean; console: boolean };
   /** The build of the web console, which may be missing. */
   consoleDirectory: string;
-  secrets: ConsoleSecrets;
+  secrets: ReturnType<typeof consoleSecrets>;
   events: EventHub;
   /** Shown to the owner alone. */
   facts: { dataDirectory: string; startedAtMs: number };
@@ -58,8 +57,8 @@ export interface ApiDeps extends CreateBatchDeps {
   thumbnailSlots: DownloadSlots;
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
-  /** Names that OpenAI's clients have built in. */
-  modelNames: ModelNames;
+  /** Names of OpenAI's clients with the ids of the models that they stand for. A `*` at the end of a name stands for any text. */
+  modelNames: Readonly<Record<string, string>>;
   realtime: Realtime;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;

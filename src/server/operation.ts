@@ -49,8 +49,8 @@ export interface Surface {
   operations: readonly Operation[];
   /** Null when no key is needed. */
   credential: Credential | null;
-  /** Reads other paths of the surface as those of the table, before any operation is looked for. */
-  readPath?: MakeHandler;
+  /** Checks of each operation, behind its own. */
+  guards?: readonly MakeHandler[];
   /** Checks the path of a request before any operation is looked for. */
   screen?: MakeHandler;
   /** The first pattern that matches a path decides on its errors; that of the batch API where none does. */

@@ -7,12 +7,11 @@ import { consoleApis } from "./console/sign-in.ts";
 import type { ApiDeps } from "./deps.ts";
 import type { LineRules } from "./jobs/lines.ts";
 import { monitoring } from "./monitoring/readiness.ts";
-import { nativeLines } from "./native-api/job-lines.ts";
-import { resultFile as nativeResultFile } from "./native-api/jobs.ts";
+import { nativeLines, resultFile as nativeResultFile } from "./native-api/jobs.ts";
 import { nativeSurfaces } from "./native-api/operations.ts";
-import { openaiLines } from "./openai/batch-lines.ts";
-import { resultFile as openaiResultFile } from "./openai/batches.ts";
-import { openaiSurfaces } from "./openai/operations.ts";
+import { openaiBatches, openaiLines, resultFile as openaiResultFile } from "./openai/batches.ts";
+import { openaiFiles } from "./openai/files.ts";
+import { openaiImages } from "./openai/images.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
@@ -43,7 +42,9 @@ export const SURFACES: readonly Surface[] = [
   accountApi,
   ...consoleApis,
   ...nativeSurfaces,
-  ...openaiSurfaces,
+  ...openaiImages,
+  openaiFiles,
+  openaiBatches,
   monitoring,
 ];
 

@@ -4,12 +4,10 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { createPlainView } from "../../src/cli/commands/watch.ts";
 import { batchLine } from "../../src/cli/output/batches.ts";
-import { type Batch, readBatch } from "../../src/client/answers.ts";
+import { readBatch } from "../../src/client/answers.ts";
 import { type Cli, createCli } from "../support/cli.ts";
 import type { FakeOptions } from "../support/fake-service.ts";
-import { InstantClock } from "../support/instant-clock.ts";
 import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 /** A run of some images in `pets-images`, not waited for. */
@@ -203,19 +201,6 @@ it("with a submission that is not known, cancel, items and delete do what they c
   expect(cli.fake.batches[0]?.wire.status).toBe("output_deleted");
 });
 
-it("a run of which nothing is known is exit 7 too", async () => {
-  const cli = await createCli();
-  await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
-  cli.fake.always(/^POST/, { reset: "after" });
-  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(7);
-  for (const command of [["cancel"], ["items"], ["delete", "--outputs"]]) {
-    const [name = "", ...flags] = command;
-    const { code, stdout, stderr } = await cli.here([name, "p-images", ...flags]);
-    expect({ name, code, stdout }).toEqual({ name, code: 7, stdout: "" });
-    expect(stderr).toContain("The submission of p-images was not finished: run its submit command again.");
-  }
-});
-
 it("status, watch and download say that a batch waits, and a waiting that is no object is none", async () => {
   const cli = await bench({ statuses: ["running"] });
   const [batch] = cli.fake.batches;
@@ -247,31 +232,4 @@ it("the line of a batch says that it is a job of a vendor's API", () => {
   expect(line("native")).toBe("imgbatch_1  running  1/3 images  0 failed  foxes  (native job)");
   expect(line("batch")).toBe("imgbatch_1  running  1/3 images  0 failed  foxes");
   expect(line()).toBe(line("batch"));
-});
-
-function batch(id: string, status: string, success_count: number): Batch {
-  const read = readBatch({ id, status, success_count, item_count: 9 });
-  if (read === null) throw new Error("this is no batch");
-  return read;
-}
-
-it("a change is written at most every 10 s, a standstill every 60 s, the end at once and only once", async () => {
-  const clock = new InstantClock();
-  const said: string[] = [];
-  const view = createPlainView((line) => void said.push(line.replace(/ {2,}/g, " ")), clock, {
-    progress() {},
-    settle() {},
-  });
-  const show = async (afterMs: number, ...batches: Batch[]) => {
-    await clock.sleep(afterMs);
-    view.show(batches);
-    return said.splice(0).map((line) => line.split(" ").slice(0, 3).join(" "));
-  };
-  expect(await show(0, batch("a", "running", 1))).toEqual(["a running 1/9"]);
-  expect(await show(9_000, batch("a", "running", 2), batch("b", "queued", 0))).toEqual(["b queued 0/9"]);
-  expect(await show(1_000, batch("a", "running", 3), batch("b", "running", 1))).toEqual(["a running 3/9"]);
-  expect(await show(59_000, batch("a", "running", 3))).toEqual([]);
-  expect(await show(1_000, batch("a", "running", 3))).toEqual(["a running 3/9"]);
-  expect(await show(1, batch("a", "completed", 9))).toEqual(["a completed 9/9"]);
-  expect(await show(90_000, batch("a", "completed", 9))).toEqual([]);
 });

@@ -2,8 +2,6 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { CommandSpec } from "../../src/cli/command.ts";
-import { completedCommands } from "../../src/cli/commands/completion.ts";
 import { COMMANDS } from "../../src/cli/commands/registry.ts";
 import { imgbatch } from "../support/processes.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -45,17 +43,6 @@ function ask(shell: string, program: string, cwd: string): string[] {
 }
 
 describe("imgbatch completion", () => {
-  it("the values of an option are the ones that its command names", () => {
-    const paint: CommandSpec = {
-      name: "paint",
-      summary: "",
-      options: [{ flags: "--color <name>", description: "", choices: ["red", "blue"] }],
-      run: async () => ({ exitCode: 0, json: null }),
-    };
-    const [, command] = completedCommands([paint], [], { flags: "--json", description: "" });
-    expect(command?.options[0]).toMatchObject({ names: ["--color"], value: { words: ["red", "blue"] } });
-  });
-
   it("bash offers commands, options, their values and files", async () => {
     const { dir, script } = await directory("bash");
     const offered = (line: string) => {

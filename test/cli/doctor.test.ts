@@ -8,10 +8,6 @@ import {
   checkOwner,
   checkSecrecy,
   checkService,
-  fail,
-  ok,
-  warn,
-  worstExitCode,
 } from "../../src/cli/commands/doctor-checks.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
@@ -50,13 +46,6 @@ describe("imgbatch doctor", () => {
     expect(exit_code).toBe(0);
     const checks = ["node", "better-sqlite3", "sharp", "config", "output", "data", "service"];
     expect(findings.map(({ check }: { check: string }) => check)).toEqual(checks);
-  });
-
-  it("[DOCTOR-1] ends by the worst finding; warnings count for nothing", () => {
-    expect(worstExitCode([ok("a", ""), warn("b", "", "")])).toBe(0);
-    const findings = [fail("a", "temporary", "", ""), fail("b", "auth", "", ""), fail("c", "saving", "", "")];
-    expect(worstExitCode(findings)).toBe(3);
-    expect(worstExitCode(findings.slice(0, 1))).toBe(7);
   });
 
   it("tells a wrong key, a missing key and an unreachable service apart, and bills nothing", async () => {

@@ -36,27 +36,6 @@ describe("the embedded service", () => {
     expect(statSync(data).mode & 0o777).toBe(0o700);
   });
 
-  it.each([
-    ["drawings alone", {}, [/procedural drawings, not a model/]],
-    ["no drawings", { providers: [] }, []],
-  ])("[EMBED-1] says what it makes: %s", async (_, config, words) => {
-    const said: string[] = [];
-    const service = await connectEmbedded({
-      config: parseConfig(config, "test"),
-      dataDirectory: await tempDir(),
-      needs: { workers: false, images: true },
-      output: { warn: (line) => said.push(line), note: () => {} },
-      signal: new AbortController().signal,
-    });
-    onTestFinished(async () => {
-      if (service.kind === "embedded") await service.close();
-    });
-    expect(said).toEqual([]);
-    service.noteDrawings();
-    service.noteDrawings();
-    expect(said).toEqual(words.map((word) => expect.stringMatching(word)));
-  });
-
   it("[EMBED-1] says so only when images are made, not for a run that is there already", async () => {
     const { cwd, data } = await workplace([{ prompt: "a red kite" }]);
     const type = (...args: string[]) => runInProcess([...args, "--data", data], { cwd });
@@ -118,26 +97,6 @@ describe("the embedded service", () => {
       code: "DATA_DIRECTORY_IN_USE",
     });
     expect(clock.sleepsMs).toHaveLength(1);
-  });
-
-  it("a command that was killed is finished by the same command, and nothing is paid twice", async () => {
-    const prompts = Array.from({ length: 4 }, (_, i) => ({ prompt: `kite number ${i + 1}` }));
-    const { cwd, env, data } = await workplace(prompts);
-    const first = startNode([BIN, "submit", "p.jsonl", "--progress", "plain"], { cwd, env });
-    await expect
-      .poll(
-        () =>
-          existsSync(join(data, "blobs", "outputs")) && readdirSync(join(data, "blobs", "outputs")).length,
-      )
-      .toBe(1);
-    first.child.kill("SIGKILL");
-    await first.exited;
-    const again = await runInProcess(["submit", "p.jsonl", "--json", "--data", data], { cwd });
-    expect(again.code).toBe(0);
-    expect(JSON.parse(again.stdout)).toMatchObject({ ok: true, replayed: true });
-    expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(4);
-    const check = await runInProcess(["admin", "check", "--json", "--data", data], { cwd });
-    expect(JSON.parse(check.stdout)).toMatchObject({ batches: 1, images: 4, problems: [] });
   });
 });
 

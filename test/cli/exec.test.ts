@@ -111,12 +111,6 @@ describe("imgbatch exec", () => {
       expect(await startOf(file)).toMatch(/^127 .*no such command$/);
   });
 
-  it("[EXEC-3] has no --json, and needs a command", async () => {
-    const cwd = await tempDir();
-    expect((await runInProcess(["exec", "--json", "--", "true"], { cwd })).code).toBe(2);
-    expect((await runInProcess(["exec"], { cwd })).code).toBe(2);
-  });
-
   it("leaves no process behind, not even one that left the group", async () => {
     const script = `
       const { spawn } = require("node:child_process");

@@ -97,14 +97,3 @@ async function crashing(cli: Cli, statement: string, json: string[]): Promise<Cl
   await writeFile(file, `process.on("SIGUSR2", () => { ${statement} });`);
   return signalled(cli, "SIGUSR2", json, { env: { NODE_OPTIONS: `--import=${file}` } });
 }
-
-it.each(['throw new Error("boom")', 'Promise.reject(new Error("boom"))'])(
-  "a crash (%s) is one error document and exit 1",
-  async (statement) => {
-    const cli = await bench();
-    const { code, json, stderr } = await crashing(cli, statement, ["--json"]);
-    expect(code).toBe(1);
-    expect(json()).toMatchObject({ ok: false, error: { code: "INTERNAL" }, exit_code: 1 });
-    expect(stderr).toContain("boom");
-  },
-);

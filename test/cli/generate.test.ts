@@ -1,12 +1,11 @@
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { eventLineSchema } from "../../src/contract/events.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
-import { createInProcessCli, type InProcessCli, runInProcess } from "../support/cli-in-process.ts";
+import { createInProcessCli, type InProcessCli } from "../support/cli-in-process.ts";
 import { type NativeAnswer, withImages } from "../support/fake-native.ts";
 import { png } from "../support/fake-service.ts";
 import { gate } from "../support/gate.ts";
-import { tempDir } from "../support/temp-dir.ts";
 import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 const JPEG = Buffer.from("ffd8ffc0001108000400030301110002110103110100ffd9", "hex");
@@ -139,18 +138,6 @@ it("a file that appears meanwhile, or has the name by its true ending, is not re
   expect(readFileSync(cli.path("fox.jpg"), "utf8")).toBe("mine");
   expect(readFileSync(cli.path("fox.png"), "utf8")).toBe("mine too");
   expect(cli.list()).toEqual(["fox-2.jpg", "fox-2.png", "fox.jpg", "fox.png"]);
-});
-
-it("a place that cannot be written is exit 9 before anything is sent", async () => {
-  const cli = await createInProcessCli();
-  writeFileSync(cli.path("file"), "");
-  const { code, stderr } = await cli.run(["generate", "x", "-o", "file/fox.png"]);
-  expect(code).toBe(9);
-  expect(stderr).toMatch(/Could not save .*file/);
-  mkdirSync(cli.path("locked"));
-  chmodSync(cli.path("locked"), 0o555);
-  if (process.getuid?.() !== 0) expect((await cli.run(["generate", "x", "-o", "locked/x.png"])).code).toBe(9);
-  expect(cli.fake.requests).toHaveLength(0);
 });
 
 const WRONG: [string[], RegExp][] = [
@@ -305,13 +292,6 @@ it("[GEN-8] of several images the first is saved, and that is said", async () =>
   const { stderr } = await cli.run(FOX);
   expect(stderr).toContain("the response held more than one image (2); the first was saved");
   expect(readFileSync(cli.path("fox.png")).equals(png("1"))).toBe(true);
-});
-
-it("[GEN-8] text of others cannot move the cursor", async () => {
-  const cli = await createInProcessCli();
-  cli.fake.answer(/./, { body: { promptFeedback: { blockReason: "\u001b[2J" } } });
-  const { stderr } = await cli.run(FOX);
-  expect(stderr).toContain("\\x1b[2J");
 });
 
 it("models --realtime lists each id with its prices by size", async () => {
@@ -554,18 +534,6 @@ it("[CLI-28] --events follows a run and a single image, each image without a bat
   ]);
 });
 
-it("without a service the embedded one draws: a verified PNG in a fresh directory", async () => {
-  const cwd = await tempDir();
-  const args = ["generate", "a red fox", "-o", "fox.png", "--data", `${cwd}/data`];
-  const { code, stdout, stderr } = await runInProcess(args, { cwd });
-  expect({ code, stdout, stderr }).toMatchObject({ code: 0, stdout: "fox.png\n" });
-  expect(stderr).toContain("using the embedded service (procedural drawings, not a model)");
-  expect(stderr).toContain("1024x1024 image/png");
-  const bytes = readFileSync(`${cwd}/fox.png`);
-  expect(bytes.subarray(1, 4).toString("latin1")).toBe("PNG");
-  expect(bytes.includes("a red fox")).toBe(true);
-});
-
 it("a place that refuses this file, though permissions allow it, is found before anything is sent", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("pipe.txt"), "");
@@ -585,14 +553,4 @@ it("a place that refuses this file, though permissions allow it, is found before
   const many = await cli.run(["generate", "--file", "p.jsonl", "-o", "out"]);
   expect([many.code, cli.fake.requests]).toEqual([6, []]);
   expect(cli.list().filter((name) => name.startsWith("."))).toEqual([]);
-});
-
-it("the file that --force replaces stays until the new image is whole", async () => {
-  const cli = await createInProcessCli();
-  writeFileSync(cli.path("fox.png"), "the old one");
-  cli.fake.answer(/./, { images: [png("x").subarray(0, 60)] }, { images: [png("x").subarray(0, 60)] });
-  const failed = await cli.run(["generate", "a fox", "-o", "fox.png", "--force"]);
-  expect(failed.code).toBe(5);
-  expect(readFileSync(cli.path("fox.png"), "utf8")).toBe("the old one");
-  expect(cli.list()).toEqual(["fox.png"]);
 });

@@ -2,7 +2,7 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
-import type { Answer, FakeOptions } from "../support/fake-service.ts";
+import type { FakeOptions } from "../support/fake-service.ts";
 import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 /** A run whose dogs have failed. */
@@ -241,18 +241,6 @@ it("an image that a service cannot send now blocks no retry, and is never paid f
   }
 });
 
-it("a retry whose image cannot be had does not keep the failed ones from the next retry", async () => {
-  const cli = await bench({}, ["dog1", "cat", "dog2"]);
-  cli.fake.options.failing = /dog2/;
-  const gone = { status: 500, body: { error: { code: "BATCH_IMAGE_RESULT_MISSING", message: "Gone." } } };
-  cli.fake.always(/\/download/, gone);
-  cli.fake.always(/\/dog1\/content/, gone);
-  expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
-  cli.fake.options.failing = /none/;
-  expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
-  expect(sent(cli)[2].items).toMatchObject([{ custom_id: "dog2" }]);
-});
-
 it("[CLI-10] while only a retry runs, an image counts once, and no ended batch is said to go on", async () => {
   const cli = await bench();
   cli.fake.options.statuses = ["running"];
@@ -274,46 +262,4 @@ it("[CLI-10] while only a retry runs, an image counts once, and no ended batch i
     expect(stderr).not.toMatch(/\d\/4 images/);
     if (args[0] !== "retry") expect(stderr).toContain("2/3 images, 0 failed, running");
   }
-});
-
-it("what was deleted before it had an outcome is made again only when asked, and that is advised", async () => {
-  const cli = await createCli();
-  await writeFile(join(cli.cwd, "pets.jsonl"), '{"custom_id":"cat","prompt":"a cat"}');
-  let isDeleted = true;
-  const change = (from: RegExp, to: string) => ({
-    lie: (answer: Answer) =>
-      isDeleted ? { ...answer, body: Buffer.from(answer.body.toString().replace(from, to)) } : answer,
-  });
-  cli.fake.always(/^GET .*imgbatch_\w+$/, change(/"status":"completed"/, '"status":"output_deleted"'));
-  cli.fake.always(/^GET .*\/items\?/, {
-    lie: (answer) => {
-      const page = JSON.parse(answer.body.toString());
-      if (isDeleted) Object.assign(page.data[0], { status: "pending", image_count: 0, error: null });
-      return { ...answer, body: Buffer.from(JSON.stringify(page)) };
-    },
-  });
-  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
-  expect(code).toBe(10);
-  expect(stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
-  expect((await cli.here(["retry", "pets-images"])).code).toBe(10);
-  expect(cli.fake.batches).toHaveLength(1);
-  await cli.here(["retry", "pets-images", "--include-lost"]);
-  expect(cli.fake.batches).toHaveLength(2);
-  isDeleted = false;
-  expect((await cli.here(["retry", "pets-images"])).code).toBe(0);
-});
-
-it("a retry that was interrupted and cancelled is taken up again by the same command", async () => {
-  const cli = await bench();
-  cli.fake.options.statuses = ["running"];
-  const { child, ended } = cli.start(["retry", "pets-images", "--cancel-on-interrupt"]);
-  const [first] = cli.fake.batches;
-  const looks = () =>
-    cli.fake.batches[1] !== undefined && cli.fake.count(new RegExp(`${cli.fake.batches[1].id}$`));
-  await expect.poll(looks).toBeGreaterThan(0);
-  child.kill("SIGINT");
-  const { code, stderr } = await ended;
-  expect([code, cli.fake.batches[1]?.wire.status]).toEqual([130, "cancelled"]);
-  expect(stderr).toMatch(/next: run the same command again: it fetches the finished images/);
-  expect(stderr).not.toContain(`${first?.id} had already ended`);
 });

@@ -159,13 +159,6 @@ describe("imgbatch admin check", () => {
       "account default: balance is 1000000001, should be 1000000000 (micro-dollars)",
     ]);
   });
-
-  it("does not take any directory for a data directory", async () => {
-    const cwd = await tempDir();
-    const { code, stderr } = await runInProcess(["admin", "check", "--data", cwd], { cwd });
-    expect(code).toBe(2);
-    expect(stderr).toContain("is not a data directory");
-  });
 });
 
 it.skipIf(!hasPostgres)(

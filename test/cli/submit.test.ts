@@ -156,13 +156,6 @@ it("a batch that was cancelled or failed is exit 4 or 5, and that is said", asyn
   expect((await none.here(["submit", "pets.jsonl"])).code).toBe(5);
 });
 
-it("images that the service has deleted are exit 10", async () => {
-  const cli = await bench({ statuses: ["output_deleted"] });
-  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
-  expect(code).toBe(10);
-  expect(stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
-});
-
 it("--detach prints the ids and leaves the rest to wait and download", async () => {
   const cli = await bench({ statuses: ["running", "completed"] });
   const { code, stdout, stderr } = await cli.here(["submit", "pets.jsonl", "-d"]);
@@ -302,21 +295,6 @@ it("[CLI-11] the first signal ends with what to do next and 130 or 143, and the 
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];
   expect((await cli.run(["submit", "pets.jsonl"])).code).toBe(0);
   expect(cli.fake.batches).toHaveLength(1);
-});
-
-it("a disk that refuses is exit 9 and the message names the path", async () => {
-  const cli = await bench();
-  await writeFile(join(cli.cwd, "file"), "");
-  const { code, stderr } = await cli.here(["submit", "pets.jsonl", "-o", "file/out"]);
-  expect(code).toBe(9);
-  expect(stderr).toMatch(/Could not save .*file\/out: a part of the path is not a directory/);
-});
-
-it("a downloaded file that is not what it should be is exit 9", async () => {
-  const cli = await bench();
-  cli.fake.always(/\/download/, { status: 404 });
-  cli.fake.always(/cat\/content/, { lie: (answer) => ({ ...answer, body: Buffer.from("x") }) });
-  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(9);
 });
 
 it("[CLI-13] nothing that others wrote can move the cursor, and the key is never shown", async () => {

@@ -2,7 +2,7 @@ import { EventEmitter } from "node:events";
 import { PassThrough } from "node:stream";
 import { expect, it, onTestFinished, vi } from "vitest";
 import type { CommandContext } from "../../src/cli/command.ts";
-import { createOutput, createPlainOutput } from "../../src/cli/output/output.ts";
+import { createOutput } from "../../src/cli/output/output.ts";
 import { type Column, tableLines, widest } from "../../src/cli/output/table.ts";
 import { mayShowDashboard, readAll, type Terminal, watchSignals } from "../../src/cli/terminal.ts";
 import { EXIT_CODES, errorEntry, type ImgbatchError } from "../../src/contract/errors.ts";
@@ -72,19 +72,16 @@ it("[VIEW-1] the live view is for a terminal that can be redrawn, unless somebod
   }
 });
 
-function plain(options: { verbose?: boolean; hasProgress?: boolean } = {}) {
+async function plain() {
   const lines: string[] = [];
   const clock = new InstantClock();
-  const stderr = { write: (text: string) => lines.push(text) };
-  return {
-    lines,
-    clock,
-    output: createPlainOutput(stderr, { verbose: false, hasProgress: true, clock, ...options }),
-  };
+  const stderr = { write: (text: string) => lines.push(text) } as unknown as NodeJS.WriteStream;
+  const global = { quiet: false, verbose: false, progress: "plain", color: false } as const;
+  return { lines, clock, output: await createOutput(global, stderr, clock) };
 }
 
 it("without a terminal a change is said at most every 10 s, and no change every 60 s", async () => {
-  const { lines, clock, output } = plain();
+  const { lines, clock, output } = await plain();
   const said = async (text: string, afterMs: number) => {
     await clock.sleep(afterMs);
     output.progress(text);
@@ -99,23 +96,13 @@ it("without a terminal a change is said at most every 10 s, and no change every 
 });
 
 it("a sign of life tells how long the work has taken, which is no change", async () => {
-  const { lines, clock, output } = plain();
+  const { lines, clock, output } = await plain();
   const startMs = clock.nowMs();
   for (const afterMs of [0, 30_000, 30_000, 120_000]) {
     await clock.sleep(afterMs);
     output.progress("1/9, running", startMs);
   }
   expect(lines).toEqual(["1/9, running\n", "1/9, running, 60 s elapsed\n", "1/9, running, 3 min elapsed\n"]);
-});
-
-it("details are for -v, and control characters are shown instead of obeyed", () => {
-  const quietly = plain();
-  quietly.output.detail("hidden");
-  quietly.output.note("a\u001b[1mb\r");
-  expect(quietly.lines).toEqual(["a\\x1b[1mb\\x0d\n"]);
-  const verbosely = plain({ verbose: true });
-  verbosely.output.detail("shown");
-  expect(verbosely.lines).toEqual(["shown\n"]);
 });
 
 it("a terminal without columns gets plain lines: a live line would redraw without end", async () => {

@@ -237,33 +237,6 @@ it("--update of a whole run that this service does not know makes only what is n
   expect(cli.fake.batches[2]?.items.map((item) => item.custom_id)).toEqual(["dog"]);
 });
 
-it("deleted outputs and one lost file: every command advises the repair that makes one image", async () => {
-  const cli = await createCli();
-  const lines = PETS.map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
-  await writeFile(join(cli.cwd, "pets.jsonl"), lines.join("\n"));
-  await cli.here(["submit", "pets.jsonl"]);
-  await cli.here(["delete", "pets-images", "--outputs"]);
-  expect((await cli.here(["wait", "pets-images"])).code).toBe(0);
-  await rm(image(cli, "dog"));
-  for (const command of [
-    ["submit", "pets.jsonl"],
-    ["download", "pets-images"],
-    ["retry", "pets-images"],
-  ]) {
-    const { code, stderr } = await cli.here(command);
-    expect([command, code]).toEqual([command, 10]);
-    expect(stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
-    expect(stderr).not.toContain("--new makes");
-  }
-  const waited = await cli.here(["wait", "pets-images"]);
-  expect([waited.code, waited.stderr]).toEqual([
-    10,
-    expect.stringContaining("next: imgbatch download pets-images"),
-  ]);
-  expect((await cli.here(["retry", "--include-lost", "pets-images"])).code).toBe(0);
-  expect(cli.fake.batches[1]?.items).toHaveLength(1);
-});
-
 it("the download of a cancelled run advises what its last line says, and nothing else", async () => {
   const cli = await createCli({ statuses: ["running"] });
   const lines = PETS.map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));

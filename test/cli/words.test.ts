@@ -2,7 +2,6 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { pollInterval } from "../../src/cli/interruption.ts";
-import { instantOption } from "../../src/cli/options.ts";
 import { createCli } from "../support/cli.ts";
 import { FAKE_KEY } from "../support/fake-service.ts";
 
@@ -93,34 +92,4 @@ it("a short interval is lengthened for a service elsewhere, with a warning, and 
   expect(said).toEqual([]);
   expect(interval(2_000, false)).toBe(10_000);
   expect(said).toEqual([expect.stringContaining("--interval 2 s is too short")]);
-});
-
-it("[CLI-2] each way to fail is one document, and the pipe that closes early says nothing", async () => {
-  const cli = await createCli({ statuses: ["running"] });
-  await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
-  const ways: [string[], number][] = [
-    [["lst"], 2],
-    [["submit"], 2],
-    [["help", "lst"], 2],
-    [["wait", "imgbatch_none"], 10],
-    [["wait", "x", "--timeout", "0"], 2],
-    [["list", "--events", "-"], 2],
-    [["download", "x", "--index", "1"], 2],
-    [["admin", "check", "--data", "nowhere"], 2],
-    [["init", "--template", "none"], 2],
-    [["retry", "x"], 2],
-  ];
-  for (const [args, expected] of ways) {
-    const { code, json } = await cli.here([...args, "--json"]);
-    expect({ args, code }).toEqual({ args, code: expected });
-    expect(json()).toMatchObject({ ok: false, exit_code: expected, error: { code: expect.any(String) } });
-  }
-});
-
-it("a time that is so long ago counts from the time that the command is given", () => {
-  const nowMs = Date.UTC(2030, 0, 2, 3, 4, 5);
-  const read = (from: string) => instantOption({ from }, "from", nowMs);
-  expect(read("24h")).toBe("2030-01-01T03:04:05Z");
-  expect(read("2030-01-31")).toBe("2030-01-31");
-  expect(() => read("yesterday")).toThrow('--from "yesterday": write a day');
 });

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { guardWorkflowCommands, withoutWorkflowCommands } from "../../src/cli/main.ts";
+import { withoutWorkflowCommands } from "../../src/cli/main.ts";
 import { createCli } from "../support/cli.ts";
 
 /** As the runner looks for commands in a line. */
@@ -22,16 +22,6 @@ it("commands are escaped wherever the runner looks for them, and JSON stays the 
   const document = JSON.stringify({ hostile, "::k": "\\##[" }, null, 2);
   expect(JSON.parse(withoutWorkflowCommands(document))).toEqual(JSON.parse(document));
   expect(withoutWorkflowCommands("a::b # ## x\n::")).toBe("a::b # ## x\n\\u003a:");
-});
-
-it("bytes pass as they are, and so does what is meant for the runner", () => {
-  const written: unknown[] = [];
-  const stream = { write: (chunk: unknown) => written.push(chunk) > 0 };
-  const command = guardWorkflowCommands(stream as never);
-  const bytes = Buffer.from("::x");
-  for (const chunk of ["::x", bytes]) stream.write(chunk);
-  command("::x");
-  expect(written).toEqual(["\\u003a:x", bytes, "::x"]);
 });
 
 it("in GitHub Actions only annotations begin like commands; elsewhere texts are shown as they are", async () => {

@@ -2,50 +2,17 @@ import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { hashFile } from "../../src/runs/directory/run-files.ts";
-import type { RunBatch } from "../../src/runs/directory/run-state-schema.ts";
-import { submitAll } from "../../src/runs/send.ts";
 import { png } from "../support/fake-service.ts";
 import { createRunHarness } from "../support/run-harness.ts";
 
-const partsOf = (count: number) =>
-  Array.from({ length: count }, (_, index) => ({ index, asked_count: 200 }) as RunBatch);
-const usual = { pacing: null, isLarge: false };
-
-/** Submits with a turn of the event loop for each, and counts how many are under way. */
-async function watch(count: number, fails: (index: number) => boolean = () => false, isLarge = false) {
-  const seen = { most: 0, underFirst: 0, started: [] as number[], ended: 0 };
-  let underWay = 0;
-  const submit = async ({ index }: RunBatch) => {
-    underWay++;
-    seen.started.push(index);
-    seen.most = Math.max(seen.most, underWay);
-    // Later ones of those side by side end first.
-    for (let turn = 0; turn < 20 - index; turn++) await new Promise(setImmediate);
-    if (index === 0) seen.underFirst = underWay;
-    underWay--;
-    seen.ended++;
-    if (fails(index)) throw new Error(`no ${index}`);
-  };
-  const done = submitAll(partsOf(count), submit, { ...usual, isLarge });
-  return { seen, found: await done.catch((error: Error) => error.message) };
-}
-
-it("the first batch goes alone, then four side by side", async () => {
-  const { seen } = await watch(10);
-  expect(seen).toMatchObject({ most: 4, underFirst: 1 });
-});
-
-it("batches with reference images go one after the other", async () => {
-  expect((await watch(5, undefined, true)).seen.most).toBe(1);
-});
-
-it("after a failure nothing new leaves, and what is under way is waited for", async () => {
-  const first = await watch(10, (index) => index === 0);
-  expect([first.found, first.seen.started]).toEqual(["no 0", [0]]);
-  const later = await watch(10, (index) => index === 4);
-  expect(later.found).toBe("no 4");
-  expect(later.seen.started).toEqual([0, 1, 2, 3, 4]);
-  expect(later.seen.ended).toBe(5);
+it("after a refusal of the first batch no other leaves", async () => {
+  const harness = await createRunHarness();
+  const lines = Array.from({ length: 6 }, (_, i) => ({ custom_id: `c${i}`, prompt: `cat ${i}` }));
+  harness.fake.fault(/^POST/, { status: 402, body: { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE" } } });
+  await expect(harness.submit(lines, { limits: { itemsPerBatch: 1 } })).rejects.toMatchObject({
+    httpStatus: 402,
+  });
+  expect(harness.fake.count(/^POST/)).toBe(1);
 });
 
 it("the run state names every batch that was made, each in its place, also after a failure", async () => {

@@ -121,58 +121,6 @@ describe("items", () => {
     expect(provider.requests).toHaveLength(1);
   });
 
-  it("[WORK-2] never runs more of a provider's requests at once than it takes", async () => {
-    const provider = new FakeProvider({ concurrency: 3 });
-    const mayGo = gate();
-    provider.answer = madeAfter(mayGo);
-    const service = await startTestService({ providers: [provider] });
-    const ids = [];
-    for (let i = 0; i < 3; i++) ids.push((await service.submit({ model: MODEL, items: items(8) })).id);
-    await expect.poll(() => provider.running).toBe(3);
-    mayGo.open();
-    for (const id of ids) await service.until(id);
-    expect(provider.requests).toHaveLength(24);
-    expect(provider.maxRunning).toBe(3);
-  });
-
-  it("[WORK-3] lets a small batch finish while a large one that came first is still running", async () => {
-    const provider = new FakeProvider({ concurrency: 1 });
-    const [first, last] = [gate(), gate()];
-    provider.answer = async ({ prompt }) => {
-      if (prompt === "picture 1") await first.promise;
-      if (prompt === "picture 60") await last.promise;
-      return made(await tinyPng());
-    };
-    const service = await startTestService({ providers: [provider] });
-    const large = await service.submit({ model: MODEL, items: items(60) });
-    const small = await service.submit({ model: MODEL, items: [{ prompt: "the small one" }] });
-    first.open();
-    await service.until(small.id);
-    expect((await service.batch(large.id)).status).toBe("running");
-    last.open();
-    await service.until(large.id);
-  });
-
-  it("[ITEM-3] an answer without an image, and bytes that are none, are failures with their own codes", async () => {
-    const provider = new FakeProvider();
-    provider.answer = async ({ prompt }) => {
-      if (prompt === "picture 1") return made();
-      const png = await tinyPng();
-      return made(prompt === "picture 2" ? png.subarray(0, png.length - 20) : png);
-    };
-    const service = await startTestService({ providers: [provider] });
-    const { id } = await service.submit({ model: MODEL, items: items(3) });
-    await service.until(id);
-    const list = (await (await service.ask(`/${id}/items`)).json()) as {
-      data: { error: { code: string } | null }[];
-    };
-    expect(list.data.map((item) => item.error?.code)).toEqual([
-      "EMPTY_IMAGE_OUTPUT",
-      "INVALID_IMAGE_OUTPUT",
-      undefined,
-    ]);
-  });
-
   it("keeps every image that a provider answers, and bills the item once", async () => {
     const provider = new FakeProvider();
     provider.answer = async () => made(await tinyPng(1), await tinyPng(2));

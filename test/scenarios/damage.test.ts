@@ -269,7 +269,7 @@ describe("a stored reference image", () => {
 describe("bytes of a provider", () => {
   it("[ITEM-3] that are no whole image fail their item alone, and what is one is named by its bytes", async () => {
     const png = await tinyPng();
-    const answers: [prompt: string, bytes: Buffer | Promise<Buffer>][] = [
+    const answers: [prompt: string, bytes: Buffer | Promise<Buffer> | null][] = [
       ["good", png],
       ["half", png.subarray(0, png.length >> 1)],
       ["an empty file", Buffer.alloc(0)],
@@ -279,16 +279,19 @@ describe("bytes of a provider", () => {
       ["Base64 instead of bytes", Buffer.from(png.toString("base64"))],
       ["a huge header", hugePng(png)],
       ["another type", tinyJpeg()],
+      ["nothing at all", null],
     ];
     const provider = new FakeProvider();
-    provider.answer = async ({ prompt }) =>
-      made(await (answers.find(([name]) => name === prompt)?.[1] ?? png));
+    provider.answer = async ({ prompt }) => {
+      const bytes = await answers.find(([name]) => name === prompt)?.[1];
+      return bytes ? made(bytes) : made();
+    };
     const service = await startTestService({ providers: [provider] });
     const { id } = await service.submit({ model: MODEL, items: answers.map(([prompt]) => ({ prompt })) });
     expect(await service.until(id)).toMatchObject({
       status: "completed",
       success_count: 2,
-      fail_count: 7,
+      fail_count: 8,
       actual_cost: 0.067,
     });
     const list = (await (await service.ask(`/${id}/items?limit=50`)).json()) as {
@@ -301,8 +304,8 @@ describe("bytes of a provider", () => {
     for (const { prompt_preview, mime_type, error } of list.data) {
       const types: Record<string, string> = { good: "image/png", "another type": "image/jpeg" };
       expect([prompt_preview, mime_type]).toEqual([prompt_preview, types[prompt_preview] ?? null]);
-      if (mime_type === null)
-        expect(error).toMatchObject({ code: "INVALID_IMAGE_OUTPUT", source: "provider" });
+      const code = prompt_preview === "nothing at all" ? "EMPTY_IMAGE_OUTPUT" : "INVALID_IMAGE_OUTPUT";
+      if (mime_type === null) expect(error).toMatchObject({ code, source: "provider" });
     }
   });
 });

@@ -1,18 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { issueKey } from "../../src/domain/accounts.ts";
 import { expandItems } from "../../src/domain/batches/create-batch.ts";
 import { holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
-import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
+import { items, MODEL, openBeside, otherKey, startTestService } from "../support/service.ts";
 
 /** So many batches of a queue take turns. */
 const MOST_IN_TURN = 32;
@@ -34,14 +32,6 @@ function gatedProvider(options: { name?: string; model?: string; concurrency?: n
 const named = (name: string, count: number) =>
   Array.from({ length: count }, (_, i) => ({ prompt: `${name} ${i + 1}` }));
 const promptsOf = (provider: FakeProvider) => provider.requests.map((request) => request.prompt);
-
-async function anotherKey(service: TestService): Promise<Record<string, string>> {
-  const { stores } = await openBeside(service.data);
-  const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
-  const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
-  const { key } = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
-  return { authorization: `Bearer ${key}` };
-}
 
 /** Batches of one image each, as an earlier process left them: accepted, and not started. */
 async function leaveQueued(stores: Stores, like: string, count: number): Promise<string[]> {
@@ -80,7 +70,7 @@ describe("the order of work", () => {
   it("a key with many batches does not hold up another key with one", async () => {
     const { provider, mayGo } = gatedProvider();
     const service = await startTestService({ providers: [provider] });
-    const headers = await anotherKey(service);
+    const { headers } = await otherKey(service);
     const many = [];
     for (let i = 0; i < 12; i++) many.push(await service.submit({ model: MODEL, items: named("many", 3) }));
     const { id } = await service.submit({ model: MODEL, items: named("few", 4) }, headers);
@@ -98,7 +88,7 @@ describe("the order of work", () => {
     const mayGo = gate();
     upstream.afterCreate = () => mayGo.promise;
     const service = await startTestService({ providers: [upstream] });
-    const headers = await anotherKey(service);
+    const { headers } = await otherKey(service);
     for (let i = 0; i < 5; i++) await service.submit({ model: MODEL, items: named("many", 1) });
     await service.submit({ model: MODEL, items: named("few", 1) }, headers);
     mayGo.open();
@@ -121,7 +111,7 @@ describe("the order of work", () => {
     // One item is claimed ahead.
     await expect.poll(running).toEqual(waiting.slice(0, 2));
     const late = await service.submit({ model: MODEL, items: named("late", 1) });
-    const headers = await anotherKey(service);
+    const { headers } = await otherKey(service);
     const other = await service.submit({ model: MODEL, items: named("other", 1) }, headers);
     expect(await service.batch(late.id)).toMatchObject({ status: "queued", queued_behind: waiting.length });
 
@@ -228,7 +218,7 @@ describe("the number of requests at once", () => {
     };
     const before = providerOf();
     const first = await startTestService({ providers: [before], clock });
-    const headers = await anotherKey(first);
+    const { headers } = await otherKey(first);
     const ids: string[] = [];
     for (let i = 0; i < 6; i++) {
       const body = { model: MODEL, items: named(`batch ${i}`, 8) };

@@ -1,13 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api.ts";
-import { issueKey } from "../../src/domain/accounts.ts";
 import { inputsPrefix } from "../../src/domain/batches/create-batch.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import { systemClock } from "../../src/kernel/clock.ts";
-import { randomIds } from "../../src/kernel/ids.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
+import {
+  items,
+  MODEL,
+  openBeside,
+  otherKey,
+  startTestService,
+  type TestService,
+} from "../support/service.ts";
 
 const key = (name: string) => ({ "idempotency-key": name });
 const isReplay = (answer: Response) => answer.headers.get("idempotency-replayed") === "true";
@@ -101,12 +105,9 @@ describe("many requests at once", () => {
 describe("what belongs to a key", () => {
   it("another key of the same account makes a batch of its own", async () => {
     const { service } = await idleService();
-    const { stores } = await openBeside(service.data);
-    const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
-    const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
-    const other = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
+    const other = await otherKey(service);
     const body = { model: MODEL, items: items(1) };
-    const headers = { ...key("k"), authorization: `Bearer ${other.key}` };
+    const headers = { ...key("k"), ...other.headers };
     const ids = [await service.create(body, key("k")), await service.create(body, headers)].map(idOf);
     expect(new Set(await Promise.all(ids)).size).toBe(2);
   });

@@ -1,4 +1,4 @@
-import type { Request } from "express";
+import type { Request, RequestHandler, Response } from "express";
 import { describe, expect, it } from "vitest";
 import { sniffImageType } from "../../src/contract/image-formats.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/limits.ts";
@@ -16,12 +16,11 @@ import {
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
 import { checkRequest } from "../../src/server/batch-api/check-request.ts";
-import { namesApiKey } from "../../src/server/http/authenticate.ts";
-import { shownPath } from "../../src/server/http/exchange.ts";
-import { hostOf } from "../../src/server/http/host.ts";
+import { refuseKeyInUrl } from "../../src/server/http/authenticate.ts";
+import { requireKnownHost } from "../../src/server/http/host.ts";
 import { queryInteger, readInstant } from "../../src/server/http/query.ts";
+import { readTarget } from "../../src/server/http/target.ts";
 import { readFileFacts } from "../../src/server/native-api/files.ts";
-import { modelPathProblem, nativeUrl } from "../../src/server/native-api/paths.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 30_000;
@@ -63,6 +62,11 @@ const TEXTS = RUNS.flatMap((run) =>
 );
 
 const asQuery = (value: string) => ({ query: { from: value, limit: value } }) as unknown as Request;
+const pass = (handler: RequestHandler, request: object) =>
+  refused(() => handler(request as Request, {} as Response, () => {}));
+const refuseKey = (originalUrl: string) => pass(refuseKeyInUrl, { originalUrl });
+const readAs = (url: string, key: string | undefined) =>
+  pass(readTarget({ keyHeaders: ["x-key"] }), { url, method: "POST", get: () => key });
 const request = (fields: object) => ({ model: MODEL, items: [{ prompt: "a", ...fields }] });
 const rules = {
   limits: {
@@ -104,11 +108,14 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   },
   duration: parseDuration,
   "first bytes of an image": (text) => sniffImageType(Buffer.from(text)),
-  "host of a request": hostOf,
-  "names in a query": (text) => [namesApiKey(`/?${text}`), namesApiKey(`/?a=${text}`)],
-  "path for a log": shownPath,
-  "model of a path": (text) => [modelPathProblem(text), modelPathProblem(`a:${text}`)],
-  "URL of a native request": (text) => [nativeUrl(`/v1/models/${text}`, false), nativeUrl(text, true)],
+  "host of a request": (text) =>
+    pass(requireKnownHost({ host: "localhost", publicUrl: null }), {
+      headersDistinct: { host: [text] },
+      get: () => text,
+      socket: {},
+    }),
+  "names in a query": (text) => [refuseKey(`/?${text}`), refuseKey(`/?a=${text}`)],
+  "URL of a native request": (text) => [readAs(`/v1/models/${text}`, undefined), readAs(text, "key")],
   "URI of a file": (text) => [fileIdOf(text), fileIdOf(`/files/${text}`)],
   "name of an uploaded file": (text) =>
     refused(() => readFileFacts(JSON.stringify({ file: { name: text } }), undefined)),

@@ -1,6 +1,8 @@
 import type { ItemFacts } from "../../src/client/answers.ts";
 import type { ResultLine } from "../../src/runs/directory/results.ts";
-import { buildReport, type ReportFacts, type RunReport } from "../../src/runs/reports/run-report.ts";
+import { buildReport, type RunReport } from "../../src/runs/reports/run-report.ts";
+
+type ReportFacts = Parameters<typeof buildReport>[0];
 
 /** An image of a made-up run: it failed when it has an error. */
 export interface MadeImage {

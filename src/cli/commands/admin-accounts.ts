@@ -7,7 +7,7 @@ import { hasUnstorableText } from "../../kernel/text.ts";
 import { type Account, DEFAULT_ACCOUNT, type Key } from "../../service/admin.ts";
 import type { CommandContext, CommandResult, CommandSpec } from "../command.ts";
 import { configChoice } from "../connect/service-config.ts";
-import { endOfTime, textOption } from "../options.ts";
+import { textOption, timeSpan } from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import {
@@ -89,14 +89,14 @@ const keys: CommandSpec = {
       summary: "refuse a key from now on, also in a running service",
       arguments: [keyId],
       examples: ["imgbatch admin keys disable key_…"],
-      run: disable,
+      run: (context) => setDisabled(context, true),
     },
     {
       name: "enable",
       summary: "accept a disabled key again",
       arguments: [keyId],
       examples: ["imgbatch admin keys enable key_…"],
-      run: enable,
+      run: (context) => setDisabled(context, false),
     },
   ],
 };
@@ -224,7 +224,7 @@ function readGroup(name: string, { groups }: Config): string {
 
 function readExpiry(text: string | undefined, nowMs: number): number | null {
   if (text === undefined) return null;
-  const ms = endOfTime(text);
+  const ms = timeSpan(text)?.endMs ?? null;
   const shape = "write a day such as 2030-01-31 (to its end, UTC) or a time such as 2030-01-31T18:00:00Z";
   if (ms === null) throw wrongArgument("--expires", text, shape);
   if (ms <= nowMs)
@@ -240,17 +240,7 @@ function listKeys(context: CommandContext): Promise<CommandResult> {
   });
 }
 
-/** `imgbatch admin keys disable`: the service refuses the key from its next request on. */
-function disable(context: CommandContext): Promise<CommandResult> {
-  return setDisabled(context, true);
-}
-
-/** `imgbatch admin keys enable`: the service accepts a disabled key again. */
-function enable(context: CommandContext): Promise<CommandResult> {
-  return setDisabled(context, false);
-}
-
-/** Disables the key with the id in the arguments, or enables it again. Repeating it is no error. */
+/** `imgbatch admin keys disable` and `enable`: for the next request on. Repeating it is no error. */
 async function setDisabled(context: CommandContext, isDisabled: boolean): Promise<CommandResult> {
   const [id = ""] = context.arguments;
   const seeList = `${nextCommand(context.global, "admin", "keys", "list")} shows the ids`;

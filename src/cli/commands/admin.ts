@@ -9,7 +9,7 @@ import type { Admin, LedgerLine, UsageLine } from "../../service/admin.ts";
 import { moveStorage } from "../../service/storage/move.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
-import { choiceOption, DAY_MS, endOfTime, instantOption, type OptionSpec, textOption } from "../options.ts";
+import { choiceOption, instantOption, type OptionSpec, textOption, timeSpan } from "../options.ts";
 import type { Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
@@ -182,14 +182,9 @@ function usage(context: CommandContext): Promise<CommandResult> {
 }
 
 /** Reads the time of an option: a whole day, or one moment. */
-function readMoment(
-  { options, clock }: CommandContext,
-  name: "from" | "to",
-): { firstMs: number; endMs: number } | undefined {
+function readMoment({ options, clock }: CommandContext, name: "from" | "to") {
   const text = instantOption(options, name, clock.nowMs());
-  const endMs = text === undefined ? null : endOfTime(text);
-  if (text === undefined || endMs === null) return undefined;
-  return { firstMs: text.includes(":") ? endMs : endMs - DAY_MS, endMs };
+  return text === undefined ? null : timeSpan(text);
 }
 
 function usageView(by: string, line: UsageLine): object {

@@ -42,7 +42,7 @@ interface CompletedCommand {
 }
 
 /** Every command of a table with the words that can follow it. The program itself comes first. */
-export function completedCommands(
+function completedCommands(
   table: readonly CommandSpec[],
   globals: readonly OptionSpec[],
   jsonOption: OptionSpec,
@@ -93,7 +93,7 @@ function kindOf(placeholder: string, choices: readonly string[] | undefined): Ki
 function bashCompletion(commands: readonly CompletedCommand[]): string {
   const paths = commands
     .filter(({ path }) => path.length > 0)
-    .map(({ path }) => bashWord(` ${path.join(" ")}`));
+    .map(({ path }) => shellQuoted(` ${path.join(" ")}`));
   return `# bash completion of imgbatch. In ~/.bashrc: source <(imgbatch completion bash)
 _imgbatch() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} path='' i
@@ -123,7 +123,7 @@ function valueCases({ path, options }: CompletedCommand): string[] {
   const prefix = path.map((word) => ` ${word}`).join("");
   return options.flatMap(({ names, value }) => {
     if (value === null) return [];
-    const patterns = names.map((name) => bashWord(`${prefix}:${name}`)).join(" | ");
+    const patterns = names.map((name) => shellQuoted(`${prefix}:${name}`)).join(" | ");
     return [`    ${patterns}) ${reply(value)}; return ;;`];
   });
 }
@@ -132,7 +132,7 @@ function wordCase({ path, commands, options, argument }: CompletedCommand): stri
   const flags = options.flatMap(({ names }) => names);
   const below = commands.map(({ name }) => name);
   const kind: Kind = argument ?? { words: below };
-  const pattern = bashWord(path.map((word) => ` ${word}`).join(""));
+  const pattern = shellQuoted(path.map((word) => ` ${word}`).join(""));
   return `    ${pattern})
       if [[ $cur == -* ]]; then ${reply({ words: flags })}; else ${reply(kind)}; fi ;;`;
 }
@@ -141,10 +141,11 @@ function reply(kind: Kind): string {
   if (kind === "file") return 'COMPREPLY=($(compgen -f -- "$cur"))';
   if (kind === "dir") return 'COMPREPLY=($(compgen -d -- "$cur"))';
   if (kind === "any") return "COMPREPLY=()";
-  return `COMPREPLY=($(compgen -W ${bashWord(kind.words.join(" "))} -- "$cur"))`;
+  return `COMPREPLY=($(compgen -W ${shellQuoted(kind.words.join(" "))} -- "$cur"))`;
 }
 
-function bashWord(text: string): string {
+/** A word of bash or zsh. */
+function shellQuoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
@@ -214,7 +215,7 @@ function functionOf({ path, commands, options, argument }: CompletedCommand): st
     const rest = argument === null ? [] : [`'*: :${action(argument)}'`];
     return `${name}() {\n  _arguments -s \\\n    ${[...specs, ...rest].join(" \\\n    ")}\n}`;
   }
-  const described = commands.map((below) => zshWord(`${withoutColons(below.name)}:${below.summary}`));
+  const described = commands.map((below) => shellQuoted(`${withoutColons(below.name)}:${below.summary}`));
   const cases = commands.map((below) => `      ${below.name}) ${functionName([...path, below.name])} ;;`);
   return `${name}() {
   local -a commands
@@ -242,7 +243,7 @@ function functionName(path: readonly string[]): string {
 function optionSpecs({ names, description, value }: CompletedOption): string[] {
   const text = description.replace(/[[\]:\\]/g, (c) => `\\${c}`);
   const after = value === null ? "" : `: :${action(value)}`;
-  return names.map((name) => zshWord(`*${name}[${text}]${after}`));
+  return names.map((name) => shellQuoted(`*${name}[${text}]${after}`));
 }
 
 function action(kind: Kind): string {
@@ -253,8 +254,4 @@ function action(kind: Kind): string {
 
 function withoutColons(text: string): string {
   return text.replaceAll(":", "\\:");
-}
-
-function zshWord(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
 }

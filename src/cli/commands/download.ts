@@ -16,9 +16,8 @@ import {
   requireReplaceable,
   writeVerified,
 } from "../../runs/directory/run-files.ts";
-import type { RunReporter } from "../../runs/directory/run-service.ts";
 import { readRunState, standsFor } from "../../runs/directory/run-state.ts";
-import { saveZip, zipName } from "../../runs/fetch/fetch-zip.ts";
+import { saveZip, zipName } from "../../runs/fetch/zip.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
@@ -84,8 +83,8 @@ async function run(context: CommandContext): Promise<CommandResult> {
     if (item !== undefined) {
       const state = target.run?.state;
       const ids = target.ids.filter((id) => state === undefined || standsFor(state, id, item));
-      const one = { ids, customId: item, index: index ?? 0 };
-      return downloadItem({ http, ...one, output, mayReplace, cwd, signal, reporter: context.output });
+      const one = { ids, customId: item, index: index ?? 0, output, mayReplace };
+      return downloadItem(context, http, one);
     }
     const batches = await requireBatches(http, [target], signal);
     requireEnded(batches);
@@ -95,19 +94,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       const unknown = await unknownRun(target, batches, service, context.global);
       if (unknown !== null) throw unknown.error;
     }
-    if (wantsZip) {
-      const singly = nextCommand(context.global, "download", argument);
-      return downloadZip({
-        http,
-        batches,
-        output,
-        mayReplace,
-        cwd,
-        signal,
-        reporter: context.output,
-        singly,
-      });
-    }
+    if (wantsZip) return downloadZip(context, http, batches, { output, mayReplace });
     return withRunLock(dir, { clock: context.clock, signal }, () =>
       downloadDirectory(context, service, target, batches, shownDir),
     );
@@ -154,7 +141,6 @@ function requireEnded(batches: readonly Batch[]): void {
 }
 
 interface ItemDownload {
-  http: Http;
   /** The batches that may hold the item. */
   ids: readonly string[];
   customId: string;
@@ -163,26 +149,27 @@ interface ItemDownload {
   output: string | undefined;
   /** Whether to replace a file with other content. */
   mayReplace: boolean;
-  cwd: string;
-  signal: AbortSignal;
-  reporter: RunReporter;
 }
 
 /**
  * Saves one image of an item, verified against the facts that the service reports. Throws `FILE_EXISTS` for a file with
  * other content unless it may be replaced. A file with the same content stays.
  */
-async function downloadItem(job: ItemDownload): Promise<CommandResult> {
-  const { customId, index, cwd } = job;
+async function downloadItem(
+  { cwd, output: reporter, signal }: CommandContext,
+  http: Http,
+  job: ItemDownload,
+): Promise<CommandResult> {
+  const { customId, index } = job;
   const isFile = job.output !== undefined && !(await isDirectory(resolve(cwd, job.output)));
   if (isFile) await requireReplaceable(resolve(cwd, job.output ?? ""));
-  const { batchId, content } = await findContent(job);
+  const { batchId, content } = await findContent(http, job, signal);
   const expected = { sha256: content.sha256, bytes: null, crc32: null };
   const { file, verified } = await inspect([content.data], expected, customId);
   const shown = isFile ? (job.output ?? "") : join(job.output ?? "", nameOf(job, content.data));
   const path = resolve(cwd, shown);
   if (await isThereAlready(path, file.sha256, job.mayReplace)) {
-    job.reporter.note(`${shown} already exists with the same content`);
+    reporter.note(`${shown} already exists with the same content`);
   } else {
     await writeVerified([content.data], path, expected, customId);
     await saving(path, () => syncDirectory(resolve(path, "..")));
@@ -205,7 +192,7 @@ function nameOf({ customId, index }: ItemDownload, data: Buffer): string {
 }
 
 /** Gets the image from the first batch that has the item. The batches of a run have different items. */
-async function findContent({ http, ids, customId, index, signal }: ItemDownload) {
+async function findContent(http: Http, { ids, customId, index }: ItemDownload, signal: AbortSignal) {
   let last: unknown = new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
   for (const batchId of ids) {
     try {
@@ -222,22 +209,13 @@ async function isDirectory(path: string): Promise<boolean> {
   return (await stat(path).catch(() => null))?.isDirectory() ?? false;
 }
 
-interface ZipDownload {
-  http: Http;
-  batches: readonly Batch[];
-  output: string | undefined;
-  /** Whether to replace a file with other content. */
-  mayReplace: boolean;
-  cwd: string;
-  signal: AbortSignal;
-  reporter: RunReporter;
-  /** The command that downloads the same images one by one. */
-  singly: string;
-}
-
 /** Saves the ZIP of each batch, with every image verified. */
-async function downloadZip(job: ZipDownload): Promise<CommandResult> {
-  const { http, batches, cwd, signal, reporter, mayReplace } = job;
+async function downloadZip(
+  { cwd, output: reporter, signal, global, arguments: [argument = ""] }: CommandContext,
+  http: Http,
+  batches: readonly Batch[],
+  job: Pick<ItemDownload, "output" | "mayReplace">,
+): Promise<CommandResult> {
   if (job.output !== undefined && batches.length > 1) {
     throw new ImgbatchError(
       "USAGE",
@@ -250,8 +228,8 @@ async function downloadZip(job: ZipDownload): Promise<CommandResult> {
     const items = await listItems(http, batch.id, signal);
     const target = resolve(cwd, shown);
     const zip = { http, batch, items, target, signal, reporter };
-    const saved = saveZip(zip, { name: shown, mayReplace }).catch((error) => {
-      throw withoutZip(error, batch.id, job.singly);
+    const saved = saveZip(zip, { name: shown, mayReplace: job.mayReplace }).catch((error) => {
+      throw withoutZip(error, batch.id, nextCommand(global, "download", argument));
     });
     const { images, bytes, wasThere } = await saved;
     const imageCount = [...images.values()].reduce((sum, each) => sum + each.length, 0);

@@ -43,7 +43,7 @@ import {
   type Whereabouts,
   whenBilled,
 } from "../output/next-step.ts";
-import { fetchAgain, readReportFlags, writeRunReports } from "../output/reports.ts";
+import { fetchAgain, writeRunReports } from "../output/reports.ts";
 import { chooseUpstream } from "../targets.ts";
 import type { GenerateOptions } from "./generate-options.ts";
 import { readVariableRules } from "./input-options.ts";
@@ -166,7 +166,7 @@ async function makeRun(
       const retryCommand = outcome.stop === null ? (fetching ?? null) : null;
       await writeRunReports(context, {
         outcome,
-        ...{ shownDir, model: model.id, name: null, flags: readReportFlags(context), retryCommand },
+        ...{ shownDir, model: model.id, name: null, retryCommand },
         // What earlier commands of the run paid is not known. Drawings are always free.
         cost: model.isPlay ? { micros: 0, isPlay: true } : null,
       });

@@ -1,4 +1,4 @@
-import { chmod, open, readFile, stat } from "node:fs/promises";
+import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../config/presets.ts";
@@ -101,12 +101,6 @@ function filesOf(names: readonly string[]): TemplateFile[] {
   return [...new Set(files)];
 }
 
-interface CopiedTemplates {
-  written: string[];
-  /** The files that existed before and were kept. */
-  kept: string[];
-}
-
 /**
  * Copies templates into a directory, and creates it if it is missing. Keeps existing files, unless `force` is set.
  * Existence is checked by the write itself, so a file that appears meanwhile is kept too. Throws `SAVE_FAILED`.
@@ -115,7 +109,7 @@ async function copyTemplates(
   dir: string,
   files: readonly TemplateFile[],
   force: boolean,
-): Promise<CopiedTemplates> {
+): Promise<{ written: string[]; kept: string[] }> {
   const written: string[] = [];
   const kept: string[] = [];
   for (const file of files) {
@@ -143,17 +137,13 @@ async function readTemplate(source: string): Promise<string> {
 
 /** Returns false if the name is taken, even by a link whose target is missing. */
 async function writeNew(path: string, text: string, mode: number): Promise<boolean> {
-  const file = await open(path, "wx", mode).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "EEXIST") return null;
-    throw error;
-  });
-  if (file === null) return false;
   try {
-    await file.writeFile(text);
-  } finally {
-    await file.close();
+    await writeFile(path, text, { flag: "wx", mode });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
   }
-  return true;
 }
 
 /** A file to write: one of the package, or a text. */

@@ -9,11 +9,11 @@ import { readResults } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { type ChosenModel, chooseModel } from "../../runs/plan/choose-model.ts";
+import { openRetry, planRetry, type RetryPlan } from "../../runs/plan/retry.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import { openRetry, planRetry, type RetryPlan, sendRetry } from "../../runs/retry.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
-import { imagesIn, type Run, type Submissions } from "../../runs/send.ts";
-import { type Budget, createBudget, estimateLine } from "../budget.ts";
+import { imagesIn, type Run, type Submissions, send } from "../../runs/send.ts";
+import { createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
@@ -122,7 +122,7 @@ async function retry(
     if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
     const imageConsentMicroUsd = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");
-    const started = await sendRetry({ ...work, imageConsentMicroUsd });
+    const started = await send({ ...work, imageConsentMicroUsd });
     return finishRun(context, service, { ...started, ...run });
   }
   const outcome = await collectEnded(work, keepZip);
@@ -147,7 +147,7 @@ async function retry(
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const imageConsentMicroUsd = await budget.consent(count);
-  const started = await sendRetry({ ...work, imageConsentMicroUsd }, plan.added);
+  const started = await send({ ...work, imageConsentMicroUsd }, { added: plan.added });
   return finishRun(context, service, { ...started, ...run });
 }
 
@@ -208,7 +208,7 @@ function nothingNotes({ refused, unknown, missing }: RetryPlan): string[] {
 function describeDry(
   options: RetryCommandOptions,
   model: ChosenModel,
-  budget: Budget,
+  budget: ReturnType<typeof createBudget>,
   count: { images: number; batches: number; refused: number },
 ): CommandResult {
   budget.approve(count.images);

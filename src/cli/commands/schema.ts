@@ -54,7 +54,7 @@ interface PublishedSchema {
 }
 
 /** Every schema that `imgbatch schema` prints, by its name. Each is loaded only when it is needed. */
-export const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
+const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
   prompts: {
     title: "A line of a prompt file",
     load: async () => toJsonSchema((await import("../../runs/plan/prompt-schema.ts")).promptSchema),

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { createServiceHttp } from "../../client/service-http.ts";
@@ -105,7 +106,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       await announce(service, { cwd, dataDirectory, readyFile });
       const stop = AbortSignal.any([context.signal, service.failed]);
       if (isLive) await showService(context, service, dataDirectory, stop);
-      else await aborted(stop);
+      else if (!stop.aborted) await once(stop, "abort");
       if (isLive) sayStopping(service, graceMs);
       const { paid } = service.queue();
       const how = context.signal.aborted ? "a second Ctrl-C" : "Ctrl-C";
@@ -197,13 +198,6 @@ async function announce(
   process.stdout.write(`${line}\n`);
   const link = process.stdout.isTTY ? await service.signInLink?.() : undefined;
   if (link !== undefined) process.stdout.write(`web console, for 10 minutes and once: ${link}\n`);
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    if (signal.aborted) done();
-    else signal.addEventListener("abort", () => done(), { once: true });
-  });
 }
 
 /**

@@ -12,7 +12,7 @@ import {
   usdOption,
 } from "../options.ts";
 
-/** The reports of a run, for people and CI systems. `readReportFlags` reads these options. */
+/** The reports of a run, for people and CI systems. `writeRunReports` reads these options. */
 export const reportOptions: readonly OptionSpec[] = [
   { flags: "--junit <file>", description: "write JUnit XML with a test case for each image" },
   { flags: "--markdown <file>", description: "write a Markdown summary, failures first" },
@@ -84,8 +84,6 @@ export const runOptions: readonly OptionSpec[] = [
   { flags: "--cancel-on-interrupt", description: "cancel the batches when this command is interrupted" },
   ...reportOptions,
 ];
-
-export type RunOptions = ReturnType<typeof readRunOptions>;
 
 /** Reads `runOptions`. Throws `USAGE` for the first one that has a wrong value. */
 export function readRunOptions(options: TypedOptions) {

@@ -98,9 +98,6 @@ export const submitOptions: readonly read.OptionSpec[] = [
   { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
 ];
 
-/** The options of `submit`, checked. */
-export type SubmitOptions = ReturnType<typeof readSubmitOptions>;
-
 /** Throws `USAGE` for the first wrong option. */
 export function readSubmitOptions(context: CommandContext) {
   const { options, arguments: files, cwd, global } = context;

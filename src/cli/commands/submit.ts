@@ -13,7 +13,7 @@ import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/
 import { describeChanges } from "../../runs/plan/update.ts";
 import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
-import { type Budget, createBudget, estimateLine } from "../budget.ts";
+import { createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
@@ -26,7 +26,7 @@ import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
 import { loadReferences, readVariableRules } from "./input-options.ts";
 import { running } from "./shared-options.ts";
-import { readSubmitOptions, realtimeCommand, type SubmitOptions, submitOptions } from "./submit-options.ts";
+import { readSubmitOptions, realtimeCommand, submitOptions } from "./submit-options.ts";
 
 export const command: CommandDetails = {
   arguments: [
@@ -45,6 +45,8 @@ export const command: CommandDetails = {
   resumes: true,
   run,
 };
+
+type SubmitOptions = ReturnType<typeof readSubmitOptions>;
 
 const ANEW =
   "run the same command again: it fetches the finished images, and says how to make the cancelled ones";
@@ -277,7 +279,10 @@ async function withoutService(context: CommandContext): Promise<ImgbatchError> {
  * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
  * that the run itself would throw before it sends anything.
  */
-async function describeDryRun(work: StartOptions, budget: Budget): Promise<CommandResult> {
+async function describeDryRun(
+  work: StartOptions,
+  budget: ReturnType<typeof createBudget>,
+): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
   const { state, update, images, openImages } = start;

@@ -142,7 +142,7 @@ const CHANGE_MS = 10_000;
 const HEARTBEAT_MS = 60_000;
 
 /** Writes a line for each batch that has changed, and for its end at once. `lines` gets the requests that failed. */
-export function createPlainView(
+function createPlainView(
   say: (line: string) => void,
   clock: Clock,
   lines: Pick<Lines, "progress" | "settle">,

@@ -4,7 +4,7 @@ import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import { PRESETS } from "../../config/presets.ts";
-import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/data-directory.ts";
+import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
@@ -15,7 +15,6 @@ import { EMBEDDED, keyFingerprint } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext, Output } from "../command.ts";
 import type { GlobalOptions } from "../options.ts";
-import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { readAll, type Terminal } from "../terminal.ts";
 import type { ConnectedService, ReachableService, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
@@ -196,17 +195,12 @@ export async function withService<T>(
       return await work(toService(connection, context));
     } catch (error) {
       if (attempt >= CONNECTIONS || !isGone(error))
-        throw explainRefused(explainUnlisted(error, connection, context.global), connection);
+        throw explainRefused(explainUnlisted(error, connection), connection);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
       if (connection.kind === "embedded") await connection.close();
     }
   }
-}
-
-function keyAdvice(where: Whereabouts): string {
-  const probe = nextCommand(where, "providers", { flag: "--probe" });
-  return `set a key that the upstream takes in the variable of the provider (after a change at the upstream: ${probe}), then run the same command again`;
 }
 
 const WHOSE = {
@@ -240,7 +234,6 @@ function toService(connection: ServiceConnection, context: CommandContext): Conn
     ...common,
     ...{ identity: EMBEDDED, dataDirectory, upstream, noteDrawings, providers: connection.providers },
     http: kind === "running" ? endingWithItsCommand(http) : http,
-    drawsHere: kind === "embedded" && isProceduralOnly(connection),
     readsConfiguration: kind === "embedded",
   };
 }
@@ -267,7 +260,7 @@ function endingWithItsCommand({ baseUrl, json, stream }: Http): Http {
 const UNLISTED: readonly string[] = ["BATCH_IMAGE_INVALID_MODEL", "REALTIME_MODEL_NOT_FOUND"];
 
 /** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */
-function explainUnlisted(error: unknown, connection: ServiceConnection, where: Whereabouts): unknown {
+function explainUnlisted(error: unknown, connection: ServiceConnection): unknown {
   const providers = connection.kind === "remote" ? [] : connection.disabled();
   const [first] = providers;
   if (first === undefined || !(error instanceof ImgbatchError) || !UNLISTED.includes(error.code))
@@ -276,10 +269,7 @@ function explainUnlisted(error: unknown, connection: ServiceConnection, where: W
     .map(({ provider, message }) => named(provider, message.replace(/\.$/, "")))
     .join("; ");
   const code = first.trouble === "forbidden" ? "PROVIDER_FORBIDDEN" : "PROVIDER_CREDENTIAL";
-  return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, {
-    advice: keyAdvice(where),
-    cause: error,
-  });
+  return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, { cause: error });
 }
 
 const UNREACHABLE: readonly string[] = ["PROVIDER_UNREACHABLE", "REALTIME_PROVIDER_UNREACHABLE"];

@@ -4,7 +4,7 @@ import { jobsText, waitingText } from "../../contract/waiting.ts";
 import type { Http } from "../../http/http.ts";
 import { costText, FREE_DRAWINGS, formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { escapeControls } from "../../kernel/text.ts";
-import { lastRound } from "../../runs/reports/run-report.ts";
+import { lastRound } from "../../runs/directory/run-state.ts";
 import { askedCounts } from "../../runs/run-batches.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/standing.ts";
 import type { CommandContext, CommandResult } from "../command.ts";

@@ -3,8 +3,9 @@ import type { Batch } from "../../client/answers.ts";
 import { type ErrorCode, type ExitName, errorEntry, type ImgbatchError } from "../../contract/errors.ts";
 import { isWaitingCode, type WaitingCode } from "../../contract/waiting.ts";
 import { isOutOfCapacity } from "../../http/retries.ts";
+import { isLacking, lastRound } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { isLacking, lastRound, quoted, shellWord } from "../../runs/reports/run-report.ts";
+import { quoted, shellWord } from "../../runs/reports/run-report.ts";
 import type { GlobalOptions } from "../options.ts";
 
 /** The parts of the command line that an advice can repeat. */
@@ -161,7 +162,11 @@ export function adviceByKind(
 ): string | null {
   if (isWaitingCode(because)) {
     const isSlower = paysAgain && because === "PROVIDER_RATE_LIMITED";
-    return `${REMEDIES[because]}, then ${again}${isSlower ? SLOWER : ""}`;
+    const probe = nextCommand(where, "providers", { flag: "--probe" });
+    const isOfKey = because === "PROVIDER_CREDENTIAL" || because === "PROVIDER_FORBIDDEN";
+    const changed =
+      isOfKey && where.baseUrl === undefined ? ` (after a change at the upstream: ${probe})` : "";
+    return `${REMEDIES[because]}${changed}, then ${again}${isSlower ? SLOWER : ""}`;
   }
   if (code !== "NETWORK" || because === code) return null;
   const usual = /CERT|SIGNATURE/.test(because) ? "certificate" : "address";

@@ -37,7 +37,7 @@ export async function createOutput(
 const CHANGE_MS = 10_000;
 const HEARTBEAT_MS = 60_000;
 
-export function createPlainOutput(
+function createPlainOutput(
   stderr: Stream,
   options: { verbose: boolean; hasProgress: boolean; clock: Clock },
 ): Lines {

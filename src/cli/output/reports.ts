@@ -17,48 +17,32 @@ import { repairsOf, stands } from "../../runs/standing.ts";
 import type { CommandContext } from "../command.ts";
 import { flagOption, pathOption, type TypedOptions, textOption } from "../options.ts";
 
-/** The reports that the options of the command ask for. */
-interface ReportFlags {
-  junit: string | undefined;
-  markdown: string | undefined;
-  gallery: boolean;
-  /** Whether to open the contact sheet in the browser. */
-  open: boolean;
-}
-
-/** Reads `--junit`, `--markdown`, `--no-gallery` and `--open`; paths are relative to the working directory. */
-export function readReportFlags({ options, cwd }: Pick<CommandContext, "options" | "cwd">): ReportFlags {
+/** Reads `--junit`, `--markdown` and `--no-gallery`; paths are relative to the working directory. */
+function readFlags({ options, cwd }: Pick<CommandContext, "options" | "cwd">) {
   const path = (name: string) => {
     const text = textOption(options, name);
     return text === undefined ? undefined : resolve(cwd, text);
   };
-  const isOpened = flagOption(options, "open");
-  return {
-    junit: path("junit"),
-    markdown: path("markdown"),
-    gallery: options.gallery !== false,
-    open: isOpened,
-  };
+  return { junit: path("junit"), markdown: path("markdown"), gallery: options.gallery !== false };
 }
 
 /**
- * Writes the reports of an ended run: the contact sheet, the reports of the flags, and those of GitHub Actions. `model` and
+ * Writes the reports of an ended run: the contact sheet, the reports of the options, and those of GitHub Actions. `model` and
  * `name` are those of the request; null if not known. `cost`: that of a run without batches. `retryCommand` makes the failed images again. Default:
  * `imgbatch retry`; null: none.
  */
 export async function writeRunReports(
-  context: Pick<CommandContext, "cwd" | "output" | "signal" | "clock">,
+  context: CommandContext,
   run: {
     outcome: { dir: string; lines: readonly EndedImage[] };
     shownDir: string;
     model: string | null;
     name: string | null;
-    flags: ReportFlags;
     cost?: Cost | null;
     retryCommand?: string | null;
   },
 ): Promise<void> {
-  const { outcome, shownDir, flags, ...rest } = run;
+  const { outcome, shownDir, ...rest } = run;
   const { dir, lines } = outcome;
   const runState: RunState | null = await readRunState(dir);
   if (runState === null) return;
@@ -70,7 +54,7 @@ export async function writeRunReports(
   const actions = readActionsEnvironment();
   // Other steps read the output, in the root or in this directory.
   await writeReports(dir, buildReport(facts), {
-    ...flags,
+    ...readFlags(context),
     actions: actions && { ...actions, directory: fromRoot(".") === "." ? shownDir : dir },
     loadThumbnail,
     say: context.output.note,
@@ -78,7 +62,7 @@ export async function writeRunReports(
     signal: context.signal,
   });
   context.output.settle();
-  if (!flags.open) return;
+  if (!flagOption(context.options, "open")) return;
   const sheet = join(dir, GALLERY_FILE);
   if (!(await openPath(sheet)))
     context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);

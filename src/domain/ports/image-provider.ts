@@ -1,4 +1,10 @@
-import type { AspectRatio, ImageMimeType, SizePx, SizeTier } from "../../contract/image-formats.ts";
+import type {
+  AspectRatio,
+  Background,
+  ImageMimeType,
+  SizePx,
+  SizeTier,
+} from "../../contract/image-formats.ts";
 import type { ItemError, ItemErrorCode } from "../../contract/statuses.ts";
 import { LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 
@@ -30,7 +36,20 @@ export interface ImageRequest {
   attempt: number;
   /** From 0 to 2^31 - 1, for upstreams that take a seed. A repeated request has the same one. */
   seed: number;
+  /** What the caller has asked for besides. Left out: nothing. */
+  asked?: AskedOptions;
   origin: RequestOrigin;
+}
+
+/** What a caller may ask for besides ratio and size. Null: as the model does it by itself. */
+export interface AskedOptions {
+  /** A word of the model's own, such as `high`. */
+  quality: string | null;
+  background: Background | null;
+  /** The seed of this image. The same seed gives a similar picture. */
+  seed: number | null;
+  /** What the picture must not show. */
+  negativePrompt: string | null;
 }
 
 /** Where an image is asked for: in a batch, in one that links a parent batch (as a retry does), or in real time. */

@@ -4,7 +4,7 @@ import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
-import { escapeMarkup, renderText, type TextImage } from "../../imaging/text.ts";
+import { escapeMarkup, renderText } from "../../imaging/text.ts";
 import { chroma, type Hex, lightness, mix, tone } from "./color.ts";
 import type { Ink } from "./drawing.ts";
 import { createPalette, type Palette } from "./palette.ts";
@@ -31,14 +31,15 @@ export async function drawPicture(
   signal: AbortSignal,
   decoding = new Decoding(),
 ): Promise<Buffer> {
-  const { size, model, text, mimeType } = drawing;
-  const seed = pictureSeed(model, text, drawing.outputIndex + drawing.image * IMAGE_STRIDE);
+  const { size, model, text, mimeType, asked, image } = drawing;
+  const index = drawing.outputIndex + image * IMAGE_STRIDE;
+  const seed = pictureSeed(model, text, asked?.seed == null ? index : `seed ${asked.seed} ${image}`);
   const { svg, caption, left, top } = await pageOf(drawing, seed, signal, decoding);
   signal.throwIfAborted();
   const page = sharp(Buffer.from(svg), { limitInputPixels: false, unlimited: true }).composite([
     { input: caption.data, raw: caption.info, left, top },
   ]);
-  const encoded = await encodePicture(page, mimeType);
+  const encoded = await encodePicture(page, mimeType, isTransparent(drawing));
   signal.throwIfAborted();
   return addMetadata(encoded, mimeType, size, {
     software: SOFTWARE,
@@ -59,9 +60,14 @@ export async function drawPicture(
       model,
       seed,
       index: drawing.outputIndex,
+      ...Object.fromEntries(Object.entries(asked ?? {}).filter(([, value]) => value !== null)),
       references: drawing.references.length + drawing.storedReferences.length,
     },
   });
+}
+
+function isTransparent({ asked }: Drawing): boolean {
+  return asked?.background === "transparent";
 }
 
 /** Returns the page as an SVG document of the requested size, and the caption that lies over it. */
@@ -72,15 +78,24 @@ async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decod
   const [w, h] = [size.widthPx / factor, size.heightPx / factor];
   const least = Math.min(w, h);
   const margin = Math.round(least * 0.032);
-  const plan = planScene(text, seed);
+  const { quality = null, negativePrompt = null } = drawing.asked ?? {};
+  const plan = planScene(text, seed, negativePrompt ?? "");
   const random = new Random(seed);
   const palette = createPalette(plan, random.fork("palette"));
   const stored = drawing.storedReferences.map(({ uri }) => uri.split("/").at(-1)?.slice(0, 60) || uri);
+  const options = [quality && `quality ${quality}`, negativePrompt && `without ${negativePrompt}`];
+  const label = [
+    "procedural",
+    "local drawing",
+    `no. ${drawing.outputIndex + 1}`,
+    model,
+    ...options.filter(Boolean),
+  ];
   // On a narrow strip the letters would be too small, and there is space below. On a wide one, too.
   const letter = least * (Math.max(h / w, w / h) > 1.9 ? 1.5 : 1);
   const caption = await renderCaption(
     text,
-    ["procedural", "local drawing", `no. ${drawing.outputIndex + 1}`, model, ...stored].join(" · "),
+    [...label, ...stored].join(" · "),
     {
       width: (w - margin * 2) * factor,
       height: Math.min(h * 0.24, least * 0.34) * factor,
@@ -93,7 +108,12 @@ async function pageOf(drawing: Drawing, seed: number, signal: AbortSignal, decod
   const box = { x: margin, y: margin, w: w - margin * 2, h: top - margin * 1.7 };
   const shapes = await drawScene(drawing, plan, palette, random.fork("scene"), box, { signal, decoding });
   const place = `x="${round(box.x)}" y="${round(box.y)}" width="${round(box.w)}" height="${round(box.h)}"`;
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${size.widthPx}" height="${size.heightPx}" viewBox="0 0 ${round(w)} ${round(h)}"><rect width="${w}" height="${h}" fill="${palette.paper}"/><svg ${place}>${shapes}</svg><rect ${place} fill="none" stroke="${palette.ink}" stroke-opacity="0.25"/></svg>`;
+  const paper = `<rect width="${w}" height="${h}" fill="${palette.paper}"/>`;
+  const frame = `<rect ${place} fill="none" stroke="${palette.ink}" stroke-opacity="0.25"/>`;
+  const page = isTransparent(drawing)
+    ? `<svg ${place}>${shapes}</svg>`
+    : `${paper}<svg ${place}>${shapes}</svg>${frame}`;
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${size.widthPx}" height="${size.heightPx}" viewBox="0 0 ${round(w)} ${round(h)}">${page}</svg>`;
   return { svg, caption, left: Math.round(margin * factor), top: Math.round(top * factor) };
 }
 
@@ -110,8 +130,10 @@ async function drawScene(
   const horizon = h * groundOf(plan.places).horizon;
   const shapes: string[] = [];
   const scene: Scene = { plan, palette, random, w, h, unit, horizon, ink: inkOf(plan, palette), shapes };
-  if (place === "pattern") drawPattern(scene);
-  else drawLayers(scene, "back");
+  // A transparent picture has the subjects alone.
+  const hasPlace = place !== "pattern" && !isTransparent(drawing);
+  if (hasPlace) drawLayers(scene, "back");
+  else if (place === "pattern") drawPattern(scene);
   await drawReferences(scene, drawing, TIER_FACTORS[drawing.tier], options);
   // With a reference, the subjects are small and stand in the lower right corner.
   const hasCards = drawing.references.length + drawing.storedReferences.length > 0;
@@ -119,7 +141,7 @@ async function drawScene(
   shapes.push(`<g transform="${hasCards ? corner : "scale(1)"}">`);
   drawSubjects(scene);
   shapes.push("</g>");
-  if (place !== "pattern") drawLayers(scene, "front");
+  if (hasPlace) drawLayers(scene, "front");
   options.signal.throwIfAborted();
   return await repaint(shapes.join(""), plan.style, scene);
 }
@@ -223,7 +245,7 @@ export async function renderCaption(
   label: string,
   room: Room,
   [color, faded]: readonly [Hex, Hex],
-): Promise<TextImage> {
+): ReturnType<typeof renderText> {
   const words = text.replaceAll(/\s+/gu, " ").trim() || "untitled";
   const small = room.largest * 0.33;
   const capacity = (size: number) =>
@@ -256,13 +278,14 @@ export async function renderCaption(
 }
 
 /** Encodes for speed first: these files are made many a second, and their bytes never depend on the machine's load. */
-export function encodePicture(picture: Sharp, mimeType: ImageMimeType): Promise<Buffer> {
+export function encodePicture(picture: Sharp, mimeType: ImageMimeType, hasAlpha = false): Promise<Buffer> {
+  const page = hasAlpha ? picture : picture.removeAlpha();
   switch (mimeType) {
     case "image/png":
-      return picture.removeAlpha().png({ compressionLevel: 6, adaptiveFiltering: false }).toBuffer();
+      return page.png({ compressionLevel: 6, adaptiveFiltering: false }).toBuffer();
     case "image/jpeg":
       return picture.flatten({ background: "#ffffff" }).jpeg({ quality: 88 }).toBuffer();
     case "image/webp":
-      return picture.removeAlpha().webp({ quality: 86, effort: 1 }).toBuffer();
+      return page.webp({ quality: 86, effort: 1 }).toBuffer();
   }
 }

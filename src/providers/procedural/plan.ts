@@ -173,14 +173,15 @@ export interface Plan extends Found {
 }
 
 /** Returns the seed of a picture. Another model, prompt or index gives another seed. */
-export function pictureSeed(model: string, prompt: string, outputIndex: number): number {
-  return hashSeed("picture", model, prompt, outputIndex);
+export function pictureSeed(model: string, prompt: string, picture: number | string): number {
+  return hashSeed("picture", model, prompt, picture);
 }
 
-/** Reads a prompt into a plan. Every text gives a plan, and the same text and seed give the same plan. */
-export function planScene(prompt: string, seed: number): Plan {
+/** Reads a prompt into a plan, without the words of the negative prompt. Every text gives a plan, and the same text and seed give the same plan. */
+export function planScene(prompt: string, seed: number, negativePrompt = ""): Plan {
   const random = new Random(seed).fork("plan");
-  const words = tokenize(prompt);
+  const unwanted = new Set(tokenize(negativePrompt));
+  const words = tokenize(prompt).filter((word) => !unwanted.has(word));
   const first = <K extends string>(meanings: Table<K>): K | undefined =>
     words.map((word) => lookUp(word, meanings)).find((meaning) => meaning !== undefined);
   const isPattern = words.some(isPatternWord);

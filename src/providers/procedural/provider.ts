@@ -56,7 +56,8 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
               ),
         );
       }
-      return { images, modelVersion };
+      const seed = request.asked?.seed ?? null;
+      return seed === null ? { images, modelVersion } : { images, modelVersion, seed };
     },
     close: async () => {},
   };

@@ -2,7 +2,7 @@ import { accessSync, closeSync, constants, existsSync, openSync, rmdirSync, rmSy
 import { lstat, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Batch } from "../../client/answers.ts";
-import { isSystemError, saving } from "../../client/file-errors.ts";
+import { isSystemError, removeFile, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fileIdentity, makeDirectory, PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files.ts";
@@ -94,10 +94,7 @@ export async function removePassingZips(dir: string): Promise<void> {
 
 async function removeMatching(folder: string, pattern: RegExp): Promise<void> {
   const names = await readdir(folder).catch(() => []);
-  for (const name of names.filter((each) => pattern.test(each))) {
-    const path = join(folder, name);
-    await saving(path, () => rm(path, { force: true }));
-  }
+  for (const name of names.filter((each) => pattern.test(each))) await removeFile(join(folder, name));
 }
 
 const PENDING = /^\.input-([0-9a-f]{64})\.jsonl$/;

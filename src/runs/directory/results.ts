@@ -1,9 +1,9 @@
 import { createReadStream, existsSync } from "node:fs";
-import { lstat, rename, rm } from "node:fs/promises";
+import { lstat, rename } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
 import type { ItemFacts } from "../../client/answers.ts";
-import { saving } from "../../client/file-errors.ts";
+import { removeFile, saving } from "../../client/file-errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { makeDirectory, syncDirectory } from "../../kernel/files.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
@@ -170,7 +170,7 @@ export async function writeResults(
     },
   };
   const retryPath = join(dir, RETRY_FILE);
-  if (failed.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
+  if (failed.length === 0) await removeFile(retryPath);
   else await writeJsonLines(retryPath, retry);
   const failedAt = failed.flatMap(({ custom_id: id }) => input.get(id)?.source ?? []);
   return { hasRetry: failed.length > 0, failedAt };

@@ -3,7 +3,7 @@ import { lstat, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import type { z } from "zod";
-import { saving } from "../../client/file-errors.ts";
+import { removeFile, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { HEADER_BYTES, readImageHeader } from "../../contract/image-formats.ts";
 import { makeDirectory, PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/files.ts";
@@ -242,7 +242,7 @@ export async function isThereAlready(path: string, sha256: string, mayReplace: b
 export async function moveInto(from: string, to: string, mayReplace: boolean): Promise<boolean> {
   const sha256 = await hashFile(from);
   if (sha256 !== null && (await isThereAlready(to, sha256, mayReplace))) {
-    await saving(from, () => rm(from, { force: true }));
+    await removeFile(from);
     return true;
   }
   await saving(to, async () => {

@@ -20,8 +20,6 @@ export interface RunService {
   isLocal: boolean;
   /** Whether each command starts it anew, with the configuration as it is then. Default: yes. */
   readsConfiguration?: boolean;
-  /** Whether this process draws the images itself, so that reading requests and drawing share its main thread. Default: no. */
-  drawsHere?: boolean;
   /** The providers of an embedded service. Default: not known. */
   providers?: readonly ProviderIdentity[];
 }

@@ -99,6 +99,16 @@ export function supersededIn({ updates = [] }: RunState, round: number): Readonl
   return new Set(updates.flatMap((update) => (update.round > round ? update.superseded : [])));
 }
 
+/** The number of the last retry or update; 0 when there was none. */
+export function lastRound({ batches, updates = [] }: RunState): number {
+  return [...batches, ...updates].reduce((last, { round }) => Math.max(last, round), 0);
+}
+
+/** Whether images that have not failed were not here when they were last fetched. */
+export function isLacking({ batches }: Pick<RunState, "batches">): boolean {
+  return batches.some(({ missing_count = 0 }) => missing_count > 0);
+}
+
 /** The batches of the submission itself, without those of its retries. */
 export function submittedBatches(runState: RunState): RunBatch[] {
   return runState.batches.filter((batch) => batch.round === 0);

@@ -2,8 +2,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { join } from "node:path";
 import { type Batch, type BatchItem, hasImages } from "../../client/answers.ts";
 import { getContent } from "../../client/download.ts";
-import { saving } from "../../client/file-errors.ts";
-import type { ExitName } from "../../contract/errors.ts";
+import { removeFile, saving } from "../../client/file-errors.ts";
 import { type ErrorCode, errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
@@ -18,21 +17,11 @@ import {
   isImagePath,
   isIntact,
   type ResultFile,
-  type Verified,
   writeVerified,
 } from "../directory/run-files.ts";
 import type { RunReporter } from "../directory/run-service.ts";
-import {
-  checkZip,
-  downloadZip,
-  dropFile,
-  isZipFallback,
-  orNull,
-  saveZip,
-  takeImages,
-  zipName,
-} from "./fetch-zip.ts";
-import { readStart, type ZipContents, type ZippedImage } from "./zip.ts";
+import { scopeOf } from "../standing.ts";
+import { checkZip, downloadZip, saveZip, takeImages, type ZippedImage, zipName } from "./zip.ts";
 
 /** The task of bringing the images of one batch to the disk, verified. */
 export interface FetchJob {
@@ -54,9 +43,9 @@ export interface FetchJob {
 }
 
 /** The images of a batch that are here, and why the others are not. */
-export interface FetchedImages {
-  /** By item, then by the index of the image: its file on disk, checked. */
-  here: Map<string, Map<number, CheckedFile>>;
+interface FetchedImages {
+  /** By item: the fields of its result line. */
+  files: Map<string, Pick<ResultLine, "files" | "verified">>;
   /** By item that lacks images. */
   problems: Map<string, ImgbatchError>;
   /** The error that ended the fetching of the whole batch; null if every image was tried. */
@@ -66,29 +55,11 @@ export interface FetchedImages {
 }
 
 /** A job under way. */
-interface Fetching extends FetchJob, Pick<FetchedImages, "here" | "problems"> {
+interface Fetching extends FetchJob, Pick<FetchedImages, "problems"> {
+  /** By item, then by the index of the image: its file on disk, checked. */
+  here: Map<string, Map<number, CheckedFile>>;
   /** The manifest's facts about the images of each item, in their order. Bytes from elsewhere must match them. */
-  stated: ZipContents["stated"];
-  /** After this many items in a row without an answer, the service counts as unreachable. */
-  mostUnanswered: number;
-}
-
-/** What an error of fetching concerns: one image, all images of its batch, or the whole run. */
-type ErrorScope = "image" | "batch" | "run";
-
-const BATCH_CODES: readonly ErrorCode[] = ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETED"];
-const RUN_EXITS: readonly ExitName[] = ["auth", "money"];
-
-/**
- * Returns what an error concerns. After a full disk, a wrong key, an interruption or a fault of this program, fetching more
- * makes no sense at all, nor from a service that has ended with its command; after deleted outputs or a lack of capacity,
- * only other batches are worth a try.
- */
-export function scopeOf(error: unknown, { signal }: Pick<FetchJob, "signal">): ErrorScope {
-  if (signal?.aborted || !(error instanceof ImgbatchError)) return "run";
-  if (error.code === "SAVE_FAILED" || RUN_EXITS.includes(errorEntry(error.code).exit)) return "run";
-  if (error.code === "SERVICE_GONE") return "run";
-  return BATCH_CODES.includes(error.code) || isOutOfCapacity(error) ? "batch" : "image";
+  stated: Awaited<ReturnType<typeof takeImages>>["stated"];
 }
 
 function reportSaved({ batch, reporter }: FetchJob, custom_id: string, { file }: CheckedFile): void {
@@ -121,10 +92,10 @@ function pathFor(job: FetchJob, customId: string, index: number, type: ImageMime
 }
 
 /** Returns the fields of a result line for the files of an item. `image_index` is written only where images are missing. */
-export function resultFiles(
+function resultFiles(
   { imageCount }: BatchItem,
-  files: ReadonlyMap<number, CheckedFile>,
-): { files: ResultFile[]; verified?: Verified } {
+  files: ReadonlyMap<number, CheckedFile> = new Map(),
+): Pick<ResultLine, "files" | "verified"> {
   if (files.size === 0) return { files: [] };
   const checks = [...files.values()].map(({ verified }) => verified);
   const verified = checks.includes(null) ? null : checks.includes("crc32") ? "crc32" : "sha256";
@@ -144,19 +115,24 @@ const FEW = 8;
 const DOUBTFUL: readonly ErrorCode[] = ["VERIFY_FAILED", "NOT_FOUND"];
 
 /**
- * Fetches the missing and damaged images of a batch, and no others: as a ZIP or one by one, and what came wrong the other
- * way too. Throws errors that concern the whole run. `withoutZip`: the service has no ZIP of the batch.
+ * Brings the images of a batch into the directory of its run: in a ZIP that stays there if `keepZip` and the service has a
+ * whole one, else as files. Throws errors that concern the whole run.
  */
-export async function fetchImages(
-  job: FetchJob,
-  { withoutZip = false }: { withoutZip?: boolean } = {},
-): Promise<FetchedImages> {
+export async function fetchImages(job: FetchJob, options: { keepZip: boolean }): Promise<FetchedImages> {
+  const kept = options.keepZip ? await keepZip(job) : null;
+  return kept ?? fetchFiles(job, { withoutZip: options.keepZip });
+}
+
+/**
+ * Fetches the missing and damaged images of a batch, and no others: as a ZIP or one by one, and what came wrong the other
+ * way too. `withoutZip`: the service has no ZIP of the batch.
+ */
+async function fetchFiles(job: FetchJob, { withoutZip }: { withoutZip: boolean }): Promise<FetchedImages> {
   const work: Fetching = {
     ...job,
     here: new Map(),
     problems: new Map(),
     stated: new Map(),
-    mostUnanswered: 2,
   };
   const { dir, here, problems, reporter } = work;
   const wanted = job.wanted.filter(hasImages);
@@ -184,8 +160,6 @@ export async function fetchImages(
         if (!(error instanceof ImgbatchError) || scopeOf(error, job) === "run") throw error;
         if (way === "zip" && isZipFallback(error)) {
           reporter.detail(`${error.message} Trying ${TRYING.single}.`);
-          // The connection already broke once: stop at the first image without an answer.
-          if (error.code === "NETWORK") work.mostUnanswered = 1;
           continue;
         }
         failure = error;
@@ -202,14 +176,17 @@ export async function fetchImages(
   }
   for (const [custom_id, files] of here)
     for (const file of files.values()) if (!before.has(file)) reportSaved(job, custom_id, file);
-  return { here, problems, failure, fetchedCount: missing.length - lacking.length };
+  const files = new Map(
+    job.wanted.map((item) => [item.customId, resultFiles(item, here.get(item.customId))]),
+  );
+  return { files, problems, failure, fetchedCount: missing.length - lacking.length };
 }
 
 type Way = "zip" | "kept" | "single";
 
 const WAYS: Record<Way, (work: Fetching, items: readonly BatchItem[]) => Promise<void>> = {
   zip: unpackZip,
-  kept: unpackKeptZip,
+  kept: (work, items) => unpackPresent(work, items, join(work.dir, zipName(work.batch.id))),
   single: fetchSingly,
 };
 const TRYING: Record<Way, string> = { zip: "the ZIP", kept: "the ZIP", single: "the images one by one" };
@@ -226,9 +203,12 @@ function waysFor({ gone, earlier }: FetchJob, missing: readonly BatchItem[], wit
   return isRepair ? ["single", "zip"] : ["zip", "single"];
 }
 
+const MOST_UNANSWERED = 2;
+
 /**
  * Fetches the missing images of some items one by one. A problem with one image does not stop the others. Throws errors
- * that concern all images, and the first error of `mostUnanswered` items in a row without an answer, or of all items.
+ * that concern all images, and the first error of two items in a row without an answer, or of all items: the service counts
+ * as unreachable then.
  */
 async function fetchSingly(work: Fetching, items: readonly BatchItem[]): Promise<void> {
   const { problems } = work;
@@ -240,7 +220,7 @@ async function fetchSingly(work: Fetching, items: readonly BatchItem[]): Promise
     else problems.set(item.customId, problem);
     if (problem !== null && mayPass(problem)) unanswered.push(problem);
     else unanswered.splice(0);
-    if (unanswered.length >= Math.min(work.mostUnanswered, items.length)) throw unanswered[0];
+    if (unanswered.length >= Math.min(MOST_UNANSWERED, items.length)) throw unanswered[0];
   }
 }
 
@@ -265,12 +245,7 @@ async function fetchItem(work: Fetching, { customId, imageCount }: BatchItem): P
 async function fetchOne(work: Fetching, customId: string, index: number): Promise<CheckedFile> {
   const { dir, earlier } = work;
   const { data, sha256 } = await getContent(work.http, work.batch.id, customId, index, work.signal);
-  const type = sniffImageType(data);
-  if (type === null)
-    throw new ImgbatchError(
-      "VERIFY_FAILED",
-      `The bytes received for ${customId} are not a PNG, JPEG or WebP image.`,
-    );
+  const type = imageType(data, customId);
   const path = pathFor(work, customId, index, type);
   const known = fileAt(earlier.get(customId), index);
   const stated = work.stated.get(customId)?.[index];
@@ -288,23 +263,22 @@ async function fetchOne(work: Fetching, customId: string, index: number): Promis
  * removed afterwards. An item with a missing or wrong image has a problem. Throws errors that concern the whole ZIP.
  */
 async function unpackZip(work: Fetching, wanted: readonly BatchItem[]): Promise<void> {
-  const { http, batch, items, here, signal, reporter } = work;
+  const { batch, here } = work;
   const target = join(work.dir, `${PASSING_PREFIX}${zipName(batch.id)}`);
-  if (existsSync(target)) await unpackAll(work, wanted, target).catch(orNull(signal));
+  await unpackPresent(work, wanted, target);
   const missing = wanted.filter(({ customId, imageCount }) => (here.get(customId)?.size ?? 0) < imageCount);
   try {
     if (missing.length === 0) return;
-    await downloadZip({ http, batch, items, target, signal, reporter });
+    await downloadZip({ ...work, target });
     await unpackAll(work, missing, target);
   } finally {
     // One that could not be used would not help the next attempt either.
-    await dropFile(target);
+    await removeFile(target);
   }
 }
 
-/** Unpacks images from the ZIP that was kept, if it is here and can be used. */
-async function unpackKeptZip(work: Fetching, wanted: readonly BatchItem[]): Promise<void> {
-  const path = join(work.dir, zipName(work.batch.id));
+/** Unpacks images from a ZIP that was kept, or that a crash left, if it is here and can be used. */
+async function unpackPresent(work: Fetching, wanted: readonly BatchItem[], path: string): Promise<void> {
   if (existsSync(path)) await unpackAll(work, wanted, path).catch(orNull(work.signal));
 }
 
@@ -323,7 +297,9 @@ async function unpackAll(work: Fetching, wanted: readonly BatchItem[], path: str
     // When one image of an item is wrong, its others are not trusted.
     if (!wrong.has(customId)) for (const { index, ...file } of found) files.set(index, file);
     here.set(customId, files);
-    const problem = wrong.get(customId) ?? (files.size < imageCount ? absent(customId) : undefined);
+    const message = `The ZIP lacks an image of ${JSON.stringify(customId)}.`;
+    const absent = new ImgbatchError("VERIFY_FAILED", message);
+    const problem = wrong.get(customId) ?? (files.size < imageCount ? absent : undefined);
     if (problem === undefined) problems.delete(customId);
     else if (!problems.has(customId)) problems.set(customId, problem);
   }
@@ -335,9 +311,7 @@ async function unpack(
   { customId, index, entry, sha256, bytes }: ZippedImage,
 ): Promise<CheckedFile> {
   const expected = { sha256, bytes, crc32: entry.crc32 };
-  const type = sniffImageType(await readStart(entry, HEAD_BYTES));
-  if (type === null)
-    throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is not a PNG, JPEG or WebP image.`);
+  const type = imageType(await entry.start(HEAD_BYTES), entry.name);
   const path = pathFor(job, customId, index, type);
   const target = join(job.dir, path);
   const isThere = await inspect(createReadStream(target), expected, path).catch(() => null);
@@ -348,16 +322,18 @@ async function unpack(
 /** This many bytes show the type of an image. */
 const HEAD_BYTES = 12;
 
-function absent(customId: string): ImgbatchError {
-  return new ImgbatchError("VERIFY_FAILED", `The ZIP lacks an image of ${JSON.stringify(customId)}.`);
+function imageType(head: Buffer, name: string): ImageMimeType {
+  const type = sniffImageType(head);
+  if (type !== null) return type;
+  throw new ImgbatchError("VERIFY_FAILED", `The bytes of ${name} are not a PNG, JPEG or WebP image.`);
 }
 
 /**
  * Saves the ZIP of a batch in the run's directory, where its images stay, or checks the one that is there. Null if the
  * service has no whole ZIP: then the images have to come one by one. Throws other errors.
  */
-export async function keepZip(job: FetchJob): Promise<FetchedImages | null> {
-  const { http, dir, batch, items, gone, signal, reporter } = job;
+async function keepZip(job: FetchJob): Promise<FetchedImages | null> {
+  const { dir, batch, gone, signal, reporter } = job;
   const wanted = job.wanted.filter(hasImages);
   const name = zipName(batch.id);
   const target = join(dir, name);
@@ -367,7 +343,7 @@ export async function keepZip(job: FetchJob): Promise<FetchedImages | null> {
   if (wanted.length === 0 || (there === null && gone !== null)) return null;
   let saved: { images: Map<string, CheckedFile[]>; wasThere: boolean };
   try {
-    const zip = { http, batch, items, target, signal, reporter };
+    const zip = { ...job, target };
     saved = there ? { images: there, wasThere: true } : await saveZip(zip, { name, mayReplace: true });
   } catch (error) {
     signal?.throwIfAborted();
@@ -376,11 +352,41 @@ export async function keepZip(job: FetchJob): Promise<FetchedImages | null> {
     return null;
   }
   const { images, wasThere } = saved;
-  const here: FetchedImages["here"] = new Map();
-  for (const { customId } of wanted) {
-    const files = images.get(customId) ?? [];
-    here.set(customId, new Map(files.entries()));
-    if (!wasThere) for (const file of files) reportSaved(job, customId, file);
+  const files: FetchedImages["files"] = new Map();
+  for (const item of wanted) {
+    const checked = images.get(item.customId) ?? [];
+    files.set(item.customId, resultFiles(item, new Map(checked.entries())));
+    if (!wasThere) for (const file of checked) reportSaved(job, item.customId, file);
   }
-  return { here, problems: new Map(), failure: null, fetchedCount: wasThere ? 0 : wanted.length };
+  return { files, problems: new Map(), failure: null, fetchedCount: wasThere ? 0 : wanted.length };
+}
+
+/** For a ZIP that is here, kept or left by a crash, and may be unusable. */
+function orNull(signal: AbortSignal | undefined): (error: unknown) => null {
+  return (error) => {
+    signal?.throwIfAborted();
+    if (error instanceof ImgbatchError && error.code === "VERIFY_FAILED") return null;
+    throw error;
+  };
+}
+
+const ZIP_FALLBACK: readonly ErrorCode[] = [
+  "VERIFY_FAILED",
+  "BATCH_IMAGE_RESULT_MISSING",
+  "NOT_FOUND",
+  "BAD_RESPONSE",
+  "INTERNAL_ERROR",
+];
+
+/**
+ * Whether the images may be fetched one by one after this error of their ZIP: it is refused (too large, an image lost, no
+ * such path), breaks off, or is unusable. An overloaded service is not asked for more.
+ */
+function isZipFallback(error: unknown): error is ImgbatchError {
+  if (!(error instanceof ImgbatchError)) return false;
+  const { code } = error;
+  // A service that finds a damaged image while sending can only break off.
+  if (code === "NETWORK") return true;
+  const isLoad = mayPass(error) || isOutOfCapacity(error);
+  return !isLoad && (ZIP_FALLBACK.includes(code) || errorEntry(code).exit === "usage");
 }

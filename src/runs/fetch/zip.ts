@@ -1,9 +1,153 @@
 import { addAbortSignal, type Readable } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { z } from "zod";
-import type { BatchItem } from "../../client/answers.ts";
+import { type Batch, type BatchItem, hasImages } from "../../client/answers.ts";
+import { downloadFile } from "../../client/download.ts";
+import { removeFile } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { foldFileName, replaceForbidden } from "../../kernel/text.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { routes } from "../../contract/routes.ts";
+import type { Http } from "../../http/http.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { foldFileName, formatSize, replaceForbidden } from "../../kernel/text.ts";
+import { type CheckedFile, inspect, moveInto, requireReplaceable } from "../directory/run-files.ts";
+import type { RunReporter } from "../directory/run-service.ts";
+
+interface ZipJob {
+  http: Http;
+  batch: Batch;
+  items: readonly BatchItem[];
+  /** The path of the ZIP. */
+  target: string;
+  signal?: AbortSignal | undefined;
+  reporter: RunReporter;
+}
+
+/** Returns the file name of a batch's ZIP: its id, made safe if needed. */
+export function zipName(batchId: string): string {
+  if (/^[A-Za-z0-9_-]{1,100}$/.test(batchId)) return `${batchId}.zip`;
+  return `${batchId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 60)}-${sha256Hex(batchId).slice(0, 12)}.zip`;
+}
+
+/** Downloads the ZIP of a batch, or resumes the download. Nothing in it is checked yet. Returns its size in bytes. */
+export async function downloadZip({ http, batch, items, target, signal, reporter }: ZipJob): Promise<number> {
+  // A batch larger than the usual limit must be asked for in full.
+  const query = items.length > DEFAULT_LIMITS.zipItems ? `?max_items=${items.length}` : "";
+  const { bytes } = await downloadFile({
+    http,
+    path: routes.download(batch.id) + query,
+    target,
+    signal,
+    onProgress: (done, total) => {
+      reporter.progress(`downloading ${formatSize(done)}${total === null ? "" : ` of ${formatSize(total)}`}`);
+    },
+  });
+  return bytes;
+}
+
+/** Takes one image out of a ZIP. */
+type TakeImage<T> = (image: ZippedImage) => Promise<T>;
+
+/**
+ * Takes the images of a ZIP one by one, in the order of each item's images. A wrong image (`VERIFY_FAILED`) does not stop
+ * the others: `wrong` has the first error of each such item. `stated` holds the facts of the manifest.
+ */
+export async function takeImages<T>(
+  path: string,
+  items: readonly BatchItem[],
+  take: TakeImage<T>,
+  signal?: AbortSignal,
+): Promise<{ taken: Map<string, T[]>; wrong: Map<string, ImgbatchError>; stated: ZipContents["stated"] }> {
+  const zip = await openZip(path, signal);
+  try {
+    const taken = new Map<string, T[]>();
+    const wrong = new Map<string, ImgbatchError>();
+    const { images, stated } = await readContents(zip, items);
+    for (const image of images) {
+      signal?.throwIfAborted();
+      const { customId } = image;
+      try {
+        const found = await take(image);
+        const before = taken.get(customId);
+        if (before === undefined) taken.set(customId, [found]);
+        else before.push(found);
+      } catch (error) {
+        const isWrong = error instanceof ImgbatchError && error.code === "VERIFY_FAILED";
+        if (!isWrong || signal?.aborted) throw error;
+        if (!wrong.has(customId)) wrong.set(customId, error);
+      }
+    }
+    return { taken, wrong, stated };
+  } catch (error) {
+    // An abort also cuts off an image; the abort is the reason to report.
+    signal?.throwIfAborted();
+    throw error;
+  } finally {
+    zip.close();
+  }
+}
+
+/** Checks an image without unpacking it; `zip` is how the result names the ZIP. */
+async function checkInPlace(zip: string, { entry, sha256, bytes }: ZippedImage): Promise<CheckedFile> {
+  const expected = { sha256, bytes, crc32: entry.crc32 };
+  const { file, verified } = await inspect(await entry.read(), expected, entry.name);
+  return { file: { path: zip, entry: entry.name, ...file }, verified };
+}
+
+/** A ZIP that was saved, or that existed already. */
+interface SavedZip {
+  /** The images of each item, in their order. */
+  images: Map<string, CheckedFile[]>;
+  bytes: number;
+  /** Whether the same file existed before. */
+  wasThere: boolean;
+}
+
+/**
+ * Saves the ZIP of a batch after checking every image in it, and that none is missing. A ZIP that fails is removed. An
+ * existing file at the target stays until the checks are done; then a different one is replaced if `mayReplace`, else
+ * `FILE_EXISTS` is thrown. The images are named as parts of `name`.
+ */
+export async function saveZip(
+  job: ZipJob,
+  { name, mayReplace }: { name: string; mayReplace: boolean },
+): Promise<SavedZip> {
+  const { target, items, signal } = job;
+  await requireReplaceable(target);
+  const unchecked = `${target}.unchecked`;
+  const bytes = await downloadZip({ ...job, target: unchecked });
+  try {
+    const images = await checkZip(unchecked, items, { name, signal });
+    const wasThere = await moveInto(unchecked, target, mayReplace);
+    return { images, bytes, wasThere };
+  } catch (error) {
+    await removeFile(unchecked);
+    throw error;
+  }
+}
+
+/** Returns the checked images of a ZIP. Throws `VERIFY_FAILED` if it lacks an image that an item has, or holds a wrong one. */
+export async function checkZip(
+  path: string,
+  items: readonly BatchItem[],
+  { name, signal }: { name: string; signal: AbortSignal | undefined },
+): Promise<Map<string, CheckedFile[]>> {
+  const { taken, wrong } = await takeImages(path, items, (image) => checkInPlace(name, image), signal);
+  const absent = items.filter(
+    (item) => hasImages(item) && (taken.get(item.customId)?.length ?? 0) < item.imageCount,
+  );
+  const problems = [
+    ...[...wrong.values()].map((error) => error.message),
+    ...absent
+      .filter(({ customId }) => !wrong.has(customId))
+      .map(({ customId }) => `the ZIP lacks an image of ${JSON.stringify(customId)}`),
+  ];
+  const [only, ...more] = problems;
+  if (only === undefined) return taken;
+  if (more.length === 0) throw new ImgbatchError("VERIFY_FAILED", only);
+  const message = `${problems.length} downloaded files are not what they should be.`;
+  throw new ImgbatchError("VERIFY_FAILED", message, { details: problems });
+}
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 /** A manifest is parsed in one piece, so it may only be as large as the number of its images warrants. */
@@ -44,7 +188,7 @@ export interface ZippedImage extends Stated {
   entry: ZipEntry;
 }
 
-export interface ZipContents {
+interface ZipContents {
   /** In the order of each item's images. */
   images: ZippedImage[];
   /** The manifest's facts about each item's images, in their order, including images that are not in the ZIP. */
@@ -55,7 +199,7 @@ export interface ZipContents {
  * Finds the images of a batch's ZIP: by the manifest, or by their names when there is none. Returns at most as many
  * images of an item as the service announced, and no entry twice.
  */
-export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZipContents> {
+async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZipContents> {
   const manifest = await readManifest(zip, items);
   if (manifest === null) return { images: matchByName(zip, items), stated: new Map() };
   return matchByManifest(zip, manifest, items);
@@ -71,7 +215,7 @@ async function readManifest(
   const imageCount = items.reduce((sum, item) => sum + item.imageCount, 0);
   const maxBytes = Math.min(MAX_MANIFEST_BYTES, MANIFEST_HEAD_BYTES + imageCount * MANIFEST_BYTES_PER_IMAGE);
   if (entry === undefined || entry.bytes > maxBytes) return null;
-  const data = await readStart(entry, entry.bytes);
+  const data = await entry.start(entry.bytes);
   try {
     return manifestSchema.parse(JSON.parse(data.toString("utf8")));
   } catch {
@@ -153,6 +297,8 @@ interface ZipEntry {
   crc32: number;
   /** Returns the unpacked bytes. The stream fails when there are more or fewer than declared, and when the signal aborts. */
   read(): Promise<Readable>;
+  /** Returns the first bytes, or all of a shorter file. Throws `VERIFY_FAILED` for a damaged one. */
+  start(bytes: number): Promise<Buffer>;
 }
 
 interface ZipReader {
@@ -217,35 +363,30 @@ function entryProblem(entry: Entry, names: ReadonlySet<string>): string | null {
 }
 
 function toEntry(zip: ZipFile, entry: Entry, signal: AbortSignal | undefined): ZipEntry {
-  return {
-    name: entry.fileName,
-    bytes: entry.uncompressedSize,
-    crc32: entry.crc32,
-    read: async () => {
-      try {
-        const stream = await zip.openReadStreamPromise(entry);
-        return signal === undefined ? stream : addAbortSignal(signal, stream);
-      } catch (error) {
-        throw unusable(`${JSON.stringify(entry.fileName)} cannot be read (${messageOf(error)})`, error);
-      }
-    },
-  };
-}
-
-/** Reads the first bytes of an entry, or all of a shorter one. Throws `VERIFY_FAILED` for a damaged one. */
-export async function readStart(entry: ZipEntry, bytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  try {
-    for await (const chunk of await entry.read()) {
-      chunks.push(chunk);
-      size += chunk.length;
-      if (size >= bytes) break;
+  const name = entry.fileName;
+  const read = async () => {
+    try {
+      const stream = await zip.openReadStreamPromise(entry);
+      return signal === undefined ? stream : addAbortSignal(signal, stream);
+    } catch (error) {
+      throw unusable(`${JSON.stringify(name)} cannot be read (${messageOf(error)})`, error);
     }
-  } catch (cause) {
-    throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is damaged: ${messageOf(cause)}`, { cause });
-  }
-  return Buffer.concat(chunks);
+  };
+  const start = async (bytes: number) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    try {
+      for await (const chunk of await read()) {
+        chunks.push(chunk);
+        size += chunk.length;
+        if (size >= bytes) break;
+      }
+    } catch (cause) {
+      throw new ImgbatchError("VERIFY_FAILED", `${name} is damaged: ${messageOf(cause)}`, { cause });
+    }
+    return Buffer.concat(chunks);
+  };
+  return { name, bytes: entry.uncompressedSize, crc32: entry.crc32, read, start };
 }
 
 function unusable(why: string, cause?: unknown): ImgbatchError {

@@ -30,22 +30,6 @@ export function escapeMarkup(text: string): string {
   return printable(text).replace(/[&<>"']/g, (c) => NAMES[c] ?? c);
 }
 
-/** For an XML attribute, where a plain line break would be read as a blank. */
-export function escapeAttribute(text: string): string {
-  return escapeMarkup(text).replace(/[\t\n\r]/g, (c) => `&#${c.charCodeAt(0)};`);
-}
-
-/** Formatting, tags, mentions, addresses, emoji names and issue numbers; at the start, what begins a heading or a list. */
-const MARKDOWN =
-  /[\\`*[\]|~<>&@]|(?<![a-z0-9])_|_(?![a-z0-9])|:(?=\/\/|[\w+-]+:)|(?<=\bwww)\.|#(?=\d)|^[#+-]/gi;
-
-/** For one line of Markdown, inside a table too: nothing in it is formatting, a link, a mention or a tag. */
-export function escapeMarkdown(text: string): string {
-  return printable(text)
-    .replace(/\s+/g, " ")
-    .replace(MARKDOWN, (c) => `&#${c.charCodeAt(0)};`);
-}
-
 /** The content of the reports of a run, independent of their form. */
 export interface RunReport {
   /** The name of the run, else that of its directory. */
@@ -89,7 +73,7 @@ export interface ReportImage {
   error: { code: string; message: string } | null;
 }
 
-export interface ReportFacts {
+interface ReportFacts {
   directory: string;
   name: string | null;
   model: string | null;
@@ -198,14 +182,4 @@ export function fileFacts({ width, height, mime_type, bytes }: ResultFile): stri
 /** `2031-05-06 07:08 UTC`. */
 export function shortDate(iso: string): string {
   return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
-}
-
-/** The number of the last retry or update; 0 when there was none. */
-export function lastRound({ batches, updates = [] }: RunState): number {
-  return [...batches, ...updates].reduce((last, { round }) => Math.max(last, round), 0);
-}
-
-/** Whether images that have not failed were not here when they were last fetched. */
-export function isLacking({ batches }: Pick<RunState, "batches">): boolean {
-  return batches.some(({ missing_count = 0 }) => missing_count > 0);
 }

@@ -7,8 +7,6 @@ import { type Cost, costText, microsToNumber } from "../../kernel/money.ts";
 import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import { type MakeThumbnail, writeGallery } from "./gallery.ts";
 import {
-  escapeAttribute,
-  escapeMarkdown,
   escapeMarkup,
   fileFacts,
   fileHref,
@@ -86,7 +84,7 @@ const MAX_SUMMARY_BYTES = 1_000_000;
  * Appends the step's summary, and its outputs `batch_id` (several between blanks), `directory`, `success_count` and
  * `fail_count`. A summary that does not fit into the file is left out.
  */
-export async function writeActionsFiles(report: RunReport, files: ActionsFiles): Promise<void> {
+async function writeActionsFiles(report: RunReport, files: ActionsFiles): Promise<void> {
   // A link of a summary leads to no file of the job.
   const summary = toMarkdown(report, null);
   if (files.summary !== undefined && Buffer.byteLength(summary) <= MAX_SUMMARY_BYTES)
@@ -112,7 +110,7 @@ function outputText(
 }
 
 /** Returns the failures as annotations, a line each, with file and line of the prompt. The last line counts the failures that are not shown. */
-export function annotations({ images, failedCount, directory }: RunReport): string[] {
+function annotations({ images, failedCount, directory }: RunReport): string[] {
   const shown = failedCount > MAX_ANNOTATIONS ? MAX_ANNOTATIONS - 1 : failedCount;
   const failed = images.filter((image) => image.error !== null).slice(0, shown);
   const lines = failed.map(({ id, error, fileLine }) =>
@@ -147,7 +145,7 @@ const MAX_CELL_CHARS = 160;
  * The run in Markdown: how it went, what failed and how to go on, and the images. `directory` is where their links lead, from
  * the Markdown on; null for no links.
  */
-export function toMarkdown(report: RunReport, directory: string | null = report.directory): string {
+function toMarkdown(report: RunReport, directory: string | null = report.directory): string {
   const { images, failedCount, title, batches, model, cost } = report;
   const good = images.length - failedCount;
   const sign = failedCount === 0 && good > 0 ? "✅" : good === 0 ? "❌" : "⚠️";
@@ -238,11 +236,22 @@ function code(text: string): string {
   return `<code>${escapeMarkdown(text)}</code>`;
 }
 
+/** Formatting, tags, mentions, addresses, emoji names and issue numbers; at the start, what begins a heading or a list. */
+const MARKDOWN =
+  /[\\`*[\]|~<>&@]|(?<![a-z0-9])_|_(?![a-z0-9])|:(?=\/\/|[\w+-]+:)|(?<=\bwww)\.|#(?=\d)|^[#+-]/gi;
+
+/** For one line of Markdown, inside a table too: nothing in it is formatting, a link, a mention or a tag. */
+function escapeMarkdown(text: string): string {
+  return printable(text)
+    .replace(/\s+/g, " ")
+    .replace(MARKDOWN, (c) => `&#${c.charCodeAt(0)};`);
+}
+
 /**
  * Formats a run as JUnit XML: one suite with a test case for each image, so that CI systems list each failure with its
  * reason. It has every attribute and element that strict readers of the format require.
  */
-export function toJunit(report: RunReport): string {
+function toJunit(report: RunReport): string {
   const { images, failedCount, title } = report;
   const seconds = Math.max(0, Date.parse(report.endedAt) - Date.parse(report.startedAt)) / 1000;
   const counts = { tests: images.length, failures: failedCount, errors: 0, time: seconds.toFixed(3) };
@@ -319,4 +328,9 @@ function attributes(values: Readonly<Record<string, string | number>>): string {
   return Object.entries(values)
     .map(([name, value]) => ` ${name}="${escapeAttribute(String(value))}"`)
     .join("");
+}
+
+/** For an XML attribute, where a plain line break would be read as a blank. */
+function escapeAttribute(text: string): string {
+  return escapeMarkup(text).replace(/[\t\n\r]/g, (c) => `&#${c.charCodeAt(0)};`);
 }

@@ -1,4 +1,4 @@
-import type { Request, Response } from "express";
+import type { Request } from "express";
 import type { BatchObject, ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
@@ -17,20 +17,6 @@ import { listItems } from "./items.ts";
 import { zipOperations } from "./zip.ts";
 
 const paging = pagingBy("b", ["createdAtMs", "seq"]);
-
-/** `GET /v1/images/batches`: the batches of the key, newest first, a page at a time. */
-function list(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { key } = callerOf(response);
-    if (key === OPERATOR) return void response.json(await listOfAllKeys(deps));
-    const { batchPageDefault, batchPageMax } = FIXED_LIMITS;
-    const limit = queryInteger(request, "limit", { fallback: batchPageDefault, min: 1, max: batchPageMax });
-    const filter = { ...readFilter(request), ...paging.start(request) };
-    const found = await deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
-    const page = paging.page(found, limit, (batch) => batch);
-    response.json({ ...page, data: await Promise.all(page.data.map((batch) => showBatch(deps, batch))) });
-  };
-}
 
 /** How many of the newest batches the live view begins with. */
 const NEWEST_OF_ALL_KEYS = 500;
@@ -64,51 +50,6 @@ function readFilter(request: Request): Partial<BatchPage> {
 /** A larger number of batches that come first helps nobody, and costs time to count. */
 const MOST_COUNTED = 1000;
 
-/** `GET /v1/images/batches/{id}`: the batch as it is now. */
-function get(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
-    const isQueued = batch.status === "queued";
-    const behind = isQueued ? await deps.stores.read.batches.openBefore(batch, MOST_COUNTED) : null;
-    const view = await showBatch(deps, batch, behind);
-    if (callerOf(response).key !== OPERATOR) return void response.json(view);
-    const events = await deps.stores.read.batches.events(batch.id);
-    response.json({ ...view, history: events.map(({ to, atMs }) => ({ status: to, at: atMs / 1000 })) });
-  };
-}
-
-/** `POST …/{id}/cancel`: stops the batch; an ended one stays as it is. */
-function cancel(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = callerOf(response);
-    const { id } = await findBatch(deps.stores, caller, request.params.id);
-    await deps.cancel(id);
-    const batch = await findBatch(deps.stores, caller, id);
-    response.json(await showBatch(deps, batch));
-  };
-}
-
-/** `DELETE …/{id}/outputs`: deletes the image files and keeps the record. */
-function deleteOutputs(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = callerOf(response);
-    const { id } = await findBatch(deps.stores, caller, request.params.id);
-    await dropOutputs(deps, id, deps.clock.nowMs());
-    const batch = await findBatch(deps.stores, caller, id);
-    response.json(await showBatch(deps, batch));
-  };
-}
-
-/** `DELETE …/{id}`: hides the record of an ended batch. */
-function deleteRecord(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
-    await deleteRecordOf(deps, batch.id, deps.clock.nowMs());
-    response.status(204).end();
-  };
-}
-
-const usesBatches = [requireBatchGroup];
 const batchAnswer = (description: string): Answer => ({ description, schema: "Batch" });
 
 const OPERATIONS: readonly Operation[] = [
@@ -121,8 +62,16 @@ const OPERATIONS: readonly Operation[] = [
     parameters: ["BatchStatus", "TaskName", "Downloaded", "From", "To", "BatchLimit", "Cursor"],
     answers: { 200: { description: "A page of batches.", schema: "BatchList" } },
     errors: ["BATCH_IMAGE_INVALID_QUERY"],
-    guards: usesBatches,
-    handler: list,
+    handler: (deps) => async (request, response) => {
+      const { key } = callerOf(response);
+      if (key === OPERATOR) return void response.json(await listOfAllKeys(deps));
+      const { batchPageDefault, batchPageMax } = FIXED_LIMITS;
+      const limit = queryInteger(request, "limit", { fallback: batchPageDefault, min: 1, max: batchPageMax });
+      const filter = { ...readFilter(request), ...paging.start(request) };
+      const found = await deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
+      const page = paging.page(found, limit, (batch) => batch);
+      response.json({ ...page, data: await Promise.all(page.data.map((batch) => showBatch(deps, batch))) });
+    },
   },
   {
     id: "getBatch",
@@ -132,8 +81,15 @@ const OPERATIONS: readonly Operation[] = [
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch.") },
     errors: ["BATCH_IMAGE_NOT_FOUND"],
-    guards: usesBatches,
-    handler: get,
+    handler: (deps) => async (request, response) => {
+      const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
+      const isQueued = batch.status === "queued";
+      const behind = isQueued ? await deps.stores.read.batches.openBefore(batch, MOST_COUNTED) : null;
+      const view = await showBatch(deps, batch, behind);
+      if (callerOf(response).key !== OPERATOR) return void response.json(view);
+      const events = await deps.stores.read.batches.events(batch.id);
+      response.json({ ...view, history: events.map(({ to, atMs }) => ({ status: to, at: atMs / 1000 })) });
+    },
   },
   listItems,
   ...imageOperations,
@@ -146,8 +102,13 @@ const OPERATIONS: readonly Operation[] = [
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch, cancelled; unchanged when it had ended already.") },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED", "BATCH_IMAGE_QUEUE_FAILED"],
-    guards: usesBatches,
-    handler: cancel,
+    handler: (deps) => async (request, response) => {
+      const caller = callerOf(response);
+      const { id } = await findBatch(deps.stores, caller, request.params.id);
+      await deps.cancel(id);
+      const batch = await findBatch(deps.stores, caller, id);
+      response.json(await showBatch(deps, batch));
+    },
   },
   {
     id: "deleteOutputs",
@@ -157,8 +118,13 @@ const OPERATIONS: readonly Operation[] = [
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch without its outputs.") },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY", "BATCH_IMAGE_QUEUE_FAILED"],
-    guards: usesBatches,
-    handler: deleteOutputs,
+    handler: (deps) => async (request, response) => {
+      const caller = callerOf(response);
+      const { id } = await findBatch(deps.stores, caller, request.params.id);
+      await dropOutputs(deps, id, deps.clock.nowMs());
+      const batch = await findBatch(deps.stores, caller, id);
+      response.json(await showBatch(deps, batch));
+    },
   },
   {
     id: "deleteBatch",
@@ -168,8 +134,11 @@ const OPERATIONS: readonly Operation[] = [
     parameters: ["BatchId"],
     answers: { 204: { description: "The record is hidden." } },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_RECORD_DELETE_NOT_READY", "BATCH_IMAGE_QUEUE_FAILED"],
-    guards: usesBatches,
-    handler: deleteRecord,
+    handler: (deps) => async (request, response) => {
+      const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
+      await deleteRecordOf(deps, batch.id, deps.clock.nowMs());
+      response.status(204).end();
+    },
   },
 ];
 
@@ -178,6 +147,7 @@ export const batchApi: Surface = {
   tag: "batches",
   prefix: PATHS.batches,
   operations: OPERATIONS,
+  guards: [requireBatchGroup],
   credential: {
     schemes: ["apiKey"],
     authenticate,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { batchSchemas } from "../../contract/batch-api.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
-import { isImageMimeType } from "../../contract/image-formats.ts";
+import { isImageMimeType, type SizePx } from "../../contract/image-formats.ts";
 import {
   customIdProblem,
   expandedCustomIds,
@@ -10,13 +10,172 @@ import {
   inWords,
   type Limits,
 } from "../../contract/limits.ts";
-import { type CheckedRequest, requestHash } from "../../domain/batches/checked-request.ts";
-import { NO_SENT_TEXTS, type SentTexts } from "../../domain/images/sent-image.ts";
-import { batchModelsOf, type GroupEntry, type ModelEntry, nearestRatio } from "../../domain/models.ts";
+import {
+  type CheckedItem,
+  type CheckedReference,
+  type CheckedRequest,
+  requestHash,
+} from "../../domain/batches/checked-request.ts";
+import {
+  InputImages,
+  NO_SENT_TEXTS,
+  receiveImage,
+  type SentTexts,
+  shownSize,
+} from "../../domain/images/sent-image.ts";
+import {
+  batchModelsOf,
+  type GroupEntry,
+  type ModelEntry,
+  nearestRatio,
+  referenceLimit,
+} from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
+import { createYield } from "../../kernel/pacing.ts";
 import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
-import { checkImages, type ReadItem, readReferences } from "./check-references.ts";
+
+type ReferenceBody = z.infer<typeof batchSchemas.ReferenceImage>;
+
+/** An item of which all but the references is checked. */
+interface ReadItem extends Omit<CheckedItem, "references" | "ratio"> {
+  referenceBodies: readonly unknown[];
+}
+
+interface Rules {
+  /** Null for an unknown model: the request is refused later, its references are still checked. */
+  model: ModelEntry | null;
+  limits: Limits;
+  storageUriPrefixes: readonly string[];
+  sent: SentTexts;
+}
+
+/**
+ * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
+ * code of the first failure.
+ */
+async function readReferences(
+  items: readonly ReadItem[],
+  rules: Rules,
+): Promise<Omit<CheckedItem, "ratio">[]> {
+  refuseTooMany(items, rules);
+  const yieldSometimes = createYield();
+  let totalBytes = 0;
+  const checked: Omit<CheckedItem, "ratio">[] = [];
+  for (const [i, { customId, prompt, outputCount, referenceBodies }] of items.entries()) {
+    const references: CheckedReference[] = [];
+    for (const [j, body] of referenceBodies.entries()) {
+      const at = `items[${i}].reference_images[${j}]`;
+      const reference = readReference(parseReference(body, at), at, rules);
+      references.push(reference);
+      if (reference.image === null) continue;
+      totalBytes += reference.image.sizeBytes;
+      await yieldSometimes(reference.image.sizeBytes);
+      if (totalBytes > rules.limits.referenceBytesPerBatch) {
+        const mib = Math.floor(rules.limits.referenceBytesPerBatch / 1024 / 1024);
+        const problem = `the reference images of the batch exceed ${mib} MiB in all`;
+        throw fieldError("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
+      }
+    }
+    checked.push({ customId, prompt, outputCount, references });
+  }
+  return checked;
+}
+
+/**
+ * Checks that the bytes of every reference are an image of the type that the request states. Equal bytes are decoded
+ * once. Returns the size of the first image of each item; null for an item without one. Throws the code of the first failure.
+ */
+async function checkImages(
+  items: readonly { references: readonly CheckedReference[] }[],
+  inspector: ImageInspector,
+): Promise<(SizePx | null)[]> {
+  const images = new InputImages(inspector);
+  const sizes: (SizePx | null)[] = items.map(() => null);
+  for (const [i, { references }] of items.entries()) {
+    for (const [j, reference] of references.entries()) {
+      const { image, mimeType } = reference;
+      if (image === null) continue;
+      const at = `items[${i}].reference_images[${j}]`;
+      const found = await images.check(image, mimeType);
+      if ("problem" in found) {
+        const fields = { type: `${at}.mime_type`, bytes: `${at}.data`, amount: at };
+        throw invalidReference(fields[found.about], found.problem);
+      }
+      sizes[i] ??= shownSize(found);
+    }
+  }
+  return sizes;
+}
+
+function refuseTooMany(items: readonly ReadItem[], { model, limits }: Rules): void {
+  const perItem = model ? referenceLimit(model) : Number.POSITIVE_INFINITY;
+  let total = 0;
+  for (const [i, { outputCount, referenceBodies }] of items.entries()) {
+    total += outputCount * referenceBodies.length;
+    if (referenceBodies.length > perItem) {
+      const problem = `has ${referenceBodies.length} images; this model takes at most ${perItem}`;
+      throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
+    }
+  }
+  if (total > limits.referenceImagesPerBatch) {
+    const problem = `have ${total} reference images after expansion; at most ${limits.referenceImagesPerBatch} are allowed`;
+    throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", "items", problem);
+  }
+}
+
+function parseReference(body: unknown, at: string): ReferenceBody {
+  const parsed = batchSchemas.ReferenceImage.safeParse(body, { error: inWords });
+  if (parsed.success) return parsed.data;
+  throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
+}
+
+function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedReference {
+  const { mime_type: mimeType, data } = body;
+  if (!isImageMimeType(mimeType)) {
+    throw invalidReference(`${at}.mime_type`, "must be image/png, image/jpeg or image/webp");
+  }
+  const { referenceIdChars, referenceTypeChars } = FIXED_LIMITS;
+  const tags = {
+    id: checkTag(body.id, `${at}.id`, referenceIdChars),
+    type: checkTag(body.type, `${at}.type`, referenceTypeChars),
+    mimeType,
+  };
+  if (body.storage_uri != null) {
+    const storageUri = checkStorageUri(body, at, rules.storageUriPrefixes);
+    return { ...tags, storageUri, image: null, sha256: null };
+  }
+  if (data == null || data === "")
+    throw invalidReference(`${at}.data`, "is required: the Base64 of the image");
+  const maxBytes = rules.limits.referenceImageBytes;
+  const image = receiveImage(data, { maxBytes, base64: "strict", sent: rules.sent });
+  if (typeof image === "string") throw invalidReference(`${at}.data`, image);
+  return { ...tags, storageUri: null, image, sha256: image.sha256 };
+}
+
+/** The service never opens it: a provider that knows the storage does. */
+function checkStorageUri(body: ReferenceBody, at: string, prefixes: readonly string[]): string {
+  const uri = body.storage_uri ?? "";
+  if (body.data != null) throw invalidReference(`${at}.storage_uri`, "cannot be given together with `data`");
+  if (prefixes.length === 0) throw invalidReference(`${at}.storage_uri`, "is not enabled here; send `data`");
+  const isTidy = !hasUnstorableText(uri) && !/\s|\\|(^|\/)\.\.?(\/|$)|%2e/i.test(uri);
+  if (!isTidy || !prefixes.some((prefix) => uri.startsWith(prefix) && uri.length > prefix.length)) {
+    throw invalidReference(`${at}.storage_uri`, "is not in a storage that is allowed here");
+  }
+  return uri;
+}
+
+function checkTag(text: string | null | undefined, at: string, maxChars: number): string | null {
+  if (text == null) return null;
+  if (isLongerThan(text, maxChars) || hasUnstorableText(text)) {
+    throw invalidReference(at, `must be text of at most ${maxChars} characters`);
+  }
+  return text;
+}
+
+function invalidReference(param: string, problem: string): ImgbatchError {
+  return fieldError("BATCH_IMAGE_INVALID_REFERENCE_IMAGE", param, problem);
+}
 
 interface RequestRules {
   limits: Limits;

@@ -15,7 +15,6 @@ import {
   consentingCaller,
   idempotencyKeyOf,
   requireBatchFeature,
-  requireBatchGroup,
 } from "../http/authenticate.ts";
 import { schemaProblem } from "../http/errors.ts";
 import type { Operation } from "../operation.ts";
@@ -23,34 +22,6 @@ import { withJsonBody } from "../request-body/json-body.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { checkRequest } from "./check-request.ts";
-
-/** `GET /v1/images/batches/models`: the models that the caller can use in a batch now, with prices. */
-function models(deps: ApiDeps) {
-  return async (_request: Request, response: Response): Promise<void> => {
-    const { group } = callerOf(response);
-    const account = await accountOf(deps, response);
-    const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
-      const offer = deps.offers.first(model.id);
-      if (!offer) return [];
-      const price = priceBatchImage(model, group, rateFor(offer, account));
-      if (!price) return [];
-      const pricing = {
-        currency: "usd" as const,
-        batch_image: microsToNumber(price.imageMicroUsd),
-        batch_hold: microsToNumber(price.holdMicroUsd),
-        ...(isPaid(offer.provider) ? { paid: true as const } : {}),
-        ...(isPlayMoney(offer, account) ? { play_money: true as const } : {}),
-      };
-      const max_reference_images = referenceLimit(model);
-      const { id } = model;
-      return [
-        { id, object: "image.batch.model", provider: offer.provider.name, max_reference_images, pricing },
-      ];
-    });
-    const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
-    response.json(envelope);
-  };
-}
 
 const SHAPE = shapeOf(batchSchemas.CreateBatch, {
   "items[].prompt": "prompt",
@@ -64,60 +35,7 @@ function codeOf(param: string): ServiceErrorCode {
     : "BATCH_IMAGE_INVALID_ITEMS";
 }
 
-/** `POST /v1/images/batches`: accepts a batch, or returns the one that the same idempotency key made. */
-function create(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
-    const { limits, bodyBudgets, blobs } = deps;
-    const images = { base64: "strict", maxBytes: limits.referenceImageBytes, blobs } as const;
-    const format = {
-      shape: SHAPE,
-      prompts: limits.itemsPerBatch,
-      images: limits.referenceImagesPerBatch,
-      promptChars: limits.promptChars,
-      code: codeOf,
-    };
-    const options = { bodyBudgets, maxBytes: limits.createBodyBytes, format, images };
-    const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
-      const { models, inspector, storageUriPrefixes } = deps;
-      const checked = await checkRequest(value, {
-        limits,
-        models,
-        group: caller.group,
-        inspector,
-        storageUriPrefixes,
-        sent,
-        isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
-      });
-      return createBatch(deps, caller, checked, idempotencyKey);
-    });
-    if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
-    try {
-      response.status(200).json(await showBatch(deps, batch));
-    } finally {
-      // The caller need not wait for what the workers do first.
-      if (!replayed) deps.onBatchCreated(batch);
-    }
-  };
-}
-
 const RETRY_SHAPE = shapeOf(batchSchemas.RetryBatch);
-
-/** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
-function retry(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
-    const { id } = await findBatch(deps.stores, caller, request.params.id);
-    const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
-    const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
-    const { consentMicroUsd } = caller;
-    const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
-    if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
-    else deps.onBatchCreated(batch);
-    response.json(await showBatch(deps, batch));
-  };
-}
 
 function hasBody(request: Request): boolean {
   return request.get("transfer-encoding") !== undefined || Number(request.get("content-length") ?? 0) > 0;
@@ -134,7 +52,7 @@ function readCustomIds(deps: ApiDeps, request: Request, response: Response): Pro
 }
 
 /** Switching batches off stops new ones; finished results stay reachable. */
-const makesBatches = [requireBatchFeature, requireBatchGroup];
+const makesBatches = [requireBatchFeature];
 
 /** The errors of reading a JSON body. */
 const bodyErrors: readonly ServiceErrorCode[] = [
@@ -168,7 +86,30 @@ export const createOperations: readonly Operation[] = [
     answers: { 200: { description: "The models.", schema: "BatchModelList" } },
     errors: ["BATCH_IMAGE_DISABLED"],
     guards: makesBatches,
-    handler: models,
+    handler: (deps) => async (_request, response) => {
+      const { group } = callerOf(response);
+      const account = await accountOf(deps, response);
+      const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
+        const offer = deps.offers.first(model.id);
+        if (!offer) return [];
+        const price = priceBatchImage(model, group, rateFor(offer, account));
+        if (!price) return [];
+        const pricing = {
+          currency: "usd" as const,
+          batch_image: microsToNumber(price.imageMicroUsd),
+          batch_hold: microsToNumber(price.holdMicroUsd),
+          ...(isPaid(offer.provider) ? { paid: true as const } : {}),
+          ...(isPlayMoney(offer, account) ? { play_money: true as const } : {}),
+        };
+        const max_reference_images = referenceLimit(model);
+        const { id } = model;
+        return [
+          { id, object: "image.batch.model", provider: offer.provider.name, max_reference_images, pricing },
+        ];
+      });
+      const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
+      response.json(envelope);
+    },
   },
   {
     id: "createBatch",
@@ -194,7 +135,40 @@ export const createOperations: readonly Operation[] = [
       ...makeErrors,
     ],
     guards: makesBatches,
-    handler: create,
+    handler: (deps) => async (request, response) => {
+      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const { limits, bodyBudgets, blobs } = deps;
+      const images = { base64: "strict", maxBytes: limits.referenceImageBytes, blobs } as const;
+      const format = {
+        shape: SHAPE,
+        prompts: limits.itemsPerBatch,
+        images: limits.referenceImagesPerBatch,
+        promptChars: limits.promptChars,
+        code: codeOf,
+      };
+      const options = { bodyBudgets, maxBytes: limits.createBodyBytes, format, images };
+      const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
+        const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
+        const { models, inspector, storageUriPrefixes } = deps;
+        const checked = await checkRequest(value, {
+          limits,
+          models,
+          group: caller.group,
+          inspector,
+          storageUriPrefixes,
+          sent,
+          isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
+        });
+        return createBatch(deps, caller, checked, idempotencyKey);
+      });
+      if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
+      try {
+        response.status(200).json(await showBatch(deps, batch));
+      } finally {
+        // The caller need not wait for what the workers do first.
+        if (!replayed) deps.onBatchCreated(batch);
+      }
+    },
   },
   {
     id: "retryBatch",
@@ -213,6 +187,16 @@ export const createOperations: readonly Operation[] = [
     },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...bodyErrors, ...makeErrors],
     guards: makesBatches,
-    handler: retry,
+    handler: (deps) => async (request, response) => {
+      const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
+      const { id } = await findBatch(deps.stores, caller, request.params.id);
+      const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
+      const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
+      const { consentMicroUsd } = caller;
+      const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
+      if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
+      else deps.onBatchCreated(batch);
+      response.json(await showBatch(deps, batch));
+    },
   },
 ];

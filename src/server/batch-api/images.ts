@@ -12,8 +12,7 @@ import { readIntact } from "../../domain/downloads/piece-stream.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/text.ts";
-import type { ApiDeps } from "../deps.ts";
-import { callerOf, requireBatchGroup } from "../http/authenticate.ts";
+import { callerOf } from "../http/authenticate.ts";
 import {
   conditions,
   downloadAnswers,
@@ -26,8 +25,14 @@ import {
 import { goneSignal } from "../http/exchange.ts";
 import { queryChoice, queryText } from "../http/query.ts";
 import type { Operation } from "../operation.ts";
-import { findBatch, findItem } from "./batch-view.ts";
+import { findBatch } from "./batch-view.ts";
 import { readItems } from "./items.ts";
+
+async function findItem(stores: Stores, batch: BatchRecord, customId: unknown): Promise<ItemRecord> {
+  const item = await stores.read.items.byCustomId(batch.id, String(customId));
+  if (item) return item;
+  throw new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
+}
 
 const IMAGES_DELETED = "The images of this item were deleted.";
 
@@ -69,9 +74,38 @@ function indexOutOfRange(imageCount: number | null): ImgbatchError {
   });
 }
 
-/** `GET …/{id}/items/{custom_id}/content`: the bytes of one image. */
-function content(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
+const WIDTHS = ["256", "1024"] as const;
+
+/** Lets the browser of a caller keep what never changes. */
+function keepInBrowser(response: Response): void {
+  // As long as a session of the console, in whose tab it is looked at again and again.
+  response.setHeader("Cache-Control", "private, max-age=43200");
+  // A browser must not show it to the next person who signs in.
+  response.setHeader("Vary", "Authorization");
+}
+
+const images = ["image/png", "image/jpeg", "image/webp"];
+
+const contentErrors: readonly ServiceErrorCode[] = [
+  "BATCH_IMAGE_NOT_FOUND",
+  "BATCH_IMAGE_ITEM_NOT_FOUND",
+  "BATCH_IMAGE_OUTPUT_DELETED",
+  "BATCH_IMAGE_NOT_READY",
+  "BATCH_IMAGE_ITEM_FAILED",
+  "BATCH_IMAGE_INVALID_QUERY",
+  "BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE",
+  "BATCH_IMAGE_RESULT_MISSING",
+];
+
+const getContent: Operation = {
+  id: "getItemContent",
+  method: "get",
+  path: PATHS.content,
+  summary: "One image of an ended batch",
+  parameters: ["BatchId", "CustomId", "ImageIndex", ...ranges],
+  answers: downloadAnswers("The image.", images),
+  errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
+  handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
     const mustHaveEnded = caller.key !== OPERATOR;
     const { item, output } = await findOutput(deps.stores, request, response, { mustHaveEnded });
@@ -89,161 +123,20 @@ function content(deps: ApiDeps) {
       },
     };
     await sendDownload(request, response, download, () => deps.slots.take(caller.key.id));
-  };
-}
+  },
+};
 
-/** `DELETE …/{id}/items/{custom_id}/content`: deletes the images of one item. */
-function deleteContent(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
-    const item = await findItem(deps.stores, batch, request.params.custom_id);
-    await deleteImages(deps, batch.id, item);
-    response.status(204).end();
-  };
-}
-
-/** `GET …/{id}/items/{custom_id}/references/{index}`: the bytes of a reference image, as they were sent. */
-function reference({ stores, blobs, slots }: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = callerOf(response);
-    const batch = await findBatch(stores, caller, request.params.id);
-    const item = await findItem(stores, batch, request.params.custom_id);
-    const index = Number(request.params.index);
-    const found = (await stores.read.references.ofSource(batch.id, item.sourceIndex))[index];
-    if (found?.blobKey == null || found.sha256 === null) {
-      throw new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND", "The item has no such reference image here.");
-    }
-    if (batch.inputsPurgedAtMs !== null) {
-      const message = "The reference images of this batch were deleted.";
-      throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", message);
-    }
-    const { blobKey, sha256, mimeType } = found;
-    const sizeBytes = await blobs.sizeOf(blobKey);
-    if (sizeBytes === null) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
-    const download = {
-      sizeBytes,
-      etag: sha256,
-      mimeType,
-      fileName: `${safeFileName(`${item.customId}_reference_${index + 1}`)}.${IMAGE_EXTENSIONS[mimeType]}`,
-      open: async ({ start, end }: { start: number; end: number }) => {
-        const bytes = await readIntact(blobs, { blobKey, sizeBytes, sha256 });
-        return Readable.from([bytes.subarray(start, end + 1)]);
-      },
-    };
-    await sendDownload(request, response, download, () => slots.take(caller.key.id));
-  };
-}
-
-const WIDTHS = ["256", "1024"] as const;
-
-/**
- * `GET …/{id}/items/{custom_id}/thumbnail`: a small WebP of one image, which fits into a square of `width` pixels. It does
- * not wait for the end of the batch, and does not count as a download.
- */
-function thumbnail({ stores, thumbnails, thumbnailSlots }: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const width = queryChoice(request, "width", WIDTHS) ?? "256";
-    const { output } = await findOutput(stores, request, response, { mustHaveEnded: false });
-    const etag = `"${output.sha256}-${width}"`;
-    response.setHeader("ETag", etag);
-    keepInBrowser(response);
-    response.setHeader("X-Content-Type-Options", "nosniff");
-    if (matchesEtag(request.get("if-none-match"), etag)) return void response.status(304).end();
-    const gone = goneSignal(response);
-    const leaveSlot = thumbnailSlots.take(callerOf(response).key.id);
-    try {
-      const bytes = await thumbnails.get(output, width === "256" ? 256 : 1024, gone);
-      if (bytes === null) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
-      response.setHeader("Content-Type", "image/webp");
-      response.setHeader("Content-Length", bytes.length);
-      response.end(bytes);
-    } catch (error) {
-      // The reader went away: no fault of the service.
-      if (!gone.aborted) throw error;
-    } finally {
-      leaveSlot();
-    }
-  };
-}
-
-/** Lets the browser of a caller keep what never changes. */
-function keepInBrowser(response: Response): void {
-  // As long as a session of the console, in whose tab it is looked at again and again.
-  response.setHeader("Cache-Control", "private, max-age=43200");
-  // A browser must not show it to the next person who signs in.
-  response.setHeader("Vary", "Authorization");
-}
-
-/**
- * `GET …/{id}/thumbnails`: the small WebPs of the first images of a page of items, in request order. It makes none: the
- * first request for one alone does. A browser spends more on a request than on a small picture.
- */
-function thumbnails({ stores, thumbnails, thumbnailSlots }: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = callerOf(response);
-    const batch = await findBatch(stores, caller, request.params.id);
-    if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
-    const leaveSlot = thumbnailSlots.take(caller.key.id);
-    try {
-      const { thumbnailPageMax: max } = FIXED_LIMITS;
-      const { items, pageOf } = await readItems({ stores }, request, batch, { fallback: max, max });
-      const outputs = await stores.read.outputs.ofItems(items.map(({ id }) => id));
-      const first = outputs.filter(({ imageIndex }) => imageIndex === 0);
-      const small = new Map(
-        await Promise.all(
-          first.map(async (output) => [output.itemId, await thumbnails.find(output, 256)] as const),
-        ),
-      );
-      const isWhole = isTerminal(batch.status) && ![...small.values()].includes(null);
-      if (isWhole) keepInBrowser(response);
-      else response.setHeader("Cache-Control", "no-store");
-      response.json(
-        pageOf(({ id, customId }): ItemThumbnail => {
-          return { custom_id: customId, data: small.get(id)?.toString("base64") ?? null };
-        }),
-      );
-    } finally {
-      leaveSlot();
-    }
-  };
-}
-
-const usesBatches = [requireBatchGroup];
-const images = ["image/png", "image/jpeg", "image/webp"];
-
-const contentErrors: readonly ServiceErrorCode[] = [
-  "BATCH_IMAGE_NOT_FOUND",
-  "BATCH_IMAGE_ITEM_NOT_FOUND",
-  "BATCH_IMAGE_OUTPUT_DELETED",
-  "BATCH_IMAGE_NOT_READY",
-  "BATCH_IMAGE_ITEM_FAILED",
-  "BATCH_IMAGE_INVALID_QUERY",
-  "BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE",
-  "BATCH_IMAGE_RESULT_MISSING",
-];
 /** The images of items, small ones of them, and the images that items refer to. */
 export const imageOperations: readonly Operation[] = [
+  getContent,
   {
-    id: "getItemContent",
-    method: "get",
-    path: PATHS.content,
-    summary: "One image of an ended batch",
-    parameters: ["BatchId", "CustomId", "ImageIndex", ...ranges],
-    answers: downloadAnswers("The image.", images),
-    errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
-    guards: usesBatches,
-    handler: content,
-  },
-  {
+    ...getContent,
     id: "headItemContent",
     method: "head",
-    path: PATHS.content,
     summary: "Size, type and ETag of one image",
     parameters: ["BatchId", "CustomId", "ImageIndex", ...conditions],
     answers: headAnswers("the image"),
     errors: contentErrors,
-    guards: usesBatches,
-    handler: content,
   },
   {
     id: "deleteItemContent",
@@ -258,8 +151,12 @@ export const imageOperations: readonly Operation[] = [
       "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY",
       "BATCH_IMAGE_QUEUE_FAILED",
     ],
-    guards: usesBatches,
-    handler: deleteContent,
+    handler: (deps) => async (request, response) => {
+      const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
+      const item = await findItem(deps.stores, batch, request.params.custom_id);
+      await deleteImages(deps, batch.id, item);
+      response.status(204).end();
+    },
   },
   {
     id: "getThumbnail",
@@ -276,8 +173,31 @@ export const imageOperations: readonly Operation[] = [
       304: unchanged,
     },
     errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
-    guards: usesBatches,
-    handler: thumbnail,
+    handler:
+      ({ stores, thumbnails, thumbnailSlots }) =>
+      async (request, response) => {
+        const width = queryChoice(request, "width", WIDTHS) ?? "256";
+        const { output } = await findOutput(stores, request, response, { mustHaveEnded: false });
+        const etag = `"${output.sha256}-${width}"`;
+        response.setHeader("ETag", etag);
+        keepInBrowser(response);
+        response.setHeader("X-Content-Type-Options", "nosniff");
+        if (matchesEtag(request.get("if-none-match"), etag)) return void response.status(304).end();
+        const gone = goneSignal(response);
+        const leaveSlot = thumbnailSlots.take(callerOf(response).key.id);
+        try {
+          const bytes = await thumbnails.get(output, width === "256" ? 256 : 1024, gone);
+          if (bytes === null) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
+          response.setHeader("Content-Type", "image/webp");
+          response.setHeader("Content-Length", bytes.length);
+          response.end(bytes);
+        } catch (error) {
+          // The reader went away: no fault of the service.
+          if (!gone.aborted) throw error;
+        } finally {
+          leaveSlot();
+        }
+      },
   },
   {
     id: "listThumbnails",
@@ -294,8 +214,35 @@ export const imageOperations: readonly Operation[] = [
       "BATCH_IMAGE_INVALID_QUERY",
       "BATCH_IMAGE_DOWNLOAD_LIMITED",
     ],
-    guards: usesBatches,
-    handler: thumbnails,
+    handler:
+      ({ stores, thumbnails, thumbnailSlots }) =>
+      async (request, response) => {
+        const caller = callerOf(response);
+        const batch = await findBatch(stores, caller, request.params.id);
+        if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
+        const leaveSlot = thumbnailSlots.take(caller.key.id);
+        try {
+          const { thumbnailPageMax: max } = FIXED_LIMITS;
+          const { items, pageOf } = await readItems({ stores }, request, batch, { fallback: max, max });
+          const outputs = await stores.read.outputs.ofItems(items.map(({ id }) => id));
+          const first = outputs.filter(({ imageIndex }) => imageIndex === 0);
+          const small = new Map(
+            await Promise.all(
+              first.map(async (output) => [output.itemId, await thumbnails.find(output, 256)] as const),
+            ),
+          );
+          const isWhole = isTerminal(batch.status) && ![...small.values()].includes(null);
+          if (isWhole) keepInBrowser(response);
+          else response.setHeader("Cache-Control", "no-store");
+          response.json(
+            pageOf(({ id, customId }): ItemThumbnail => {
+              return { custom_id: customId, data: small.get(id)?.toString("base64") ?? null };
+            }),
+          );
+        } finally {
+          leaveSlot();
+        }
+      },
   },
   {
     id: "getReference",
@@ -311,7 +258,35 @@ export const imageOperations: readonly Operation[] = [
       "BATCH_IMAGE_RESULT_MISSING",
       "BATCH_IMAGE_DOWNLOAD_LIMITED",
     ],
-    guards: usesBatches,
-    handler: reference,
+    handler:
+      ({ stores, blobs, slots }) =>
+      async (request, response) => {
+        const caller = callerOf(response);
+        const batch = await findBatch(stores, caller, request.params.id);
+        const item = await findItem(stores, batch, request.params.custom_id);
+        const index = Number(request.params.index);
+        const found = (await stores.read.references.ofSource(batch.id, item.sourceIndex))[index];
+        if (found?.blobKey == null || found.sha256 === null) {
+          throw new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND", "The item has no such reference image here.");
+        }
+        if (batch.inputsPurgedAtMs !== null) {
+          const message = "The reference images of this batch were deleted.";
+          throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", message);
+        }
+        const { blobKey, sha256, mimeType } = found;
+        const sizeBytes = await blobs.sizeOf(blobKey);
+        if (sizeBytes === null) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
+        const download = {
+          sizeBytes,
+          etag: sha256,
+          mimeType,
+          fileName: `${safeFileName(`${item.customId}_reference_${index + 1}`)}.${IMAGE_EXTENSIONS[mimeType]}`,
+          open: async ({ start, end }: { start: number; end: number }) => {
+            const bytes = await readIntact(blobs, { blobKey, sizeBytes, sha256 });
+            return Readable.from([bytes.subarray(start, end + 1)]);
+          },
+        };
+        await sendDownload(request, response, download, () => slots.take(caller.key.id));
+      },
   },
 ];

@@ -1,32 +1,28 @@
-import type { Request, Response } from "express";
-import { ITEM_EXTRAS, type ItemExtra, type ListEnvelope } from "../../contract/batch-api.ts";
+import type { Request } from "express";
+import {
+  ITEM_EXTRAS,
+  type ItemExtra,
+  type ItemObject,
+  type ListEnvelope,
+  PAID_TWICE_NOTE,
+} from "../../contract/batch-api.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { ITEM_STATUSES, type ItemStatus } from "../../contract/statuses.ts";
+import { ITEM_STATUSES, type ItemError, type ItemStatus } from "../../contract/statuses.ts";
+import { withUpstreamWords } from "../../contract/waiting.ts";
 import type { ListedItem } from "../../domain/ports/batches.ts";
-import type { BatchRecord } from "../../domain/records.ts";
+import type { BatchRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { groupBy } from "../../kernel/json.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf, requireBatchGroup } from "../http/authenticate.ts";
+import { callerOf } from "../http/authenticate.ts";
 import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText } from "../http/query.ts";
 import type { Operation } from "../operation.ts";
-import { findBatch, type ItemDetails, itemView } from "./batch-view.ts";
+import { findBatch } from "./batch-view.ts";
 
 const paging = pagingBy("i", ["position"]);
-
-/** `GET …/{id}/items`: the items in request order, a page at a time. */
-function items(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
-    const status = queryChoice(request, "status", ["all", ...ITEM_STATUSES]);
-    const { itemPageDefault: fallback, itemPageMax: max } = FIXED_LIMITS;
-    const filter = status === undefined || status === "all" ? {} : { status };
-    const { items, pageOf } = await readItems(deps, request, batch, { fallback, max, ...filter });
-    const detailsOf = await readDetails(deps, batch, items, readExtras(request));
-    const isOwner = deps.isOwnerKey(batch.apiKeyId);
-    response.json(pageOf((item) => itemView(batch, item, detailsOf(item), isOwner)));
-  };
-}
 
 /**
  * Reads the page of items that `limit` and `cursor` of a query ask for. `pageOf` makes the answer of it. Throws
@@ -80,6 +76,63 @@ async function readDetails(
   });
 }
 
+const microsOrNull = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
+
+/** Facts of an item that the list has when it is asked for them. */
+interface ItemDetails {
+  prompt?: string;
+  references?: readonly ReferenceRecord[];
+  outputs?: readonly OutputRecord[];
+  retriedIn?: string | null;
+}
+
+function itemError({ code, message, source, said }: ItemError, isOwner: boolean): ItemObject["error"] {
+  return { code, message: isOwner ? withUpstreamWords(message, said) : message, source };
+}
+
+/** An item of a batch as the item list shows it. `isOwner`: with the upstream's own words about a failure. */
+function itemView(
+  { price }: Pick<BatchRecord, "price">,
+  item: ListedItem,
+  { prompt, references, outputs, retriedIn }: ItemDetails,
+  isOwner: boolean,
+): ItemObject {
+  return {
+    custom_id: item.customId,
+    status: item.status,
+    prompt_preview: truncateCodePoints(item.prompt, FIXED_LIMITS.promptPreviewChars, "…"),
+    mime_type: item.mimeType,
+    file_extension: item.mimeType && IMAGE_EXTENSIONS[item.mimeType],
+    image_count: item.imageCount,
+    model_version: item.modelVersion,
+    provider: item.status === "pending" ? null : item.provider,
+    seed: item.seed,
+    upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
+    notes: [...item.notes, ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : [])],
+    error: item.error && itemError(item.error, isOwner),
+    cost: item.status === "success" ? microsToNumber(item.priceMicroUsd ?? price.imageMicroUsd) : null,
+    ...(prompt === undefined ? {} : { prompt }),
+    ...(references && {
+      references: references.map(({ referenceId: id, type, mimeType, storageUri }) => ({
+        id,
+        type,
+        mime_type: mimeType,
+        storage_uri: storageUri,
+      })),
+    }),
+    ...(outputs && {
+      images: outputs.map(({ mimeType, widthPx, heightPx, sizeBytes, sha256 }) => ({
+        mime_type: mimeType,
+        width: widthPx,
+        height: heightPx,
+        size: sizeBytes,
+        sha256,
+      })),
+    }),
+    ...(retriedIn === undefined ? {} : { retried_in: retriedIn }),
+  };
+}
+
 export const listItems: Operation = {
   id: "listItems",
   method: "get",
@@ -88,6 +141,14 @@ export const listItems: Operation = {
   parameters: ["BatchId", "ItemStatus", "Include", "ItemLimit", "Cursor"],
   answers: { 200: { description: "A page of items.", schema: "ItemList" } },
   errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
-  guards: [requireBatchGroup],
-  handler: items,
+  handler: (deps) => async (request, response) => {
+    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
+    const status = queryChoice(request, "status", ["all", ...ITEM_STATUSES]);
+    const { itemPageDefault: fallback, itemPageMax: max } = FIXED_LIMITS;
+    const filter = status === undefined || status === "all" ? {} : { status };
+    const { items, pageOf } = await readItems(deps, request, batch, { fallback, max, ...filter });
+    const detailsOf = await readDetails(deps, batch, items, readExtras(request));
+    const isOwner = deps.isOwnerKey(batch.apiKeyId);
+    response.json(pageOf((item) => itemView(batch, item, detailsOf(item), isOwner)));
+  },
 };

@@ -1,4 +1,5 @@
-import type { Request, RequestHandler, Response } from "express";
+import type { RequestHandler } from "express";
+
 import type { ConsoleBody } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS, routes } from "../../contract/routes.ts";
@@ -9,7 +10,7 @@ import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf, requireBatchGroup } from "../http/authenticate.ts";
+import { callerOf } from "../http/authenticate.ts";
 import { conditions, downloadAnswers, headAnswers, ranges, sendDownload } from "../http/downloads.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { callerAddress } from "../http/limits.ts";
@@ -47,9 +48,64 @@ function buildErrors(items: readonly Pick<ItemRecord, "customId" | "error">[]) {
   });
 }
 
-/** `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP. */
-function download(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
+function toJson(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}
+
+function refuseUnready(batch: BatchRecord): void {
+  if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
+  const hasNothing = batch.status !== "completed" && batch.successCount === 0;
+  if (!isTerminal(batch.status) || hasNothing) throw new ImgbatchError("BATCH_IMAGE_NOT_READY");
+}
+
+function refuseTooMany(all: readonly ListedItem[], filter: string, maxItems: number): void {
+  const count = all.filter((item) => filter === "all" || item.status === filter).length;
+  if (count <= maxItems) return;
+  const message = `The ZIP would hold ${count} items, max_items is ${maxItems}.`;
+  throw new ImgbatchError("BATCH_IMAGE_ZIP_TOO_MANY_ITEMS", message, { param: "max_items" });
+}
+
+async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
+  const downloadedAtMs = deps.clock.nowMs();
+  await deps.stores.write((tx) => tx.batches.update(batchId, { downloadedAtMs }));
+}
+
+/** Accepts the ticket of the batch that the path names, in the query. A GET uses it up. */
+export function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): RequestHandler {
+  return async (request, response, next) => {
+    const ticket = queryText(request, "ticket");
+    if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
+    const { tickets } = secrets;
+    const held = request.method === "HEAD" ? (await tickets.find(ticket))?.value : await tickets.take(ticket);
+    if (!held || held.batchId !== request.params.id) {
+      failedAuth.note(callerAddress(request));
+      throw new ImgbatchError("INVALID_API_KEY", "This link has been used, or is older than a minute.");
+    }
+    response.locals.key = await activeKey(stores.read, held.keyId, clock.nowMs());
+    next();
+  };
+}
+
+const zipErrors: readonly ServiceErrorCode[] = [
+  "BATCH_IMAGE_NOT_FOUND",
+  "BATCH_IMAGE_INVALID_QUERY",
+  "BATCH_IMAGE_OUTPUT_DELETED",
+  "BATCH_IMAGE_NOT_READY",
+  "BATCH_IMAGE_ZIP_TOO_MANY_ITEMS",
+  "BATCH_IMAGE_DOWNLOAD_TOO_LARGE",
+  "BATCH_IMAGE_RESULT_MISSING",
+];
+
+/** The download of a ZIP, which also a link with a ticket offers. */
+export const batchDownload: Operation = {
+  id: "downloadBatch",
+  method: "get",
+  path: PATHS.download,
+  summary: "Images, manifest and errors of an ended batch as one ZIP",
+  parameters: ["BatchId", "ZipStatus", "MaxItems", ...ranges],
+  answers: downloadAnswers("The ZIP; the same batch always gives the same bytes.", ["application/zip"]),
+  errors: [...zipErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
+  handler: (deps) => async (request, response) => {
     const caller = callerOf(response);
     const batch = await findBatch(deps.stores, caller, request.params.id);
     const filter = queryChoice(request, "status", ["success", "failed", "all"]) ?? "success";
@@ -76,102 +132,20 @@ function download(deps: ApiDeps) {
     };
     const isWholeSent = await sendDownload(request, response, wholeZip, () => deps.slots.take(caller.key.id));
     if (isWholeSent && filter !== "failed") await markDownloaded(deps, batch.id);
-  };
-}
-
-function toJson(value: unknown): string {
-  return `${JSON.stringify(value, null, 2)}\n`;
-}
-
-function refuseUnready(batch: BatchRecord): void {
-  if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
-  const hasNothing = batch.status !== "completed" && batch.successCount === 0;
-  if (!isTerminal(batch.status) || hasNothing) throw new ImgbatchError("BATCH_IMAGE_NOT_READY");
-}
-
-function refuseTooMany(all: readonly ListedItem[], filter: string, maxItems: number): void {
-  const count = all.filter((item) => filter === "all" || item.status === filter).length;
-  if (count <= maxItems) return;
-  const message = `The ZIP would hold ${count} items, max_items is ${maxItems}.`;
-  throw new ImgbatchError("BATCH_IMAGE_ZIP_TOO_MANY_ITEMS", message, { param: "max_items" });
-}
-
-async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
-  const downloadedAtMs = deps.clock.nowMs();
-  await deps.stores.write((tx) => tx.batches.update(batchId, { downloadedAtMs }));
-}
-
-/** `POST …/{id}/ticket`: a link to the ZIP of a batch, for a browser, which sends no key when it follows a link. */
-function makeTicket(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const caller = callerOf(response);
-    const { id: batchId } = await findBatch(deps.stores, caller, request.params.id);
-    const { secret, expiresAtMs } = await deps.secrets.tickets.issue({ keyId: caller.key.id, batchId });
-    const url = `${publicUrlOf(deps, request)}${routes.ticketDownload(batchId)}?ticket=${secret}`;
-    const view: ConsoleBody<"Ticket"> = {
-      object: "download.ticket",
-      url,
-      expires_at: Math.floor(expiresAtMs / 1000),
-    };
-    response.setHeader("Cache-Control", "no-store");
-    response.json(view);
-  };
-}
-
-/** Accepts the ticket of the batch that the path names, in the query. A GET uses it up. */
-export function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): RequestHandler {
-  return async (request, response, next) => {
-    const ticket = queryText(request, "ticket");
-    if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
-    const { tickets } = secrets;
-    const held = request.method === "HEAD" ? (await tickets.find(ticket))?.value : await tickets.take(ticket);
-    if (!held || held.batchId !== request.params.id) {
-      failedAuth.note(callerAddress(request));
-      throw new ImgbatchError("INVALID_API_KEY", "This link has been used, or is older than a minute.");
-    }
-    response.locals.key = await activeKey(stores.read, held.keyId, clock.nowMs());
-    next();
-  };
-}
-
-const usesBatches = [requireBatchGroup];
-
-const zipErrors: readonly ServiceErrorCode[] = [
-  "BATCH_IMAGE_NOT_FOUND",
-  "BATCH_IMAGE_INVALID_QUERY",
-  "BATCH_IMAGE_OUTPUT_DELETED",
-  "BATCH_IMAGE_NOT_READY",
-  "BATCH_IMAGE_ZIP_TOO_MANY_ITEMS",
-  "BATCH_IMAGE_DOWNLOAD_TOO_LARGE",
-  "BATCH_IMAGE_RESULT_MISSING",
-];
-
-/** The download of a ZIP, which also a link with a ticket offers. */
-export const batchDownload: Operation = {
-  id: "downloadBatch",
-  method: "get",
-  path: PATHS.download,
-  summary: "Images, manifest and errors of an ended batch as one ZIP",
-  parameters: ["BatchId", "ZipStatus", "MaxItems", ...ranges],
-  answers: downloadAnswers("The ZIP; the same batch always gives the same bytes.", ["application/zip"]),
-  errors: [...zipErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
-  guards: usesBatches,
-  handler: download,
+  },
 };
 
 /** The ZIP of a batch. */
 export const zipOperations: readonly Operation[] = [
   batchDownload,
   {
+    ...batchDownload,
     id: "headDownload",
     method: "head",
-    path: PATHS.download,
     summary: "Size and ETag of the ZIP",
     parameters: ["BatchId", "ZipStatus", "MaxItems", ...conditions],
     answers: headAnswers("the ZIP"),
     errors: zipErrors,
-    guards: usesBatches,
-    handler: download,
   },
   {
     id: "makeTicket",
@@ -181,7 +155,18 @@ export const zipOperations: readonly Operation[] = [
     parameters: ["BatchId"],
     answers: { 200: { description: "The link.", schema: "Ticket" } },
     errors: ["BATCH_IMAGE_NOT_FOUND"],
-    guards: usesBatches,
-    handler: makeTicket,
+    handler: (deps) => async (request, response) => {
+      const caller = callerOf(response);
+      const { id: batchId } = await findBatch(deps.stores, caller, request.params.id);
+      const { secret, expiresAtMs } = await deps.secrets.tickets.issue({ keyId: caller.key.id, batchId });
+      const url = `${publicUrlOf(deps, request)}${routes.ticketDownload(batchId)}?ticket=${secret}`;
+      const view: ConsoleBody<"Ticket"> = {
+        object: "download.ticket",
+        url,
+        expires_at: Math.floor(expiresAtMs / 1000),
+      };
+      response.setHeader("Cache-Control", "no-store");
+      response.json(view);
+    },
   },
 ];

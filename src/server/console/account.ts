@@ -1,4 +1,3 @@
-import type { Request, Response } from "express";
 import type { ListEnvelope } from "../../contract/batch-api.ts";
 import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contract/console-api.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
@@ -13,24 +12,6 @@ import { authenticate, bearerErrors, bearerToken, callerOf, keyOfCredential } fr
 import { onEnded } from "../http/exchange.ts";
 import { invalidQuery, pagingBy, queryInteger, readInstant } from "../http/query.ts";
 import type { Surface } from "../operation.ts";
-
-/** `GET /v1/account`: the money of the key's account, and how much fits into one request. */
-function account({ stores, isOwnerKey, limits }: Pick<ApiDeps, "stores" | "isOwnerKey" | "limits">) {
-  return async (_request: Request, response: Response): Promise<void> => {
-    const { id, name, prefix, accountId } = callerOf(response).key;
-    const [own, real] = await stores.snapshot((now) => payingAccounts(now, accountId));
-    const view: AccountObject = {
-      object: "account",
-      ...moneyOf(own),
-      play_money: own.isPlay,
-      real_money: real ? moneyOf(real) : null,
-      key: { name, prefix },
-      owner: isOwnerKey(id),
-      limits: limitsView(limits),
-    };
-    response.json(view);
-  };
-}
 
 function limitsView(limits: Limits): AccountObject["limits"] {
   return {
@@ -52,61 +33,7 @@ function moneyOf({ balanceMicroUsd, heldMicroUsd }: AccountRecord) {
 
 const DAY_SECONDS = 86_400;
 
-/** `GET /v1/usage`: what the key paid for, by day and model, oldest first; by default of the last 30 days. */
-function usage({ stores, clock }: Pick<ApiDeps, "stores" | "clock">) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { id: apiKeyId, accountId } = callerOf(response).key;
-    const lastSecond = readInstant(request, "to")?.lastSecond ?? Math.floor(clock.nowMs() / 1000);
-    const today = lastSecond - (lastSecond % DAY_SECONDS);
-    const from = readInstant(request, "from")?.firstSecond ?? today - 29 * DAY_SECONDS;
-    if (from > lastSecond) throw invalidQuery("from", "must not be after `to`");
-    const most = FIXED_LIMITS.usageDays;
-    if (lastSecond - from > most * DAY_SECONDS)
-      throw invalidQuery("from", `at most ${most} days before \`to\``);
-    const time = { fromMs: from * 1000, beforeMs: (lastSecond + 1) * 1000 };
-    const { days, played } = await stores.snapshot(async (now) => {
-      const accounts = await payingAccounts(now, accountId);
-      const accountIds = accounts.map(({ id }) => id);
-      const played = new Set(accounts.flatMap(({ id, isPlay }) => (isPlay ? [id] : [])));
-      return { days: await now.usage.byDay({ apiKeyId, accountIds, ...time }), played };
-    });
-    const data = days.map(
-      ({ dayMs, model, accountId, imageCount, amountMicroUsd }): UsageObject => ({
-        day: new Date(dayMs).toISOString().slice(0, 10),
-        model,
-        image_count: imageCount,
-        cost: microsToNumber(amountMicroUsd),
-        play_money: played.has(accountId),
-      }),
-    );
-    const envelope: ListEnvelope<UsageObject> = { object: "list", data, has_more: false, next_cursor: null };
-    response.json(envelope);
-  };
-}
-
 const paging = pagingBy("l", ["seq"]);
-
-/**
- * `GET /v1/ledger`: every movement of money of the key's account, newest first, a page at a time. An account can have
- * several keys: the list has the movements of all keys, and does not name batches of the others.
- */
-function ledger({ stores }: Pick<ApiDeps, "stores">) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { ledgerPageDefault, ledgerPageMax } = FIXED_LIMITS;
-    const limit = queryInteger(request, "limit", { fallback: ledgerPageDefault, min: 1, max: ledgerPageMax });
-    const { after, offset = 0 } = paging.start(request);
-    const { id: apiKeyId, accountId } = callerOf(response).key;
-    const lines = await stores.snapshot(async (now) => {
-      const accounts = await payingAccounts(now, accountId);
-      const accountIds = accounts.map(({ id }) => id);
-      const page = { accountIds, beforeSeq: after?.seq, offset, limit: limit + 1 };
-      const entries = await now.ledger.page(page);
-      const own = await ownBatches(now, apiKeyId, entries);
-      return withBalances(now, accounts, entries, own);
-    });
-    response.json(paging.page(lines, limit, ({ view }) => view));
-  };
-}
 
 async function withBalances(
   now: Repositories,
@@ -157,31 +84,6 @@ async function ownBatches(
   return own;
 }
 
-/**
- * `GET /v1/events`: a stream of what changes for the key, as server-sent events. Nothing is sent again after a break, whatever
- * `Last-Event-ID` says: the reader reads its lists anew.
- */
-function events(deps: ApiDeps) {
-  return (request: Request, response: Response): void => {
-    response.setHeader("Content-Type", "text/event-stream");
-    response.setHeader("Cache-Control", "no-store");
-    // Without this header, nginx collects events and sends them late.
-    response.setHeader("X-Accel-Buffering", "no");
-    if (request.method === "HEAD") return void response.end();
-    const credential = bearerToken(request);
-    const close = deps.events.open({
-      key: callerOf(response).key,
-      write: (text) => {
-        if (response.writableNeedDrain) response.destroy();
-        else response.write(text);
-      },
-      end: () => response.end(),
-      isAllowed: () => isAccepted(deps, credential),
-    });
-    onEnded(response, close);
-  };
-}
-
 async function isAccepted(deps: ApiDeps, credential: string | null): Promise<boolean> {
   try {
     await keyOfCredential(deps, credential);
@@ -203,7 +105,22 @@ export const accountApi: Surface = {
       path: PATHS.account,
       summary: "Balance and held money of the key's account, and the limits of one request",
       answers: { 200: { description: "The account.", schema: "Account" } },
-      handler: account,
+      handler:
+        ({ stores, isOwnerKey, limits }) =>
+        async (_request, response) => {
+          const { id, name, prefix, accountId } = callerOf(response).key;
+          const [own, real] = await stores.snapshot((now) => payingAccounts(now, accountId));
+          const view: AccountObject = {
+            object: "account",
+            ...moneyOf(own),
+            play_money: own.isPlay,
+            real_money: real ? moneyOf(real) : null,
+            key: { name, prefix },
+            owner: isOwnerKey(id),
+            limits: limitsView(limits),
+          };
+          response.json(view);
+        },
     },
     {
       id: "getUsage",
@@ -213,7 +130,41 @@ export const accountApi: Surface = {
       parameters: ["UsageFrom", "UsageTo"],
       answers: { 200: { description: "A line for each day and model, oldest first.", schema: "UsageList" } },
       errors: ["BATCH_IMAGE_INVALID_QUERY"],
-      handler: usage,
+      handler:
+        ({ stores, clock }) =>
+        async (request, response) => {
+          const { id: apiKeyId, accountId } = callerOf(response).key;
+          const lastSecond = readInstant(request, "to")?.lastSecond ?? Math.floor(clock.nowMs() / 1000);
+          const today = lastSecond - (lastSecond % DAY_SECONDS);
+          const from = readInstant(request, "from")?.firstSecond ?? today - 29 * DAY_SECONDS;
+          if (from > lastSecond) throw invalidQuery("from", "must not be after `to`");
+          const most = FIXED_LIMITS.usageDays;
+          if (lastSecond - from > most * DAY_SECONDS)
+            throw invalidQuery("from", `at most ${most} days before \`to\``);
+          const time = { fromMs: from * 1000, beforeMs: (lastSecond + 1) * 1000 };
+          const { days, played } = await stores.snapshot(async (now) => {
+            const accounts = await payingAccounts(now, accountId);
+            const accountIds = accounts.map(({ id }) => id);
+            const played = new Set(accounts.flatMap(({ id, isPlay }) => (isPlay ? [id] : [])));
+            return { days: await now.usage.byDay({ apiKeyId, accountIds, ...time }), played };
+          });
+          const data = days.map(
+            ({ dayMs, model, accountId, imageCount, amountMicroUsd }): UsageObject => ({
+              day: new Date(dayMs).toISOString().slice(0, 10),
+              model,
+              image_count: imageCount,
+              cost: microsToNumber(amountMicroUsd),
+              play_money: played.has(accountId),
+            }),
+          );
+          const envelope: ListEnvelope<UsageObject> = {
+            object: "list",
+            data,
+            has_more: false,
+            next_cursor: null,
+          };
+          response.json(envelope);
+        },
     },
     {
       id: "getLedger",
@@ -223,7 +174,27 @@ export const accountApi: Surface = {
       parameters: ["LedgerLimit", "Cursor"],
       answers: { 200: { description: "A page of entries.", schema: "LedgerList" } },
       errors: ["BATCH_IMAGE_INVALID_QUERY"],
-      handler: ledger,
+      handler:
+        ({ stores }) =>
+        async (request, response) => {
+          const { ledgerPageDefault, ledgerPageMax } = FIXED_LIMITS;
+          const limit = queryInteger(request, "limit", {
+            fallback: ledgerPageDefault,
+            min: 1,
+            max: ledgerPageMax,
+          });
+          const { after, offset = 0 } = paging.start(request);
+          const { id: apiKeyId, accountId } = callerOf(response).key;
+          const lines = await stores.snapshot(async (now) => {
+            const accounts = await payingAccounts(now, accountId);
+            const accountIds = accounts.map(({ id }) => id);
+            const page = { accountIds, beforeSeq: after?.seq, offset, limit: limit + 1 };
+            const entries = await now.ledger.page(page);
+            const own = await ownBatches(now, apiKeyId, entries);
+            return withBalances(now, accounts, entries, own);
+          });
+          response.json(paging.page(lines, limit, ({ view }) => view));
+        },
     },
     {
       id: "streamEvents",
@@ -237,7 +208,24 @@ export const accountApi: Surface = {
           bytes: ["text/event-stream"],
         },
       },
-      handler: events,
+      handler: (deps) => (request, response) => {
+        response.setHeader("Content-Type", "text/event-stream");
+        response.setHeader("Cache-Control", "no-store");
+        // Without this header, nginx collects events and sends them late.
+        response.setHeader("X-Accel-Buffering", "no");
+        if (request.method === "HEAD") return void response.end();
+        const credential = bearerToken(request);
+        const close = deps.events.open({
+          key: callerOf(response).key,
+          write: (text) => {
+            if (response.writableNeedDrain) response.destroy();
+            else response.write(text);
+          },
+          end: () => response.end(),
+          isAllowed: () => isAccepted(deps, credential),
+        });
+        onEnded(response, close);
+      },
     },
   ],
   credential: { schemes: ["apiKey"], authenticate, errors: bearerErrors },

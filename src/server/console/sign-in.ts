@@ -1,15 +1,99 @@
 import type { Request, RequestHandler, Response } from "express";
-import type { ConsoleBody } from "../../contract/console-api.ts";
+import type { RequestLine } from "../../contract/activity.ts";
+import { type ConsoleBody, type OverviewObject, providerObject } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { activeKey, authenticate as authenticateKey } from "../../domain/accounts.ts";
-import type { ApiKeyRecord } from "../../domain/records.ts";
+import type { Feed } from "../../domain/feed.ts";
+import { reportProviders, splitTroubles } from "../../domain/health/calls.ts";
+import { microsToNumber } from "../../kernel/money.ts";
 import { authenticateTicket, batchDownload } from "../batch-api/zip.ts";
 import type { ApiDeps } from "../deps.ts";
-import { authenticate, bearerErrors, bearerToken, callerOf } from "../http/authenticate.ts";
-import { callerAddress } from "../http/limits.ts";
+import {
+  authenticate,
+  authenticateBy,
+  bearerErrors,
+  bearerToken,
+  callerOf,
+  requireBatchGroup,
+} from "../http/authenticate.ts";
+import { seldom } from "../monitoring/metrics.ts";
 import type { Surface } from "../operation.ts";
-import { overview, requireOwner, setPaused } from "./overview.ts";
+
+const REQUESTS = 100;
+
+/** Lets only the key of `credentials.json` through: it sees what all keys do. */
+function requireOwner({ isOwnerKey }: Pick<ApiDeps, "isOwnerKey">): RequestHandler {
+  return (_request, response, next) => {
+    if (!isOwnerKey(callerOf(response).key.id)) throw new ImgbatchError("OWNER_ONLY");
+    next();
+  };
+}
+
+/** `GET /v1/console/service`: providers, queue, disk, and the last requests of all keys. */
+function overview(deps: ApiDeps) {
+  const lastRequests = rememberRequests(deps.feed);
+  const countBatches = seldom(() => deps.stores.read.batches.countByStatus());
+  return async (_request: Request, response: Response): Promise<void> => {
+    const { stores, health, clock, facts } = deps;
+    const { running, slots, isPaused } = await deps.queueOfAll();
+    const pending = await stores.read.batches.pendingItemCount();
+    const reports = await reportProviders(health.providers, {
+      read: stores.read,
+      nowMs: clock.nowMs(),
+      troublesOf: (provider) => health.troublesOf(provider),
+    });
+    const view: OverviewObject = {
+      object: "service.overview",
+      data_directory: facts.dataDirectory,
+      started_at: Math.floor(facts.startedAtMs / 1000),
+      disk_free_bytes: await deps.freeDiskBytes().catch(() => null),
+      queue: { running, waiting: Math.max(0, pending - running), concurrency: slots, paused: isPaused },
+      money: await moneyOfAll(deps),
+      batches: await countBatches(),
+      providers: reports.map((report) => providerObject({ ...report, ...splitTroubles(report) })),
+      requests: lastRequests().map(({ atMs, durationMs, ...line }) => ({
+        at: atMs / 1000,
+        duration_ms: durationMs,
+        ...line,
+      })),
+    };
+    response.json(view);
+  };
+}
+
+async function moneyOfAll({ stores, health }: ApiDeps): Promise<OverviewObject["money"]> {
+  // The sum of real money must not hide behind play money.
+  const all = await stores.read.accounts.list();
+  const isDrawing = health.providers.every(({ upstream }) => upstream === undefined);
+  const isPlay = isDrawing && all.length > 0 && all.every((account) => account.isPlay);
+  const accounts = all.filter((account) => isPlay || !account.isPlay);
+  return {
+    balance: microsToNumber(accounts.reduce((sum, each) => sum + each.balanceMicroUsd, 0)),
+    held: microsToNumber(accounts.reduce((sum, each) => sum + each.heldMicroUsd, 0)),
+    play_money: isPlay,
+  };
+}
+
+/** `POST` and `DELETE /v1/console/pause`: the workers begin no work; they begin work again. */
+function setPaused(isPaused: boolean) {
+  return (deps: ApiDeps) =>
+    (_request: Request, response: Response): void => {
+      deps.setPaused(isPaused);
+      response.status(204).end();
+    };
+}
+
+/** Returns a function that returns the last requests, the newest first. The feed ends with the service. */
+function rememberRequests(feed: Feed): () => RequestLine[] {
+  const lines: RequestLine[] = [];
+  feed.subscribe((event) => {
+    if (event.type !== "request") return;
+    lines.unshift(event.line);
+    lines.length = Math.min(lines.length, REQUESTS);
+  });
+  return () => lines;
+}
 
 /** Hides the console's own operations where it is switched off. */
 function requireConsole({ features, operatorToken }: ApiDeps): RequestHandler {
@@ -19,43 +103,8 @@ function requireConsole({ features, operatorToken }: ApiDeps): RequestHandler {
   };
 }
 
-/** `POST /v1/console/codes`: a new code for the key of the caller. A session makes none: it would never end. */
-function makeCode(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    if (await isSession(deps, request)) {
-      throw new ImgbatchError("INVALID_API_KEY", "A session makes no codes: send the key itself.");
-    }
-    const { secret: code, expiresAtMs } = await deps.secrets.codes.issue({
-      keyId: callerOf(response).key.id,
-    });
-    const view: ConsoleBody<"SignInCode"> = {
-      object: "console.code",
-      code,
-      expires_at: Math.floor(expiresAtMs / 1000),
-    };
-    response.setHeader("Cache-Control", "no-store");
-    response.json(view);
-  };
-}
-
 /** Accepts a code, or a key, in `Authorization: Bearer`. */
-function authenticateSignIn(deps: ApiDeps): RequestHandler {
-  return async (request, response, next) => {
-    try {
-      response.locals.key = await keyOfSignIn(deps, request);
-    } catch (error) {
-      const isWrong = error instanceof ImgbatchError && error.code !== "API_KEY_REQUIRED";
-      if (isWrong) deps.failedAuth.note(callerAddress(request));
-      throw error;
-    }
-    next();
-  };
-}
-
-async function keyOfSignIn(
-  { stores, clock, secrets }: Pick<ApiDeps, "stores" | "clock" | "secrets">,
-  request: Request,
-): Promise<ApiKeyRecord> {
+const authenticateSignIn = authenticateBy(async ({ stores, clock, secrets }, request) => {
   const credential = bearerToken(request);
   const ofCode = credential === null ? null : await secrets.codes.take(credential);
   if (ofCode) return activeKey(stores.read, ofCode.keyId, clock.nowMs());
@@ -66,29 +115,7 @@ async function keyOfSignIn(
     const message = "This code or key is not known here. A code works once, within 10 minutes.";
     throw new ImgbatchError("INVALID_API_KEY", message);
   }
-}
-
-/** `POST /v1/console/sessions`: begins a session of the key. */
-function signIn({ secrets }: Pick<ApiDeps, "secrets">) {
-  return async (_request: Request, response: Response): Promise<void> => {
-    const { secret: token, expiresAtMs } = await secrets.sessions.issue({ keyId: callerOf(response).key.id });
-    const view: ConsoleBody<"Session"> = {
-      object: "console.session",
-      token,
-      expires_at: Math.floor(expiresAtMs / 1000),
-    };
-    response.setHeader("Cache-Control", "no-store");
-    response.json(view);
-  };
-}
-
-/** `DELETE /v1/console/session`: ends the session whose token comes with the request. */
-function signOut({ secrets }: Pick<ApiDeps, "secrets">) {
-  return async (request: Request, response: Response): Promise<void> => {
-    await secrets.sessions.end(bearerToken(request) ?? "");
-    response.status(204).end();
-  };
-}
+});
 
 async function isSession({ secrets }: Pick<ApiDeps, "secrets">, request: Request): Promise<boolean> {
   return (await secrets.sessions.find(bearerToken(request) ?? "")) !== null;
@@ -110,7 +137,20 @@ const signingIn: Surface = {
       answers: { 200: { description: "The session.", schema: "Session" } },
       errors: off,
       guards: usesConsole,
-      handler: signIn,
+      handler:
+        ({ secrets }) =>
+        async (_request, response) => {
+          const { secret: token, expiresAtMs } = await secrets.sessions.issue({
+            keyId: callerOf(response).key.id,
+          });
+          const view: ConsoleBody<"Session"> = {
+            object: "console.session",
+            token,
+            expires_at: Math.floor(expiresAtMs / 1000),
+          };
+          response.setHeader("Cache-Control", "no-store");
+          response.json(view);
+        },
     },
   ],
   credential: { schemes: ["signInCode", "apiKey"], authenticate: authenticateSignIn, errors: bearerErrors },
@@ -129,7 +169,21 @@ const signedIn: Surface = {
       answers: { 200: { description: "The code.", schema: "SignInCode" } },
       errors: off,
       guards: usesConsole,
-      handler: makeCode,
+      handler: (deps) => async (request, response) => {
+        if (await isSession(deps, request)) {
+          throw new ImgbatchError("INVALID_API_KEY", "A session makes no codes: send the key itself.");
+        }
+        const { secret: code, expiresAtMs } = await deps.secrets.codes.issue({
+          keyId: callerOf(response).key.id,
+        });
+        const view: ConsoleBody<"SignInCode"> = {
+          object: "console.code",
+          code,
+          expires_at: Math.floor(expiresAtMs / 1000),
+        };
+        response.setHeader("Cache-Control", "no-store");
+        response.json(view);
+      },
     },
     {
       id: "getService",
@@ -170,7 +224,12 @@ const signedIn: Surface = {
       answers: { 204: { description: "It has ended." } },
       errors: off,
       guards: usesConsole,
-      handler: signOut,
+      handler:
+        ({ secrets }) =>
+        async (request, response) => {
+          await secrets.sessions.end(bearerToken(request) ?? "");
+          response.status(204).end();
+        },
     },
   ],
   credential: { schemes: ["apiKey"], authenticate, errors: bearerErrors },
@@ -188,7 +247,7 @@ const ticketDownloads: Surface = {
       summary: "The ZIP of a batch, by the link of a ticket",
       parameters: [...(batchDownload.parameters ?? []), "Ticket"],
       errors: [...(batchDownload.errors ?? []), ...bearerErrors],
-      guards: [authenticateTicket, ...(batchDownload.guards ?? [])],
+      guards: [authenticateTicket, requireBatchGroup],
     },
   ],
   credential: null,

@@ -9,6 +9,7 @@ import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { parseUsd } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
+import type { Credential } from "../operation.ts";
 import { callerAddress } from "./limits.ts";
 import { SESSION_MS } from "./secrets.ts";
 
@@ -48,11 +49,13 @@ export async function keyOfCredential(
   }
 }
 
-/** Accepts only `Authorization: Bearer <key>`, for the batch API. Afterwards `callerOf` returns the caller. */
-export function authenticate(deps: ApiDeps): RequestHandler {
-  return async (request, response, next) => {
+/** Makes a handler that finds the key of a request. A wrong key counts for the address of its caller. */
+export function authenticateBy(
+  find: (deps: ApiDeps, request: Request) => Promise<ApiKeyRecord>,
+): (deps: ApiDeps) => RequestHandler {
+  return (deps) => async (request, response, next) => {
     try {
-      response.locals.key = await keyOfCredential(deps, bearerToken(request));
+      response.locals.key = await find(deps, request);
     } catch (error) {
       const isWrongKey = error instanceof ImgbatchError && error.code !== "API_KEY_REQUIRED";
       if (isWrongKey) deps.failedAuth.note(callerAddress(request));
@@ -61,6 +64,11 @@ export function authenticate(deps: ApiDeps): RequestHandler {
     next();
   };
 }
+
+/** Accepts only `Authorization: Bearer <key>`, for the batch API. Afterwards `callerOf` returns the caller. */
+export const authenticate = authenticateBy(async (deps, request) =>
+  keyOfCredential(deps, bearerToken(request)),
+);
 
 /**
  * Refuses a key in the URL on every path, because URLs end up in logs and histories. It searches the text of the query:
@@ -76,7 +84,7 @@ export const refuseKeyInUrl: RequestHandler = (request, _response, next) => {
 };
 
 /** Whether a target has the parameter `api_key` in its query: also encoded, as a list (`api_key[]`) or behind another `?`. */
-export function namesApiKey(target: string): boolean {
+function namesApiKey(target: string): boolean {
   const [, ...parameters] = target.split(/[?#&;]/);
   const names = parameters.map((parameter) => parameter.split("=", 1)[0] ?? "");
   return names.some((name) => /(?<![\w-])api_key(?![\w-])/i.test(decodeAscii(name)));
@@ -163,3 +171,61 @@ export function idempotencyKeyOf(request: Request, code: ServiceErrorCode): stri
   const message = `Idempotency-Key: must be 1 to ${max} printable ASCII characters`;
   throw new ImgbatchError(code, message, { param: "Idempotency-Key" });
 }
+
+/** Where the query parameter `key` counts, too. */
+const TAKES_KEY_IN_URL = /^\/(?:upload\/)?v1beta\//;
+
+/** A header without a value counts as absent. */
+function credentialOf(request: Request, keyHeaders: readonly string[]): string | null {
+  const vendorKey = vendorKeyOf(request, keyHeaders);
+  if (vendorKey !== null) return vendorKey;
+  const token = bearerToken(request);
+  if (token !== null) return token;
+  const key = request.get("x-api-key");
+  if (key) return key;
+  // The path as the caller wrote it: others are read as paths below `/v1beta`.
+  const inUrl = TAKES_KEY_IN_URL.test(request.originalUrl) ? request.query.key : undefined;
+  if (inUrl === undefined || inUrl === "") return null;
+  if (typeof inUrl !== "string") throw new ImgbatchError("INVALID_API_KEY");
+  return inUrl;
+}
+
+/** The key in one of the vendor's headers, which marks a client of the vendor; null without one. */
+export function vendorKeyOf(request: Request, keyHeaders: readonly string[]): string | null {
+  for (const name of keyHeaders) {
+    const key = request.get(name);
+    if (key) return key;
+  }
+  return null;
+}
+
+const authenticateVendorKey = authenticateBy(async (deps, request) => {
+  const credential = credentialOf(request, deps.keyHeaders);
+  if (credential !== null) return keyOfCredential(deps, credential);
+  const vendor = deps.keyHeaders[0] === undefined ? "" : `in \`${deps.keyHeaders[0]}\` or `;
+  const message = `An API key is required: send it ${vendor}as \`Authorization: Bearer <key>\`.`;
+  throw new ImgbatchError("API_KEY_REQUIRED", message);
+});
+
+/**
+ * Only the first credential in a fixed order counts: the vendor's headers, `Authorization: Bearer`, `x-api-key`, and
+ * below `/v1beta` and `/upload/v1beta` the query parameter `key`. The group of the key must be of the native platform.
+ */
+export const headerKey: Credential = {
+  schemes: ["apiKey", "headerKey"],
+  errors: [...bearerErrors, "REALTIME_GROUP_NOT_NATIVE"],
+  authenticate: (deps) => {
+    const authenticated = authenticateVendorKey(deps);
+    return (request, response, next) =>
+      authenticated(request, response, () => {
+        const group = deps.groups.find((g) => g.name === response.locals.key.group);
+        if (group?.platform !== "native") {
+          throw new ImgbatchError("REALTIME_GROUP_NOT_NATIVE", undefined, { param: "key" });
+        }
+        response.locals.group = group;
+        next();
+      });
+  },
+};
+
+export const headerOrQueryKey: Credential = { ...headerKey, schemes: [...headerKey.schemes, "queryKey"] };

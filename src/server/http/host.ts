@@ -1,4 +1,3 @@
-import type { RequestListener } from "node:http";
 import { isIP } from "node:net";
 import { hostname } from "node:os";
 import type { Request, RequestHandler } from "express";
@@ -6,7 +5,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 
 /** The addresses and names by which clients reach the service. */
-export interface Reach {
+interface Reach {
   /** The name or address that it listens on. */
   host: string;
   /** The URL under which clients know it; null when that is its address. */
@@ -25,21 +24,18 @@ export function requireKnownHost({ host, publicUrl }: Reach): RequestHandler {
   const names = new Set([bound]);
   if (publicUrl !== null) names.add(hostOf(new URL(publicUrl).host));
   if (isWildcard) names.add(hostOf(hostname()));
-  /** Most requests name the same host as the one before. */
-  let lastKnown: string | null = null;
   return (request, _response, next) => {
     const count = request.headersDistinct.host?.length ?? 0;
     const isRequired = Number(request.httpVersion) > 1;
     if (count > 1 || (count === 0 && isRequired)) throw malformed("is required, once");
     const sent = request.get("host");
-    if (sent === undefined || sent === lastKnown) return next();
+    if (sent === undefined) return next();
     const name = hostOf(sent);
     if (name === null) throw malformed("must be a name or an address, with a port or without");
     const isAddress = isIP(name.replace(/^\[|\]$/g, "")) > 0;
     const isKnown = isLoopback(name) || names.has(name) || (isAddress && isWildcard);
-    if (isKnown) lastKnown = sent;
     // The service may listen on a name; a client may use its address.
-    else if (name !== urlHost(request.socket.localAddress)) {
+    if (!isKnown && name !== urlHost(request.socket.localAddress)) {
       throw new ImgbatchError("MISDIRECTED_REQUEST", undefined, { param: "Host" });
     }
     next();
@@ -50,7 +46,7 @@ export function requireKnownHost({ host, publicUrl }: Reach): RequestHandler {
  * The host of `host[:port]` as URLs spell it: in lower case, an address in its shortest form, without a zone and without
  * the dot behind a whole name. Null for anything else, such as a host with a user.
  */
-export function hostOf(text: string): string | null {
+function hostOf(text: string): string | null {
   const host = /^(\[[\da-f:.]{2,45}(?:%[\w.~%-]{1,64})?\]|[^\s/?#@\\:[\]]{1,254})(?::\d{0,5})?$/i.exec(
     text,
   )?.[1];
@@ -80,20 +76,4 @@ export function publicUrlOf({ server }: { server: Reach }, request: Request): st
     (name) => name !== undefined && hostOf(name) !== null,
   );
   return `${request.protocol}://${host ?? own}`;
-}
-
-/**
- * Lets a listener see only targets that are a path. The host of an absolute target (`GET http://host/path`) takes the
- * place of the Host header (RFC 9112, section 3.2.2). A target of any other kind leaves a Host that is not well formed.
- */
-export function withPathTargets(listener: RequestListener): RequestListener {
-  return (request, response) => {
-    const target = request.url ?? "";
-    if (!/^[/*]/.test(target)) {
-      const [, host = target, rest = ""] = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target) ?? [];
-      request.headers.host = host;
-      request.url = rest.startsWith("/") ? rest : `/${rest}`;
-    }
-    listener(request, response);
-  };
 }

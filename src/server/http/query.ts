@@ -171,3 +171,23 @@ export function wholeNumber(request: Request, name: string, otherName: string): 
     throw invalidArgument(name, "must be one whole number");
   return Number(text);
 }
+
+/**
+ * Returns how many entries a page has. A `limit` above the largest page means the largest page, and `has_more` shows
+ * the rest. Throws `BATCH_IMAGE_INVALID_QUERY`.
+ */
+export function pageLimit(request: Request, usual: number, largest: number): number {
+  return Math.min(queryInteger(request, "limit", { fallback: usual, min: 1, max: 10_000 }), largest);
+}
+
+/** The body of a list: a page of views, and whether more were found. */
+export function listBody(views: readonly object[], found: readonly unknown[]) {
+  const data = views as readonly { id: string }[];
+  return {
+    object: "list",
+    data: [...data],
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: found.length > data.length,
+  };
+}

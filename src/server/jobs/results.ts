@@ -2,15 +2,12 @@ import { setImmediate } from "node:timers/promises";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { jobDirectivesOf, stuckMs } from "../../contract/job-directives.ts";
 import { type BatchStatus, type ItemError, isTerminal } from "../../contract/statuses.ts";
-import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
-import type { GeneratedFile } from "../../domain/files/files.ts";
+import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { Line } from "../../domain/jobs/take-in.ts";
 import { DRAWINGS } from "../../domain/models.ts";
-import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Repositories, Stores } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
 
 const FAILED = "The job ended without all results, as a directive in its prompts asks.";
 const EXPIRED = "The job expired, as a directive in its prompts asks.";
@@ -140,24 +137,4 @@ export function withImages(json: string, field: string, outputs: readonly Output
     from = at;
   }
   return [...pieces, json.slice(from)];
-}
-
-/** Returns a file of JSON lines about an ended batch. Its images are read when they are sent. */
-export function linesFile(
-  blobs: Pick<BlobStore, "reader">,
-  { id, endedAtMs, createdAtMs, outputsExpireAtMs }: BatchRecord,
-  fileId: string,
-  lines: readonly (readonly Piece[])[],
-): GeneratedFile {
-  const pieces = lines.flatMap((line) => [...line, "\n"]);
-  const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
-  return {
-    sizeBytes,
-    // An ended batch does not change.
-    etag: sha256Hex(`${id} ${fileId} ${endedAtMs} ${sizeBytes}`).slice(0, 32),
-    mimeType: "application/jsonl",
-    createdAtMs: endedAtMs ?? createdAtMs,
-    expiresAtMs: outputsExpireAtMs,
-    open: (range) => pieceStream(blobs, pieces, range),
-  };
 }

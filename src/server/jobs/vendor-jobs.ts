@@ -3,19 +3,21 @@ import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { BatchSource } from "../../contract/statuses.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
-import type { Piece } from "../../domain/downloads/piece-stream.ts";
+import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import { findFile, type GeneratedFile } from "../../domain/files/files.ts";
 import { createJob } from "../../domain/jobs/create-job.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
+import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { FileRecord } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf, consentingCaller, requireBatchFeature, requireBatchGroup } from "../http/authenticate.ts";
 import type { Operation } from "../operation.ts";
 import type { ImageTexts, TakenBody } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import type { BodyFormat } from "../request-body/json-value.ts";
-import { type ItemResult, type JobProgress, linesFile, progressOf, resultLines } from "./results.ts";
+import { type ItemResult, type JobProgress, progressOf, resultLines } from "./results.ts";
 import { type ListPage, sendPage } from "./vendor-files.ts";
 
 type JobFilter = Pick<BatchPage, "after" | "offset">;
@@ -205,4 +207,24 @@ export async function usableFile(
   if (file === null) throw refused("must be the name of a file that was uploaded with this key");
   if (file.sizeBytes === 0) throw refused("the file is empty");
   return file;
+}
+
+/** Returns a file of JSON lines about an ended batch. Its images are read when they are sent. */
+function linesFile(
+  blobs: Pick<BlobStore, "reader">,
+  { id, endedAtMs, createdAtMs, outputsExpireAtMs }: BatchRecord,
+  fileId: string,
+  lines: readonly (readonly Piece[])[],
+): GeneratedFile {
+  const pieces = lines.flatMap((line) => [...line, "\n"]);
+  const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
+  return {
+    sizeBytes,
+    // An ended batch does not change.
+    etag: sha256Hex(`${id} ${fileId} ${endedAtMs} ${sizeBytes}`).slice(0, 32),
+    mimeType: "application/jsonl",
+    createdAtMs: endedAtMs ?? createdAtMs,
+    expiresAtMs: outputsExpireAtMs,
+    open: (range) => pieceStream(blobs, pieces, range),
+  };
 }

@@ -5,7 +5,6 @@ import { PATHS } from "../../contract/routes.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { ApiDeps } from "../deps.ts";
 import { invalidQuery, queryText } from "../http/query.ts";
-import type { Readiness } from "../openapi/schemas.ts";
 import type { Surface } from "../operation.ts";
 
 /** `GET /healthz`: the service is alive. With a challenge it also proves that it owns its data directory. */
@@ -47,8 +46,7 @@ function readiness(deps: ReadinessDeps): RequestHandler {
   return async (_request, response) => {
     const problems = await readinessProblems(deps, probes);
     const isReady = problems.length === 0;
-    const answer: Readiness = { status: isReady ? "ready" : "not_ready", problems };
-    response.status(isReady ? 200 : 503).json(answer);
+    response.status(isReady ? 200 : 503).json({ status: isReady ? "ready" : "not_ready", problems });
   };
 }
 

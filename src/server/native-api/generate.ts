@@ -177,7 +177,7 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const key = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
-    const model = findModel(deps, request, response);
+    const model = findModel(deps, request, response, "realtime");
     const { limits, blobs } = deps;
     const images = { base64: "lenient", maxBytes: limits.referenceImageBytes, blobs } as const;
     const options = { ...deps, maxBytes: limits.realtimeBodyBytes, format: contentFormat(limits), images };

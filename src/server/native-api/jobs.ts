@@ -1,14 +1,15 @@
 import { randomBytes } from "node:crypto";
-import type { Request, Response } from "express";
 import { errorEntry, ImgbatchError, isErrorCode, nativeStatus, RPC_CODES } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { isTerminal } from "../../contract/statuses.ts";
+import { type ItemErrorCode, isTerminal } from "../../contract/statuses.ts";
+import { askedOf } from "../../domain/batches/create-batch.ts";
 import { deleteRecord } from "../../domain/batches/delete.ts";
 import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import type { LineText } from "../../domain/jobs/create-job.ts";
+import type { LineReader } from "../../domain/jobs/take-in.ts";
 import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { fieldsOf } from "../../kernel/json.ts";
@@ -17,7 +18,15 @@ import type { ApiDeps } from "../deps.ts";
 import { sendBytes } from "../http/downloads.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { pageSizeOf, pagingBy } from "../http/query.ts";
-import { hasResults, type JobProgress, progressOf, resultLines } from "../jobs/results.ts";
+import { isObject, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
+import {
+  hasResults,
+  type ItemResult,
+  type JobProgress,
+  progressOf,
+  resultLines,
+  withImages,
+} from "../jobs/results.ts";
 import {
   JOB_ERRORS,
   numberOf,
@@ -29,10 +38,9 @@ import {
 import type { Operation } from "../operation.ts";
 import type { TakenBody } from "../request-body/image-extraction.ts";
 import { type BodyFormat, shapeOf } from "../request-body/json-value.ts";
-import { camelKeys } from "./check-content.ts";
-import { CONTENT_SHAPE } from "./generate.ts";
-import { resultLine } from "./job-lines.ts";
-import { findBatchModel } from "./models.ts";
+import { camelKeys, checkContent } from "./check-content.ts";
+import { CONTENT_SHAPE, contentBody, contentFormat } from "./generate.ts";
+import { findModel } from "./models.ts";
 
 type Job = NativeBody<"Job">;
 type JobOutput = NonNullable<Job["response"]>;
@@ -205,7 +213,7 @@ const jobs = vendorJobs({
   },
   results: [results],
   readerOf: (deps, request, response) => {
-    const model = findBatchModel(deps, request, response);
+    const model = findModel(deps, request, response, "batch");
     return {
       format: formatOf(deps.limits),
       // A worker checks the images with their lines, and refuses those that are too large.
@@ -222,27 +230,6 @@ const jobs = vendorJobs({
 
 export const { resultFile } = jobs;
 
-/** `GET …/batches/{id}`: the job as it is now, with the results of one that came inline, which is a download. */
-function getJob(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const batch = await jobs.find(deps, request, response);
-    if (batch.input?.fileName != null || !hasResults(batch)) {
-      response.json(await jobs.show(deps, batch));
-      return;
-    }
-    const leaveSlot = deps.slots.take(batch.apiKeyId);
-    try {
-      const pieces = await withResults(deps, batch);
-      const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
-      response.setHeader("Content-Type", "application/json; charset=utf-8");
-      response.setHeader("Content-Length", sizeBytes);
-      await sendBytes(response, pieceStream(deps.blobs, pieces, { start: 0, end: sizeBytes - 1 }));
-    } finally {
-      leaveSlot();
-    }
-  };
-}
-
 /** The job with its results in it, twice, as its clients expect. The images are read when they are sent. */
 async function withResults(deps: ApiDeps, batch: BatchRecord): Promise<Piece[]> {
   const mark = randomBytes(16).toString("hex");
@@ -253,21 +240,6 @@ async function withResults(deps: ApiDeps, batch: BatchRecord): Promise<Piece[]> 
   return JSON.stringify(view)
     .split(JSON.stringify({ mark }))
     .flatMap((text, i) => (i === 0 ? [text] : [...list, text]));
-}
-
-/**
- * `DELETE …/batches/{id}`, also as `POST …:delete`: hides an ended job and its results. A job that runs must be cancelled
- * first: it would go on and cost, and nobody could see it.
- */
-function deleteJob(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const batch = await jobs.find(deps, request, response);
-    if (!isTerminal(batch.status)) {
-      throw new ImgbatchError("JOB_NOT_ENDED", "The job has not ended; cancel it before you delete it.");
-    }
-    await deleteRecord(deps, batch.id, deps.clock.nowMs());
-    response.json({});
-  };
 }
 
 const nothing = { description: "An empty object.", schema: "Empty" };
@@ -289,7 +261,14 @@ const remove = {
   answers: { 200: nothing },
   errors: [...jobs.get.errors, "JOB_NOT_ENDED"],
   guards: jobs.get.guards,
-  handler: deleteJob,
+  handler: (deps) => async (request, response) => {
+    const batch = await jobs.find(deps, request, response);
+    if (!isTerminal(batch.status)) {
+      throw new ImgbatchError("JOB_NOT_ENDED", "The job has not ended; cancel it before you delete it.");
+    }
+    await deleteRecord(deps, batch.id, deps.clock.nowMs());
+    response.json({});
+  },
 } as const satisfies Partial<Operation>;
 
 /** The operations on jobs. A verb stands before the job: its path looks like the path of a job. */
@@ -322,7 +301,83 @@ export const jobOperations: readonly Operation[] = [
       200: { description: "The job; with its results when its requests came inline.", schema: "Job" },
     },
     errors: [...jobs.get.errors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
-    handler: getJob,
+    handler: (deps) => async (request, response) => {
+      const batch = await jobs.find(deps, request, response);
+      if (batch.input?.fileName != null || !hasResults(batch)) {
+        response.json(await jobs.show(deps, batch));
+        return;
+      }
+      const leaveSlot = deps.slots.take(batch.apiKeyId);
+      try {
+        const pieces = await withResults(deps, batch);
+        const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
+        response.setHeader("Content-Type", "application/json; charset=utf-8");
+        response.setHeader("Content-Length", sizeBytes);
+        await sendBytes(response, pieceStream(deps.blobs, pieces, { start: 0, end: sizeBytes - 1 }));
+      } finally {
+        leaveSlot();
+      }
+    },
   },
   { ...remove, id: "deleteJob", method: "delete", path: PATHS.nativeJob },
 ];
+
+/**
+ * Returns the reader of the native API's batch jobs: a JSON object a line, with the `request` as `generateContent` takes it,
+ * and the client's `key`. A line without `request` is the request itself.
+ */
+export function nativeLines(rules: LineRules): LineReader {
+  const images = { base64: "lenient", maxBytes: rules.limits.referenceImageBytes } as const;
+  const shape = { ...(CONTENT_SHAPE as object), key: "any", request: CONTENT_SHAPE } as const;
+  const format: LineFormat = {
+    keyOf: ({ key }: { key?: unknown }) => key,
+    check: async (line: { request?: unknown }, { model, ...given }) => {
+      const request = line.request === undefined ? line : line.request;
+      if (!isObject(request)) throw invalidArgument("request", "must be an object");
+      const { strictImageConfig } = rules.features;
+      return checkContent(request, model, { ...rules, strictImageConfig, ...given });
+    },
+  };
+  return lineReader(rules, { format: contentFormat(rules.limits, shape), images }, () => format);
+}
+
+/** A result as a JSON object. `keyField` is the field in which the client's name of the line comes back. */
+function resultLine(
+  batch: BatchRecord,
+  { item, outputs, inputImages }: ItemResult,
+  keyField: "key" | "metadata",
+): Piece[] {
+  const { error, clientKey, modelVersion } = item;
+  const key = clientKey === null ? "" : `,${JSON.stringify(keyField)}:${clientKey}`;
+  const isAnswer = error === null || error.code === "SAFETY_BLOCKED" || error.code === "EMPTY_IMAGE_OUTPUT";
+  if (!isAnswer) {
+    const { code, message } = { code: rpcCodeOf(error.code), message: error.message };
+    return [`{"error":${JSON.stringify({ code, message })}${key}}`];
+  }
+  const response = JSON.stringify(
+    contentBody({
+      id: `${numberOf(batch)}-${item.position + 1}`,
+      prompt: item.prompt,
+      earlier: item.earlier ?? "",
+      size: askedOf(batch, item).tier,
+      inputImages,
+      executed: modelVersion ?? batch.model,
+      modelVersion: modelVersion ?? batch.model,
+      images: outputs.map(({ mimeType }) => ({ mimeType, data: "" })),
+      refusal: error?.code === "SAFETY_BLOCKED" ? error.message : null,
+    }),
+  );
+  // The images stand before every text that others have written.
+  return withImages(`{"response":${response}${key}}`, "data", outputs);
+}
+
+const STATUSES: Partial<Record<ItemErrorCode, number>> = {
+  INVALID_ARGUMENT: 400,
+  CANCELLED: 499,
+  PROVIDER_RATE_LIMITED: 429,
+  PROVIDER_TIMEOUT: 504,
+};
+
+function rpcCodeOf(code: ItemErrorCode): number {
+  return RPC_CODES[nativeStatus(STATUSES[code] ?? 500)];
+}

@@ -3,6 +3,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { RATIOS, type SizeTier } from "../../contract/image-formats.ts";
 import type { NativeBody } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
 import { isPlayMoney, priceRealtimeImage, rateFor } from "../../domain/billing/payer.ts";
 import {
   batchModelsOf,
@@ -17,9 +18,7 @@ import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf } from "../http/authenticate.ts";
 import { pageOf } from "../http/query.ts";
-import { modelNamed, wholeNames } from "../openai/model-names.ts";
 import type { Operation } from "../operation.ts";
-import { modelParameter } from "./paths.ts";
 
 const INPUT_TOKENS = 131_072;
 const OUTPUT_TOKENS = 32_768;
@@ -28,6 +27,44 @@ const OUTPUT_TOKENS = 32_768;
 const SHOWN_NAME_CHARS = 100;
 const NATIVE_PAGE = 50;
 const SHARED_PAGE = 1000;
+
+/** Names that OpenAI's clients have built in. Without a configuration they stand for the first model. */
+const BUILT_IN = ["gpt-image-*", "dall-e-*", "chatgpt-image-latest"];
+
+/**
+ * The model of those that the caller can use: the one with this id, else the one that the
+ * name stands for, the longest name first; the first model without a name. Null when the name is not known.
+ */
+function namedAmong(
+  name: string | null,
+  models: readonly ModelEntry[],
+  names: ApiDeps["modelNames"],
+): ModelEntry | null {
+  const byId = (id: string) => models.find((model) => model.id === id) ?? null;
+  if (name === null) return models[0] ?? null;
+  const own = byId(name);
+  if (own !== null) return own;
+  const matching = Object.keys(names).filter((known) => stands(known, name));
+  const [best] = matching.sort((a, b) => Number(b === name) - Number(a === name) || b.length - a.length);
+  if (best !== undefined) return byId(names[best] ?? "");
+  return BUILT_IN.some((known) => stands(known, name)) ? (models[0] ?? null) : null;
+}
+
+/** The names that stand for a model in whole, without those that are the id of another one. */
+function wholeNames(
+  models: readonly ModelEntry[],
+  names: ApiDeps["modelNames"],
+): { name: string; model: ModelEntry }[] {
+  const whole = new Set([...Object.keys(names), ...BUILT_IN].filter((name) => !name.endsWith("*")));
+  return [...whole].flatMap((name) => {
+    const model = namedAmong(name, models, names);
+    return model === null || model.id === name ? [] : [{ name, model }];
+  });
+}
+
+function stands(known: string, name: string): boolean {
+  return known.endsWith("*") ? name.startsWith(known.slice(0, -1)) : known === name;
+}
 
 /** The models that the caller may use and that a provider serves now, and how it sees one of them. */
 async function catalogueOf(deps: ApiDeps, response: Response) {
@@ -73,19 +110,38 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
   return { models, view, sharedView };
 }
 
+/** The name of the model in the path. */
+const modelParameter = ({ params: { model } }: Request) => (typeof model === "string" ? model : "");
+
+/** What a model is asked for. */
+type Use = "realtime" | "batch";
+
+/** The models that a group may use: in real time, or in batches, which need a price. */
+function usableModels({ models }: ApiDeps, group: Caller["group"], use: Use): ModelEntry[] {
+  if (use === "realtime") return realtimeModelsOf(group, models);
+  return batchModelsOf(group, models).filter((model) => pricedSizes(model).length > 0);
+}
+
 /**
  * The model of the path, when the caller may use it. A model without a provider is a later and different error.
  * Throws `REALTIME_MODEL_NOT_FOUND`.
  */
-export function findModel(deps: ApiDeps, request: Request, response: Response): ModelEntry {
-  return findAmong(realtimeModelsOf(callerOf(response).group, deps.models), request);
+export function findModel(deps: ApiDeps, request: Request, response: Response, use: Use): ModelEntry {
+  return findAmong(usableModels(deps, callerOf(response).group, use), request);
 }
 
-/** The same for batch jobs: a model with at least one price that makes batches. Throws `REALTIME_MODEL_NOT_FOUND`. */
-export function findBatchModel(deps: ApiDeps, request: Request, response: Response): ModelEntry {
-  const models = batchModelsOf(callerOf(response).group, deps.models);
-  const priced = models.filter((model) => pricedSizes(model).length > 0);
-  return findAmong(priced, request);
+/**
+ * The model of a request to OpenAI's API. Without a name, and for names that have none, it is the first model that a provider
+ * serves now. Throws `REALTIME_MODEL_NOT_FOUND`.
+ */
+export function modelNamed(deps: ApiDeps, group: Caller["group"], name: string | null, use: Use): ModelEntry {
+  const offers = use === "batch" ? deps.offers : deps.realtimeOffers;
+  const isServed = ({ id }: ModelEntry) => offers.first(id) !== null;
+  const models = usableModels(deps, group, use);
+  const servedFirst = [...models.filter(isServed), ...models.filter((model) => !isServed(model))];
+  const model = namedAmong(name, servedFirst, deps.modelNames);
+  if (model === null) throw modelNotFound(name ?? "");
+  return model;
 }
 
 function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry {
@@ -95,7 +151,7 @@ function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry 
   throw modelNotFound(id);
 }
 
-export function modelNotFound(name: string): ImgbatchError {
+function modelNotFound(name: string): ImgbatchError {
   const message = `models/${truncateCodePoints(name, SHOWN_NAME_CHARS, "…")} is not found for this key.`;
   return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
 }
@@ -173,7 +229,7 @@ export const sharedModelOperations: readonly Operation[] = [
     handler: (deps) => async (request, response) => {
       const { models, sharedView } = await catalogueOf(deps, response);
       const name = modelParameter(request);
-      const model = modelNamed(name, models, deps.modelNames);
+      const model = namedAmong(name, models, deps.modelNames);
       if (model === null) throw modelNotFound(name);
       response.json(sharedView(name, model));
     },

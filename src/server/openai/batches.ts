@@ -1,20 +1,25 @@
 import type { Request } from "express";
-import { isErrorCode } from "../../contract/errors.ts";
+import { ImgbatchError, isErrorCode, type ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { type OpenaiBody, openaiCode, openaiSchemas } from "../../contract/openai-api.ts";
+import { type OpenaiBody, openaiCode, openaiErrorBody, openaiSchemas } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { isTerminal } from "../../contract/statuses.ts";
-import type { Caller } from "../../domain/batches/create-batch.ts";
+import { type ItemError, type ItemErrorCode, isTerminal } from "../../contract/statuses.ts";
+import { askedOf, type Caller } from "../../domain/batches/create-batch.ts";
 import { dropOutputs } from "../../domain/batches/delete.ts";
 import { hasItems } from "../../domain/batches/lifecycle.ts";
-import { batchModelsOf, type ModelEntry, pricedSizes } from "../../domain/models.ts";
+import type { Piece } from "../../domain/downloads/piece-stream.ts";
+import type { JobOfLines, LineReader } from "../../domain/jobs/take-in.ts";
+import { MAX_INPUT_IMAGES } from "../../domain/models.ts";
+import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Repositories, Transaction } from "../../domain/ports/stores.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ApiDeps } from "../deps.ts";
-import { parseArgument, requireStorable } from "../http/errors.ts";
-import { invalidQuery, queryInteger, queryText } from "../http/query.ts";
-import { hasResults, type JobProgress } from "../jobs/results.ts";
+import { headerKey } from "../http/authenticate.ts";
+import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
+import { invalidQuery, listBody, pageLimit, queryText } from "../http/query.ts";
+import { isObject, jsonLines, type LineFormat, type LineRules, lineReader } from "../jobs/lines.ts";
+import { hasResults, type ItemResult, type JobProgress, withImages } from "../jobs/results.ts";
 import {
   JOB_ERRORS,
   numberOf,
@@ -23,19 +28,12 @@ import {
   usableFile,
   vendorJobs,
 } from "../jobs/vendor-jobs.ts";
-import { modelNotFound } from "../native-api/models.ts";
-import type { Operation } from "../operation.ts";
+import { usageOf } from "../native-api/generate.ts";
+import { modelNamed } from "../native-api/models.ts";
+import type { Operation, Surface } from "../operation.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
-import { firstModelName, type JobOrigin, originOf, resultLine } from "./batch-lines.ts";
-import { servedModelNamed } from "./model-names.ts";
-
-/** Checks the body of `POST /v1/batches`. Throws `REALTIME_INVALID_ARGUMENT`. */
-function checkBatch(body: unknown): OpenaiBody<"CreateOpenaiBatch"> {
-  const asked = parseArgument(openaiSchemas.CreateOpenaiBatch, body);
-  const texts = Object.entries(asked.metadata ?? {}).flat();
-  requireStorable("metadata", texts.join(""));
-  return asked;
-}
+import { imageFacts, usageView } from "./images.ts";
+import { checkFields, EDIT_IMAGES, IMAGES_SHAPE, imagesFormat, readJson } from "./read-request.ts";
 
 /** Whether OpenAI's library sends a request again, after an answer that it did not get or did not like. */
 function isRepeated(request: Request): boolean {
@@ -93,26 +91,6 @@ function errorsOf(error: BatchError | null): OpenaiBody<"OpenaiBatch">["errors"]
 
 const secondsOf = (ms: number | null) => (ms === null ? null : Math.floor(ms / 1000));
 
-/**
- * Returns how many entries a page has. A `limit` above the largest page means the largest page, and `has_more` shows
- * the rest. Throws `BATCH_IMAGE_INVALID_QUERY`.
- */
-export function pageLimit(request: Request, usual: number, largest: number): number {
-  return Math.min(queryInteger(request, "limit", { fallback: usual, min: 1, max: 10_000 }), largest);
-}
-
-/** The body of a list: a page of views, and whether more were found. */
-export function listBody(views: readonly object[], found: readonly unknown[]) {
-  const data = views as readonly { id: string }[];
-  return {
-    object: "list",
-    data: [...data],
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
-    has_more: found.length > data.length,
-  };
-}
-
 const outputs: ResultFile = {
   prefix: "output-",
   exists: (batch) => hasResults(batch) && batch.successCount > 0,
@@ -146,7 +124,16 @@ const jobs = vendorJobs({
   readerOf: (deps, request) => ({
     format: FORMAT,
     images: null,
-    read: (caller, { value }) => readBatch(deps, caller, checkBatch(value), isRepeated(request)),
+    read: (caller, { value }) => {
+      const asked = parseArgument(openaiSchemas.CreateOpenaiBatch, value);
+      requireStorable(
+        "metadata",
+        Object.entries(asked.metadata ?? {})
+          .flat()
+          .join(""),
+      );
+      return readBatch(deps, caller, asked, isRepeated(request));
+    },
   }),
 });
 
@@ -199,7 +186,7 @@ async function readBatch(
   const modelName = await firstModelName(deps, file.blobKey);
   const origin: JobOrigin = { endpoint, modelName };
   return {
-    model: findModel(deps, caller, modelName),
+    model: modelNamed(deps, caller.group, modelName, "batch"),
     name: null,
     metadata,
     facts: { origin, ...(expiry && { resultsKeptMs: expiry.seconds * 1000 }) },
@@ -215,21 +202,13 @@ async function readBatch(
   };
 }
 
-/** Without a name, and for names that have none, it is the first model that a provider serves now. */
-function findModel(deps: ApiDeps, { group }: Caller, name: string | null): ModelEntry {
-  const models = batchModelsOf(group, deps.models).filter((model) => pricedSizes(model).length > 0);
-  const model = servedModelNamed(name, models, deps.offers, deps.modelNames);
-  if (model === null) throw modelNotFound(name ?? "");
-  return model;
-}
-
 const oneBatch = {
   parameters: ["OpenaiBatchId"],
   answers: { 200: { description: "The batch.", schema: "OpenaiBatch" } },
 };
 
 /** The operations on batches. */
-export const batchOperations: readonly Operation[] = [
+const batchOperations: readonly Operation[] = [
   {
     ...jobs.create,
     id: "createOpenaiBatch",
@@ -265,3 +244,154 @@ export const batchOperations: readonly Operation[] = [
     summary: "Stop a batch. What was made stays, and is paid for",
   },
 ];
+
+/** Nothing else of the line is kept. */
+const MODEL_FORMAT = plainFormat({ body: { model: "any" } }, "REALTIME_INVALID_ARGUMENT");
+
+/**
+ * Returns the model that the first readable line of an input names, as it writes it; null when it names none. Reads no
+ * more than the most bytes that one line can have.
+ */
+async function firstModelName(
+  { blobs, limits }: Pick<ApiDeps, "blobs" | "limits">,
+  blobKey: string,
+): Promise<string | null> {
+  const maxBytes = limits.realtimeBodyBytes;
+  const bytes = await (blobs as BlobStore).open(blobKey, { start: 0, end: maxBytes - 1 });
+  if (bytes === null) return null;
+  try {
+    for await (const line of jsonLines({ format: MODEL_FORMAT, images: null, maxBytes }, bytes)) {
+      if ("problem" in line) continue;
+      const { body }: { body?: { model?: unknown } | null } = line.value;
+      return typeof body?.model === "string" && body.model !== "" ? body.model : null;
+    }
+    return null;
+  } finally {
+    bytes.destroy();
+  }
+}
+
+/** A line as it was sent. */
+interface SentLine {
+  custom_id?: unknown;
+  method?: unknown;
+  url?: unknown;
+  body?: unknown;
+}
+
+const LINE_SHAPE = { custom_id: "any", method: "any", url: "any", body: IMAGES_SHAPE } as const;
+
+/**
+ * Returns the reader of OpenAI's batches: a JSON object a line, with a `body` as the images API takes it as JSON, and a
+ * `custom_id` that no other line has. A line asks for one image, of the model of its batch.
+ */
+export function openaiLines(rules: LineRules): LineReader {
+  const format = imagesFormat(rules.limits, LINE_SHAPE);
+  return lineReader(rules, { format, images: EDIT_IMAGES }, (job) => formatOf(rules, job));
+}
+
+/** The facts of a request for a batch that its record keeps. */
+type JobOrigin = {
+  endpoint: string;
+  /** The model that all its lines must name, as they write it; null when they name none. */
+  modelName: string | null;
+  /** Whether the file with its errors was deleted. */
+  areErrorsDeleted?: boolean;
+};
+
+function originOf({ input }: Pick<BatchRecord, "input">): JobOrigin | undefined {
+  return input?.origin as JobOrigin | undefined;
+}
+
+function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
+  const { endpoint = "", modelName = null } = originOf(job) ?? {};
+  const known = new Set<string>();
+  return {
+    keyOf: ({ custom_id: id }: SentLine) => (typeof id === "string" ? id : undefined),
+    check: async (line: SentLine, { model, sent, findFileImage }) => {
+      checkEnvelope(line, endpoint, known);
+      if (!isObject(line.body)) throw invalidArgument("body", "must be an object");
+      const request = await readJson(line.body, endpoint === PATHS.imageEdits, sent, findFileImage);
+      const named = request.fields.model ?? null;
+      if (named !== modelName) {
+        throw invalidArgument(
+          "body.model",
+          `must be the same in all lines: ${modelName ?? "absent"}, as in the first one`,
+        );
+      }
+      const asked = await checkFields(rules, model, MAX_INPUT_IMAGES, request);
+      const { content, count, isByUrl, isStream } = asked;
+      if (count !== 1) throw invalidArgument("body.n", "must be 1 in a batch: write a line for each image");
+      if (isStream) throw invalidArgument("body.stream", "must not be true in a batch");
+      if (isByUrl) throw invalidArgument("body.response_format", "must be b64_json in a batch");
+      return content;
+    },
+  };
+}
+
+/** Checks all but the body. `known` has the names of the lines before, and gets this one's. */
+function checkEnvelope({ custom_id: id, method, url }: SentLine, endpoint: string, known: Set<string>): void {
+  if (typeof id !== "string" || id === "") throw invalidArgument("custom_id", "is required: a text");
+  if (known.has(id)) throw invalidArgument("custom_id", "must differ from those of the lines before");
+  known.add(id);
+  if (method !== "POST") throw invalidArgument("method", "must be POST");
+  if (url !== endpoint) throw invalidArgument("url", `must be the endpoint of the batch, ${endpoint}`);
+}
+
+/** Item errors with the status and the code that the request would have failed with in real time. */
+const CODES: Partial<Record<ItemErrorCode, ServiceErrorCode>> = {
+  SAFETY_BLOCKED: "REALTIME_REFUSED",
+  EMPTY_IMAGE_OUTPUT: "REALTIME_NO_IMAGE",
+  INVALID_ARGUMENT: "REALTIME_INVALID_ARGUMENT",
+  PROVIDER_RATE_LIMITED: "REALTIME_PROVIDER_LIMITED",
+  PROVIDER_TIMEOUT: "REALTIME_TIMEOUT",
+};
+
+/** An ended item as a line of the file that it belongs to: a response, or why the request was not run. */
+function resultLine(batch: BatchRecord, result: ItemResult): Piece[] {
+  const { item, outputs } = result;
+  const name = numberOf(batch);
+  const id = `batch_req_${name}_${item.position + 1}`;
+  const custom_id = item.clientKey === null ? null : JSON.parse(item.clientKey);
+  if (item.error?.code === "CANCELLED") {
+    const error = { code: "batch_cancelled", message: item.error.message };
+    return [JSON.stringify({ id, custom_id, response: null, error })];
+  }
+  const failure = item.error && errorOf(item.error);
+  const status_code = failure?.httpStatus ?? 200;
+  const body = failure ? openaiErrorBody(failure) : bodyOf(batch, result);
+  const response = { status_code, request_id: `${name}-${item.position + 1}`, body };
+  const line = JSON.stringify({ id, custom_id, response, error: null });
+  return failure ? [line] : withImages(line, "b64_json", outputs.slice(0, 1));
+}
+
+/** Only the first image counts: a request of a batch asks for one. */
+function bodyOf(
+  batch: BatchRecord,
+  { item, outputs: [output], inputImages }: ItemResult,
+): OpenaiBody<"Images"> {
+  if (output === undefined) throw new Error(`the image of ${batch.id}/${item.customId} is not recorded`);
+  const { prompt, modelVersion, finishedAtMs } = item;
+  const size = askedOf(batch, item).tier;
+  const model = modelVersion ?? batch.model;
+  return {
+    created: Math.floor((finishedAtMs ?? batch.createdAtMs) / 1000),
+    data: [{ b64_json: "" }],
+    ...imageFacts(output, output.mimeType),
+    usage: usageView(usageOf({ model, prompt, size, inputImages, outputImages: 1 })),
+  };
+}
+
+/** The parameter of a line that could not be read stands before its problem. */
+function errorOf({ code, message }: ItemError): ImgbatchError {
+  const param = code === "INVALID_ARGUMENT" ? /^([\w[\].]+): /.exec(message)?.[1] : undefined;
+  return new ImgbatchError(CODES[code] ?? "REALTIME_PROVIDER_FAILED", message, { param });
+}
+
+/** Batches for OpenAI clients. */
+export const openaiBatches: Surface = {
+  tag: "batches",
+  prefix: PATHS.openaiBatches,
+  operations: batchOperations,
+  credential: headerKey,
+};

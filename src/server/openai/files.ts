@@ -1,17 +1,17 @@
-import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { FILE_PURPOSES, type OpenaiBody, uploadFieldsSchema } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Chunk } from "../../domain/files/upload.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
-import type { ApiDeps } from "../deps.ts";
+import { headerKey } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument } from "../http/errors.ts";
-import { invalidQuery, queryChoice, queryText } from "../http/query.ts";
+import { invalidQuery, listBody, pageLimit, queryChoice, queryText } from "../http/query.ts";
 import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
-import type { Operation } from "../operation.ts";
+import type { Operation, Surface } from "../operation.ts";
 import { type Part, readParts, textOf } from "../request-body/multipart.ts";
-import { listBody, pageLimit, removeResult } from "./batches.ts";
+import { removeResult } from "./batches.ts";
+import { openaiErrorStyle } from "./images.ts";
 
 const secondsOf = (ms: number) => Math.floor(ms / 1000);
 
@@ -78,14 +78,6 @@ const files = vendorFiles({
 const MOST_PARTS = 20;
 const FIELD_BYTES = 1024;
 
-/** `POST /v1/files`: stores the file of a form. Unknown fields are ignored. */
-function uploadFile(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { file } = await storeForm(deps, request, response, readForm);
-    if (file !== null) response.json(fileView(file));
-  };
-}
-
 function readForm(boundary: string, chunk: Chunk): FileForm {
   const fields: Record<string, string> = {};
   let file: Pick<Part, "fileName" | "type"> | null = null;
@@ -138,7 +130,7 @@ function factsOf(fields: Record<string, string>, file: Pick<Part, "fileName" | "
 const invalidFile = (problem: string) => invalidArgument("file", problem);
 
 /** The operations on files. */
-export const fileOperations: readonly Operation[] = [
+const fileOperations: readonly Operation[] = [
   {
     id: "uploadOpenaiFile",
     method: "post",
@@ -154,7 +146,10 @@ export const fileOperations: readonly Operation[] = [
       "FILE_QUOTA_EXCEEDED",
       "BATCH_IMAGE_QUEUE_FAILED",
     ],
-    handler: uploadFile,
+    handler: (deps) => async (request, response) => {
+      const { file } = await storeForm(deps, request, response, readForm);
+      if (file !== null) response.json(fileView(file));
+    },
   },
   {
     ...files.list,
@@ -183,3 +178,12 @@ export const fileOperations: readonly Operation[] = [
     errors: [...files.remove.errors, "BATCH_IMAGE_QUEUE_FAILED"],
   },
 ];
+
+/** Files for OpenAI clients. */
+export const openaiFiles: Surface = {
+  tag: "files",
+  prefix: PATHS.openaiFiles,
+  operations: fileOperations,
+  credential: headerKey,
+  errorStyles: [[/^\/v1\/(?:files|batches)(?:\/|$)/, openaiErrorStyle]],
+};

@@ -10,12 +10,12 @@ import type { Made } from "../../domain/realtime/make-image.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
 import type { ApiDeps } from "../deps.ts";
 import { answerOnce, answerStream, type Framing } from "../http/answer.ts";
-import { consentingCaller, idempotencyKeyOf } from "../http/authenticate.ts";
+import { consentingCaller, headerKey, idempotencyKeyOf } from "../http/authenticate.ts";
 import { downloadAnswers, sendDownload } from "../http/downloads.ts";
 import { goneSignal } from "../http/exchange.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { generateErrors, usageOf } from "../native-api/generate.ts";
-import type { Answer, ErrorStyle, Operation } from "../operation.ts";
+import type { Answer, ErrorStyle, Operation, Surface } from "../operation.ts";
 import { type AskedImages, checkRequest, withRequest } from "./read-request.ts";
 
 interface FinishedImage {
@@ -227,29 +227,6 @@ function fingerprintOf({ content, ...rest }: AskedImages, isEdit: boolean): stri
   return contentFingerprint(`images ${JSON.stringify({ isEdit, ...rest })}`, content);
 }
 
-/** `GET /v1/images/outputs/{name}`: an image that was asked for by URL. Its name is the only credential. */
-function imageOutput(deps: ApiDeps) {
-  return async (request: Request, response: Response): Promise<void> => {
-    const { name } = request.params;
-    const image = await findLinkedImage(deps, typeof name === "string" ? name : "");
-    if (image === null) throw new ImgbatchError("REALTIME_OUTPUT_NOT_FOUND");
-    const { id, blobKey, mimeType, sizeBytes } = image;
-    const download = {
-      sizeBytes,
-      etag: id,
-      mimeType,
-      fileName: `image.${IMAGE_EXTENSIONS[mimeType]}`,
-      open: async (range: { start: number; end: number }) => {
-        const bytes = await deps.blobs.open(blobKey, range);
-        if (bytes !== null) return bytes;
-        throw new ImgbatchError("REALTIME_OUTPUT_NOT_FOUND");
-      },
-    };
-    // Nobody's downloads are counted here: no key is known.
-    await sendDownload(request, response, download, () => () => {});
-  };
-}
-
 const errors: readonly ServiceErrorCode[] = [
   ...generateErrors,
   "REALTIME_REFUSED",
@@ -270,7 +247,7 @@ const answers: Record<number, Answer> = {
 const make = { method: "post", parameters: ["RequestKey", "MaxCost"], answers, errors } as const;
 
 /** Makes images and waits for them. */
-export const generateOperation: Operation = {
+const generateOperation: Operation = {
   ...make,
   id: "generateImages",
   path: PATHS.imageGenerations,
@@ -279,7 +256,7 @@ export const generateOperation: Operation = {
   handler: (deps) => makeImages(deps, { isEdit: false }),
 };
 
-export const editOperation: Operation = {
+const editOperation: Operation = {
   ...make,
   id: "editImages",
   path: PATHS.imageEdits,
@@ -289,7 +266,7 @@ export const editOperation: Operation = {
   handler: (deps) => makeImages(deps, { isEdit: true }),
 };
 
-export const outputOperation: Operation = {
+const outputOperation: Operation = {
   id: "getImageOutput",
   method: "get",
   path: PATHS.imageOutput,
@@ -297,5 +274,49 @@ export const outputOperation: Operation = {
   parameters: ["OutputName", "Range", "IfRange", "IfNoneMatch"],
   answers: downloadAnswers("The image.", ["image/png", "image/jpeg", "image/webp"]),
   errors: ["REALTIME_OUTPUT_NOT_FOUND"],
-  handler: imageOutput,
+  handler: (deps) => async (request, response) => {
+    const { name } = request.params;
+    const image = await findLinkedImage(deps, typeof name === "string" ? name : "");
+    if (image === null) throw new ImgbatchError("REALTIME_OUTPUT_NOT_FOUND");
+    const { id, blobKey, mimeType, sizeBytes } = image;
+    const download = {
+      sizeBytes,
+      etag: id,
+      mimeType,
+      fileName: `image.${IMAGE_EXTENSIONS[mimeType]}`,
+      open: async (range: { start: number; end: number }) => {
+        const bytes = await deps.blobs.open(blobKey, range);
+        if (bytes !== null) return bytes;
+        throw new ImgbatchError("REALTIME_OUTPUT_NOT_FOUND");
+      },
+    };
+    // Nobody's downloads are counted here: no key is known.
+    await sendDownload(request, response, download, () => () => {});
+  },
 };
+
+const generations: Surface = {
+  tag: "realtime",
+  prefix: PATHS.imageGenerations,
+  operations: [generateOperation],
+  credential: headerKey,
+  // Also for paths as they were sent, where no request could be parsed.
+  errorStyles: [[/^(?:\/v1)?\/images\/(?:generations|edits|outputs)(?:\/|$)/, openaiErrorStyle]],
+};
+
+const edits: Surface = {
+  tag: "realtime",
+  prefix: PATHS.imageEdits,
+  operations: [editOperation],
+  credential: headerKey,
+};
+
+const outputs: Surface = {
+  tag: "realtime",
+  prefix: "/v1/images/outputs",
+  operations: [outputOperation],
+  credential: null,
+};
+
+/** Images for OpenAI clients. */
+export const openaiImages: readonly Surface[] = [generations, edits, outputs];

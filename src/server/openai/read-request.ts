@@ -10,6 +10,7 @@ import {
 } from "../../contract/image-formats.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type OpenaiBody, openaiSchemas } from "../../contract/openai-api.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import {
   imageInDraft,
@@ -24,7 +25,6 @@ import {
   nearestRatio,
   nearestTier,
   pricedSizes,
-  realtimeModelsOf,
 } from "../../domain/models.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
@@ -34,12 +34,11 @@ import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
 import { invalidArgument, parseArgument, requireStorable } from "../http/errors.ts";
 import { ImageChecker, type ReceivedImage } from "../native-api/check-content.ts";
-import { modelNotFound } from "../native-api/models.ts";
+import { modelNamed } from "../native-api/models.ts";
 import { BodyReservation } from "../request-body/body-budgets.ts";
 import { BODY_RATE, streamBody, withJsonBody } from "../request-body/json-body.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-value.ts";
 import { boundaryOf, type Part, readParts, textOf } from "../request-body/multipart.ts";
-import { servedModelNamed } from "./model-names.ts";
 
 const { editImages, editImageBytes } = FIXED_LIMITS;
 const TOO_LARGE = `is larger than ${formatBytes(editImageBytes)}`;
@@ -305,10 +304,10 @@ export interface AskedImages {
  */
 export async function checkRequest(
   deps: ApiDeps,
-  group: Parameters<typeof realtimeModelsOf>[0],
+  group: Caller["group"],
   sent: SentRequest,
 ): Promise<AskedImages> {
-  const model = findModel(deps, group, sent.fields.model ?? null);
+  const model = modelNamed(deps, group, sent.fields.model ?? null, "realtime");
   return checkFields(deps, model, inputImageLimit(deps.realtimeOffers.serving(model.id)), sent);
 }
 
@@ -342,18 +341,6 @@ export async function checkFields(
     isByUrl: responseFormat === "url",
     isStream: fields.stream ?? false,
   };
-}
-
-/** Without a name, and for names that have none, it is the first model that a provider serves now. */
-function findModel(
-  deps: ApiDeps,
-  group: Parameters<typeof realtimeModelsOf>[0],
-  name: string | null,
-): ModelEntry {
-  const models = realtimeModelsOf(group, deps.models);
-  const model = servedModelNamed(name, models, deps.realtimeOffers, deps.modelNames);
-  if (model === null) throw modelNotFound(name ?? "");
-  return model;
 }
 
 /** Null stands for the default. */

@@ -1,55 +1,129 @@
+import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
-import type { SentImage, SentText, SentTexts } from "../../domain/images/sent-image.ts";
+import {
+  imageInDraft,
+  type SentImage,
+  type SentText,
+  type SentTexts,
+} from "../../domain/images/sent-image.ts";
 import type { BlobDraft, BlobStore } from "../../domain/ports/blob-store.ts";
-import type { Base64Rules } from "../../kernel/base64.ts";
+import { Base64Decoder, type Base64Rules, dataUrlHead } from "../../kernel/base64.ts";
 import type { BodyReservation } from "./body-budgets.ts";
-import { type ImagePart, JsonReader } from "./json-reader.ts";
-import { Base64String } from "./json-strings.ts";
-import type { BodyFormat } from "./json-value.ts";
+import { type ImagePart, JsonReader, StringDecoder } from "./json-reader.ts";
+import type { BodyFormat, StringProblem } from "./json-value.ts";
 
 const KIB = 1024;
-const MIB = 1024 * KIB;
-/** Sizes of the pieces that a small body is kept in. */
-const PIECE_BYTES = [4 * KIB, 64 * KIB, MIB] as const;
-
-/** Copies chunks of any size into pieces. Keeping a chunk would hold far more memory than its bytes. */
-class ChunkBuffer {
-  size = 0;
-  readonly #full: Uint8Array[] = [];
-  #last = new Uint8Array(0);
-  #used = 0;
-
-  add(chunk: Uint8Array): void {
-    this.size += chunk.length;
-    for (let rest = chunk; rest.length > 0; ) {
-      if (this.#used === this.#last.length) this.#grow();
-      const part = rest.subarray(0, this.#last.length - this.#used);
-      this.#last.set(part, this.#used);
-      this.#used += part.length;
-      rest = rest.subarray(part.length);
-    }
-  }
-
-  /** Returns all bytes and forgets them. */
-  take(): Uint8Array[] {
-    const all = [...this.#full.splice(0), this.#last.subarray(0, this.#used)];
-    this.#last = new Uint8Array(0);
-    this.#used = 0;
-    return all;
-  }
-
-  #grow(): void {
-    if (this.#used > 0) this.#full.push(this.#last);
-    this.#last = new Uint8Array(PIECE_BYTES[this.#full.length] ?? MIB);
-    this.#used = 0;
-  }
-}
-
 /** A body up to this size is read at once, and its images stay in memory. */
 const WHOLE_BYTES = 1024 * KIB;
 const STEP_BYTES = 64 * KIB;
 const STEPS_BEFORE_YIELD = 4;
 const MEMORY_BYTES = 256 * KIB;
+
+/** More than any type of an image needs. */
+const LONGEST_HEAD = 200;
+
+interface Base64StringOptions {
+  base64: Base64Rules;
+  /** Whether the Base64 comes behind the head of a data URL. */
+  isDataUrl: boolean;
+  /** A string that decodes to more bytes is not kept. */
+  maxBytes: number;
+  /** The draft that takes the bytes. */
+  draft: BlobDraft;
+  /** Gathers bytes before they are written; much larger than a part. Serves one string at a time. */
+  memory: Buffer;
+  /** Waits until this many more bytes may be on the disk. */
+  reserveDisk(bytes: number): Promise<void>;
+}
+
+/**
+ * Decodes and hashes one long Base64 string while it arrives. When it proves to be invalid or too large, its bytes are
+ * discarded and the rest is only scanned for its end.
+ */
+class Base64String {
+  readonly #options: Base64StringOptions;
+  readonly #text = new StringDecoder();
+  readonly #decoder: Base64Decoder;
+  readonly #hash = createHash("sha256");
+  /** The head of a data URL, as far as it has arrived; null behind it. */
+  #head: string | null;
+  #chars = 0;
+  #used = 0;
+  #sizeBytes = 0;
+  #isDropped = false;
+
+  constructor(options: Base64StringOptions) {
+    this.#options = options;
+    this.#decoder = new Base64Decoder(options.base64);
+    this.#head = options.isDataUrl ? "" : null;
+  }
+
+  get problem(): StringProblem | null {
+    return this.#text.problem;
+  }
+
+  /** Takes the next part of the bytes between the quotes. */
+  async add(part: Buffer, isEnd: boolean): Promise<void> {
+    const { memory, maxBytes } = this.#options;
+    // The decoder and the escapes hold back some bytes of earlier parts.
+    const needed = Base64Decoder.bytesFor(part.length) + 16;
+    if (memory.length - this.#used < needed) await this.#write();
+    const length = this.#decode(part, isEnd);
+    this.#sizeBytes += length;
+    if (!this.#decoder.isValid || this.#sizeBytes > maxBytes) return this.#drop();
+    this.#hash.update(memory.subarray(this.#used, this.#used + length));
+    this.#used += length;
+  }
+
+  /** Returns the outcome after the last part. */
+  async end(): Promise<SentText> {
+    const chars = this.#chars;
+    if (this.#head !== null) this.#decoder.fail();
+    if (!this.#decoder.isValid) return { chars, content: "no Base64" };
+    if (this.#isDropped) return { chars, content: "too large" };
+    await this.#write();
+    await this.#options.draft.finish();
+    const facts = { sizeBytes: this.#sizeBytes, sha256: this.#hash.digest("hex") };
+    return { chars, content: imageInDraft(this.#options.draft, facts) };
+  }
+
+  #decode(part: Buffer, isEnd: boolean): number {
+    const { memory } = this.#options;
+    const text = this.#text.decode(part, isEnd);
+    this.#chars += text.length;
+    if (this.problem !== null) this.#decoder.fail();
+    const length = this.#decoder.add(this.#behindHead(text), memory, this.#used);
+    return isEnd ? length + this.#decoder.end(memory, this.#used + length) : length;
+  }
+
+  #behindHead(text: string): string {
+    if (this.#head === null) return text;
+    const begun = this.#head + text;
+    const length = dataUrlHead(begun);
+    if (length === null) {
+      this.#head = begun;
+      if (begun.length > LONGEST_HEAD) this.#decoder.fail();
+      return "";
+    }
+    this.#head = null;
+    return begun.slice(length);
+  }
+
+  async #write(): Promise<void> {
+    if (this.#used === 0) return;
+    const bytes = this.#options.memory.subarray(0, this.#used);
+    await this.#options.reserveDisk(bytes.length);
+    await this.#options.draft.write(bytes);
+    this.#used = 0;
+  }
+
+  async #drop(): Promise<void> {
+    this.#used = 0;
+    if (this.#isDropped) return;
+    this.#isDropped = true;
+    await this.#options.draft.discard();
+  }
+}
 
 /** The rules for the images of a request, which are Base64. */
 export interface ImageTexts {
@@ -78,8 +152,9 @@ export class ImageExtraction {
   readonly #sent = new Map<string, SentText>();
   readonly #drafts: BlobDraft[] = [];
   readonly #images = new Map<string, SentImage>();
-  /** The body, while it is small. */
-  readonly #whole = new ChunkBuffer();
+  /** The body, while it is small: a copy, because a chunk can be a small part of a large piece of memory. */
+  #whole = Buffer.alloc(0);
+  #size = 0;
   #reader: JsonReader | null = null;
   #memory: Buffer = Buffer.alloc(0);
   #counted = 0;
@@ -107,9 +182,16 @@ export class ImageExtraction {
   /** Returns null when the next chunk may follow now, else a promise of that moment. One call at a time. */
   add(chunk: Buffer): Promise<void> | null {
     if (this.#reader !== null) return this.#work(() => this.#step(chunk));
-    this.#whole.add(chunk);
-    if (this.#whole.size > this.#wholeBytes) return this.#work(() => this.#begin());
-    return this.#count(this.#whole.size);
+    const size = this.#size + chunk.length;
+    if (size > this.#whole.length) {
+      const begun = this.#whole.subarray(0, this.#size);
+      this.#whole = Buffer.alloc(Math.max(size, 2 * this.#size));
+      this.#whole.set(begun);
+    }
+    this.#whole.set(chunk, this.#size);
+    this.#size = size;
+    if (size > this.#wholeBytes) return this.#work(() => this.#begin());
+    return this.#count(this.#whole.length);
   }
 
   /**
@@ -120,7 +202,7 @@ export class ImageExtraction {
     let reader = this.#reader;
     if (reader === null) {
       reader = new JsonReader(this.#format, { takesImages: false });
-      for (const _ of reader.read(Buffer.concat(this.#whole.take())));
+      for (const _ of reader.read(this.#takeWhole()));
     }
     if (this.#text !== null) {
       await this.#text.add(Buffer.alloc(0), true);
@@ -148,8 +230,13 @@ export class ImageExtraction {
   async #begin(): Promise<void> {
     this.#reader = new JsonReader(this.#format, { takesImages: this.#texts !== null });
     this.#memory = Buffer.allocUnsafeSlow(MEMORY_BYTES);
-    for (const { buffer, byteOffset, length } of this.#whole.take())
-      await this.#step(Buffer.from(buffer, byteOffset, length));
+    await this.#step(this.#takeWhole());
+  }
+
+  #takeWhole(): Buffer {
+    const whole = this.#whole.subarray(0, this.#size);
+    this.#whole = Buffer.alloc(0);
+    return whole;
   }
 
   async #step(bytes: Buffer): Promise<void> {

@@ -2,10 +2,12 @@ import type { IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { progressWithin, type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
+import { progressWithin, watchTransfer } from "../../kernel/transfer-rate.ts";
 import { type BodyBudgets, BodyReservation } from "./body-budgets.ts";
 import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
 import type { BodyFormat } from "./json-value.ts";
+
+type TransferRate = ReturnType<typeof progressWithin>;
 
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
 export interface BodyRate extends TransferRate {
@@ -30,7 +32,6 @@ export function readBody(
 ): Promise<void> {
   if (request.readableEnded) return Promise.resolve();
   if (request.destroyed) return Promise.reject(new Error("the request ended early"));
-  if (request.complete) return takeWhole(request, options);
   return new Promise((resolve, reject) => {
     let size = 0;
     let isOver = false;
@@ -71,17 +72,6 @@ export function readBody(
     request.on("error", onBroken);
     request.on("close", onBroken);
   });
-}
-
-/** A body that has come whole is in memory: there is nothing to wait for, and no sender to watch. */
-async function takeWhole(
-  request: IncomingMessage,
-  { maxBytes, add }: { maxBytes: number; add(chunk: Buffer): Promise<void> | null },
-): Promise<void> {
-  const body: Buffer | null = request.read();
-  if (body === null) return;
-  if (body.length > maxBytes) throw tooLarge(maxBytes);
-  await add(body);
 }
 
 function tooLarge(maxBytes: number): ImgbatchError {

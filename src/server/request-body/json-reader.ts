@@ -1,8 +1,13 @@
-import { isUtf8 } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { decodeString, LongString, type StringProblem } from "./json-strings.ts";
-import { type BodyFormat, invalidJson, JsonValue, SHORT_IMAGE_BYTES } from "./json-value.ts";
+import {
+  type BodyFormat,
+  invalidJson,
+  JsonValue,
+  SHORT_IMAGE_BYTES,
+  type StringProblem,
+} from "./json-value.ts";
 
 const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
@@ -20,11 +25,100 @@ const MOST_WORD_CHARS = 1024;
 const MOST_NAME_BYTES = 6 * jsonNameBytes;
 
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
-/** Bytes that are characters of a text as they are. */
-const PLAIN = new Uint8Array(256).fill(1, 0x20, 0x7f);
-PLAIN[QUOTE] = 0;
-PLAIN[BACKSLASH] = 0;
-const SHORT_TEXT_BYTES = 256;
+const LETTER_U = 0x75;
+const LONGEST_ESCAPE = 6;
+
+const UTF_8 = { fatal: true, ignoreBOM: true };
+
+/**
+ * Decodes the bytes between the quotes of a JSON string as they arrive, and finds the problems that a JSON parser would
+ * find.
+ */
+export class StringDecoder {
+  readonly #utf8 = new TextDecoder("utf-8", UTF_8);
+  /** The start of an escape whose end has not arrived. */
+  #begun: Buffer = Buffer.alloc(0);
+  /** Whether all bytes so far are ASCII. */
+  #isAscii = true;
+  problem: StringProblem | null = null;
+
+  /** Returns the characters of the next part, with their escapes resolved; nothing after a problem. */
+  decode(part: Buffer, isEnd: boolean): string {
+    const bytes = this.#begun.length === 0 ? part : Buffer.concat([this.#begun, part]);
+    const cut = isEnd ? bytes.length : wholeEscapes(bytes);
+    // A copy: the caller reuses the memory of the part.
+    this.#begun = Buffer.from(bytes.subarray(cut));
+    if (this.problem === "utf-8") return "";
+    const whole = bytes.subarray(0, cut);
+    this.#isAscii &&= isAscii(whole);
+    let raw: string;
+    try {
+      raw = this.#isAscii ? whole.toString("latin1") : this.#utf8.decode(whole, { stream: !isEnd });
+    } catch {
+      this.problem = "utf-8";
+      return "";
+    }
+    if (this.problem !== null) return "";
+    try {
+      return JSON.parse(`"${raw}"`);
+    } catch {
+      this.problem = "json";
+      return "";
+    }
+  }
+}
+
+/** A long string whose beginning is kept. */
+class LongString {
+  readonly #decoder = new StringDecoder();
+  readonly #mostChars: number;
+  #text = "";
+
+  constructor(mostChars: number) {
+    this.#mostChars = mostChars;
+  }
+
+  get problem(): StringProblem | null {
+    return this.#decoder.problem;
+  }
+
+  /** As much of the string as is kept. It does not end in half of a character. */
+  get text(): string {
+    return this.#text.length < this.#mostChars ? this.#text : this.#text.replace(/[\ud800-\udbff]$/, "");
+  }
+
+  /** Takes the next part of the bytes between the quotes. */
+  add(part: Buffer, isEnd: boolean): void {
+    const text = this.#decoder.decode(part, isEnd);
+    this.#text += text.slice(0, Math.max(0, this.#mostChars - this.#text.length));
+  }
+}
+
+const WHOLE_UTF_8 = new TextDecoder("utf-8", UTF_8);
+
+/** Decodes a string of which all bytes are there. */
+function decodeString(bytes: Buffer): { text: string; problem: StringProblem | null } {
+  let problem: StringProblem = "utf-8";
+  try {
+    const raw = isAscii(bytes) ? bytes.toString("latin1") : WHOLE_UTF_8.decode(bytes);
+    problem = "json";
+    return { text: /\\|[^ -\uffff]/.test(raw) ? JSON.parse(`"${raw}"`) : raw, problem: null };
+  } catch {
+    return { text: "", problem };
+  }
+}
+
+/** The number of bytes before an escape that is not complete. */
+function wholeEscapes(bytes: Buffer): number {
+  const last = bytes.lastIndexOf(BACKSLASH);
+  if (last < bytes.length - LONGEST_ESCAPE) return bytes.length;
+  let first = last;
+  while (first > 0 && bytes[first - 1] === BACKSLASH) first--;
+  // In a row of backslashes every second one is escaped.
+  if ((last - first) % 2 === 1) return bytes.length;
+  const length = bytes[last + 1] === LETTER_U ? LONGEST_ESCAPE : 2;
+  return last + length > bytes.length ? last : bytes.length;
+}
 
 /** Bytes between the quotes of a long image. `name` stands for the image in the value. */
 export interface ImagePart {
@@ -218,15 +312,6 @@ export class JsonReader {
 
   /** Reads a name or a text, as far as it is in the chunk. */
   #readText(chunk: Buffer, from: number): number {
-    if (this.#textBytes === 0) {
-      // Most texts are short and plain.
-      let end = from;
-      while (end < chunk.length && end - from < SHORT_TEXT_BYTES && PLAIN[chunk[end] as number] === 1) end++;
-      if (chunk[end] === QUOTE) {
-        this.#takeText(chunk.toString("latin1", from, end));
-        return end + 1;
-      }
-    }
     const wasEscaped = this.#isEscaped;
     const quote = this.#endOfText(chunk, from);
     const end = quote < 0 ? chunk.length : quote;

@@ -3,7 +3,6 @@ import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { formatBytes, truncateCodePoints } from "../../kernel/text.ts";
 import { fieldError } from "../http/errors.ts";
-import type { StringProblem } from "./json-strings.ts";
 
 /**
  * What of a JSON value is kept: `any` of it, a `prompt` or an `image` if it is text, or `nothing`. A list in brackets has
@@ -253,6 +252,9 @@ export class JsonValue {
 }
 
 const isOneByte = (text: string) => !/[^\0-\xff]/.test(text);
+
+/** Why a string is refused. */
+export type StringProblem = "utf-8" | "json";
 
 export function invalidJson(problem: StringProblem | "depth" | "elements"): ImgbatchError {
   const messages = {

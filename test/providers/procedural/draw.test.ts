@@ -20,7 +20,38 @@ const digest = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex
 /** A quarter of the pixels, for what they do not change. */
 const size = { widthPx: 512, heightPx: 512 };
 
+/** Options that ask for nothing. */
+const NOTHING = { quality: null, background: null, seed: null, negativePrompt: null };
+
 describe("a drawing", () => {
+  it("options change the bytes, and options that ask for nothing do not", async () => {
+    const plain = digest(await draw("a fox in the snow", { size }));
+    const asked = (options: object) =>
+      draw("a fox in the snow", { size, asked: { ...NOTHING, ...options } }).then(digest);
+    expect(await asked({})).toBe(plain);
+    const drawn = [
+      plain,
+      await asked({ quality: "low" }),
+      await asked({ quality: "high" }),
+      await asked({ seed: 1 }),
+      await asked({ seed: 2 }),
+      await asked({ negativePrompt: "snow" }),
+      await asked({ background: "transparent" }),
+    ];
+    expect(new Set(drawn).size).toBe(drawn.length);
+    expect(await asked({ seed: 2 })).toBe(drawn[4]);
+  });
+
+  it("a transparent picture has an alpha channel and nothing in its corners", async () => {
+    const asked = { ...NOTHING, background: "transparent" as const };
+    for (const mimeType of ["image/png", "image/webp"] as const) {
+      const image = await draw("a fox in the snow", { size, mimeType, asked });
+      const { data, info } = await sharp(image).raw().toBuffer({ resolveWithObject: true });
+      expect([info.channels, data[3]]).toEqual([4, 0]);
+      expect((await sharp(image).stats()).isOpaque).toBe(false);
+    }
+  });
+
   it("[DRAW-1] the same request gives the same bytes, for every type", async () => {
     for (const mimeType of IMAGE_MIME_TYPES) {
       const [first, second] = [

@@ -151,7 +151,7 @@ it("a ZIP whose previews go by the names of the items is not guessed about", asy
 });
 
 it("ids that are no file names, or make the same one, get ZIPs of their own", async () => {
-  const { zipName } = await import("../../../src/runs/fetch/fetch-zip.ts");
+  const { zipName } = await import("../../../src/runs/fetch/zip.ts");
   const names = ["a/b", "a_b", "a:b", "x".repeat(400), "\u{1f600}".repeat(100), "../../etc"].map(zipName);
   expect(new Set(names).size).toBe(names.length);
   for (const name of names) expect(name).toMatch(/^[\w-]{1,100}\.zip$/);

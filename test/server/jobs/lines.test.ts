@@ -5,7 +5,7 @@ import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
-import { nativeLines } from "../../../src/server/native-api/job-lines.ts";
+import { nativeLines } from "../../../src/server/native-api/jobs.ts";
 import { modelEntry } from "../../support/entries.ts";
 import { content, imagePart, picture } from "../../support/realtime.ts";
 import { MODEL, openBeside } from "../../support/service.ts";

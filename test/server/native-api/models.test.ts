@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { parseConfig } from "../../../src/config/load.ts";
 import { MODEL, startTestService, type TestService } from "../../support/service.ts";
 
 const PRO = "vendorx-3-pro-image";
@@ -95,6 +96,12 @@ describe("the models for real time", () => {
     for (const name of ["gone", "gpt-4", "x".repeat(5000)]) expect((await found(name))[0]).toBe(404);
     const { body } = await get(service, `/v1/models/${"x".repeat(5000)}`);
     expect(JSON.stringify(body).length).toBeLessThan(1000);
+  });
+
+  it("must exist to have another name in the configuration", () => {
+    const wrong = (models: object) => () => parseConfig({ openai: { models } }, "test");
+    expect(wrong({ flux: "nope" })).toThrow("openai.models.flux: there is no model nope");
+    expect(wrong({ "*x": "vendorx-3-pro-image" })).toThrow("a * at its end");
   });
 
   it("are OpenAI's on /v1, and have the fields of native ones, too", async () => {

@@ -1,5 +1,6 @@
+import type { Request, Response } from "express";
 import { describe, expect, it } from "vitest";
-import { nativeUrl } from "../../../src/server/native-api/paths.ts";
+import { readTarget } from "../../../src/server/http/target.ts";
 import { MODEL, startTestService } from "../../support/service.ts";
 import { start, upload } from "../../support/uploads.ts";
 
@@ -73,7 +74,10 @@ describe("paths below /v1", () => {
     ["/upload/v1/files", false, "/upload/v1beta/files"],
     ["/download/v1/files/a:download", false, "/download/v1beta/files/a:download"],
     ["/v1beta/files", true, "/v1beta/files"],
+    ["/images/generations", false, "/v1/images/generations"],
   ])("%s, with the vendor's header: %s, is read as %s", (url, hasVendorKey, read) => {
-    expect(nativeUrl(url, hasVendorKey)).toBe(read);
+    const request = { url, method: "POST", get: () => (hasVendorKey ? "key" : undefined) };
+    readTarget({ keyHeaders: ["x-key"] })(request as unknown as Request, {} as Response, () => {});
+    expect(request.url).toBe(read);
   });
 });

@@ -154,26 +154,6 @@ export function first(count: number, behaviour: Behaviour, then: Behaviour = wel
   return (exchange) => (seen++ < count ? behaviour : then)(exchange);
 }
 
-/** The first `count` requests of each prompt. */
-export function firstOfEach(count: number, behaviour: Behaviour, then: Behaviour = well): Behaviour {
-  const seen = new Map<string, number>();
-  return async (exchange) => {
-    await exchange.read();
-    const prompt = exchange.request.prompt ?? "";
-    const before = seen.get(prompt) ?? 0;
-    seen.set(prompt, before + 1);
-    return (before < count ? behaviour : then)(exchange);
-  };
-}
-
-/** The requests whose prompt matches. */
-export function forPrompt(prompt: RegExp, behaviour: Behaviour, otherwise: Behaviour = well): Behaviour {
-  return async (exchange) => {
-    await exchange.read();
-    return (prompt.test(exchange.request.prompt ?? "") ? behaviour : otherwise)(exchange);
-  };
-}
-
 /** This way for `ms` from the first request on, then well. */
 export function outage(ms: number, behaviour: Behaviour): Behaviour {
   let end: number | null = null;

@@ -1,49 +1,73 @@
 import { randomUUID } from "node:crypto";
 import {
   type Answer,
-  type FakeUpstream,
   type ImageService,
   isForm,
   type RequestKind,
   startUpstream,
   type UpstreamRequest,
 } from "./fake-upstream.ts";
-import { type Job, JobBook, rangeOf, repeatingKey, type StoredFile } from "./job-book.ts";
+import { HUGE_BYTES, imageOf, padded, type Size } from "./images.ts";
+import {
+  type Job,
+  JobBook,
+  type JobEnd,
+  type JobLine,
+  type JobPhase,
+  type LineFault,
+  rangeOf,
+  readJsonLines,
+  repeatingKey,
+  resultFile,
+} from "./job-book.ts";
 import { OPENAI_KEY } from "./openai.ts";
-import { json, openaiErrors } from "./openai-dialects.ts";
-import { type OpenaiBatchSettings, OpenaiJobs, seconds } from "./openai-jobs.ts";
+import { DIALECTS, json, openaiErrors, silentModeration, type Wish } from "./openai-dialects.ts";
 
-export interface OpenaiBatch extends FakeUpstream {
-  book: JobBook;
-  settings: OpenaiBatchSettings;
-  /** Adds a job that another machine of the account made. */
-  addForeign(label: string, prompts: readonly string[]): Job;
+/** How the service speaks; all of it may be changed while it runs. */
+interface Settings {
+  key: string;
+  /** Whether downloads honour `Range`. Default true. */
+  hasRanges: boolean;
+  /** Repeats the caller's key in every error, those of jobs and lines too. */
+  echoesKey: boolean;
+  /** For how long before its end a job says `finalizing`. Default 0. */
+  finalizingMs: number;
+  /** The size of all images. Default: what each request asks for. */
+  size?: Size;
 }
 
+const MODELS = ["gpt-image-2", "gpt-image-1-mini"];
 const DAY_MS = 86_400_000;
 const ROUTES: [RequestKind, string, RegExp][] = [
   ["upload", "POST", /^\/v1\/files$/],
-  ["files", "GET", /^\/v1\/files(?:\/([^/]+))?$/],
   ["download", "GET", /^\/v1\/files\/([^/]+)\/content$/],
   ["delete", "DELETE", /^\/v1\/files\/([^/]+)$/],
   ["create", "POST", /^\/v1\/batches$/],
   ["list", "GET", /^\/v1\/batches$/],
   ["poll", "GET", /^\/v1\/batches\/([^/]+)$/],
   ["cancel", "POST", /^\/v1\/batches\/([^/]+)\/cancel$/],
-  ["models", "GET", /^\/v1\/models(?:\/([^/]+))?$/],
+  ["models", "GET", /^\/v1\/models$/],
 ];
-const PURPOSES = ["batch", "vision", "user_data"];
+const ENDPOINTS = ["/v1/images/generations", "/v1/images/edits"];
 const UPLOAD_FIELDS = ["purpose", "expires_after[anchor]", "expires_after[seconds]"];
-const BATCH_FILE_BYTES = 200 * 1024 ** 2;
+const CREATE_FIELDS = ["input_file_id", "endpoint", "completion_window", "metadata"];
+const STATUSES: Record<JobPhase, string> = {
+  ...{ pending: "validating", running: "in_progress", cancelling: "cancelling", succeeded: "completed" },
+  ...{ failed: "failed", expired: "expired", cancelled: "cancelled" },
+};
+const UNMADE: Partial<Record<JobEnd, object>> = {
+  expired: { code: "batch_expired", message: "This request could not be executed in time." },
+  cancelled: { code: "batch_cancelled", message: "This request was cancelled." },
+};
+
+const seconds = (ms: number) => Math.floor(ms / 1000);
+const newId = (prefix: string) => `${prefix}${randomUUID().replaceAll("-", "")}`;
 
 /** OpenAI's files and batch jobs, as its documents describe them to strangers. `book` has the bill and the plans. */
-export async function startOpenaiBatch(
-  options: Partial<OpenaiBatchSettings> & { now?: () => number } = {},
-): Promise<OpenaiBatch> {
+export async function startOpenaiBatch(options: Partial<Settings> & { now?: () => number } = {}) {
   const { now = Date.now, ...chosen } = options;
-  const settings: OpenaiBatchSettings = {
-    ...{ key: OPENAI_KEY, models: ["gpt-image-2", "gpt-image-1-mini"], hasRanges: true, echoesKey: false },
-    ...{ finalizingMs: 0, ...chosen },
+  const settings: Settings = {
+    ...{ key: OPENAI_KEY, hasRanges: true, echoesKey: false, finalizingMs: 0, ...chosen },
   };
   const book = new JobBook({ now, patienceMs: DAY_MS, keptMs: 30 * DAY_MS });
   const jobs = new OpenaiJobs(book, settings);
@@ -55,66 +79,28 @@ export async function startOpenaiBatch(
   };
 
   const upload = ({ body }: UpstreamRequest): Answer => {
-    const { invalid } = openaiErrors;
-    if (!isForm(body)) return invalid("Content-Type must be multipart/form-data.", null);
+    if (!isForm(body)) return openaiErrors.invalid("Content-Type must be multipart/form-data.", null);
     const fields = Object.fromEntries(body.fields);
-    const unknown = Object.keys(fields).find((name) => !UPLOAD_FIELDS.includes(name));
-    if (unknown) return invalid(`Unknown parameter: '${unknown}'.`, unknown, "unknown_parameter");
     const file = body.files.find(({ name }) => name === "file");
-    if (!file) return invalid("Missing required parameter: 'file'.", "file", "missing_required_parameter");
-    const { purpose = "", "expires_after[anchor]": anchor, "expires_after[seconds]": lasts } = fields;
-    if (!PURPOSES.includes(purpose)) return invalid(`Invalid value: '${purpose}'.`, "purpose");
-    if (
-      lasts !== undefined &&
-      (anchor !== "created_at" || !(Number(lasts) >= 3600 && Number(lasts) <= 2_592_000))
-    )
-      return invalid(
-        "Invalid 'expires_after': anchor 'created_at', 3600 to 2592000 seconds.",
-        "expires_after",
-      );
-    if (purpose === "batch" && !file.filename.endsWith(".jsonl"))
-      return invalid("Invalid file format for Batch API. Must be .jsonl", "file");
-    if (file.bytes.length === 0) return invalid("File is empty.", "file", "empty_file");
-    if (purpose === "batch" && file.bytes.length > BATCH_FILE_BYTES)
-      return invalid("The batch input file is larger than the 200 MB maximum.", "file");
-    const name = `file-${randomUUID().replaceAll("-", "").slice(0, 22)}`;
-    const stored = { name, label: file.filename, type: purpose, bytes: file.bytes, createdAt: book.now };
+    const isExpiry =
+      fields["expires_after[anchor]"] === "created_at" && Number(fields["expires_after[seconds]"]) >= 3600;
+    const isRight = fields.purpose === "batch" && isExpiry && file?.filename.endsWith(".jsonl");
+    if (!isRight || !file || Object.keys(fields).some((name) => !UPLOAD_FIELDS.includes(name)))
+      return openaiErrors.invalid("Invalid upload.", "file");
+    const name = newId("file-");
+    const stored = { name, label: file.filename, type: "batch", bytes: file.bytes, createdAt: book.now };
     book.files.set(name, stored);
-    return json(200, shownFile(stored));
+    return json(200, { id: name, object: "file", purpose: "batch", status: "processed" });
   };
 
-  const shownFile = ({ name, label, type, bytes, createdAt }: StoredFile) => ({
-    ...{ id: name, object: "file", bytes: bytes.length, filename: label, purpose: type, status: "processed" },
-    ...{ created_at: seconds(createdAt), expires_at: seconds(createdAt + book.keptMs) },
-  });
-
-  const aboutFile = async (request: UpstreamRequest, kind: RequestKind, id: string): Promise<Answer> => {
-    const file = book.file(id);
-    const bytes = file?.bytes ?? (await jobs.result(id));
-    if (bytes === undefined) return noFile(id);
-    if (kind === "download") return rangeOf(bytes, settings.hasRanges ? request.headers.range : undefined);
-    if (kind === "delete") {
-      if (file) book.deleteFile(id);
-      else jobs.deleted.add(id);
-      return json(200, { id, object: "file", deleted: true });
-    }
-    const result = { name: id, label: "output.jsonl", type: "batch_output", bytes, createdAt: book.now };
-    return json(200, shownFile(file ?? result));
-  };
-
-  const aboutJob = (kind: RequestKind, id: string): Answer => {
-    const job = book.job(id);
-    if (!job) {
-      const message = `No batch found with id '${id}'.`;
-      return failure(404, message, null);
-    }
-    if (kind === "poll") return json(200, jobs.shown(job));
-    if (!book.isOpen(job)) {
-      const { status } = jobs.shown(job) as { status: string };
-      return failure(409, `Cannot cancel a batch with status '${status}'.`, "invalid_status");
-    }
-    job.cancelledAt ??= book.now;
-    return json(200, jobs.shown(job, "cancelling"));
+  /** One page of the jobs, from behind the id `after`. */
+  const page = (query: URLSearchParams): Answer => {
+    const after = query.get("after");
+    const all = book.listed(after === null);
+    const start = all.findIndex(({ name }) => name === after) + 1;
+    const listed = all.slice(start, start + Number(query.get("limit") ?? 20));
+    const more = { last_id: listed.at(-1)?.name ?? null, has_more: start + listed.length < all.length };
+    return json(200, { object: "list", data: listed.map((job) => jobs.shown(job)), ...more });
   };
 
   const routed = async (request: UpstreamRequest): Promise<Answer> => {
@@ -122,33 +108,24 @@ export async function startOpenaiBatch(
     if (request.headers.authorization !== `Bearer ${settings.key}`) return openaiErrors.invalidKey();
     if (kind === "upload") return upload(request);
     if (kind === "create") return jobs.create(request);
-    if (kind === "list") {
-      const all = book.listed(!query.has("after"));
-      return page(
-        all,
-        query,
-        20,
-        ({ name }) => name,
-        (job) => jobs.shown(job),
-      );
+    if (kind === "list") return page(query);
+    if (kind === "models") return json(200, { object: "list", data: MODELS.map((model) => ({ id: model })) });
+    if (kind === "delete") {
+      if (!book.file(id)) return notFound(`No such File object: ${id}`);
+      book.deleteFile(id);
+      return json(200, { id, object: "file", deleted: true });
     }
-    if (kind === "files" && id === "") {
-      const all = [...book.files.values()].filter(({ name }) => book.file(name)).reverse();
-      return page(all, query, 10_000, ({ name }) => name, shownFile);
+    if (kind === "download") {
+      const bytes = await jobs.result(id);
+      if (bytes === undefined) return notFound(`No such File object: ${id}`);
+      return rangeOf(bytes, settings.hasRanges ? request.headers.range : undefined);
     }
-    if (kind === "models") {
-      const data = settings.models.map((model) => ({
-        id: model,
-        object: "model",
-        created: 1,
-        owned_by: "system",
-      }));
-      if (id === "") return json(200, { object: "list", data });
-      const one = data.find((model) => model.id === id);
-      return one ? json(200, one) : openaiErrors.noModel(id);
-    }
-    if (kind === "poll" || kind === "cancel") return aboutJob(kind, id);
-    return kind === "other" ? openaiErrors.noPath(request.path) : aboutFile(request, kind, id);
+    const job = book.job(id);
+    if (!job) return notFound(`No batch found with id '${id}'.`);
+    if (kind === "poll") return json(200, jobs.shown(job));
+    if (!book.isOpen(job)) return failure(409, "Cannot cancel a batch that has ended.", "invalid_status");
+    job.cancelledAt ??= book.now;
+    return json(200, jobs.shown(job, "cancelling"));
   };
 
   const service: ImageService = {
@@ -157,46 +134,169 @@ export async function startOpenaiBatch(
     answer: async (request) => repeatingKey(await routed(request), settings.echoesKey ? settings.key : null),
   };
   const upstream = await startUpstream(service);
+  /** Adds a job that another machine of the account made. */
   const addForeign = (label: string, prompts: readonly string[]) => {
     const lines = prompts.map((prompt, at) => ({ key: `k${at}`, request: {}, prompt, problem: null }));
-    const name = `batch_${randomUUID().replaceAll("-", "")}`;
-    const model = settings.models[0] ?? "";
-    return book.add({
-      name,
-      label,
-      model,
-      file: "file-of-another",
-      lines,
-      metadata: { label },
-      isForeign: true,
-    });
+    const facts = { label, model: MODELS[0] ?? "", file: "file-of-another", metadata: { label } };
+    return book.add({ name: newId("batch_"), ...facts, lines, isForeign: true });
   };
   return { ...upstream, book, settings, addForeign };
+}
+
+/** A line of a job, with the answer that the service gives to it. */
+interface Ran {
+  line: JobLine;
+  fault: LineFault | null;
+  isError: boolean;
+}
+
+/** Creation of jobs, what they show, and their two result files. */
+class OpenaiJobs {
+  readonly #book: JobBook;
+  readonly #settings: Settings;
+  readonly #endpoints = new Map<string, string>();
+  readonly #results = new Map<string, Promise<Buffer>>();
+
+  constructor(book: JobBook, settings: Settings) {
+    this.#book = book;
+    this.#settings = settings;
+  }
+
+  /** Bad lines are found later: the job is there, and fails. */
+  async create({ body }: UpstreamRequest): Promise<Answer> {
+    const { invalid } = openaiErrors;
+    const fields = (body ?? {}) as Record<string, unknown>;
+    const unknown = Object.keys(fields).find((name) => !CREATE_FIELDS.includes(name));
+    if (unknown) return invalid(`Unknown parameter: '${unknown}'.`, unknown, "unknown_parameter");
+    const { input_file_id: id, endpoint, completion_window: window, metadata } = fields;
+    if (window !== "24h") return invalid("Supported: '24h'.", "completion_window");
+    if (!ENDPOINTS.includes(String(endpoint))) return invalid(`Invalid value: '${endpoint}'.`, "endpoint");
+    const file = this.#book.file(String(id));
+    if (file === undefined) return invalid(`No such File object: ${id}`, "input_file_id", "invalid_file_id");
+    const pairs = Object.entries((metadata ?? {}) as Record<string, string>);
+    const read = readJsonLines(file.bytes);
+    const values = "values" in read ? read.values : [];
+    const isGood = areLines(values, String(endpoint));
+    const job = this.#book.add({
+      ...{ name: newId("batch_"), label: pairs.map(([, value]) => value).join(" "), file: file.name },
+      ...{
+        model: String((values[0]?.body as { model?: unknown })?.model),
+        metadata: Object.fromEntries(pairs),
+      },
+      lines: isGood ? await Promise.all(values.map((value) => this.#line(value))) : [],
+    });
+    this.#endpoints.set(job.name, String(endpoint));
+    if (!isGood)
+      job.plan = { pendingMs: job.plan.pendingMs ?? 0, end: "failed", reason: "A line is invalid." };
+    return json(200, this.shown(job, "pending"));
+  }
+
+  /** `phase`: as which a job is shown that has only just changed. */
+  shown(job: Job, phase: JobPhase = this.#book.phase(job)): object {
+    const isOver = phase === this.#book.phase(job) && !this.#book.isOpen(job);
+    const { at } = this.#book.end(job);
+    const isFinalizing = phase === "running" && this.#book.now >= at - this.#settings.finalizingMs;
+    const ran = isOver ? this.#ran(job) : [];
+    const failed = ran.filter(({ isError }) => isError).length;
+    const message = this.#said(job.plan.reason ?? "Enqueued token limit reached.");
+    const data = [{ code: "token_limit_exceeded", message, line: null, param: null }];
+    return {
+      ...{ id: job.name, object: "batch", endpoint: this.#endpoints.get(job.name) ?? ENDPOINTS[0] },
+      ...{ errors: phase === "failed" ? { object: "list", data } : null, input_file_id: job.file },
+      ...{ completion_window: "24h", status: isFinalizing ? "finalizing" : STATUSES[phase] },
+      output_file_id: ran.length > failed ? resultId(job, "o") : null,
+      error_file_id: failed > 0 ? resultId(job, "e") : null,
+      created_at: seconds(job.createdAt),
+      request_counts: { total: job.lines.length, completed: ran.length - failed, failed },
+      metadata: Object.keys(job.metadata).length > 0 ? job.metadata : null,
+    };
+  }
+
+  /** The bytes of a result file of a job that ended. */
+  result(id: string): Promise<Buffer> | undefined {
+    const job = this.#book.jobs.find((one) => id.slice(0, -1) === resultId(one, ""));
+    if (!job || !this.#book.job(job.name) || this.#book.isOpen(job)) return undefined;
+    const mine = this.#ran(job).filter(({ isError }) => isError === id.endsWith("e"));
+    if (mine.length === 0) return undefined;
+    const build = () => resultFile(mine, job.plan.isShuffled, (...line) => this.#draw(job, ...line));
+    const bytes = this.#results.get(id) ?? build();
+    this.#results.set(id, bytes);
+    return bytes;
+  }
+
+  /** The lines that have a row in one of the result files. Those that an end left unmade are errors. */
+  #ran(job: Job): Ran[] {
+    const made = this.#book.made(job);
+    const rows = made.map(({ line, fault }) => {
+      const isError = line.problem !== null || ["error", "statusError", "refused"].includes(fault ?? "");
+      return { line, fault, isError };
+    });
+    if (!UNMADE[this.#book.end(job).how]) return rows;
+    const unmade = job.lines.filter((line) => !made.some((one) => one.line === line));
+    return [...rows, ...unmade.map((line) => ({ line, fault: "statusError" as const, isError: true }))];
+  }
+
+  async #line(value: Record<string, unknown>): Promise<JobLine> {
+    const wish = await this.#wish(value);
+    const problem = "status" in wish ? JSON.parse(String(wish.body)).error.message : null;
+    const prompt = String((value.body as { prompt?: unknown }).prompt ?? "");
+    return { key: String(value.custom_id), request: value, prompt, problem };
+  }
+
+  /** Edits in a job are JSON: their images come as data URLs. */
+  #wish(request: unknown): Promise<Wish | Answer> | Answer {
+    const { url, body } = request as { url: string; body: Record<string, unknown> };
+    const { images, ...fields } = body;
+    if (url !== ENDPOINTS[1]) return DIALECTS.openai.read({ body }, body, false);
+    const all = (Array.isArray(images) ? images : []) as { image_url?: unknown }[];
+    const isImage = (one: { image_url?: unknown }) =>
+      /^data:image\/(png|jpeg|webp);base64,/.test(String(one.image_url));
+    if (all.length === 0 || all.length > 16 || !all.every(isImage))
+      return openaiErrors.invalid("Invalid image.", "images");
+    return DIALECTS.openai.read({ body: fields }, fields, false);
+  }
+
+  /** The row of a result file. */
+  async #draw(job: Job, line: JobLine, fault: LineFault | null, copy: number): Promise<object> {
+    const row = (response: object | null, error: object | null = null) => ({
+      ...{ id: newId("batch_req_"), custom_id: line.key, response, error },
+    });
+    if (fault === "statusError") return row(null, UNMADE[this.#book.end(job).how] ?? UNMADE.expired);
+    const answered = ({ status, body }: Answer) => {
+      const parsed = JSON.parse(String(body));
+      if (parsed.error) parsed.error.message = this.#said(parsed.error.message);
+      return row({ status_code: status, request_id: "req_of_the_fake", body: parsed });
+    };
+    if (fault === "error") return answered(openaiErrors.server());
+    if (fault === "refused") return answered(openaiErrors.refused());
+    if (fault === "noImage") return answered(silentModeration.empty());
+    const wish = await this.#wish(line.request);
+    if ("status" in wish) return answered(wish);
+    const image = await imageOf(wish.prompt, { ...wish, ...this.#settings.size, index: copy });
+    const bytes = fault === "huge" ? padded(image, HUGE_BYTES) : image;
+    const created = seconds(this.#book.end(job).at);
+    return answered(json(200, { created, data: [{ b64_json: bytes.toString("base64") }], ...wish.usage }));
+  }
+
+  #said(message: string): string {
+    return this.#settings.echoesKey ? `${message} (key ${this.#settings.key})` : message;
+  }
+}
+
+const resultId = (job: Job, kind: string) => `file-${job.name.replace("batch_", "")}${kind}`;
+
+/** Whether these are requests for one endpoint and one model, each with an id of its own. */
+function areLines(values: readonly Record<string, unknown>[], endpoint: string): boolean {
+  const ids = new Set(values.map(({ custom_id: id }) => id));
+  const models = new Set(values.map(({ body }) => (body as { model?: unknown } | undefined)?.model));
+  const isLine = ({ custom_id: id, method, url, body, ...more }: Record<string, unknown>) =>
+    typeof id === "string" && method === "POST" && url === endpoint && Object.keys(more).length === 0 && body;
+  const isOne = models.size === 1 && MODELS.includes(String([...models][0]));
+  return values.length > 0 && ids.size === values.length && isOne && values.every(isLine);
 }
 
 function failure(status: number, message: string, code: string | null): Answer {
   return json(status, { error: { message, type: "invalid_request_error", param: null, code } });
 }
 
-const noFile = (id: string) => failure(404, `No such File object: ${id}`, null);
-
-/** One page of a list, from behind the id `after`. */
-function page<T>(
-  all: readonly T[],
-  query: URLSearchParams,
-  usual: number,
-  idOf: (one: T) => string,
-  show: (one: T) => object,
-): Answer {
-  const limit = Number(query.get("limit") ?? usual);
-  if (!Number.isInteger(limit) || limit < 1 || limit > Math.max(usual, 100))
-    return openaiErrors.invalid(`Invalid 'limit': integer between 1 and ${Math.max(usual, 100)}.`, "limit");
-  const after = query.get("after");
-  const at = after === null ? -1 : all.findIndex((one) => idOf(one) === after);
-  if (after !== null && at < 0)
-    return openaiErrors.invalid(`Invalid 'after': no object '${after}'.`, "after");
-  const shown = all.slice(at + 1, at + 1 + limit);
-  const [first, last] = [shown.at(0), shown.at(-1)].map((one) => (one === undefined ? null : idOf(one)));
-  const more = { first_id: first, last_id: last, has_more: at + 1 + limit < all.length };
-  return json(200, { object: "list", data: shown.map(show), ...more });
-}
+const notFound = (message: string) => failure(404, message, null);

@@ -34,10 +34,6 @@ export const openaiErrors = {
       message: `The model '${model}' does not exist or you do not have access to it.`,
       ...{ type: "invalid_request_error", param: null, code: "model_not_found" },
     }),
-  forbidden: () => {
-    const message = "Your organization must be verified to use this model.";
-    return failure(403, { message, type: "invalid_request_error", param: null, code: null });
-  },
   noPath: (path: string) => {
     const message = `Invalid URL (POST ${path})`;
     return failure(404, { message, type: "invalid_request_error", param: null, code: null });

@@ -1,0 +1,90 @@
+import type { Limits } from "../../contract/limits.ts";
+import { type RunInput, readRunInput, requireUndamaged } from "../directory/input.ts";
+import type { ResultLine } from "../directory/results.ts";
+import { makerAt, otherMaker, type RunService } from "../directory/run-service.ts";
+import { intendedBatch, lastRound, retriedId } from "../directory/run-state.ts";
+import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
+import { itemsOf, settingsOf } from "../request.ts";
+import { imagesIn, type Run, unsentBatches } from "../send.ts";
+import { isUnknownHere, stands } from "../standing.ts";
+import { planRun } from "./plan.ts";
+
+export interface RetryPlan {
+  /** The batches to make, with the images of each. */
+  added: RunBatch[];
+  /** Failed images that are left out because their prompts were refused. */
+  refused: number;
+  /** Failed images whose prompts are not in the directory. */
+  unknown: number;
+  /** Images that are not here and may still come, or, unless they are included, are lost. */
+  missing: number;
+  /** Images of batches that the service does not know. */
+  unknownHere: number;
+}
+
+/**
+ * Plans the batches that make these images of the input, after the other batches of the run. Their idempotency keys come
+ * from the content, so that the same plan never makes a second batch.
+ */
+export async function planAgain(
+  { dir, state, service, limits }: Pick<Run, "dir" | "state" | "service"> & { limits: Limits },
+  input: RunInput,
+  { parentId, ids, round }: { parentId: string | null; ids: readonly string[]; round: number },
+): Promise<RunBatch[]> {
+  if (ids.length === 0) return [];
+  const { isReal: _, ...settings } = settingsOf(state);
+  const items = await itemsOf(dir, input, ids);
+  const own = new Map(ids.map((id) => [retriedId(id), id]));
+  return planRun({ ...settings, parentId, items }, limits).chunks.map((chunk, i) =>
+    intendedBatch(state.batches.length + i, makerAt(service), {
+      idempotencyKey: chunk.contentKey,
+      parentId,
+      imageCount: chunk.imageCount,
+      round,
+      images: chunk.items.map(({ customId }) => own.get(customId) ?? customId),
+    }),
+  );
+}
+
+/** Plans a retry of a run: its failed images, as one or more batches for each batch in which they failed. Sends nothing. */
+export async function planRetry(
+  run: Pick<Run, "dir" | "state" | "service"> & { limits: Limits },
+  lines: readonly ResultLine[],
+  include: { refused: boolean; lost: boolean },
+): Promise<RetryPlan> {
+  const lost = include.lost ? (["lost"] as const) : [];
+  const failed = lines.filter((line) => stands(line, "failed", "refused", ...lost));
+  const wanted = failed.filter((line) => include.refused || !stands(line, "refused"));
+  const input = await readRunInput(run.dir);
+  if (wanted.some((line) => !input.has(line.custom_id))) requireUndamaged(input);
+  const known = wanted.filter((line) => input.has(line.custom_id));
+  const round = lastRound(run.state) + 1;
+  const added: RunBatch[] = [];
+  for (const batchId of new Set(known.map((line) => line.batch_id))) {
+    const ids = known.filter((line) => line.batch_id === batchId).map((line) => line.custom_id);
+    const parentId = batchId || null;
+    const state = { ...run.state, batches: [...run.state.batches, ...added] };
+    added.push(...(await planAgain({ ...run, state }, input, { parentId, ids, round })));
+  }
+  const sent = new Set(wanted);
+  return {
+    added,
+    refused: failed.length - wanted.length,
+    unknown: wanted.length - known.length,
+    missing: lines.filter((line) => stands(line, "later", "lost") && !sent.has(line)).length,
+    unknownHere: lines.filter(isUnknownHere).length,
+  };
+}
+
+/**
+ * Returns how many images a retry or an update still has to ask for that was begun with this service and is not finished;
+ * null when there is none. Single images that could not be fetched do not keep it open.
+ */
+export function openRetry(state: RunState, service: RunService): number | null {
+  const round = lastRound(state);
+  const last = state.batches.filter((entry) => round > 0 && entry.round === round);
+  const isOfService = last.every((entry) => otherMaker(entry, service) === null);
+  const unsent = unsentBatches(state, service).filter((entry) => entry.round > 0);
+  const isOpen = round > 0 && isOfService && (state.finished_at === null || unsent.length > 0);
+  return isOpen ? imagesIn(unsent) : null;
+}
