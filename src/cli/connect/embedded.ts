@@ -1,4 +1,3 @@
-import { setFlagsFromString } from "node:v8";
 import { PRESETS, UPSTREAM_NAMES } from "../../config/presets.ts";
 import type { Config } from "../../config/schema.ts";
 import {
@@ -91,7 +90,6 @@ async function startOwn({
     "dataDirectory" | "upstream" | "providers" | "noteDrawings"
   >
 > {
-  if (needs.workers) keepHeapSmall();
   const { startService } = await import("../../service/start-service.ts");
   const { createLog } = await import("../../service/pino-log.ts");
   const service = await startService({
@@ -118,16 +116,6 @@ async function startOwn({
       await service.close(service.failed.aborted ? 0 : GRACE_MS);
     },
   };
-}
-
-/**
- * Makes V8 collect garbage instead of growing its heap by a hundred megabytes: here drawings and their downloads are in one
- * process. Does nothing when the command line of Node sets the size of the space of new objects.
- */
-function keepHeapSmall(): void {
-  if (process.execArgv.some((option) => /semi[-_]space/.test(option))) return;
-  setFlagsFromString("--semi-space-growth-factor=1");
-  setFlagsFromString("--heap-growing-percent=30");
 }
 
 function disabledNow({ health }: Service): DisabledProvider[] {
