@@ -10,7 +10,7 @@ import type { BodyFormat } from "./json-value.ts";
 type TransferRate = ReturnType<typeof progressWithin>;
 
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
-export interface BodyRate extends TransferRate {
+interface BodyRate extends TransferRate {
   waitMs: number;
 }
 
@@ -26,7 +26,7 @@ export const BODY_RATE: BodyRate = {
  * sender has to wait. Throws `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT` for a sender that is too slow, and the errors of
  * `add`.
  */
-export function readBody(
+function readBody(
   request: IncomingMessage,
   options: { maxBytes: number; rate: TransferRate; add(chunk: Buffer): Promise<void> | null },
 ): Promise<void> {
