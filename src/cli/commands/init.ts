@@ -2,7 +2,7 @@ import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../config/presets.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { packageFile, readVersion } from "../../kernel/package-file.ts";
@@ -56,7 +56,6 @@ async function run({
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: { directory: dir, written, kept, first, next: [...enter, ...next] },
     lines: written,
   };

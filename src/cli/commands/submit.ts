@@ -1,7 +1,7 @@
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -96,7 +96,6 @@ async function run(context: CommandContext): Promise<CommandResult> {
 function describeExpanded(items: readonly PromptItem[], cwd: string): CommandResult {
   const rows = assignIds(items).map((item) => toPromptLine(item, cwd));
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: { prompts: rows },
     lines: rows.map((row) => JSON.stringify(row)),
   };
@@ -243,7 +242,6 @@ function describeDetached(
   const { batches, replayed } = started;
   context.output.settle();
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: {
       directory: options.shownDir,
       detached: true,
@@ -314,7 +312,7 @@ async function describeDryRun(
         : [`${openImages} of them are of the earlier submission, which is finished first`]),
       ...estimateLine(cost),
     ];
-    return { exitCode: EXIT_CODES.ok.code, json: { ...facts, changes }, lines };
+    return { json: { ...facts, changes }, lines };
   }
   const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
   const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
@@ -334,5 +332,5 @@ async function describeDryRun(
     ...estimateLine(cost),
     ...keys.map(String),
   ];
-  return { exitCode: EXIT_CODES.ok.code, json: { ...facts, batches }, lines };
+  return { json: { ...facts, batches }, lines };
 }

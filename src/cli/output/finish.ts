@@ -48,7 +48,7 @@ export function createFinish(
       if (wants.json) print(resultDocument(result));
       else if (wants.lines())
         stdout.write((result.lines ?? []).map((line) => `${safeResultLine(line)}\n`).join(""));
-      return result.exitCode;
+      return result.exitCode ?? EXIT_CODES.ok.code;
     },
     text: (text) => {
       if (wants.json) print({ ok: true, text, exit_code: EXIT_CODES.ok.code });
@@ -108,7 +108,7 @@ function errorDocument(error: ImgbatchError): object {
 }
 
 /** The one document of `--json` for a finished command. A list stays a list. */
-function resultDocument({ json, exitCode }: CommandResult): unknown {
+function resultDocument({ json, exitCode = EXIT_CODES.ok.code }: CommandResult): unknown {
   if (typeof json !== "object" || json === null || Array.isArray(json)) return json;
   return { ok: exitCode === EXIT_CODES.ok.code, ...json, exit_code: exitCode };
 }
