@@ -15,7 +15,7 @@ import { reportReplay, type StartedRun, type Submissions } from "../../runs/send
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/connect.ts";
+import { providersToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
@@ -122,7 +122,6 @@ async function runHere(
   const { global, cwd, clock, signal, output } = context;
   const needsService = options.isNew || options.explicitKey !== null || options.detach || options.dryRun;
   if (needsService || !(await hasEnded(dir))) return null;
-  const { providersToExpect } = await import("../connect/connect.ts");
   const providers = await providersToExpect(global, { upstream }, cwd);
   return withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
