@@ -8,11 +8,15 @@ import {
 } from "../contract/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
 import { isWaitingCode, LONGEST_PAUSE_MS } from "../contract/waiting.ts";
-import { createHttp, type ErrorAnswer, type Http, type HttpOptions, type SentRequest } from "../http/http.ts";
+import { createHttp, type Http } from "../http/http.ts";
 import { retryAfterMs } from "../http/retries.ts";
 import type { Answer } from "../http/transport.ts";
 import { hideUsedKeys, hideUsedKeysIn } from "../kernel/hide-keys.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
+
+type HttpOptions = Parameters<typeof createHttp>[0];
+type ReadError = HttpOptions["readError"];
+type ErrorAnswer = ReturnType<ReadError>;
 
 interface ServiceHttpOptions extends Omit<HttpOptions, "readError"> {
   /** Puts another error in the place of one of the service. Default: none. */
@@ -73,7 +77,7 @@ const NATIVE_CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
 function readErrorResponse(
   response: Answer,
   text: string,
-  { method, path }: SentRequest,
+  { method, path }: Parameters<ReadError>[2],
   nowMs: number,
 ): ErrorAnswer {
   const body = readErrorBody(text);

@@ -1,6 +1,6 @@
 import type { Batch } from "../client/answers.ts";
 import { BATCH_STATUSES, type BatchStatus } from "../contract/statuses.ts";
-import type { DashboardState, Sort } from "./state.ts";
+import type { DashboardState } from "./state.ts";
 
 /** The most batches kept. The oldest ended ones are dropped first. */
 const KEPT_BATCHES = 2000;
@@ -79,7 +79,7 @@ const STATUS_ORDER: readonly BatchStatus[] = [
   "output_deleted",
 ];
 
-const ORDERS: Record<Sort, Order> = {
+const ORDERS: Record<DashboardState["view"]["sort"], Order> = {
   newest: newestFirst,
   status: (a, b) => STATUS_ORDER.indexOf(statusOf(a)) - STATUS_ORDER.indexOf(statusOf(b)),
   progress: (a, b) => progressOf(a) - progressOf(b),

@@ -39,7 +39,7 @@ export interface ServiceFacts {
 }
 
 /** A provider that cannot be used now. */
-export interface TroubleRow {
+interface TroubleRow {
   provider: string;
   /** The only model that it concerns, by the upstream's id; null for all. */
   model: string | null;

@@ -21,7 +21,6 @@ import {
   type Pressed,
   type Question,
   SORTS,
-  type ViewState,
 } from "./state.ts";
 
 const KEPT_LINES = 200;
@@ -288,7 +287,7 @@ function typeFilter(state: DashboardState, key: Key): Pressed {
   return stay(moveBatchCursor(state, key) ?? state);
 }
 
-function withView(state: DashboardState, change: Partial<ViewState>): DashboardState {
+function withView(state: DashboardState, change: Partial<DashboardState["view"]>): DashboardState {
   return { ...state, view: { ...state.view, ...change } };
 }
 

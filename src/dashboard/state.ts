@@ -18,7 +18,7 @@ export type Change =
 export type DashboardEvent = Change | { type: "key"; key: Key };
 
 export const SORTS = ["newest", "status", "progress", "name", "cost"] as const;
-export type Sort = (typeof SORTS)[number];
+type Sort = (typeof SORTS)[number];
 
 /** An action that waits for a yes or no. */
 export interface Question {
@@ -27,7 +27,7 @@ export interface Question {
 }
 
 /** The person's position on the screens, and choices. */
-export interface ViewState {
+interface ViewState {
   screen: "batches" | "detail" | "picture" | "help";
   /** The batch under the cursor. Null until a key is pressed, and after Home: the cursor is on the newest batch. */
   selectedId: string | null;

@@ -1,9 +1,6 @@
-import chalk, { Chalk } from "chalk";
-import type { LogLevel } from "../contract/activity.ts";
-import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
+import type { BatchStatus } from "../contract/statuses.ts";
 import { formatUsd } from "../kernel/money.ts";
 import { escapeControls } from "../kernel/text.ts";
-import type { Picture } from "./model.ts";
 
 /** A sign, a word and a colour. Sign and word carry the meaning; the colour only helps. */
 export interface Mark {
@@ -22,24 +19,6 @@ export const STATUS_MARKS: Record<BatchStatus, Mark> = {
   cancelled: { sign: "–", word: "cancelled", color: "yellow" },
   output_deleted: { sign: "–", word: "deleted", color: "gray" },
 };
-
-/** The mark of a running batch whose provider cannot be asked now. */
-export const WAITING_MARK: Mark = { sign: "!", word: "waiting", color: "yellow" };
-
-export const ITEM_MARKS: Record<ItemStatus, Mark> = {
-  pending: { sign: "·", word: "pending" },
-  success: { sign: "✓", word: "success", color: "green" },
-  failed: { sign: "×", word: "failed", color: "red" },
-};
-
-export const LEVEL_MARKS: Record<LogLevel, Mark> = {
-  error: { sign: "×", word: "error", color: "red" },
-  warn: { sign: "!", word: "warn", color: "yellow" },
-  info: { sign: " ", word: "info" },
-  debug: { sign: " ", word: "debug", color: "gray" },
-};
-
-export const ACCENT = "cyan";
 
 import cliTruncate from "cli-truncate";
 import stringWidth from "string-width";
@@ -97,43 +76,4 @@ export function sparkline(values: readonly number[], width: number): string {
 /** An amount, or a dash where the service does not report it. */
 export function dollars(microUsd: number | null, as: Parameters<typeof formatUsd>[1]): string {
   return microUsd === null ? "–" : formatUsd(microUsd, as);
-}
-
-/**
- * Returns a picture as lines of text, centred in `columns` cells. Each cell shows two pixels: the upper one is the colour
- * of a half block, and the lower one is its background. Without colours, each cell is a sign of fitting darkness.
- */
-export function halfBlockLines(
-  picture: Pick<Picture, "widthPx" | "heightPx" | "rgb">,
-  columns: number,
-): string[] {
-  const { widthPx, heightPx } = picture;
-  const margin = " ".repeat(Math.max(0, Math.floor((columns - widthPx) / 2)));
-  const lines: string[] = [];
-  // Sixteen colours are too few for a picture, and nearly every terminal with 16 has 256.
-  const colors = new Chalk({ level: chalk.level === 1 ? 2 : chalk.level });
-  for (let y = 0; y < heightPx; y += 2) {
-    let line = margin;
-    for (let x = 0; x < widthPx; x++) {
-      const upper = pixelAt(picture, x, y);
-      const lower = y + 1 < heightPx ? pixelAt(picture, x, y + 1) : upper;
-      line += colors.level === 0 ? shade(upper, lower) : colors.rgb(...upper).bgRgb(...lower)("▀");
-    }
-    lines.push(line);
-  }
-  return lines;
-}
-
-type Rgb = [number, number, number];
-
-const SHADES = " ░▒▓█";
-
-function shade(upper: Rgb, lower: Rgb): string {
-  const light = [...upper, ...lower].reduce((sum, part) => sum + part, 0) / 6;
-  return SHADES[Math.min(SHADES.length - 1, Math.floor((light / 256) * SHADES.length))] ?? " ";
-}
-
-function pixelAt({ rgb, widthPx }: Pick<Picture, "widthPx" | "rgb">, x: number, y: number): Rgb {
-  const at = (y * widthPx + x) * 3;
-  return [rgb[at] ?? 0, rgb[at + 1] ?? 0, rgb[at + 2] ?? 0];
 }

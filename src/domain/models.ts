@@ -25,6 +25,8 @@ export interface ModelEntry {
   /** US dollars per image by tier. Without a price at 1K a model has no batch price. */
   prices: Readonly<Partial<Record<SizeTier, number>>>;
   maxReferenceImages?: number | undefined;
+  /** The share of the price that an image of an upstream's job costs. Null: no jobs. Left out: as the group says. */
+  jobPrice?: number | null | undefined;
   /** The model that providers run in its place. Left out: the model itself. */
   mapsTo?: string | undefined;
 }
@@ -100,6 +102,8 @@ export function providerModel(
   modelId: string,
 ): string | null {
   const executed = executedModel(models, modelId);
+  const hasNoJobs = models.find(({ id }) => id === modelId)?.jobPrice === null;
+  if (provider.kind === "job" && hasNoJobs) return null;
   if (provider.upstream) return provider.upstream.modelFor(modelId, executed);
   return provider.serves(executed) ? executed : null;
 }

@@ -2,10 +2,10 @@ import { ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, REQUEST_ID_HEADER } from "../contract/routes.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { hideUsedKeys, hideUsedKeysIn, watchKey } from "../kernel/hide-keys.ts";
-import { type JsonBounds, jsonExcess } from "../kernel/json.ts";
+import { jsonExcess } from "../kernel/json.ts";
 import { backoffMs } from "../kernel/pacing.ts";
 import { followRedirects } from "./redirects.ts";
-import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retries.ts";
+import { mayPass, RETRY_POLICY } from "./retries.ts";
 import {
   type Answer,
   type AnswerHeaders,
@@ -36,7 +36,7 @@ export interface JsonAnswer {
 }
 
 /** Parsed JSON takes many times the memory of its text, and is written again level by level. */
-const JSON_BOUNDS: JsonBounds = { maxDepth: 64, maxElements: 1_000_000 };
+const JSON_BOUNDS = { maxDepth: 64, maxElements: 1_000_000 };
 const EXCESS = { depth: "levels", elements: "elements" };
 
 /**
@@ -65,7 +65,7 @@ export async function readJson(response: Answer, maxBytes: number): Promise<Json
   }
 }
 
-export interface HttpOptions {
+interface HttpOptions {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
@@ -75,8 +75,8 @@ export interface HttpOptions {
   readError: ReadError;
   clock: Clock;
   random: () => number;
-  /** Default: `RETRY_POLICY`. */
-  retry?: RetryPolicy;
+  /** Default: that of `RETRY_POLICY`. */
+  maxRetries?: number;
   /** How long the service may be silent, or slower than 8 KiB/s, in ms; default 60 000. */
   timeoutMs?: number;
   /** Called before each pause. `maybePaid`: this attempt may be billed, and so may the next. */
@@ -85,14 +85,14 @@ export interface HttpOptions {
   onAttempt?: (attempt: Attempt) => void;
 }
 
-export interface SentRequest {
+interface SentRequest {
   method: string;
   /** From the base URL on, with the query. */
   path: string;
 }
 
 /** An answer outside 2xx. */
-export interface ErrorAnswer {
+interface ErrorAnswer {
   error: ImgbatchError;
   /** Whether the service itself refused the request, so that nothing was made. Decides where the status is 5xx. */
   isRefusal: boolean;
@@ -175,7 +175,7 @@ const CERTAINTIES: Record<Certainty, { rank: number; mayHaveArrived: boolean; at
 type Outcome<T> = { value: T } | { error: ImgbatchError; certainty: Certainty; isReplayed?: boolean };
 
 export function createHttp(options: HttpOptions): Http {
-  const policy = options.retry ?? RETRY_POLICY;
+  const { maxRetries = RETRY_POLICY.maxRetries } = options;
   watchKey(options.apiKey);
 
   async function stream<T>(next: () => Promise<HttpRequest>, read: ReadAnswer<T>): Promise<T> {
@@ -190,13 +190,13 @@ export function createHttp(options: HttpOptions): Http {
       const { error, certainty } = outcome;
       if (CERTAINTIES[certainty].rank > CERTAINTIES[worst].rank) worst = certainty;
       const { mayHaveArrived } = CERTAINTIES[worst];
-      lastAttempt = Math.min(lastAttempt, 1 + (request.maxRetries ?? policy.maxRetries));
+      lastAttempt = Math.min(lastAttempt, 1 + (request.maxRetries ?? maxRetries));
       if (request.bills) lastAttempt = Math.min(lastAttempt, attempt + CERTAINTIES[certainty].attemptsLeft);
       if (request.bills && certainty === "paid") paidAttempt ??= attempt;
-      const delayMs = error.retryAfterMs ?? backoffMs(attempt, policy.backoff, options.random);
-      const isPassing = mayPass(error, policy) || request.alsoRetry?.(error) === true;
+      const delayMs = error.retryAfterMs ?? backoffMs(attempt, RETRY_POLICY.backoff, options.random);
+      const isPassing = mayPass(error) || request.alsoRetry?.(error) === true;
       const again =
-        isPassing && !outcome.isReplayed && delayMs <= policy.longestPauseMs && attempt < lastAttempt;
+        isPassing && !outcome.isReplayed && delayMs <= RETRY_POLICY.longestPauseMs && attempt < lastAttempt;
       const isPaidAgain = paidAttempt !== null && (again || attempt > paidAttempt);
       const doubtful = request.bills && mayHaveArrived ? withDoubt(error) : error;
       const told = paidAttempt === null ? doubtful : perhapsPaid(doubtful, isPaidAgain);

@@ -1,22 +1,14 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { LONGEST_PAUSE_MS } from "../contract/waiting.ts";
-import type { BackoffPolicy } from "../kernel/pacing.ts";
 import type { AnswerHeaders } from "./transport.ts";
 
 /** When a request is sent again, and how often. */
-export interface RetryPolicy {
+export const RETRY_POLICY = {
   /** Answers with these statuses may be different a moment later. 500 is missing: it is a fault, not an overload. */
-  statuses: readonly number[];
-  maxRetries: number;
-  backoff: BackoffPolicy;
-  /** The longest pause, in ms, that a server may ask for. When it asks for a longer one, the error is thrown at once. */
-  longestPauseMs: number;
-}
-
-export const RETRY_POLICY: RetryPolicy = {
   statuses: [429, 502, 503, 504],
   maxRetries: 3,
   backoff: { baseMs: 500, capMs: 20_000 },
+  /** The longest pause, in ms, that a server may ask for. When it asks for a longer one, the error is thrown at once. */
   longestPauseMs: 120_000,
 };
 
@@ -28,9 +20,9 @@ export function isOutOfCapacity(error: Pick<ImgbatchError, "message">): boolean 
 }
 
 /** Whether the same request may succeed later without anything being changed. */
-export function mayPass(error: unknown, policy: RetryPolicy = RETRY_POLICY): error is ImgbatchError {
+export function mayPass(error: unknown): error is ImgbatchError {
   if (!(error instanceof ImgbatchError) || isOutOfCapacity(error)) return false;
-  return error.code === "NETWORK" || policy.statuses.includes(error.httpStatus);
+  return error.code === "NETWORK" || RETRY_POLICY.statuses.includes(error.httpStatus);
 }
 
 type Headers = Pick<AnswerHeaders, "get">;

@@ -74,7 +74,7 @@ const TEXTS = new Set(["tEXt", "zTXt", "iTXt"].map(chunkType));
  * most. Throws `InvalidImageError` when that profile unpacks to more than 4 MiB. The form of the chunks is that of the
  * PNG specification, 11.3.2.3 and 11.3.3.
  */
-export async function withoutTexts(png: Buffer): Promise<Buffer> {
+async function withoutTexts(png: Buffer): Promise<Buffer> {
   const kept: Buffer[] = [];
   let from = 0;
   let profile: Buffer | null = null;

@@ -1,8 +1,9 @@
 import { crc32 } from "node:zlib";
 import type { ImageMimeType, SizePx } from "../contract/image-formats.ts";
+import { chunkType, webpChunks } from "../contract/image-structure.ts";
 
 /** The facts about the making of a picture that are written into its file. */
-export interface PictureMetadata {
+interface PictureMetadata {
   /** The program that made it, and what kind of picture that is. */
   software: string;
   prompt: string;
@@ -53,52 +54,35 @@ function parametersText({ prompt, settings }: Pick<PictureMetadata, "prompt" | "
   return `${prompt}\n${pairs.join(", ")}`;
 }
 
-/** A keyword (1 to 79 Latin-1 characters) and its text. */
-type PngText = readonly [keyword: string, text: string];
-
 const SIGNATURE_AND_HEADER_BYTES = 8 + 25;
 
 /**
- * Puts text chunks into a PNG, right behind its header, where readers that do not scan the whole file look.
- * Text within Latin-1 becomes `tEXt`, anything else `iTXt` (UTF-8, uncompressed).
+ * Puts texts by keyword (1 to 79 Latin-1 characters) into a PNG, right behind its header, where readers that do not scan
+ * the whole file look. Text within Latin-1 becomes `tEXt`, anything else `iTXt` (UTF-8, uncompressed).
  */
-function addPngText(png: Buffer, texts: readonly PngText[]): Buffer {
-  const chunks = texts.map(([keyword, text]) =>
-    isLatin1(text) ? plain(keyword, text) : international(keyword, text),
-  );
-  return Buffer.concat([
+function addPngText(png: Buffer, texts: readonly (readonly [keyword: string, text: string])[]): Buffer {
+  const chunks = texts.map(([keyword, text]) => {
+    const isLatin1 = /^[\n\x20-\x7e\xa0-\xff]*$/.test(text);
+    if (isLatin1) return pngChunk("tEXt", Buffer.from(`${keyword}\0${text}`, "latin1"));
+    // Keyword, NUL, "not compressed", method 0, empty language tag, empty translated keyword.
+    return pngChunk("iTXt", Buffer.from(`${keyword}\0\0\0\0\0${text.replaceAll("\0", "")}`));
+  });
+  const [head, rest] = [
     png.subarray(0, SIGNATURE_AND_HEADER_BYTES),
-    ...chunks,
     png.subarray(SIGNATURE_AND_HEADER_BYTES),
-  ]);
+  ];
+  return Buffer.concat([head, ...chunks, rest]);
 }
 
-function isLatin1(text: string): boolean {
-  return /^[\n\x20-\x7e\xa0-\xff]*$/.test(text);
+function pngChunk(type: string, data: Buffer): Buffer {
+  const body = Buffer.concat([Buffer.from(type, "latin1"), data]);
+  return Buffer.concat([uint32(data.length), body, uint32(crc32(body))]);
 }
 
-function plain(keyword: string, text: string): Buffer {
-  return chunk("tEXt", Buffer.from(`${keyword}\0${text}`, "latin1"));
-}
-
-function international(keyword: string, text: string): Buffer {
-  // Keyword, NUL, "not compressed", method 0, empty language tag, empty translated keyword.
-  return chunk(
-    "iTXt",
-    Buffer.concat([
-      Buffer.from(`${keyword}\0\0\0\0\0`, "latin1"),
-      Buffer.from(text.replaceAll("\0", ""), "utf8"),
-    ]),
-  );
-}
-
-function chunk(type: string, data: Buffer): Buffer {
-  const out = Buffer.alloc(data.length + 12);
-  out.writeUInt32BE(data.length, 0);
-  out.write(type, 4, "latin1");
-  data.copy(out, 8);
-  out.writeUInt32BE(crc32(out.subarray(4, 8 + data.length)), 8 + data.length);
-  return out;
+function uint32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(value);
+  return bytes;
 }
 
 /** The texts of an EXIF block that describe how a picture was made. */
@@ -110,81 +94,57 @@ interface ExifTexts {
   comment: string;
 }
 
-const ASCII = 2;
-const LONG = 4;
-const UNDEFINED = 7;
-const HEADER_BYTES = 8;
-
-interface Entry {
-  tag: number;
-  type: number;
-  data: Buffer;
-}
+const [ASCII, LONG, UNDEFINED] = [2, 4, 7];
+/** Big-endian, and the first directory follows. */
+const TIFF_HEADER = Buffer.from("MM\0*\0\0\0\x08", "latin1");
 
 /**
  * A big-endian TIFF block as EXIF holds it, without the "Exif" prefix of JPEG. Written here because libvips writes
  * a UserComment as ASCII only and so loses every other letter.
  */
-function exifBlock(texts: ExifTexts): Buffer {
-  const main: Entry[] = [
-    { tag: 0x010e, type: ASCII, data: terminated(texts.description) },
-    { tag: 0x0131, type: ASCII, data: terminated(texts.software) },
-    { tag: 0x8769, type: LONG, data: Buffer.alloc(4) },
-  ];
-  const inner: Entry[] = [
-    { tag: 0x9000, type: UNDEFINED, data: Buffer.from("0232", "latin1") },
-    { tag: 0x9286, type: UNDEFINED, data: unicodeComment(texts.comment) },
-  ];
-  const innerOffset = HEADER_BYTES + directoryBytes(main);
-  main[2]?.data.writeUInt32BE(innerOffset);
-  return Buffer.concat([
-    Buffer.from("MM\0*\0\0\0\x08", "latin1"),
-    directory(main, HEADER_BYTES),
-    directory(inner, innerOffset),
+function exifBlock({ software, description, comment }: ExifTexts): Buffer {
+  const terminated = (text: string) => Buffer.from(`${text.replaceAll("\0", "")}\0`);
+  const main = (innerAt: number) =>
+    exifDirectory(TIFF_HEADER.length, [
+      [0x010e, ASCII, terminated(description)],
+      [0x0131, ASCII, terminated(software)],
+      [0x8769, LONG, uint32(innerAt)],
+    ]);
+  const unicode = Buffer.concat([
+    Buffer.from("UNICODE\0", "latin1"),
+    Buffer.from(comment, "utf16le").swap16(),
   ]);
+  const innerAt = TIFF_HEADER.length + main(0).length;
+  const inner = exifDirectory(innerAt, [
+    [0x9000, UNDEFINED, Buffer.from("0232", "latin1")],
+    [0x9286, UNDEFINED, unicode],
+  ]);
+  return Buffer.concat([TIFF_HEADER, main(innerAt), inner]);
 }
 
-function terminated(text: string): Buffer {
-  return Buffer.from(`${text.replaceAll("\0", "")}\0`, "utf8");
-}
+type ExifEntry = readonly [tag: number, type: number, data: Buffer];
 
-function unicodeComment(text: string): Buffer {
-  return Buffer.concat([Buffer.from("UNICODE\0", "latin1"), Buffer.from(text, "utf16le").swap16()]);
-}
-
-function directoryBytes(entries: readonly Entry[]): number {
-  return (
-    tableBytes(entries) +
-    entries.reduce((sum, { data }) => sum + (data.length > 4 ? even(data.length) : 0), 0)
-  );
-}
-
-function tableBytes(entries: readonly Entry[]): number {
-  return 2 + entries.length * 12 + 4;
-}
-
-function even(length: number): number {
-  return length + (length % 2);
-}
-
-function directory(entries: readonly Entry[], offset: number): Buffer {
-  const out = Buffer.alloc(directoryBytes(entries));
-  out.writeUInt16BE(entries.length, 0);
-  let heap = tableBytes(entries);
-  entries.forEach(({ tag, type, data }, index) => {
+/** A directory that begins at an offset of the block, with the values that do not fit into it behind it. */
+function exifDirectory(offset: number, entries: readonly ExifEntry[]): Buffer {
+  const table = Buffer.alloc(2 + entries.length * 12 + 4);
+  const parts = [table];
+  let end = offset + table.length;
+  table.writeUInt16BE(entries.length, 0);
+  for (const [index, [tag, type, data]] of entries.entries()) {
     const at = 2 + index * 12;
-    out.writeUInt16BE(tag, at);
-    out.writeUInt16BE(type, at + 2);
-    out.writeUInt32BE(type === LONG ? data.length / 4 : data.length, at + 4);
-    if (data.length <= 4) {
-      data.copy(out, at + 8);
-    } else {
-      out.writeUInt32BE(offset + heap, at + 8);
-      data.copy(out, heap);
-      heap += even(data.length);
+    table.writeUInt16BE(tag, at);
+    table.writeUInt16BE(type, at + 2);
+    table.writeUInt32BE(type === LONG ? data.length / 4 : data.length, at + 4);
+    if (data.length <= 4) data.copy(table, at + 8);
+    else {
+      table.writeUInt32BE(end, at + 8);
+      const even = Buffer.alloc(data.length + (data.length % 2));
+      data.copy(even);
+      parts.push(even);
+      end += even.length;
     }
-  });
-  return out;
+  }
+  return Buffer.concat(parts);
 }
 
 const APP1_MAX_BYTES = 0xffff;
@@ -201,58 +161,32 @@ function addExifToJpeg(jpeg: Buffer, exif: Buffer): Buffer {
 
 const EXIF_FLAG = 0x08;
 const ALPHA_FLAG = 0x10;
+const [VP8X, VP8L, EXIF] = [chunkType("VP8X"), chunkType("VP8L"), chunkType("EXIF")];
 
 /**
  * Puts an EXIF block into a still WebP file. Its size is given because the simple file form does not need an
  * extended header, and one must be written to announce the block.
  */
-function addExifToWebp(webp: Buffer, exif: Buffer, size: { widthPx: number; heightPx: number }): Buffer {
-  const chunks = webpChunks(webp).filter(({ type }) => type !== "EXIF");
-  const extended = chunks.find(({ type }) => type === "VP8X");
-  const header = extended === undefined ? extendedHeader(chunks, size) : Buffer.from(extended.data);
+function addExifToWebp(webp: Buffer, exif: Buffer, size: SizePx): Buffer {
+  const chunks = Array.from(webpChunks(webp)).filter(({ type }) => type !== EXIF);
+  const dataOf = (wanted: number) => chunks.find(({ type }) => type === wanted)?.data;
+  const header = Buffer.from(dataOf(VP8X) ?? extendedHeader(dataOf(VP8L), size));
   header.writeUInt8(header.readUInt8(0) | EXIF_FLAG, 0);
-  const body = Buffer.concat([
-    Buffer.from("WEBP", "latin1"),
-    riffChunk("VP8X", header),
-    ...chunks.filter((chunk) => chunk !== extended).map(({ type, data }) => riffChunk(type, data)),
-    riffChunk("EXIF", exif),
-  ]);
-  return riffChunk("RIFF", body);
+  const others = chunks.filter(({ type }) => type !== VP8X).map(({ type, data }) => riffChunk(type, data));
+  const body = [Buffer.from("WEBP"), riffChunk(VP8X, header), ...others, riffChunk(EXIF, exif)];
+  return riffChunk(chunkType("RIFF"), Buffer.concat(body));
 }
 
-interface RiffChunk {
-  type: string;
-  data: Buffer;
-}
-
-function webpChunks(webp: Buffer): RiffChunk[] {
-  const chunks: RiffChunk[] = [];
-  let at = 12;
-  while (at + 8 <= webp.length) {
-    const length = webp.readUInt32LE(at + 4);
-    chunks.push({
-      type: webp.toString("latin1", at, at + 4),
-      data: webp.subarray(at + 8, at + 8 + length),
-    });
-    at += 8 + length + (length % 2);
-  }
-  return chunks;
-}
-
-function extendedHeader(chunks: readonly RiffChunk[], size: { widthPx: number; heightPx: number }): Buffer {
+/** A lossless stream says in one bit whether it has alpha. */
+function extendedHeader(lossless: Buffer | undefined, { widthPx, heightPx }: SizePx): Buffer {
   const header = Buffer.alloc(10);
-  // A lossless stream says in one bit whether it has alpha.
-  const lossless = chunks.find(({ type }) => type === "VP8L");
-  if (lossless !== undefined && ((lossless.data[4] ?? 0) & ALPHA_FLAG) !== 0)
-    header.writeUInt8(ALPHA_FLAG, 0);
-  header.writeUIntLE(size.widthPx - 1, 4, 3);
-  header.writeUIntLE(size.heightPx - 1, 7, 3);
+  header.writeUInt8((lossless?.[4] ?? 0) & ALPHA_FLAG, 0);
+  header.writeUIntLE(widthPx - 1, 4, 3);
+  header.writeUIntLE(heightPx - 1, 7, 3);
   return header;
 }
 
-function riffChunk(type: string, data: Buffer): Buffer {
-  const head = Buffer.alloc(8);
-  head.write(type, 0, "latin1");
-  head.writeUInt32LE(data.length, 4);
-  return Buffer.concat([head, data, Buffer.alloc(data.length % 2)]);
+function riffChunk(type: number, data: Buffer): Buffer {
+  const length = uint32(data.length).swap32();
+  return Buffer.concat([uint32(type), length, data, Buffer.alloc(data.length % 2)]);
 }

@@ -9,14 +9,6 @@ import {
 } from "../domain/ports/image-inspector.ts";
 import { DECODE_SECONDS, type Decoding, TYPE_NAMES } from "./decoding.ts";
 
-let loading: Promise<typeof import("./sharp-config.ts")> | null = null;
-
-/** Loaded with the first image: a service that only shows what there is needs no image library. */
-const loadSharp = () => {
-  loading ??= import("./sharp-config.ts");
-  return loading;
-};
-
 interface Header {
   widthPx: number;
   heightPx: number;
@@ -25,7 +17,7 @@ interface Header {
 }
 
 /**
- * Decodes with libvips on its own threads, as soon as `decoding` lets it. Width and height are those of the stored
+ * Decodes with libvips on its own threads, which is loaded with the first image, as soon as `decoding` lets it. Width and height are those of the stored
  * pixels: an EXIF orientation is reported, not applied. An animated WebP is taken as an image of its frame size; all
  * its frames are decoded and their pixels count together.
  */
@@ -35,17 +27,6 @@ export function sharpInspector(decoding: Decoding): ImageInspector {
       decoding.decode(bytes, limits, async (decodable, cost): Promise<ImageFacts> => {
         const { mimeType } = cost;
         const name = TYPE_NAMES[mimeType];
-        let failure: { error: unknown } | null = null;
-        if (isPlain(bytes, mimeType)) {
-          const { widthPx, heightPx } = cost;
-          try {
-            // Only a picture of the measured size has this last row, and no more pixels than it says.
-            await decodeAll(decodable, cost, cost);
-            return { mimeType, widthPx, heightPx, decodedPixels: widthPx * heightPx };
-          } catch (error) {
-            failure = { error };
-          }
-        }
         const header = await readHeader(decodable, name);
         const { widthPx, heightPx, isTurned, frames } = header;
         const decodedPixels = widthPx * heightPx * frames;
@@ -54,24 +35,14 @@ export function sharpInspector(decoding: Decoding): ImageInspector {
         }
         const missing = missingEnd(bytes, mimeType);
         if (missing !== null) throw new InvalidImageError(`the ${name} image is truncated: ${missing}`);
-        if (failure !== null && widthPx === cost.widthPx && heightPx === cost.heightPx) throw failure.error;
         await decodeAll(decodable, cost, header);
         return { mimeType, widthPx, heightPx, decodedPixels, ...(isTurned ? { isTurned } : {}) };
       }),
   };
 }
 
-/** Whether the file is one whole picture that is not turned: then to decode it is one call of the library, not two. */
-function isPlain(bytes: Buffer, mimeType: ImageMimeType): boolean {
-  if (mimeType === "image/webp" || bytes.includes(EXIF[mimeType], 0, "latin1")) return false;
-  return missingEnd(bytes, mimeType) === null;
-}
-
-/** Begins what says how a picture is turned (Exif 3.0, section 4.7.2; PNG, section 11.3.4.5). */
-const EXIF = { "image/jpeg": "Exif\0", "image/png": "eXIf" };
-
 async function readHeader(bytes: Buffer, name: string): Promise<Header> {
-  const { sharp } = await loadSharp();
+  const { sharp } = await import("./sharp-config.ts");
   try {
     // No pixel limit here: the size was measured before.
     const {
@@ -101,7 +72,7 @@ async function decodeAll(
   { mimeType }: ImageCost,
   header: Omit<Header, "isTurned">,
 ): Promise<void> {
-  const { sharp } = await loadSharp();
+  const { sharp } = await import("./sharp-config.ts");
   const { widthPx, heightPx, frames } = header;
   const lastFrame = frames > 1 ? { page: frames - 1 } : {};
   const image = sharp(bytes, { failOn: "warning", limitInputPixels: widthPx * heightPx, ...lastFrame });

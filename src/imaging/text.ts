@@ -8,7 +8,7 @@ const FONT = createRequire(import.meta.url).resolve("dejavu-fonts-ttf/ttf/DejaVu
 let first: Promise<unknown> | null = null;
 
 /** A text as raw pixels with an alpha channel. They reach from its first letter's edge to its last one's. */
-export interface TextImage {
+interface TextImage {
   data: Buffer;
   info: OutputInfo;
 }

@@ -29,7 +29,7 @@ export async function thumbnail(
 }
 
 /** An image as three bytes a pixel, row by row. */
-export interface Pixels {
+interface Pixels {
   widthPx: number;
   heightPx: number;
   rgb: Uint8Array;

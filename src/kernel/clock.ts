@@ -8,11 +8,6 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** As `performance.now()`, without its module, which every short command would load for it. */
-export function monotonicMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
-}
-
 /** A sleeper notices within this time that the machine itself has slept. Node's timers end at once when they are too long. */
 const SLICE_MS = 2_000;
 
@@ -22,7 +17,8 @@ const SLICE_MS = 2_000;
  */
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
-  monotonicMs,
+  // As `performance.now()`, without its module, which every short command would load for it.
+  monotonicMs: () => Number(process.hrtime.bigint()) / 1e6,
   sleep: async (ms, signal) => {
     const startMs = Date.now();
     let sleptMs = 0;

@@ -17,7 +17,7 @@ export function groupBy<T, Key>(values: readonly T[], keyOf: (value: T) => Key):
   return groups;
 }
 
-export type JsonValue =
+type JsonValue =
   | null
   | boolean
   | number
@@ -41,7 +41,7 @@ export function canonicalJson(value: JsonValue): string {
 }
 
 /** Bounds for JSON that a stranger sent. */
-export interface JsonBounds {
+interface JsonBounds {
   maxDepth: number;
   /** Elements of lists and objects, in all. */
   maxElements: number;

@@ -14,7 +14,7 @@ const BASE64 = /^[A-Za-z0-9+/_=\s\\-]*$/;
 const MARK = "\u0000long text ";
 
 /** Takes the bytes that a long Base64 text stands for, as they come. */
-export interface ByteSink {
+interface ByteSink {
   /** Resolves when more can be taken. The bytes do not change. */
   write(bytes: Buffer): Promise<void>;
 }

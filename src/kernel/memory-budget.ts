@@ -1,5 +1,5 @@
 /** The bytes that one reader has reserved. It still reads, or it has read everything and its work has not ended. */
-export interface MemoryShare {
+interface MemoryShare {
   /** Reserves more bytes. Returns null when they are reserved now, else a promise of that moment. One call at a time. */
   take(bytes: number): Promise<void> | null;
   /** Marks everything as read. The bytes stay reserved. */

@@ -53,7 +53,7 @@ export function coalesced(work: () => Promise<void>): () => Promise<void> {
   };
 }
 
-export interface BackoffPolicy {
+interface BackoffPolicy {
   /** Ceiling of the first delay, in ms; it doubles with each attempt. */
   baseMs: number;
   /** No delay is longer. */

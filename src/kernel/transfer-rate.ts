@@ -1,7 +1,7 @@
-import { monotonicMs } from "./clock.ts";
+import { systemClock } from "./clock.ts";
 
 /** The slowest rate at which bytes may move over a connection. */
-export interface TransferRate {
+interface TransferRate {
   /** The length of a window, in ms. */
   windowMs: number;
   /** The fewest bytes that must move in each window. */
@@ -38,7 +38,7 @@ export function watchTransfer(rate: TransferRate, onSlow: () => void): TransferW
   let startedAt = 0;
   let timer: NodeJS.Timeout | undefined;
   const start = () => {
-    startedAt = monotonicMs();
+    startedAt = systemClock.monotonicMs();
     timer = setTimeout(() => {
       timer = undefined;
       leftMs -= windowMs;
@@ -54,7 +54,7 @@ export function watchTransfer(rate: TransferRate, onSlow: () => void): TransferW
     if (timer === undefined) return;
     clearTimeout(timer);
     timer = undefined;
-    restMs = Math.max(0, restMs - (monotonicMs() - startedAt));
+    restMs = Math.max(0, restMs - (systemClock.monotonicMs() - startedAt));
   };
   start();
   return {

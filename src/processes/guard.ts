@@ -15,7 +15,7 @@ export interface Leftovers {
   child?: { pid: number; group: number | null };
 }
 
-export interface Guard {
+interface Guard {
   /** Replaces the list of the commands to clean up after. */
   update(leftovers: readonly Leftovers[]): void;
   /** Ends the guard without a clean-up. */
@@ -54,7 +54,7 @@ const PATIENCE_MS = 2000;
 const POLL_MS = 25;
 
 /** The processes that a command has started: its process group, if it has its own, and all with its mark. */
-export interface Descendants {
+interface Descendants {
   /** The command itself, while it runs. */
   pid?: number;
   /** Null when the command shares the group of the process that started it. */

@@ -30,7 +30,7 @@ export async function openPath(path: string, platform = process.platform): Promi
 }
 
 /** Why a command could not be started. */
-export interface StartFailure {
+interface StartFailure {
   message: string;
   /** As in a shell: 127 for no such command, 126 for one that cannot be run. */
   exitCode: number;

@@ -6,14 +6,16 @@ import express, {
   type Response,
   type Router,
 } from "express";
+import { ImgbatchError } from "../contract/errors.ts";
 import { consolePage } from "./console/page.ts";
 import type { ApiDeps, HandlerDeps } from "./deps.ts";
 import { refuseKeyInUrl } from "./http/authenticate.ts";
-import { answerErrors, methodNotAllowed, notFound } from "./http/errors.ts";
+import { answerErrors } from "./http/errors.ts";
 import { beginExchange } from "./http/exchange.ts";
 import { requireKnownHost } from "./http/host.ts";
-import { readTarget, withPathTargets } from "./http/target.ts";
+import { readTarget } from "./http/target.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
+import { monitoring } from "./monitoring/readiness.ts";
 import { openApi } from "./openapi/document.ts";
 import type { Operation, Surface } from "./operation.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
@@ -24,8 +26,9 @@ interface App {
   http: Pick<ServerOptions, "IncomingMessage" | "ServerResponse">;
 }
 
-/** The whole HTTP side, in the order in which a request passes it. */
-export function buildApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES): App {
+/** The whole HTTP side, in the order in which a request passes it. A worker takes no requests of callers. */
+export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): App {
+  const surfaces = isWorker ? [monitoring] : SURFACES;
   const metrics = createMetrics(deps);
   const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
   const app = express();
@@ -35,13 +38,31 @@ export function buildApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES)
   app.use(beginExchange(deps, metrics));
   app.use(readTarget(deps), refuseKeyInUrl, requireKnownHost(deps.server));
   for (const surface of surfaces) app.use(routesOf(surface, handlerDeps));
-  for (const handler of surfaces === SURFACES ? consolePage(deps) : []) app.use(handler);
+  for (const handler of isWorker ? [] : consolePage(deps)) app.use(handler);
   const isOwner = (keyId: string | undefined) => keyId !== undefined && deps.isOwnerKey(keyId);
   app.use(
-    notFound,
+    () => {
+      throw new ImgbatchError("NOT_FOUND");
+    },
     answerErrors(deps.log, errorStyleOf, ({ locals }) => isOwner(locals.key?.id)),
   );
   return { listener: withPathTargets(app), http: exchangeClasses(app) };
+}
+
+/**
+ * Lets a listener see only targets that are a path. The host of an absolute target (`GET http://host/path`) takes the
+ * place of the Host header (RFC 9112, section 3.2.2). A target of any other kind leaves a Host that is not well formed.
+ */
+function withPathTargets(listener: RequestListener): RequestListener {
+  return (request, response) => {
+    const target = request.url ?? "";
+    if (!/^[/*]/.test(target)) {
+      const [, host = target, rest = ""] = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target) ?? [];
+      request.headers.host = host;
+      request.url = rest.startsWith("/") ? rest : `/${rest}`;
+    }
+    listener(request, response);
+  };
 }
 
 /**
@@ -82,7 +103,11 @@ export function routesOf(surface: Surface, deps: HandlerDeps): Router {
     for (const { method, guards = [], handler } of operations) {
       route[method](...[...guards, ...(surface.guards ?? []), handler].map((make) => make(deps)));
     }
-    route.all(methodNotAllowed(allowedMethods(operations)));
+    const allow = allowedMethods(operations).join(", ");
+    route.all((_request, response) => {
+      response.setHeader("Allow", allow);
+      throw new ImgbatchError("METHOD_NOT_ALLOWED", `This path takes ${allow}.`);
+    });
   }
   // Without a credential an unknown path of the surface is 401.
   if (authenticate.length > 0) router.use(prefix, ...authenticate);

@@ -75,4 +75,4 @@ export interface ErrorStyle {
   head?(error: ImgbatchError): { reason: string; headers: Record<string, string> };
 }
 
-export type MakeHandler = (deps: HandlerDeps) => RequestHandler;
+type MakeHandler = (deps: HandlerDeps) => RequestHandler;

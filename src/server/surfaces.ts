@@ -2,6 +2,7 @@ import { errorBody, type ServiceErrorCode } from "../contract/errors.ts";
 import type { FindGeneratedFile } from "../domain/files/files.ts";
 import type { TakeInDeps } from "../domain/jobs/take-in.ts";
 import { batchApi } from "./batch-api/batches.ts";
+import { ticketDownloads } from "./batch-api/zip.ts";
 import { accountApi } from "./console/account.ts";
 import { consoleApis } from "./console/sign-in.ts";
 import type { ApiDeps } from "./deps.ts";
@@ -15,7 +16,7 @@ import { openaiImages } from "./openai/images.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 
 /** Errors of the batch API, and of every path that belongs to no other surface. */
-export const batchErrorStyle: ErrorStyle = {
+const batchErrorStyle: ErrorStyle = {
   body: errorBody,
   schema: (codes) => ({
     allOf: [
@@ -41,6 +42,7 @@ export const SURFACES: readonly Surface[] = [
   batchApi,
   accountApi,
   ...consoleApis,
+  ticketDownloads,
   ...nativeSurfaces,
   ...openaiImages,
   openaiFiles,
@@ -48,11 +50,8 @@ export const SURFACES: readonly Surface[] = [
   monitoring,
 ];
 
-/** The surfaces of a process that takes no requests of callers. */
-export const WORKER_SURFACES: readonly Surface[] = [monitoring];
-
 /** An operation together with its surface. */
-export interface PlacedOperation extends Operation {
+interface PlacedOperation extends Operation {
   surface: Surface;
 }
 

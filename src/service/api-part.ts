@@ -20,7 +20,7 @@ import { DownloadSlots, FailedAuthLimit } from "../server/http/limits.ts";
 import { consoleSecrets } from "../server/http/secrets.ts";
 import { listen } from "../server/listen.ts";
 import { BodyBudgets } from "../server/request-body/body-budgets.ts";
-import { generatedFiles, SURFACES, WORKER_SURFACES } from "../server/surfaces.ts";
+import { generatedFiles } from "../server/surfaces.ts";
 import { type AccessOptions, type LocalAccess, openLocalAccess } from "./local-access.ts";
 import { runAll, type Workers, workOfAll } from "./workers-part.ts";
 
@@ -103,7 +103,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
       workers.notifyOthers();
     },
   };
-  const app = buildApp(deps, role === "worker" ? WORKER_SURFACES : SURFACES);
+  const app = buildApp(deps, { isWorker: role === "worker" });
   const listening = await listen(app.listener, address, { log, http: app.http });
   let closeLiveView = async () => {};
   const close = (graceMs: number) =>
@@ -138,7 +138,8 @@ export async function openApi(options: ApiOptions): Promise<Api> {
   const hasConsole = config.features.console && keyId !== null;
   const openLiveView = async () => {
     const operatorToken = randomBytes(32).toString("base64url");
-    const view = buildApp({ ...deps, operatorToken, isOwnerKey: () => true, isLocalKey: () => false });
+    const all = { ...deps, operatorToken, isOwnerKey: () => true, isLocalKey: () => false };
+    const view = buildApp(all, { isWorker: false });
     const opened = await listen(view.listener, { host: "127.0.0.1", port: 0 }, { http: view.http });
     const unsubscribe = logFailures(feed, log, stores);
     closeLiveView = async () => {

@@ -15,7 +15,7 @@ interface MovedTable {
 }
 
 /** The content of a table, the same in every dialect. */
-export interface TableSum {
+interface TableSum {
   name: string;
   rows: number;
   /** The hash of all values of all rows, in any order; hexadecimal. */
@@ -131,7 +131,7 @@ const LEFT_BEHIND = /^(thumbnails|drafts)\//;
 
 const AT_ONCE = 4;
 
-export interface MovedBlobs {
+interface MovedBlobs {
   files: number;
   bytes: number;
   /** Those that an earlier move had copied already. */

@@ -76,7 +76,7 @@ type Later = Exclude<
   keyof ItemTerms | "batchId" | "prompt" | `${string}Index` | "position" | "customId"
 >;
 
-export type ItemsTable = Given<ItemRecord, Later> & {
+type ItemsTable = Given<ItemRecord, Later> & {
   notBeforeMs: Generated<number>;
   leaseWorker: Generated<string | null>;
 };

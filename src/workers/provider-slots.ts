@@ -3,9 +3,7 @@ import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider
 /** After this many real-time requests in a row, a waiting item of a batch comes first. */
 const URGENT_IN_A_ROW = 3;
 
-interface Waiter {
-  start(): void;
-}
+type Waiter = { start(): void };
 
 /**
  * The slots of one provider, for real-time requests and batches. Real-time requests go first, but never keep batches
@@ -86,34 +84,22 @@ export function slotsOf(provider: ItemProvider): ProviderSlots {
   return slots;
 }
 
-function withGenerate(provider: ItemProvider, generate: ItemProvider["generate"]): ItemProvider {
-  return {
-    kind: "item",
-    name: provider.name,
-    concurrency: provider.concurrency,
-    ...(provider.upstream ? { upstream: provider.upstream } : {}),
-    serves: (model) => provider.serves(model),
-    generate,
-    close: () => provider.close(),
-  };
-}
-
-/** The same provider with slots of its own, so that two services in one process share none. */
-function withOwnSlots(provider: ItemProvider): ItemProvider {
-  return withGenerate(provider, (...asked) => provider.generate(...asked));
-}
-
 /** The same provider for real time: each request waits for a slot, ahead of the items of batches. */
 function forRealtime(provider: ItemProvider): ItemProvider {
+  const { name, concurrency, upstream } = provider;
   const slots = slotsOf(provider);
-  return withGenerate(provider, (request, signal, onSent, onAnswered) =>
-    slots.run(true, signal, (release) =>
-      provider.generate(request, signal, onSent, (bytes) => {
-        release();
-        onAnswered?.(bytes);
-      }),
-    ),
-  );
+  return {
+    ...{ kind: "item", name, concurrency, ...(upstream ? { upstream } : {}) },
+    serves: (model) => provider.serves(model),
+    generate: (request, signal, onSent, onAnswered) =>
+      slots.run(true, signal, (release) =>
+        provider.generate(request, signal, onSent, (bytes) => {
+          release();
+          onAnswered?.(bytes);
+        }),
+      ),
+    close: () => provider.close(),
+  };
 }
 
 /**
@@ -124,9 +110,8 @@ export function shareProviders(providers: readonly ImageProvider[]): {
   forBatches: ImageProvider[];
   forRealtime: ItemProvider[];
 } {
-  const shared = providers.map((each) => (each.kind === "item" ? withOwnSlots(each) : each));
   const usedFor = (use: "batches" | "realtime") =>
-    shared.filter(({ upstream }) => upstream?.uses.includes(use) ?? true);
+    providers.filter(({ upstream }) => upstream?.uses.includes(use) ?? true);
   return {
     forBatches: usedFor("batches"),
     forRealtime: usedFor("realtime").flatMap((each) => (each.kind === "item" ? forRealtime(each) : [])),

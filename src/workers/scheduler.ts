@@ -38,8 +38,9 @@ export class Scheduler {
     this.#intake = new Intake(deps);
     const events: PoolEvents = {
       onBatchIdle: (batchId) => this.wake(batchId),
-      isHeld: (batchId) => this.#cancelling.has(batchId),
+      mayBegin: (batchId) => this.#mayBegin && (batchId === undefined || !this.#cancelling.has(batchId)),
     };
+    deps.ending.addEventListener("abort", () => this.#wakePools(), { once: true });
     const jobProviders = deps.providers.filter((provider) => provider.kind === "job");
     this.#jobs = new Map(
       jobProviders.map((provider) => [provider.name, new JobPool(deps, provider, events)]),
@@ -65,7 +66,16 @@ export class Scheduler {
 
   #pause(isPaused: boolean): void {
     this.#isPaused = isPaused;
-    for (const pool of this.#pools) pool.setPaused(isPaused);
+    this.#wakePools();
+  }
+
+  get #mayBegin(): boolean {
+    const { ending, presence } = this.#deps;
+    return this.#isRunning && !this.#isPaused && !ending.aborted && presence.isFresh;
+  }
+
+  #wakePools(): void {
+    for (const pool of this.#pools) pool.wake();
   }
 
   /** Cleans up after a killed process, then goes on with its batches; later, when others hold up the database. */
@@ -81,7 +91,6 @@ export class Scheduler {
     const begin = async (): Promise<void> => {
       await handOver(this.#deps);
       await this.poll();
-      for (const pool of this.#pools) pool.start();
     };
     const later = (error: unknown) =>
       this.#later("no work could be looked for", { error: String(error) }, () => begin().catch(later));
@@ -103,10 +112,10 @@ export class Scheduler {
       await yieldSometimes();
     }
     if (this.#isRunning) await this.#readInputs();
-    for (const pool of this.#pools) await pool.poll();
+    for (const pool of this.#pools) await pool.poll(areSomeGone);
     if (!areSomeGone || !this.#isRunning) return;
     await handOver(this.#deps);
-    for (const pool of this.#pools) pool.start();
+    this.#wakePools();
     if (presence.isFirst) this.#tasks.track(this.#removeOrphans());
   }
 
@@ -133,7 +142,7 @@ export class Scheduler {
   /** Reading back takes time. Meanwhile no item of the batch starts, and no step forward ends the batch first. */
   async #cancelHeld(batchId: string): Promise<string[] | null> {
     this.#cancelling.add(batchId);
-    for (const pool of this.#pools) pool.hold(batchId);
+    this.#wakePools();
     let failed: string[] | null = null;
     try {
       failed = await cancelBatch(this.#deps, batchId, () => endOf(this.#deps));
@@ -217,7 +226,7 @@ export class Scheduler {
       if (isHeld()) return;
       if (status === null) this.#forget(batchId);
       else if (isTerminal(status)) await this.#end(batchId);
-      else for (const pool of this.#pools) pool.wake();
+      else this.#wakePools();
     } catch (error) {
       const facts = { batch: batchId, error: String(error) };
       this.#deps.log.error("batch could not be advanced; trying again", facts);

@@ -7,29 +7,29 @@ export interface PoolLoad {
   slots: number;
 }
 
-/** What a pool needs to know of the batches whose items it makes. */
+/** What a pool asks of the scheduler. */
 export interface PoolEvents {
   /** Called when nothing of a batch is being made here any more: it may be done. */
   onBatchIdle(batchId: string): void;
-  /** Whether a batch is about to be cancelled: none of its items is started meanwhile. */
-  isHeld(batchId: string): boolean;
+  /**
+   * Whether work may begin: not while paused, while the service stops, or when the leases of this process may be lost; and
+   * none of a batch that is about to be cancelled.
+   */
+  mayBegin(batchId?: string): boolean;
 }
 
 /** Makes the items of batches. It finds batches with items to start in the database. */
 export interface WorkerPool {
   readonly load: PoolLoad;
-  /** Begins to work. Can be repeated, to take over what other processes have left behind. Does not wait for its end. */
-  start(): void;
-  /** Called when there may be items to start. */
+  /** Called when there may be items to start, or when `mayBegin` has changed. Running work goes on. */
   wake(): void;
-  /** Reads what other processes have changed: leases that were lost, and items that came back. */
-  poll(): Promise<void>;
+  /**
+   * Reads what other processes have changed: leases that were lost, and items that came back. Also called at the start.
+   * `areSomeGone`: what they did is taken over.
+   */
+  poll(areSomeGone?: boolean): Promise<void>;
   /** Stops all work and forgets all batches: others have taken over. */
   reset(): void;
-  /** While paused, no work is begun; running work goes on. */
-  setPaused(isPaused: boolean): void;
-  /** Gives back the items of a batch that wait for a slot; running items go on. See `PoolEvents.isHeld`. */
-  hold(batchId: string): void;
   /** Forgets a batch that has ended. */
   remove(batchId: string): void;
   /**
@@ -38,7 +38,7 @@ export interface WorkerPool {
    */
   abort(batchId: string): Promise<void>;
   /**
-   * Takes no more work. Running items get `graceMs` to end, requests that are paid for as long as they need, unless
+   * Takes no more work: `mayBegin` is false. Running items get `graceMs` to end, requests that are paid for as long as they need, unless
    * `isAbandoned`. The rest is kept for the next start.
    */
   stop(graceMs: number, isAbandoned?: boolean): Promise<void>;

@@ -4,8 +4,8 @@ import { expect, it, onTestFinished } from "vitest";
 import { createBatch, getBatch, listItems, listModels, withCounts } from "../../src/client/batches.ts";
 import { getContent } from "../../src/client/download.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
-import { errorEntry, ImgbatchError } from "../../src/contract/errors.ts";
-import { type Attempt, createHttp, type Http } from "../../src/http/http.ts";
+import { errorEntry } from "../../src/contract/errors.ts";
+import type { Attempt, Http } from "../../src/http/http.ts";
 import { retryAfterMs } from "../../src/http/retries.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "../support/fake-service.ts";
 import { gate } from "../support/gate.ts";
@@ -531,27 +531,3 @@ async function serve(listener: RequestListener): Promise<{ baseUrl: string; http
   const clock = new InstantClock();
   return { baseUrl, http: createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock, random: () => 0 }) };
 }
-
-it("how errors are written is up to the service: the client of another upstream reads them in its own way", async () => {
-  const { fake, clock } = await wire();
-  fake.fault(/^GET/, { status: 500, headers: {}, body: { fault: { text: "No such engine." } } });
-  const asked: unknown[] = [];
-  const http = createHttp({
-    baseUrl: fake.url,
-    apiKey: FAKE_KEY,
-    clock,
-    random: () => 0,
-    readError: ({ status }, text, { method, path }) => {
-      asked.push([status, method, path]);
-      const message = JSON.parse(text).fault.text;
-      const error = new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { httpStatus: status });
-      return { error, isRefusal: true };
-    },
-  });
-  const sent = { method: "GET" as const, path: "/engines", submits: true };
-  await expect(http.json(sent)).rejects.toMatchObject({
-    code: "BATCH_IMAGE_INVALID_MODEL",
-    message: "No such engine.",
-  });
-  expect(asked).toEqual([[500, "GET", "/engines"]]);
-});

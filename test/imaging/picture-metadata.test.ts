@@ -3,13 +3,13 @@ import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/image-formats.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
-import { addMetadata, type PictureMetadata } from "../../src/imaging/picture-metadata.ts";
+import { addMetadata } from "../../src/imaging/picture-metadata.ts";
 import { sharpInspector } from "../../src/imaging/sharp-images.ts";
 
 const inspector = sharpInspector(new Decoding());
 
 const size = { widthPx: 33, heightPx: 21 };
-const metadata = (prompt: string): PictureMetadata => ({
+const metadata = (prompt: string): Parameters<typeof addMetadata>[3] => ({
   software: "a drawing program",
   prompt,
   settings: {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { type ByteSink, LongJsonReader } from "../../src/kernel/long-json.ts";
+import { LongJsonReader } from "../../src/kernel/long-json.ts";
 
-class Kept implements ByteSink {
+class Kept {
   bytes = Buffer.alloc(0);
 
   async write(bytes: Buffer): Promise<void> {

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { MemoryBudget, type MemoryShare } from "../../src/kernel/memory-budget.ts";
+import { MemoryBudget } from "../../src/kernel/memory-budget.ts";
 
-const fits = (place: MemoryShare, bytes: number) => place.take(bytes) === null;
+const fits = (place: ReturnType<MemoryBudget["enter"]>, bytes: number) => place.take(bytes) === null;
 
 describe("the memory of bodies", () => {
   it("[LOAD-1] slow senders keep little of it and delay no other", () => {

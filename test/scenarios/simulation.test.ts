@@ -131,7 +131,7 @@ it.each([1, PROCESSES])(
 );
 
 /** A batch takes about this many turns. */
-const TURNS = { "one-by-one": 90, "as-a-job": 150 };
+const TURNS = { "one-by-one": 90, "as-a-job": 200 };
 
 /** One batch, cancelled once or twice after a random number of turns. Returns how it ended. */
 async function race(simulation: Simulation, model: SimulatedModel): Promise<string> {

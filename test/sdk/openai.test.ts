@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { GOOGLE_MODELS } from "../../src/config/presets.ts";
+import { findPreset } from "../../src/providers/catalogue/catalogue.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
 import { MODEL, type SdkService, startSdkService } from "./service.ts";
 
@@ -19,7 +19,7 @@ describe.skipIf(!areInstalled)("the OpenAI library", () => {
 
   it("lists the models and gets one, with the fields of its own kind", async () => {
     const { value } = await sdk.call<{ id: string }[]>("models.list");
-    const ids = GOOGLE_MODELS.map(({ id }) => id);
+    const ids = (findPreset("google")?.models ?? []).map(({ id }) => id);
     expect(value.map((model) => model.id)).toEqual([...ids, "chatgpt-image-latest"]);
     expect((await sdk.call("models.retrieve", MODEL)).value).toMatchObject({
       id: MODEL,

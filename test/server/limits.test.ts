@@ -1,7 +1,6 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import type { ErrorBody } from "../../src/contract/errors.ts";
-import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 
@@ -20,19 +19,6 @@ const referring = async (count: number, outputs = 1) => ({
 });
 
 describe("limits", () => {
-  it("have the documented defaults", () => {
-    expect(DEFAULT_LIMITS).toMatchObject({
-      itemsPerBatch: 200,
-      outputImagesPerBatch: 200,
-      outputCountPerItem: 4,
-      promptChars: 8000,
-      referenceImageBytes: 10 * 1024 * 1024,
-      zipItems: 200,
-      zipBytes: 2 * 1024 * 1024 * 1024,
-      downloadsPerKey: 2,
-    });
-  });
-
   it.each([
     ["itemsPerBatch", 2, { items: items(2) }, { items: items(3) }, "BATCH_IMAGE_INVALID_ITEMS"],
     [

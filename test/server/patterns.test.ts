@@ -20,7 +20,6 @@ import { refuseKeyInUrl } from "../../src/server/http/authenticate.ts";
 import { requireKnownHost } from "../../src/server/http/host.ts";
 import { queryInteger, readInstant } from "../../src/server/http/query.ts";
 import { readTarget } from "../../src/server/http/target.ts";
-import { readFileFacts } from "../../src/server/native-api/files.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 30_000;
@@ -117,8 +116,6 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "names in a query": (text) => [refuseKey(`/?${text}`), refuseKey(`/?a=${text}`)],
   "URL of a native request": (text) => [readAs(`/v1/models/${text}`, undefined), readAs(text, "key")],
   "URI of a file": (text) => [fileIdOf(text), fileIdOf(`/files/${text}`)],
-  "name of an uploaded file": (text) =>
-    refused(() => readFileFacts(JSON.stringify({ file: { name: text } }), undefined)),
   "time in a query": (text) => refused(() => readInstant(asQuery(text), "from")),
   "number in a query": (text) =>
     refused(() => queryInteger(asQuery(text), "limit", { fallback: 1, min: 1, max: 9 })),

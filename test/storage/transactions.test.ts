@@ -3,7 +3,7 @@ import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { onEachDialect } from "../support/dialects.ts";
 import { openBeside } from "../support/service.ts";
-import { openBatchRecord, openStores } from "../support/stores.ts";
+import { openStores } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const account = (id: string) => ({ id, name: id, createdAtMs: 1 });
@@ -108,25 +108,5 @@ describe("transactions of SQLite", () => {
     const later = (await stores.read.accounts.list()).map(({ name }) => name);
     expect(later).toHaveLength(names.length + 1);
     expect(later).not.toContain("alone");
-  });
-});
-
-onEachDialect("many rows", (openStores) => {
-  it("[BATCH-1] many rows are stored in their order over several statements", async () => {
-    const stores = await openStores();
-    const { id } = await openBatchRecord(stores);
-    const items = Array.from({ length: 101 }, (_, position) => ({
-      position,
-      sourceIndex: position,
-      outputIndex: 0,
-      customId: `i${position}`,
-      prompt: "a picture",
-    }));
-    await stores.write((tx) => tx.items.insertMany(id, items));
-    const stored = await stores.read.items.page(id, { afterPosition: -1, limit: 1000 });
-    expect(stored.map(({ customId }) => customId)).toEqual(items.map(({ customId }) => customId));
-    expect(stored.map((item) => item.id)).toEqual(stored.map((_, i) => (stored[0]?.id ?? 0) + i));
-    await stores.write((tx) => tx.items.insertMany(id, []));
-    expect((await stores.read.items.countByStatus(id)).pending).toBe(101);
   });
 });

@@ -11,18 +11,14 @@ const SECONDS: Record<string, number> = {
   "scenarios/kill-runs": 20,
   "upstreams/two-upstreams": 11,
   "providers/command/run-program": 10,
-  "scenarios/job-results": 10,
   "scenarios/live-view-terminal": 10,
   "scenarios/kill": 8,
-  "server/events/events": 8,
   "scenarios/never-pay-twice": 7,
   "sdk/openai-batches-kills": 7,
-  "storage/dialects/postgres-notices": 7,
   "upstreams/outages": 7,
   "repo/package": 6,
   "scenarios/simulation": 12,
   "storage/data-lock": 6,
-  "cli/commands/serve-roles": 5,
   "service/storage/s3-outage": 4,
 };
 /** Of the other files. */

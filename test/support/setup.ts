@@ -3,8 +3,7 @@ import { forgetKeys } from "../../src/kernel/hide-keys.ts";
 import { skipLeftOut } from "./cluster/left-out.ts";
 import { seedRandomCases } from "./fuzz-runs.ts";
 import { forgetSecrets, takeFindings } from "./secrets.ts";
-import "./same-bytes.ts";
-import "./watched-fetch.ts";
+import "./once-a-process.ts";
 
 /** The handles that a test file must not leave behind. Sockets and pipes of the test runner itself are no such handles. */
 const WATCHED = ["TCPServerWrap", "TCPSocketWrap", "Timeout", "ChildProcess", "MessagePort", "Worker"];

@@ -10,8 +10,8 @@ import { environmentWith } from "../../environment.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import { microsToDecimal } from "../../kernel/money.ts";
-import { type Descendants, endDescendants, MARK, signalAll, startGuard } from "../../processes/guard.ts";
-import { type StartFailure, startFailure } from "../../processes/programs.ts";
+import { endDescendants, MARK, signalAll, startGuard } from "../../processes/guard.ts";
+import { startFailure } from "../../processes/programs.ts";
 import { createLog, LOG_LEVELS } from "../../service/pino-log.ts";
 import { type LocalService, startService } from "../../service/start-service.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -240,7 +240,7 @@ export function runChild(
   // The command may send a signal before `spawn` returns. The handlers must be there by then.
   const stopForwarding = forwardSignals((name) => receiver?.kill(name), isOnTerminal);
   const started = start(command, { cwd, env, stdio: "inherit", detached: !isOnTerminal });
-  const failed = (failure: StartFailure): number => {
+  const failed = (failure: ReturnType<typeof startFailure>): number => {
     onProblem(failure.message);
     return failure.exitCode;
   };
@@ -250,7 +250,7 @@ export function runChild(
   }
   receiver = started;
   const { pid = null } = started;
-  const descendants: Descendants = { group: isOnTerminal ? null : pid, mark };
+  const descendants = { group: isOnTerminal ? null : pid, mark };
   const ended = new Promise<number>((resolve) => {
     started.once("error", (error) => {
       if (pid === null) resolve(failed(startFailure(command[0] ?? "", cwd, error)));
@@ -276,7 +276,10 @@ export function runChild(
 }
 
 /** Spawns the command. Node throws some failures and emits others as an event. */
-function start([file = "", ...args]: readonly string[], options: SpawnOptions): ChildProcess | StartFailure {
+function start(
+  [file = "", ...args]: readonly string[],
+  options: SpawnOptions,
+): ChildProcess | ReturnType<typeof startFailure> {
   try {
     return spawn(file, args, options);
   } catch (error) {

@@ -17,7 +17,14 @@ import { chooseUpstream } from "../targets.ts";
 import { generateMany, realtimeConsent } from "./generate-file.ts";
 import { type GenerateOptions, readGenerateOptions } from "./generate-options.ts";
 import { variableOptions } from "./input-options.ts";
-import { formatOption, maxCostOption, reportOptions, running, upstreamOption } from "./shared-options.ts";
+import {
+  formatOption,
+  maxCostOption,
+  reportOptions,
+  running,
+  unitCostOption,
+  upstreamOption,
+} from "./shared-options.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "[prompt]", description: "the description of the image, or - for standard input" }],
@@ -58,6 +65,7 @@ export const command: CommandDetails = {
       choices: IMAGE_MIME_TYPES,
     },
     maxCostOption,
+    unitCostOption,
     { flags: "--force", description: "replace an existing file" },
     {
       flags: "--file <file>",

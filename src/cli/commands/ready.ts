@@ -2,7 +2,6 @@ import { listModels } from "../../client/batches.ts";
 import { deadline } from "../../client/poll.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
-import { RETRY_POLICY } from "../../http/retries.ts";
 import { type Answer, boundedText, send } from "../../http/transport.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -88,9 +87,8 @@ export async function problemsOf(
 ): Promise<string[]> {
   const problems = await readinessProblems(service.baseUrl, signal);
   if (problems.length > 0) return problems;
-  const retry = { ...RETRY_POLICY, maxRetries: 0 };
   try {
-    await listModels(httpTo(service, context, { timeoutMs: TIMEOUT_MS, retry }), signal);
+    await listModels(httpTo(service, context, { timeoutMs: TIMEOUT_MS, maxRetries: 0 }), signal);
     return [];
   } catch (error) {
     if (!(error instanceof ImgbatchError) || errorEntry(error.code).exit !== "temporary") throw error;

@@ -1,5 +1,3 @@
-import { setFlagsFromString } from "node:v8";
-import { PRESETS, UPSTREAM_NAMES } from "../../config/presets.ts";
 import type { Config } from "../../config/schema.ts";
 import {
   identityOf,
@@ -10,6 +8,7 @@ import {
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readStorageEnvironment, secretOf } from "../../environment.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
@@ -91,7 +90,6 @@ async function startOwn({
     "dataDirectory" | "upstream" | "providers" | "noteDrawings"
   >
 > {
-  if (needs.workers) keepHeapSmall();
   const { startService } = await import("../../service/start-service.ts");
   const { createLog } = await import("../../service/pino-log.ts");
   const service = await startService({
@@ -118,16 +116,6 @@ async function startOwn({
       await service.close(service.failed.aborted ? 0 : GRACE_MS);
     },
   };
-}
-
-/**
- * Makes V8 collect garbage instead of growing its heap by a hundred megabytes: here drawings and their downloads are in one
- * process. Does nothing when the command line of Node sets the size of the space of new objects.
- */
-function keepHeapSmall(): void {
-  if (process.execArgv.some((option) => /semi[-_]space/.test(option))) return;
-  setFlagsFromString("--semi-space-growth-factor=1");
-  setFlagsFromString("--heap-growing-percent=30");
 }
 
 function disabledNow({ health }: Service): DisabledProvider[] {
@@ -194,8 +182,7 @@ export function requireKeys({ providers }: Pick<Config, "providers">): void {
 
 /** Returns how to get real images with a key that is in the environment; null when there is no well-known one. */
 function keyAdvice(): string | null {
-  for (const name of UPSTREAM_NAMES) {
-    const { keyVariable } = PRESETS[name];
+  for (const { name, keyVariable } of PRESETS) {
     if (keyVariable !== null && secretOf(keyVariable) !== null)
       return `${keyVariable} is set: add --upstream ${name} for real images`;
   }

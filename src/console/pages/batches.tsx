@@ -1,12 +1,12 @@
-import { useEffect, useRef, useState } from "react";
+import { type RefObject, useEffect, useRef, useState } from "react";
 import type { BatchObject } from "../../contract/batch-api.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { firstImages, listBatches } from "../api/batches.ts";
-import { SearchField, useFocusWalk } from "../parts/keys.tsx";
-import { hrefOf } from "../parts/navigation.tsx";
+import { SearchField, useKeys } from "../parts/keys.tsx";
 import { EmptyNote, ErrorNote } from "../parts/notes.tsx";
-import { RemotePicture, thumbnailPath, useVisible } from "../parts/pictures.tsx";
+import { RemotePicture, thumbnailPath } from "../parts/pictures.tsx";
+import { hrefOf } from "../parts/route.ts";
 import {
   ago,
   Counts,
@@ -153,4 +153,40 @@ function useDebounced<T>(value: T): T {
     return () => clearTimeout(timer);
   }, [value]);
   return settled;
+}
+
+/** Whether an element has been near the window yet: what is far below need not be fetched. */
+function useVisible(element: RefObject<HTMLElement | null>): boolean {
+  const [isVisible, setVisible] = useState(false);
+  useEffect(() => {
+    if (isVisible || element.current === null) return;
+    const observer = new IntersectionObserver(
+      (entries) => {
+        if (entries.some((entry) => entry.isIntersecting)) setVisible(true);
+      },
+      { rootMargin: "200px" },
+    );
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, [element, isVisible]);
+  return isVisible;
+}
+
+/**
+ * Lets `j` and `k` move the focus over the elements of a list that match a selector. The arrow keys do so once one of
+ * them has the focus.
+ */
+function useFocusWalk(selector: string): void {
+  const walk =
+    (step: number, mustBeThere = false) =>
+    (event: KeyboardEvent) => {
+      const elements = [...document.querySelectorAll<HTMLElement>(selector)];
+      const at = elements.indexOf(document.activeElement as HTMLElement);
+      if (at < 0 && mustBeThere) return;
+      const next = elements[at < 0 ? 0 : Math.min(elements.length - 1, Math.max(0, at + step))];
+      next?.focus();
+      next?.scrollIntoView({ block: "nearest" });
+      event.preventDefault();
+    };
+  useKeys({ j: walk(1), k: walk(-1), ArrowDown: walk(1, true), ArrowUp: walk(-1, true) });
 }

@@ -4,8 +4,8 @@ import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { getLedger, getUsage } from "../api/batches.ts";
 import { ScrollingTable } from "../parts/keys.tsx";
-import { hrefOf } from "../parts/navigation.tsx";
 import { ErrorNote } from "../parts/notes.tsx";
+import { hrefOf } from "../parts/route.ts";
 import { costOf, count, isPlayOnly, localTime, statusWord, usd } from "../parts/status.tsx";
 import { useAccount, useData } from "../parts/use-data.ts";
 

@@ -1,8 +1,8 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { ReferenceFile } from "../api/files.ts";
 import { currentSession } from "../api/request.ts";
-import { go, hrefOf } from "./navigation.tsx";
 import { announce, Icon } from "./notes.tsx";
+import { go, hrefOf } from "./route.ts";
 
 /** Something on the page that takes files. */
 interface Taker {

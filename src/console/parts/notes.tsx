@@ -23,7 +23,7 @@ const PATHS = {
   help: "M9 9a3 3 0 1 1 4.2 2.8c-.8.4-1.2 1-1.2 2V14M12 17.5h.01M12 3a9 9 0 1 1 0 18 9 9 0 0 1 0-18",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
 } as const;
-export type IconName = keyof typeof PATHS;
+type IconName = keyof typeof PATHS;
 
 /** A line drawing beside a word: it says nothing to those who do not see it. */
 export function Icon({ name }: { name: IconName }) {

@@ -1,4 +1,4 @@
-import { type RefObject, useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { ItemThumbnail, ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { routes } from "../../contract/routes.ts";
@@ -193,23 +193,6 @@ function newEntry(path: string): Entry {
 }
 
 export const pictures = new Pictures();
-
-/** Whether an element has been near the window yet: what is far below need not be fetched. */
-export function useVisible(element: RefObject<HTMLElement | null>): boolean {
-  const [isVisible, setVisible] = useState(false);
-  useEffect(() => {
-    if (isVisible || element.current === null) return;
-    const observer = new IntersectionObserver(
-      (entries) => {
-        if (entries.some((entry) => entry.isIntersecting)) setVisible(true);
-      },
-      { rootMargin: "200px" },
-    );
-    observer.observe(element.current);
-    return () => observer.disconnect();
-  }, [element, isVisible]);
-  return isVisible;
-}
 
 /** A picture of the service, fetched while the caller shows it, alone or with its sheet. Null path: none. */
 function usePicture(path: string | null, sheet: Sheet | null): Picture {

@@ -1,22 +1,7 @@
-import {
-  createContext,
-  useCallback,
-  useContext,
-  useEffect,
-  useMemo,
-  useRef,
-  useState,
-  useSyncExternalStore,
-} from "react";
+import { createContext, useCallback, useContext, useEffect, useMemo, useRef, useState } from "react";
 import type { AccountObject } from "../../contract/console-api.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type Change, onChange } from "../api/changes.ts";
-import { currentSession, onSession, type StoredSession } from "../api/request.ts";
-
-/** The session of the tab; null before the sign-in and after its end. */
-export function useSession(): StoredSession | null {
-  return useSyncExternalStore(onSession, currentSession);
-}
 
 interface Data<T> {
   /** The last answer; null before the first one. */

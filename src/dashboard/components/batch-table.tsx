@@ -5,7 +5,7 @@ import type { Batch } from "../../client/answers.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { layoutOf, nameOf, progressOf, statusOf, visibleBatches } from "../lists.ts";
 import type { DashboardState } from "../state.ts";
-import { bar, dollars, inCells, type Mark, STATUS_MARKS, WAITING_MARK } from "../text.ts";
+import { bar, dollars, inCells, type Mark, STATUS_MARKS } from "../text.ts";
 import { Blank, Line } from "./line.tsx";
 
 /** The visible part of the batch list, with its column titles. */
@@ -167,7 +167,7 @@ function shownColumns(columns: number): { column: Column; width: number }[] {
 export function markOf(row: Batch): Mark {
   const status = statusOf(row);
   if (status !== row.status) return { sign: "?", word: row.status };
-  if (row.waiting !== null && status === "running") return WAITING_MARK;
+  if (row.waiting !== null && status === "running") return { sign: "!", word: "waiting", color: "yellow" };
   if (status !== "completed" || row.failCount === 0) return STATUS_MARKS[status];
   return row.successCount === 0
     ? { sign: "×", word: "no images", color: "red" }

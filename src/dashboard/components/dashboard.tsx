@@ -1,9 +1,16 @@
+import chalk, { Chalk } from "chalk";
 import { Box, Text } from "ink";
-import { escapeControls } from "../../kernel/text.ts";
-import type { Abilities } from "../model.ts";
+import type { Batch } from "../../client/answers.ts";
+import type { ItemStatus } from "../../contract/statuses.ts";
+import { jobsText, waitingText } from "../../contract/waiting.ts";
+import { clockTime } from "../../kernel/durations.ts";
+import { FREE_DRAWINGS } from "../../kernel/money.ts";
+import { escapeControls, formatSize } from "../../kernel/text.ts";
+import { detailLines, nameOf, selectedBatch } from "../lists.ts";
+import type { Abilities, ItemRow, Picture } from "../model.ts";
 import type { DashboardState } from "../state.ts";
-import { halfBlockLines, inCells } from "../text.ts";
-import { DetailScreen } from "./detail-screen.tsx";
+import { dollars, inCells, type Mark, STATUS_MARKS } from "../text.ts";
+import { markOf } from "./batch-table.tsx";
 import { Blank, Footer, Line, Rule } from "./line.tsx";
 import { MainScreen } from "./main-screen.tsx";
 
@@ -109,4 +116,158 @@ function PictureScreen({ state }: { state: DashboardState }) {
       <Footer state={state} />
     </>
   );
+}
+
+/**
+ * Returns a picture as lines of text, centred in `columns` cells. Each cell shows two pixels: the upper one is the colour
+ * of a half block, and the lower one is its background. Without colours, each cell is a sign of fitting darkness.
+ */
+function halfBlockLines(picture: Pick<Picture, "widthPx" | "heightPx" | "rgb">, columns: number): string[] {
+  const { widthPx, heightPx } = picture;
+  const margin = " ".repeat(Math.max(0, Math.floor((columns - widthPx) / 2)));
+  const lines: string[] = [];
+  // Sixteen colours are too few for a picture, and nearly every terminal with 16 has 256.
+  const colors = new Chalk({ level: chalk.level === 1 ? 2 : chalk.level });
+  for (let y = 0; y < heightPx; y += 2) {
+    let line = margin;
+    for (let x = 0; x < widthPx; x++) {
+      const upper = pixelAt(picture, x, y);
+      const lower = y + 1 < heightPx ? pixelAt(picture, x, y + 1) : upper;
+      line += colors.level === 0 ? shade(upper, lower) : colors.rgb(...upper).bgRgb(...lower)("▀");
+    }
+    lines.push(line);
+  }
+  return lines;
+}
+
+type Rgb = [number, number, number];
+
+const SHADES = " ░▒▓█";
+
+function shade(upper: Rgb, lower: Rgb): string {
+  const light = [...upper, ...lower].reduce((sum, part) => sum + part, 0) / 6;
+  return SHADES[Math.min(SHADES.length - 1, Math.floor((light / 256) * SHADES.length))] ?? " ";
+}
+
+function pixelAt({ rgb, widthPx }: Pick<Picture, "widthPx" | "rgb">, x: number, y: number): Rgb {
+  const at = (y * widthPx + x) * 3;
+  return [rgb[at] ?? 0, rgb[at + 1] ?? 0, rgb[at + 2] ?? 0];
+}
+
+/** The screen of one batch: its facts, its history and its items. */
+function DetailScreen({ state }: { state: DashboardState }) {
+  const batch = selectedBatch(state);
+  const { columns } = state.size;
+  if (batch === null) return <Footer state={state} />;
+  const lines = detailLines(state);
+  const items = state.detail?.items ?? [];
+  const { itemTop, selectedItem } = state.view;
+  const shown = items.slice(itemTop, itemTop + lines);
+  const mark = markOf(batch);
+  const jobs = jobsText(batch.jobs, state.nowMs);
+  return (
+    <>
+      <Line>
+        <Text bold>{inCells(nameOf(batch), Math.max(10, columns - 52))}</Text>{" "}
+        <Text dimColor>{batch.id}</Text>
+      </Line>
+      <Line>
+        <Text bold {...(mark.color ? { color: mark.color } : {})}>
+          {mark.sign} {mark.word}
+        </Text>
+        {` · ${batch.successCount} of ${batch.itemCount ?? 0} made · ${batch.failCount} failed`}
+        {moneyWords(batch)}
+      </Line>
+      <Line>
+        <Text dimColor>
+          {escapeControls(batch.model ?? "")}
+          {batch.provider === null ? "" : ` · made by ${batch.provider}`}
+          {batch.source === null || batch.source === "batch" ? "" : ` · ${batch.source} job`}
+          {jobs === null ? "" : ` · ${escapeControls(jobs)}`}
+        </Text>
+      </Line>
+      <Line>
+        {batch.error !== null ? (
+          <Text color="red">{escapeControls(`${batch.error.code}: ${batch.error.message}`)}</Text>
+        ) : batch.waiting !== null ? (
+          <Text color="yellow">{escapeControls(waitingText(batch.waiting))}</Text>
+        ) : (
+          <History state={state} />
+        )}
+      </Line>
+      <Rule
+        title="Items"
+        note={items.length === 0 ? "" : `${selectedItem + 1} of ${items.length}`}
+        columns={columns}
+      />
+      <Line>
+        <Text dimColor>
+          {"  "}
+          {itemLine(state, TITLES)}
+        </Text>
+      </Line>
+      {state.detail === null && <Line> reading…</Line>}
+      {shown.map((item, i) => (
+        <Item
+          key={item.customId}
+          item={item}
+          isPlay={batch.isPlay}
+          isSelected={itemTop + i === selectedItem}
+          state={state}
+        />
+      ))}
+      <Blank lines={lines - Math.max(shown.length, state.detail === null ? 1 : 0)} />
+      <Footer state={state} />
+    </>
+  );
+}
+
+function moneyWords({ actualCostMicroUsd: cost, estimatedCostMicroUsd: estimate, isPlay }: Batch): string {
+  if (isPlay) return ` · ${FREE_DRAWINGS}`;
+  const words = cost === null ? "" : ` · cost ${dollars(cost, "sum")}`;
+  return `${words}${estimate === null ? "" : ` · estimated ${dollars(estimate, "limit")}`}`;
+}
+
+function History({ state }: { state: DashboardState }) {
+  const history = state.detail?.history;
+  if (!history) return <Text> </Text>;
+  const words = history.map(({ status, atMs }) => `${STATUS_MARKS[status].word} ${clockTime(atMs)}`);
+  return <Text dimColor>{words.join(" → ")}</Text>;
+}
+
+const ITEM_MARKS: Record<ItemStatus, Mark> = {
+  pending: { sign: "·", word: "pending" },
+  success: { sign: "✓", word: "success", color: "green" },
+  failed: { sign: "×", word: "failed", color: "red" },
+};
+
+function Item(props: { item: ItemRow; isPlay: boolean; isSelected: boolean; state: DashboardState }) {
+  const { item, isPlay, isSelected, state } = props;
+  const mark = ITEM_MARKS[item.status];
+  const text = itemLine(state, {
+    id: item.customId,
+    status: `${mark.sign} ${mark.word}`,
+    size: item.sizeBytes === null ? "–" : formatSize(item.sizeBytes),
+    cost: item.status !== "success" ? "–" : isPlay ? "free" : dollars(item.costMicroUsd, "exact"),
+    rest: item.error ?? item.prompt,
+  });
+  return (
+    <Line>
+      <Text bold={isSelected} inverse={isSelected} {...(item.status === "failed" ? { color: "red" } : {})}>
+        {isSelected ? "▸ " : "  "}
+        {text}
+      </Text>
+    </Line>
+  );
+}
+
+const TITLES = { id: "ITEM", status: "STATUS", size: "SIZE", cost: "COST", rest: "PROMPT, OR WHY IT FAILED" };
+
+function itemLine({ size: { columns }, abilities }: DashboardState, texts: typeof TITLES): string {
+  const idWidth = columns >= 120 ? 36 : columns >= 80 ? 20 : 14;
+  const facts = abilities.ownsService
+    ? ` ${inCells(texts.size, 8, "right")} ${inCells(texts.cost, 7, "right")}`
+    : "";
+  const restWidth = columns - 2 - idWidth - 10 - (abilities.ownsService ? 17 : 0) - 2;
+  return `${inCells(texts.id, idWidth)} ${inCells(texts.status, 9)}${facts}  ${inCells(texts.rest, Math.max(8, restWidth))}`;
 }

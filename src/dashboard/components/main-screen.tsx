@@ -1,15 +1,16 @@
 import { Box, Text } from "ink";
-import { LOG_LEVELS, type LogLine, type RequestLine } from "../../contract/activity.ts";
+import { LOG_LEVELS, type LogLevel, type LogLine, type RequestLine } from "../../contract/activity.ts";
 import { unnamed } from "../../contract/waiting.ts";
 import { clockTime, formatDuration } from "../../kernel/durations.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
 import { layoutOf } from "../lists.ts";
-import type { TroubleRow } from "../model.ts";
 import { type DashboardState, imagesPerSecond, timeLeftMs } from "../state.ts";
-import { ACCENT, inCells, LEVEL_MARKS, sparkline } from "../text.ts";
+import { inCells, type Mark, sparkline } from "../text.ts";
 import { BatchTable } from "./batch-table.tsx";
 import { Blank, Footer, Line, Rule } from "./line.tsx";
+
+const ACCENT = "cyan";
 
 /** The first screen: the service, batches, queue, requests, log and keys. */
 export function MainScreen({ state }: { state: DashboardState }) {
@@ -80,7 +81,12 @@ function Header({ state }: { state: DashboardState }) {
 }
 
 /** Such as `google (gemini-3-pro-image) cooling until 14:32: Too many requests.` */
-function troubleText({ provider, model, message, untilMs }: TroubleRow): string {
+function troubleText({
+  provider,
+  model,
+  message,
+  untilMs,
+}: DashboardState["vitals"]["troubles"][number]): string {
   const who = model === null ? provider : `${provider} (${model})`;
   const state = untilMs === null ? "disabled" : `cooling until ${clockTime(untilMs).slice(0, 5)}`;
   return escapeControls(`${who} ${state}: ${unnamed(provider, message)}`);
@@ -190,6 +196,13 @@ function Request({ line, columns }: { line: RequestLine; columns: number }) {
     </Line>
   );
 }
+
+const LEVEL_MARKS: Record<LogLevel, Mark> = {
+  error: { sign: "×", word: "error", color: "red" },
+  warn: { sign: "!", word: "warn", color: "yellow" },
+  info: { sign: " ", word: "info" },
+  debug: { sign: " ", word: "debug", color: "gray" },
+};
 
 function Logged({ line }: { line: LogLine }) {
   const mark = LEVEL_MARKS[line.level];

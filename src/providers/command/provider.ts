@@ -7,7 +7,7 @@ import type { EntryOf } from "../../contract/provider-entries.ts";
 import type { GeneratedImages, ImageRequest } from "../../domain/ports/image-provider.ts";
 import { linkSignals } from "../../kernel/signals.ts";
 import { joinTurns } from "../../kernel/text.ts";
-import { type Guard, type Leftovers, MARK, startGuard } from "../../processes/guard.ts";
+import { type Leftovers, MARK, startGuard } from "../../processes/guard.ts";
 import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { AnswerImages, withImages } from "../upstream/answer-images.ts";
 import { readAnswer } from "./answer.ts";
@@ -28,7 +28,7 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
   const closing = new AbortController();
   const calls = new Set<Promise<unknown>>();
   const leftovers = new Set<Leftovers>();
-  let guard: Guard | null = null;
+  let guard: ReturnType<typeof startGuard> | null = null;
   const tellGuard = () => {
     guard ??= startGuard();
     guard.update([...leftovers]);

@@ -4,7 +4,7 @@ import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
-import { escapeMarkup, renderText, type TextImage } from "../../imaging/text.ts";
+import { escapeMarkup, renderText } from "../../imaging/text.ts";
 import { chroma, type Hex, lightness, mix, tone } from "./color.ts";
 import type { Ink } from "./drawing.ts";
 import { createPalette, type Palette } from "./palette.ts";
@@ -245,7 +245,7 @@ export async function renderCaption(
   label: string,
   room: Room,
   [color, faded]: readonly [Hex, Hex],
-): Promise<TextImage> {
+): ReturnType<typeof renderText> {
   const words = text.replaceAll(/\s+/gu, " ").trim() || "untitled";
   const small = room.largest * 0.33;
   const capacity = (size: number) =>

@@ -1,6 +1,6 @@
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, type LargeImage, ProviderError } from "../../domain/ports/image-provider.ts";
-import { type ByteSink, LongJsonReader } from "../../kernel/long-json.ts";
+import { LongJsonReader } from "../../kernel/long-json.ts";
 import { MemoryBudget } from "../../kernel/memory-budget.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
 import { formatBytes } from "../../kernel/text.ts";
@@ -145,7 +145,7 @@ export class AnswerImages {
 }
 
 /** An image that comes in pieces: in memory, or in a file as soon as the images of its answer are too large for that. */
-export class ImageSink implements ByteSink {
+export class ImageSink {
   readonly #images: AnswerImages;
   #pieces: Buffer[] = [];
   #draft: BlobDraft | null = null;

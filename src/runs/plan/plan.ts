@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import { expandedCustomIds, generatedCustomId, type Limits } from "../../contract/limits.ts";
-import { canonicalJson, type JsonValue } from "../../kernel/json.ts";
+import { canonicalJson } from "../../kernel/json.ts";
 import { safeFileName } from "../../kernel/text.ts";
 import type { Shape } from "../../prompts/shape.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
@@ -87,6 +87,8 @@ export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
     return { ...item, customId, typedId };
   });
 }
+
+type JsonValue = Parameters<typeof canonicalJson>[0];
 
 function headOf(request: Omit<RunRequest, "items">): { [key: string]: JsonValue } {
   const { model, name, parentId, mimeType, metadata, isReal = false } = request;

@@ -10,12 +10,12 @@ import type { ListedItem } from "../../domain/ports/batches.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../http/authenticate.ts";
+import { bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import { conditions, downloadAnswers, headAnswers, ranges, sendDownload } from "../http/downloads.ts";
 import { publicUrlOf } from "../http/host.ts";
 import { callerAddress } from "../http/limits.ts";
 import { queryChoice, queryInteger, queryText } from "../http/query.ts";
-import type { Operation } from "../operation.ts";
+import type { Operation, Surface } from "../operation.ts";
 import { findBatch } from "./batch-view.ts";
 
 /** `manifest.json` of a ZIP that holds these images. A file name is the full name of its entry. */
@@ -71,7 +71,7 @@ async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
 }
 
 /** Accepts the ticket of the batch that the path names, in the query. A GET uses it up. */
-export function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): RequestHandler {
+function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDeps): RequestHandler {
   return async (request, response, next) => {
     const ticket = queryText(request, "ticket");
     if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
@@ -97,7 +97,7 @@ const zipErrors: readonly ServiceErrorCode[] = [
 ];
 
 /** The download of a ZIP, which also a link with a ticket offers. */
-export const batchDownload: Operation = {
+const batchDownload: Operation = {
   id: "downloadBatch",
   method: "get",
   path: PATHS.download,
@@ -170,3 +170,21 @@ export const zipOperations: readonly Operation[] = [
     },
   },
 ];
+
+/** Downloads by a link that a browser follows without a key. */
+export const ticketDownloads: Surface = {
+  tag: "console",
+  prefix: "/v1/downloads",
+  operations: [
+    {
+      ...batchDownload,
+      id: "downloadByTicket",
+      path: PATHS.ticketDownload,
+      summary: "The ZIP of a batch, by the link of a ticket",
+      parameters: [...(batchDownload.parameters ?? []), "Ticket"],
+      errors: [...(batchDownload.errors ?? []), ...bearerErrors],
+      guards: [authenticateTicket, requireBatchGroup],
+    },
+  ],
+  credential: null,
+};

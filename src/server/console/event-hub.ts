@@ -6,17 +6,17 @@ import type { Stores } from "../../domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
-/** How often readers are told what has changed. */
-const TELL_EVERY_MS = 1000;
-/** How often they get a sign of life, in times of `TELL_EVERY_MS`; their keys are checked again then. */
-const TELLS_PER_BEAT = 15;
+/** How often changes are sent to the readers. */
+const FLUSH_EVERY_MS = 1000;
+/** After this many flushes they get a heartbeat, and their keys are checked again. */
+const FLUSHES_PER_HEARTBEAT = 15;
 const STREAMS_PER_KEY = 16;
 /** With more changed items than this in a second a reader reads the batch again. */
 const MOST_ITEMS = 100;
 const KNOWN_OWNERS = 10_000;
 
 /** One open stream of events. */
-export interface EventReader {
+interface EventReader {
   key: Pick<ApiKeyRecord, "id" | "accountId">;
   /**
    * Sends text, or ends the stream when its reader has not taken what was sent before. Called once a second at most, so that a
@@ -60,7 +60,7 @@ export class EventHub {
     const open = [...this.#readers.keys()].filter(({ key }) => key.id === reader.key.id).length;
     if (open >= STREAMS_PER_KEY) {
       const message = `This key has ${open} streams of events open; ${STREAMS_PER_KEY} are allowed at once.`;
-      throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: TELL_EVERY_MS });
+      throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: FLUSH_EVERY_MS });
     }
     reader.write(eventText("ready", {}));
     if (this.#isClosed) reader.end();
@@ -125,39 +125,39 @@ export class EventHub {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    for (let tells = 1; ; tells++) {
-      await this.#deps.clock.sleep(TELL_EVERY_MS, signal);
+    for (let flushes = 1; ; flushes++) {
+      await this.#deps.clock.sleep(FLUSH_EVERY_MS, signal);
       const texts: Texts = new Map();
       // The database may be busy for a while: what has changed is sent later.
-      await this.#tell(texts).catch(() => {});
-      if (tells % TELLS_PER_BEAT === 0) await this.#beat(texts);
+      await this.#flush(texts).catch(() => {});
+      if (flushes % FLUSHES_PER_HEARTBEAT === 0) await this.#heartbeat(texts);
       for (const [reader, text] of texts) if (this.#readers.has(reader)) reader.write(text);
     }
   }
 
   /** A change that was not sent, because a read has failed, stays for the next time. */
-  async #tell(texts: Texts): Promise<void> {
+  async #flush(texts: Texts): Promise<void> {
     for (const id of [...this.#changed.keys()]) {
       const owner = await this.#ownerOf(id);
       const items = this.#changed.get(id);
       // The batch may have gone meanwhile.
       if (!this.#changed.delete(id)) continue;
-      this.#tellOwner(texts, owner, eventText("batch", { id, items: items ? [...items] : null }));
+      this.#sendToOwner(texts, owner, eventText("batch", { id, items: items ? [...items] : null }));
     }
     for (const id of [...this.#deleted]) {
       const owner = await this.#ownerOf(id);
       this.#deleted.delete(id);
-      this.#tellOwner(texts, owner, eventText("batch_deleted", { id }));
+      this.#sendToOwner(texts, owner, eventText("batch_deleted", { id }));
     }
-    if (this.#hasMoved) await this.#tellMoney(texts);
+    if (this.#hasMoved) await this.#flushMoney(texts);
   }
 
-  #tellOwner(texts: Texts, owner: string | null, text: string): void {
+  #sendToOwner(texts: Texts, owner: string | null, text: string): void {
     for (const reader of this.#readers.keys())
       if (reader.key.id === owner || reader.key === OPERATOR) add(texts, reader, text);
   }
 
-  async #tellMoney(texts: Texts): Promise<void> {
+  async #flushMoney(texts: Texts): Promise<void> {
     this.#hasMoved = false;
     try {
       for (const [reader, last] of this.#readers) {
@@ -194,7 +194,7 @@ export class EventHub {
     return accounts.map((each) => `${each.balanceMicroUsd} ${each.heldMicroUsd}`).join(" ");
   }
 
-  async #beat(texts: Texts): Promise<void> {
+  async #heartbeat(texts: Texts): Promise<void> {
     for (const reader of [...this.#readers.keys()]) {
       if (await reader.isAllowed().catch(() => true)) add(texts, reader, ": still here\n\n");
       else {

@@ -7,16 +7,8 @@ import { activeKey, authenticate as authenticateKey } from "../../domain/account
 import type { Feed } from "../../domain/feed.ts";
 import { reportProviders, splitTroubles } from "../../domain/health/calls.ts";
 import { microsToNumber } from "../../kernel/money.ts";
-import { authenticateTicket, batchDownload } from "../batch-api/zip.ts";
 import type { ApiDeps } from "../deps.ts";
-import {
-  authenticate,
-  authenticateBy,
-  bearerErrors,
-  bearerToken,
-  callerOf,
-  requireBatchGroup,
-} from "../http/authenticate.ts";
+import { authenticate, authenticateBy, bearerErrors, bearerToken, callerOf } from "../http/authenticate.ts";
 import { seldom } from "../monitoring/metrics.ts";
 import type { Surface } from "../operation.ts";
 
@@ -235,23 +227,5 @@ const signedIn: Surface = {
   credential: { schemes: ["apiKey"], authenticate, errors: bearerErrors },
 };
 
-/** Downloads by a link that a browser follows without a key. */
-const ticketDownloads: Surface = {
-  tag: "console",
-  prefix: "/v1/downloads",
-  operations: [
-    {
-      ...batchDownload,
-      id: "downloadByTicket",
-      path: PATHS.ticketDownload,
-      summary: "The ZIP of a batch, by the link of a ticket",
-      parameters: [...(batchDownload.parameters ?? []), "Ticket"],
-      errors: [...(batchDownload.errors ?? []), ...bearerErrors],
-      guards: [authenticateTicket, requireBatchGroup],
-    },
-  ],
-  credential: null,
-};
-
 /** The web console's own operations. Everything else that it shows comes from the other surfaces. */
-export const consoleApis: readonly Surface[] = [signingIn, signedIn, ticketDownloads];
+export const consoleApis: readonly Surface[] = [signingIn, signedIn];

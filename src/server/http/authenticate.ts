@@ -11,7 +11,6 @@ import { parseUsd } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { Credential } from "../operation.ts";
 import { callerAddress } from "./limits.ts";
-import { SESSION_MS } from "./secrets.ts";
 
 /** The errors of a credential in `Authorization: Bearer`. */
 export const bearerErrors: readonly ServiceErrorCode[] = [
@@ -40,7 +39,7 @@ export async function keyOfCredential(
   if (session === null) return authenticateKey(stores.read, credential, nowMs);
   try {
     const key = await activeKey(stores.read, session.value.keyId, nowMs);
-    const hasEndedWithKey = key.enabledAtMs !== null && session.expiresAtMs - SESSION_MS <= key.enabledAtMs;
+    const hasEndedWithKey = key.enabledAtMs !== null && session.issuedAtMs <= key.enabledAtMs;
     if (hasEndedWithKey) throw new ImgbatchError("INVALID_API_KEY");
     return key;
   } catch (error) {

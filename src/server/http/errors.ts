@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import type { ErrorRequestHandler, RequestHandler, Response } from "express";
+import type { ErrorRequestHandler, Response } from "express";
 import type { ZodError, ZodType } from "zod";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { inWords } from "../../contract/limits.ts";
@@ -114,18 +114,6 @@ function answerError(
 // Some objects cannot be converted to a string.
 const stackOf = (thrown: unknown) =>
   (thrown instanceof Error && thrown.stack) || inspect(thrown, { depth: -1 });
-
-/** The last handler of a path: 405 for a method that is not in `allow`. */
-export function methodNotAllowed(allow: readonly string[]): RequestHandler {
-  return (_request, response) => {
-    response.setHeader("Allow", allow.join(", "));
-    throw new ImgbatchError("METHOD_NOT_ALLOWED", `This path takes ${allow.join(", ")}.`);
-  };
-}
-
-export const notFound: RequestHandler = () => {
-  throw new ImgbatchError("NOT_FOUND");
-};
 
 /** Returns the error that callers see for a storage that cannot be used now; any other error as it is. */
 export function withApiCode<E>(error: E): E | ImgbatchError {

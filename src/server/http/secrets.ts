@@ -80,19 +80,16 @@ class TimedSecrets<T extends StoredValue> {
     return secret.startsWith(this.#options.prefix ?? "");
   }
 
-  #valid(record: TimedSecretRecord | null): { value: T; expiresAtMs: number } | null {
+  #valid(record: TimedSecretRecord | null): { value: T; issuedAtMs: number } | null {
     if (record === null || record.kind !== this.#kind) return null;
     const { apiKeyId: keyId, batchId, expiresAtMs } = record;
     if (expiresAtMs <= this.#deps.clock.nowMs()) return null;
     const value: StoredValue = batchId === null ? { keyId } : { keyId, batchId };
-    return { value: value as T, expiresAtMs };
+    return { value: value as T, issuedAtMs: expiresAtMs - this.#options.lifeMs };
   }
 }
 
 const MINUTE_MS = 60_000;
-
-/** How long a session lasts. */
-export const SESSION_MS = 12 * 60 * MINUTE_MS;
 
 /** The secrets by which a person uses the service from a browser. All its processes know them, also after a restart. */
 export function consoleSecrets(deps: { stores: Stores; clock: Clock }) {
@@ -101,7 +98,7 @@ export function consoleSecrets(deps: { stores: Stores; clock: Clock }) {
     codes: new TimedSecrets<{ keyId: string }>(deps, "code", { lifeMs: 10 * MINUTE_MS, mostPerKey: 10 }),
     /** The token of a session works like its key for 12 hours. */
     sessions: new TimedSecrets<{ keyId: string }>(deps, "session", {
-      lifeMs: SESSION_MS,
+      lifeMs: 12 * 60 * MINUTE_MS,
       mostPerKey: 100,
       // The prefix of a key: whatever hides keys in logs and messages hides tokens, too.
       prefix: "imgb_session_",

@@ -5,7 +5,7 @@ import type { Feed } from "../../domain/feed.ts";
 import { CALLS_EVERY_MS, type CallSums, sumCalls } from "../../domain/health/calls.ts";
 import type { ProviderHealth } from "../../domain/health/provider-health.ts";
 import { type ModelEntry, providerModel } from "../../domain/models.ts";
-import type { Stores } from "../../domain/ports/stores.ts";
+import type { Repositories, Stores } from "../../domain/ports/stores.ts";
 import type { ProviderCalls } from "../../domain/records.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -65,55 +65,79 @@ function countEvents(registry: Registry, feed: Feed): void {
   });
 }
 
+/** A number without labels, and how it is read. */
+interface Reading<Source> {
+  help: string;
+  of(source: Source): number | Promise<number>;
+}
+
+const STORES: Record<string, Reading<Repositories>> = {
+  imgbatch_items_pending: {
+    help: "Items of batches at work that have no outcome yet: the depth of the queue",
+    of: ({ batches }) => batches.pendingItemCount(),
+  },
+  imgbatch_held_usd: {
+    help: "Money held for batches that are not settled and real-time requests at work, all accounts together",
+    of: async ({ accounts }) =>
+      microsToNumber((await accounts.list()).reduce((sum, account) => sum + account.heldMicroUsd, 0)),
+  },
+  imgbatch_realtime_running: {
+    help: "Real-time requests whose image is being made",
+    of: async ({ realtimeHolds }) => (await realtimeHolds.list()).length,
+  },
+  imgbatch_realtime_images: {
+    help: "Images that were made in real time",
+    of: ({ usage }) => usage.count(),
+  },
+  imgbatch_retention_paused_until_timestamp_seconds: {
+    help: "Nothing is deleted by time until then, because the clock jumped by more than the retention; 0: it never did",
+    of: async ({ retentionTime }) => ((await retentionTime.read())?.pausedUntilMs ?? 0) / 1000,
+  },
+};
+
+/** Facts of the process, under the names that dashboards for Prometheus know, and its state. */
+const PROCESS: Record<string, Reading<MetricsDeps>> = {
+  process_resident_memory_bytes: { help: "Memory of the process", of: () => process.memoryUsage().rss },
+  nodejs_heap_size_used_bytes: {
+    help: "Memory that JavaScript uses",
+    of: () => process.memoryUsage().heapUsed,
+  },
+  process_uptime_seconds: { help: "Time since the process began", of: () => process.uptime() },
+  imgbatch_workers_running: {
+    help: "1 while the workers run",
+    of: ({ workersRunning }) => (workersRunning() ? 1 : 0),
+  },
+  imgbatch_disk_free_bytes: {
+    help: "Free space where the data is kept; NaN while it cannot be read",
+    of: ({ freeDiskBytes }) => freeDiskBytes().catch(() => Number.NaN),
+  },
+};
+
+/** Returns the function that reads these numbers again. */
+function gaugeAll<Source>(registry: Registry, readings: Record<string, Reading<Source>>) {
+  const gauges = Object.entries(readings).map(([name, { help, of }]) => ({
+    of,
+    gauge: new Gauge({ name, help, registers: [registry] }),
+  }));
+  return async (source: Source): Promise<void> => {
+    for (const { gauge, of } of gauges) gauge.set(await of(source));
+  };
+}
+
 /** Numbers of the database. Returns the function that reads them again, all in one snapshot. */
 function gaugeStores(registry: Registry, stores: Stores): () => Promise<void> {
-  const registers = [registry];
   const batches = new Gauge({
     name: "imgbatch_batches",
     help: "Batches by status, deleted records among them",
     labelNames: ["status"],
-    registers,
+    registers: [registry],
   });
-  const pending = new Gauge({
-    name: "imgbatch_items_pending",
-    help: "Items of batches at work that have no outcome yet: the depth of the queue",
-    registers,
-  });
-  const held = new Gauge({
-    name: "imgbatch_held_usd",
-    help: "Money held for batches that are not settled and real-time requests at work, all accounts together",
-    registers,
-  });
-  const running = new Gauge({
-    name: "imgbatch_realtime_running",
-    help: "Real-time requests whose image is being made",
-    registers,
-  });
-  const images = new Gauge({
-    name: "imgbatch_realtime_images",
-    help: "Images that were made in real time",
-    registers,
-  });
-  const clock = new Gauge({
-    name: "imgbatch_retention_paused_until_timestamp_seconds",
-    help: "Nothing is deleted by time until then, because the clock jumped by more than the retention; 0: it never did",
-    registers,
-  });
+  const readAll = gaugeAll(registry, STORES);
   const countBatches = seldom(() => stores.read.batches.countByStatus());
   return async () => {
     const counts = await countBatches();
-    await stores.snapshot(async (now) => {
-      for (const status of BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);
-      pending.set(await now.batches.pendingItemCount());
-      const heldMicroUsd = (await now.accounts.list()).reduce(
-        (sum, account) => sum + account.heldMicroUsd,
-        0,
-      );
-      held.set(microsToNumber(heldMicroUsd));
-      running.set((await now.realtimeHolds.list()).length);
-      images.set(await now.usage.count());
-      clock.set(((await now.retentionTime.read())?.pausedUntilMs ?? 0) / 1000);
-    });
+    for (const status of BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);
+    await stores.snapshot(readAll);
   };
 }
 
@@ -227,20 +251,6 @@ function sumsReader({ stores, clock }: ProviderMetricsDeps): () => Promise<Reado
     });
 }
 
-/** Facts of the process, under the names that dashboards for Prometheus know. Returns the function that reads them. */
-function gaugeProcess(registry: Registry): () => void {
-  const gauge = (name: string, help: string) => new Gauge({ name, help, registers: [registry] });
-  const resident = gauge("process_resident_memory_bytes", "Memory of the process");
-  const heap = gauge("nodejs_heap_size_used_bytes", "Memory that JavaScript uses");
-  const uptime = gauge("process_uptime_seconds", "Time since the process began");
-  return () => {
-    const { rss, heapUsed } = process.memoryUsage();
-    resident.set(rss);
-    heap.set(heapUsed);
-    uptime.set(process.uptime());
-  };
-}
-
 interface MetricsDeps extends ProviderMetricsDeps {
   feed: Feed;
   workersRunning(): boolean;
@@ -265,36 +275,16 @@ export function createMetrics(deps: MetricsDeps): Metrics {
   countEvents(registry, deps.feed);
   const readStores = gaugeStores(registry, deps.stores);
   const readProviders = gaugeProviders(registry, deps);
-  const readProcess = gaugeProcess(registry);
-  const readState = gaugeState(registry, deps);
+  const readProcess = gaugeAll(registry, PROCESS);
   return {
     observe,
     answer: async (_request, response) => {
       await readStores();
       await readProviders();
-      readProcess();
-      await readState();
+      await readProcess(deps);
       const text = await registry.metrics();
       response.setHeader("Content-Type", registry.contentType);
       response.send(Buffer.from(text));
     },
-  };
-}
-
-function gaugeState(registry: Registry, deps: MetricsDeps): () => Promise<void> {
-  const registers = [registry];
-  const workers = new Gauge({
-    name: "imgbatch_workers_running",
-    help: "1 while the workers run",
-    registers,
-  });
-  const disk = new Gauge({
-    name: "imgbatch_disk_free_bytes",
-    help: "Free space where the data is kept; NaN while it cannot be read",
-    registers,
-  });
-  return async () => {
-    workers.set(deps.workersRunning() ? 1 : 0);
-    disk.set(await deps.freeDiskBytes().catch(() => Number.NaN));
   };
 }

@@ -21,7 +21,7 @@ function health({ secret }: Pick<ApiDeps, "secret">): RequestHandler {
 }
 
 /** With less free space than this the service is not ready: the images of a batch may not fit. */
-export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
+const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
 
 /** Database and bucket are probed at most this often: each probe is a write or a request, and asking needs no key. */
 const PROBE_EVERY_MS = 1000;

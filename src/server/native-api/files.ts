@@ -16,7 +16,7 @@ import { pageSizeOf, wholeNumber } from "../http/query.ts";
 import { DEFAULT_TYPE, download, type FileForm, storeForm, vendorFiles } from "../jobs/vendor-files.ts";
 import type { Credential, Operation, Surface } from "../operation.ts";
 import { announcedLength, streamBody } from "../request-body/json-body.ts";
-import { bodyError, type Part, readParts, textOf } from "../request-body/multipart.ts";
+import { type Part, readParts, textOf } from "../request-body/multipart.ts";
 import { camelKeys } from "./check-content.ts";
 
 /** The most bytes of the JSON that describes a file. */
@@ -27,7 +27,7 @@ const ID = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
  * Reads the JSON that describes a file; no text at all stands for no description. `mimeType` is the type that another part
  * of the request declares: it counts where the JSON has none. Throws `INVALID_JSON` and `REALTIME_INVALID_ARGUMENT`.
  */
-export function readFileFacts(text: string, mimeType: string | undefined): FileFacts {
+function readFileFacts(text: string, mimeType: string | undefined): FileFacts {
   const value = text.trim() === "" ? {} : parseLeniently(text);
   const { file = {} } = parseArgument(nativeSchemas.StartUpload, camelKeys(value));
   const { name, displayName, mimeType: described } = file ?? {};
@@ -193,14 +193,14 @@ function readForm(boundary: string, chunk: Chunk): FileForm {
     const { name, isFirst, fileName } = part;
     if (name === "metadata" || (name === undefined && isFirst)) metadata = await textOf(part, METADATA_BYTES);
     else if (name === undefined || name === "file" || fileName !== undefined) {
-      if (file !== null) throw bodyError("has more than one file");
+      if (file !== null) throw invalidArgument("body", "has more than one file");
       file = part;
       for await (const bytes of part.bytes()) await chunk.add(bytes);
     }
   });
   const end = async () => {
     await parts.end();
-    if (file === null) throw bodyError("has no part with the file");
+    if (file === null) throw invalidArgument("body", "has no part with the file");
     return readFileFacts(metadata, file.type);
   };
   return { add: parts.add, end };

@@ -18,7 +18,8 @@ import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf } from "../http/authenticate.ts";
-import { pageOf } from "../http/query.ts";
+import { invalidArgument } from "../http/errors.ts";
+import { pageSizeOf, wholeNumber } from "../http/query.ts";
 import type { Operation } from "../operation.ts";
 
 const INPUT_TOKENS = 131_072;
@@ -155,6 +156,26 @@ function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry 
 function modelNotFound(name: string): ImgbatchError {
   const message = `models/${truncateCodePoints(name, SHOWN_NAME_CHARS, "…")} is not found for this key.`;
   return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
+}
+
+const MAX_PAGE = 1000;
+
+interface Page<T> {
+  entries: readonly T[];
+  /** Empty on the last page. */
+  next: { nextPageToken?: string };
+}
+
+/**
+ * The part of a list that `pageSize` and `pageToken` ask for. See `pageSizeOf`.
+ * Throws `REALTIME_INVALID_ARGUMENT`.
+ */
+function pageOf<T>(all: readonly T[], request: Request, defaultSize: number): Page<T> {
+  const size = pageSizeOf(request, defaultSize, MAX_PAGE);
+  const start = wholeNumber(request, "pageToken", "page_token");
+  if (start > all.length) throw invalidArgument("pageToken", "is not one that this list gave");
+  const end = start + size;
+  return { entries: all.slice(start, end), next: end < all.length ? { nextPageToken: String(end) } : {} };
 }
 
 const list = {

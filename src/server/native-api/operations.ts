@@ -3,7 +3,7 @@ import { MODEL_VERBS, PATHS } from "../../contract/routes.ts";
 import { headerKey, headerOrQueryKey } from "../http/authenticate.ts";
 import { invalidArgument } from "../http/errors.ts";
 import { download } from "../jobs/vendor-files.ts";
-import type { ErrorStyle, MakeHandler, Surface } from "../operation.ts";
+import type { Credential, ErrorStyle, Surface } from "../operation.ts";
 import { fileOperations, nativeUploads } from "./files.ts";
 import { generateOperations } from "./generate.ts";
 import { createJobOperation, jobOperations } from "./jobs.ts";
@@ -15,7 +15,7 @@ const MODEL_PATH = /^\/v1(?:beta)?\/models\/(.+)$/;
  * A path that cannot name a model is a bad request, not an unknown model, and a verb that does not exist is not a model.
  * The router could not decode some of these paths, so they are looked at before it. The key is checked first.
  */
-function screenModelPath(authenticate: MakeHandler): MakeHandler {
+function screenModelPath({ authenticate }: Credential): Credential["authenticate"] {
   return (deps) => {
     const authenticated = authenticate(deps);
     return (request, response, next) => {
@@ -94,7 +94,7 @@ const realtime: Surface = {
   prefix: "/v1beta",
   operations: [...generateOperations, createJobOperation, ...modelOperations, ...jobOperations],
   credential: headerOrQueryKey,
-  screen: screenModelPath(headerOrQueryKey.authenticate),
+  screen: screenModelPath(headerOrQueryKey),
   errorStyles: nativeErrorStyles,
 };
 
@@ -103,7 +103,7 @@ const sharedModels: Surface = {
   prefix: PATHS.sharedModels,
   operations: sharedModelOperations,
   credential: headerKey,
-  screen: screenModelPath(headerKey.authenticate),
+  screen: screenModelPath(headerKey),
 };
 
 /** The vendor's API. */

@@ -9,7 +9,7 @@ import { nativeSchemas } from "../../contract/native-api.ts";
 import { openaiSchemas } from "../../contract/openai-api.ts";
 import { ITEM_ERROR_CODES } from "../../contract/statuses.ts";
 import type { Answer } from "../operation.ts";
-import { errorStyleOf, errorsOf, OPERATIONS, type PlacedOperation, SURFACES } from "../surfaces.ts";
+import { errorStyleOf, errorsOf, OPERATIONS, SURFACES } from "../surfaces.ts";
 import examples from "./examples.json" with { type: "json" };
 import { componentParameters, RESPONSE_HEADERS } from "./parameters.ts";
 
@@ -135,6 +135,9 @@ function componentSchemas(limits: Limits): Record<string, JsonSchema> {
   const bare = Object.entries(schemas).map(([name, { $schema, $id, ...schema }]) => [name, schema]);
   return addFieldRules(Object.fromEntries(bare), limits);
 }
+
+/** An operation together with its surface. */
+type PlacedOperation = (typeof OPERATIONS)[number];
 
 type Json = { [name: string]: unknown };
 

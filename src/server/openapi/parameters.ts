@@ -11,7 +11,8 @@ const choice = (values: readonly string[], facts: Described = {}) => text({ enum
 const count = (facts: Described) => ({ type: "integer", ...facts });
 
 const at =
-  (location: "path" | "query" | "header") => (name: string, description: string, schema: Described) => ({
+  (location: "path" | "query" | "header") =>
+  (name: string, description: string, schema: Described = text()) => ({
     name,
     in: location,
     ...(location === "path" ? { required: true } : {}),
@@ -55,14 +56,10 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       "The most that the request may cost, in US dollars with at most 6 decimals. For the local key and an upstream that costs money: the account is granted what the request holds, or the request is refused. For other keys it has no effect.",
       text({ pattern: "^[0-9]+(\\.[0-9]{1,6})?$", examples: ["1.25"] }),
     ),
-    BatchId: path("id", "Id of a batch that this key made.", text()),
-    CustomId: path("custom_id", "Id of an item, as the item list has it.", text()),
+    BatchId: path("id", "Id of a batch that this key made."),
+    CustomId: path("custom_id", "Id of an item, as the item list has it."),
     BatchStatus: query("status", "Only batches of this status.", choice(["all", ...BATCH_STATUSES])),
-    TaskName: query(
-      "task_name",
-      "Only batches whose name contains this, upper and lower case alike.",
-      text(),
-    ),
+    TaskName: query("task_name", "Only batches whose name contains this, upper and lower case alike."),
     Downloaded: query(
       "downloaded",
       "`true` for batches that were downloaded, `false` for the others.",
@@ -83,7 +80,6 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     Cursor: query(
       "cursor",
       "`next_cursor` of the page before; a plain number is an offset of at most 10,000.",
-      text(),
     ),
     ImageIndex: query(
       "image_index",
@@ -103,7 +99,7 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     ),
     UsageFrom: query("from", "The first day, or a later moment in it; default: 29 days before `to`.", time),
     UsageTo: query("to", "The last day, or an earlier moment in it; default: now.", time),
-    Ticket: query("ticket", "A part of the `url` of a ticket: no key is needed with it.", text()),
+    Ticket: query("ticket", "A part of the `url` of a ticket: no key is needed with it."),
     LedgerLimit: query("limit", "Entries on a page.", {
       ...count({ minimum: 1, maximum: FIXED_LIMITS.ledgerPageMax, default: FIXED_LIMITS.ledgerPageDefault }),
     }),
@@ -116,26 +112,21 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     Challenge: query("challenge", "A fresh random text; `proof` answers it.", {
       ...text({ pattern: CHALLENGE.source }),
     }),
-    Range: header("Range", "One range of bytes; several are answered with the whole.", text()),
-    IfRange: header("If-Range", "The range only if the ETag still is this one; else the whole.", text()),
-    OutputName: path(
-      "name",
-      "The last part of the URL in the answer: whoever knows it sees the image.",
-      text(),
-    ),
-    Model: path("model", "Id of a model that this key can use.", text()),
+    Range: header("Range", "One range of bytes; several are answered with the whole."),
+    IfRange: header("If-Range", "The range only if the ETag still is this one; else the whole."),
+    OutputName: path("name", "The last part of the URL in the answer: whoever knows it sees the image."),
+    Model: path("model", "Id of a model that this key can use."),
     PageSize: query("pageSize", "Models on a page; a larger number counts as the maximum.", {
       ...count({ minimum: 0, maximum: 1000, default: 50 }),
     }),
     FilePageSize: query("pageSize", "Files on a page; a larger number counts as the maximum.", {
       ...count({ minimum: 0, maximum: FIXED_LIMITS.filePageMax, default: FIXED_LIMITS.filePageDefault }),
     }),
-    File: path("file", "Id of a file of this key.", text()),
-    UploadId: query("upload_id", "Goes on with an upload; a part of the URL in `X-Goog-Upload-URL`.", text()),
+    File: path("file", "Id of a file of this key."),
+    UploadId: query("upload_id", "Goes on with an upload; a part of the URL in `X-Goog-Upload-URL`."),
     UploadCommand: header(
       "X-Goog-Upload-Command",
       "`start` begins an upload. With `upload_id`: `upload` brings bytes, `finalize` ends it (both: `upload, finalize`), `query` reports the received size, `cancel` gives up. Absent for a multipart body.",
-      text(),
     ),
     UploadOffset: header("X-Goog-Upload-Offset", "Where the bytes belong. Received ones are skipped.", {
       ...count({ minimum: 0 }),
@@ -144,74 +135,66 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     UploadFileBytes: header("X-Goog-Upload-Header-Content-Length", "Of `start`: the size of the file.", {
       ...count({ minimum: 0 }),
     }),
-    UploadFileType: header("X-Goog-Upload-Header-Content-Type", "Of `start`: the type of the file.", text()),
-    PageToken: query("pageToken", "`nextPageToken` of the page before.", text()),
-    JobId: path("id", "Id of a batch job that this key made, behind `batches/` in its name.", text()),
+    UploadFileType: header("X-Goog-Upload-Header-Content-Type", "Of `start`: the type of the file."),
+    PageToken: query("pageToken", "`nextPageToken` of the page before."),
+    JobId: path("id", "Id of a batch job that this key made, behind `batches/` in its name."),
     JobPageSize: query("pageSize", "Jobs on a page; a larger number counts as the maximum.", {
       ...count({ minimum: 0, maximum: jobPageMax, default: jobPageDefault }),
     }),
     OpenaiLimit: query("limit", "Entries on a page; a larger number than 100 counts as 100.", {
       ...count({ minimum: 1, maximum: 10_000 }),
     }),
-    OpenaiAfter: query("after", "`last_id` of the page before.", text()),
+    OpenaiAfter: query("after", "`last_id` of the page before."),
     OpenaiOrder: query("order", "By the time of the upload.", choice(["asc", "desc"], { default: "desc" })),
     OpenaiPurpose: query("purpose", "Only files that were uploaded for this.", {
       ...choice([...FILE_PURPOSES, "batch_output"]),
     }),
-    OpenaiBatchId: path("id", "Id of a batch that this key made with this API.", text()),
+    OpenaiBatchId: path("id", "Id of a batch that this key made with this API."),
     RetryCount: header(
       "X-Stainless-Retry-Count",
       "Sent by OpenAI's library. Above 0, a request that equals one of the last 35 minutes gets the batch of that one.",
       count({ minimum: 0 }),
     ),
     Alt: query("alt", "`sse` for events; else one JSON array.", choice(["sse", "json"])),
-    IfNoneMatch: header("If-None-Match", "Nothing if the ETag still is this one.", text()),
+    IfNoneMatch: header("If-None-Match", "Nothing if the ETag still is this one."),
   };
 }
 
-const head = (description: string, schema: Described) => ({ description, schema });
+const head = (name: string, description: string, schema: Described = text()) => ({
+  name,
+  header: { description, schema },
+});
 
 /** The headers of responses, by the name that the operations give them. `name` is the one on the wire. */
-export const RESPONSE_HEADERS: Record<string, { name: string; header: Described }> = {
-  RequestId: {
-    name: "x-request-id",
-    header: head("Quote it when you report a problem.", text()),
-  },
-  IdempotencyReplayed: {
-    name: "Idempotency-Replayed",
-    header: head("`true` when this is an earlier batch.", text({ const: "true" })),
-  },
-  RequestReplayed: {
-    name: "Idempotency-Replayed",
-    header: head(
-      "With an `Idempotency-Key`: whether this answer was given before. `X-Imgbatch-May-Be-Paid-Twice: true` stands beside it when an upstream may have been paid for an earlier run of the request, too.",
-      choice(["true", "false"]),
-    ),
-  },
-  RetryAfter: { name: "Retry-After", header: head("Seconds to wait.", count({ minimum: 0 })) },
-  UploadStatus: {
-    name: "X-Goog-Upload-Status",
-    header: head("On errors, too.", choice(["active", "final", "cancelled"])),
-  },
-  UploadUrl: {
-    name: "X-Goog-Upload-URL",
-    header: head("In the answer to `start`: the bytes go there.", text({ format: "uri" })),
-  },
-  UploadReceived: {
-    name: "X-Goog-Upload-Size-Received",
-    header: head("Bytes of a resumable upload that have come.", count({ minimum: 0 })),
-  },
-  ContentLength: { name: "Content-Length", header: head("Size in bytes.", count({ minimum: 0 })) },
-  ContentDisposition: { name: "Content-Disposition", header: head("A safe name for the file.", text()) },
-  ContentRange: {
-    name: "Content-Range",
-    header: head("The range of bytes, and the size of the whole.", text()),
-  },
-  ETag: { name: "ETag", header: head("Strong: changes whenever a byte does.", text()) },
-  AcceptRanges: { name: "Accept-Ranges", header: head("Ranges are answered.", text({ const: "bytes" })) },
-  CacheControl: { name: "Cache-Control", header: head("Only the caller may keep it.", text()) },
-  NoSniff: {
-    name: "X-Content-Type-Options",
-    header: head("The type is the one named.", text({ const: "nosniff" })),
-  },
+export const RESPONSE_HEADERS: Record<string, ReturnType<typeof head>> = {
+  RequestId: head("x-request-id", "Quote it when you report a problem."),
+  IdempotencyReplayed: head(
+    "Idempotency-Replayed",
+    "`true` when this is an earlier batch.",
+    text({ const: "true" }),
+  ),
+  RequestReplayed: head(
+    "Idempotency-Replayed",
+    "With an `Idempotency-Key`: whether this answer was given before. `X-Imgbatch-May-Be-Paid-Twice: true` stands beside it when an upstream may have been paid for an earlier run of the request, too.",
+    choice(["true", "false"]),
+  ),
+  RetryAfter: head("Retry-After", "Seconds to wait.", count({ minimum: 0 })),
+  UploadStatus: head("X-Goog-Upload-Status", "On errors, too.", choice(["active", "final", "cancelled"])),
+  UploadUrl: head(
+    "X-Goog-Upload-URL",
+    "In the answer to `start`: the bytes go there.",
+    text({ format: "uri" }),
+  ),
+  UploadReceived: head(
+    "X-Goog-Upload-Size-Received",
+    "Bytes of a resumable upload that have come.",
+    count({ minimum: 0 }),
+  ),
+  ContentLength: head("Content-Length", "Size in bytes.", count({ minimum: 0 })),
+  ContentDisposition: head("Content-Disposition", "A safe name for the file."),
+  ContentRange: head("Content-Range", "The range of bytes, and the size of the whole."),
+  ETag: head("ETag", "Strong: changes whenever a byte does."),
+  AcceptRanges: head("Accept-Ranges", "Ranges are answered.", text({ const: "bytes" })),
+  CacheControl: head("Cache-Control", "Only the caller may keep it."),
+  NoSniff: head("X-Content-Type-Options", "The type is the one named.", text({ const: "nosniff" })),
 };

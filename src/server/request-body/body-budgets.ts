@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { MemoryBudget, type MemoryShare } from "../../kernel/memory-budget.ts";
+import { MemoryBudget } from "../../kernel/memory-budget.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
 
 const MIB = 1024 * 1024;
@@ -24,9 +24,9 @@ export class BodyReservation {
   readonly #waitMs: number;
   /** Ends waits. Null before the first: most bodies wait for nothing. */
   #left: AbortController | null = null;
-  #memory: MemoryShare;
+  #memory: ReturnType<MemoryBudget["enter"]>;
   #memoryBytes = 0;
-  #disk: MemoryShare | null = null;
+  #disk: ReturnType<MemoryBudget["enter"]> | null = null;
   #isLarge: boolean;
 
   /** `announced`: bytes of the body, 0 when unknown. `waitMs`: how long it waits for other bodies to release theirs. */

@@ -2,13 +2,15 @@ import type { IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { progressWithin, type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
+import { progressWithin, watchTransfer } from "../../kernel/transfer-rate.ts";
 import { type BodyBudgets, BodyReservation } from "./body-budgets.ts";
 import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
 import type { BodyFormat } from "./json-value.ts";
 
+type TransferRate = ReturnType<typeof progressWithin>;
+
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
-export interface BodyRate extends TransferRate {
+interface BodyRate extends TransferRate {
   waitMs: number;
 }
 
@@ -24,7 +26,7 @@ export const BODY_RATE: BodyRate = {
  * sender has to wait. Throws `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT` for a sender that is too slow, and the errors of
  * `add`.
  */
-export function readBody(
+function readBody(
   request: IncomingMessage,
   options: { maxBytes: number; rate: TransferRate; add(chunk: Buffer): Promise<void> | null },
 ): Promise<void> {

@@ -149,4 +149,4 @@ function fileNameOf(disposition: string): string | undefined {
 const bytesOf = (part: Readable): AsyncIterable<Buffer> => part.iterator({ destroyOnReturn: false });
 
 /** An error about the body as a whole. */
-export const bodyError = (problem: string) => invalidArgument("body", problem);
+const bodyError = (problem: string) => invalidArgument("body", problem);

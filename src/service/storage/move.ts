@@ -8,15 +8,7 @@ import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { withApiCode } from "../../server/http/errors.ts";
-import {
-  copyBlobs,
-  copyTables,
-  isUnused,
-  type MovedBlobs,
-  sumTables,
-  type TableSum,
-  tablesOf,
-} from "../../storage/copy.ts";
+import { copyBlobs, copyTables, isUnused, sumTables, tablesOf } from "../../storage/copy.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { sqlStores } from "../../storage/stores.ts";
@@ -24,7 +16,7 @@ import { TERM_MS } from "../../workers/presence.ts";
 import { beginMove, isFree, ownerName, writeOwner } from "./bucket-owner.ts";
 import { type Moved, openBlobs, openDatabase, placeOf, readMoved, writeMoved } from "./open-storage.ts";
 
-interface MoveReport extends MovedBlobs {
+interface MoveReport extends Awaited<ReturnType<typeof copyBlobs>> {
   /** Null: the database has stayed. */
   database: string | null;
   blobs: string;
@@ -189,7 +181,7 @@ async function moveTables(
   from: SqlDatabase,
   to: SqlDatabase,
   onProgress: (text: string) => void,
-): Promise<TableSum[]> {
+): ReturnType<typeof sumTables> {
   onProgress("copying the database");
   const tables = await tablesOf(from);
   // An earlier move may have been ended after its commit.

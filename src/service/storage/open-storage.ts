@@ -14,7 +14,7 @@ import { systemCodeOf } from "../../kernel/system-errors.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
 import type { Notices } from "../../storage/dialects/postgres-notices.ts";
-import type { SqlDatabase, Warning } from "../../storage/dialects/sql-session.ts";
+import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { openSqlite } from "../../storage/dialects/sqlite.ts";
 import { storageFailure } from "../../storage/disk-trouble.ts";
 import { migrate } from "../../storage/migrate.ts";
@@ -30,7 +30,7 @@ export interface OpenStorage {
   /** Problems of the files of the database itself, a line each. */
   integrityProblems(): Promise<string[]>;
   /** What an operator should know of the database, in sentences that do not name it. */
-  warnings: readonly Warning[];
+  warnings: SqlDatabase["warnings"];
   /** Throws `INVALID_CONFIG` for the bucket of another database. */
   refuseForeignBucket(): Promise<void>;
   /** Begins to hear the notices of other processes; null where there are none. */

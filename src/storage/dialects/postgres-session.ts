@@ -33,7 +33,7 @@ const build = new Kysely<Database>({
  * Sends one statement, with its values for `$1`, `$2` and so on. It has no name: a pooler gives each transaction another
  * connection, which does not know the statements of the one before.
  */
-export type Ask = (query: { text: string; values: unknown[]; rowMode: "array" }) => Promise<QueryArrayResult>;
+type Ask = (query: { text: string; values: unknown[]; rowMode: "array" }) => Promise<QueryArrayResult>;
 
 /** Runs queries with `ask`. */
 export function postgresSession(ask: Ask): SqlSession {

@@ -24,8 +24,10 @@ import {
   perhapsStoredInPostgres,
   repeatsAfter,
 } from "./postgres-connection.ts";
-import { type Ask, postgresSession } from "./postgres-session.ts";
-import { type SqlDatabase, type SqlSession, type Warning, written } from "./sql-session.ts";
+import { postgresSession } from "./postgres-session.ts";
+import { type SqlDatabase, type SqlSession, written } from "./sql-session.ts";
+
+type Ask = Parameters<typeof postgresSession>[0];
 
 /** How many connections a process has at most. A server takes 100 unless it is told otherwise. */
 const MOST_CONNECTIONS = 10;
@@ -60,6 +62,8 @@ const [INT8, NUMERIC] = [20, 1700];
 
 const FACTS = `${CLOCK}, current_setting('server_version') as version, getdatabaseencoding() as encoding`;
 
+type Warning = SqlDatabase["warnings"][number];
+
 const PLAIN_TEXT: Warning = {
   message: "everything goes to the database in plain text, and others on the network can read it",
   advice: "add sslmode=verify-full to its URL, and sslrootcert=/path/of/ca.pem for an authority of your own",
@@ -73,7 +77,7 @@ const astray = (aheadMs: number): Warning => ({
   advice: "let both machines set their clocks by the network (NTP)",
 });
 
-export interface PostgresOptions {
+interface PostgresOptions {
   /** With the password, if there is one. */
   url: string;
   /** Once it is aborted, nothing waits any more for a server that is away. Default: never. */

@@ -137,7 +137,7 @@ export function columnValue(value: unknown): unknown {
 }
 
 /** What an operator should know of a database that can be used all the same. */
-export interface Warning {
+interface Warning {
   message: string;
   advice: string;
 }

@@ -5,7 +5,7 @@ import type { Repositories } from "../../domain/ports/stores.ts";
 import { BATCH_TERMS, type ItemRecord } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
-import type { ItemsTable } from "../tables.ts";
+import type { Database } from "../tables.ts";
 import { claimItems, ITEM } from "./item-claims.ts";
 import { insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
@@ -297,7 +297,7 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
   };
 }
 
-function rowOf(batchId: string, item: NewItem): Insertable<ItemsTable> {
+function rowOf(batchId: string, item: NewItem): Insertable<Database["items"]> {
   const { failed, terms = BATCH_TERMS } = item;
   return {
     ...terms,

@@ -3,24 +3,20 @@ import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { isPaid, type Offer } from "../../domain/models.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
-import type { Repositories } from "../../domain/ports/stores.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
-import { InFlightItems } from "./in-flight.ts";
-import { type ItemBatch, ItemBatches } from "./item-batches.ts";
-import { bytesOf, type ItemRequest, type ItemWork, makeItem, recordItem } from "./make-item.ts";
+import { type ItemRequest, makeItem, recordItem } from "./make-item.ts";
+import { type Plan, Turns } from "./turns.ts";
 
 /** How often an item may move to another provider. */
 const MOST_SWITCHES = 2;
-
-/** The items that are to be claimed of a batch for a provider: one for each permission to ask it. */
-interface Plan {
-  active: ItemBatch;
-  offer: Offer<ItemProvider>;
-  tickets: Ticket[];
-  which: Parameters<Repositories["items"]["claim"]>[1]["which"];
-}
+/** Upper bound of a sleep: after the clock was set back, a stored due time can lie far ahead. */
+const LONGEST_SLEEP_MS = 3_600_000;
+/** A provider gets no new requests while images that wait to be stored hold more bytes than this. */
+const MOST_STORING_BYTES = 256 * 2 ** 20;
+/** At least so many images may wait to be stored at a free provider: a slow disk must not idle its few slots. */
+const FEW_STORING = 8;
 
 /**
  * Makes the items of batches, each in four steps: claim, make, record, next. Whose turn it is stands in the database (see
@@ -30,73 +26,66 @@ interface Plan {
 export class ItemPool implements WorkerPool {
   readonly #deps: WorkerDeps;
   readonly #events: PoolEvents;
-  readonly #inFlight: InFlightItems;
-  readonly #jobProviders: ReadonlySet<string>;
-  readonly #batches: ItemBatches;
+  /** The requests for items that were claimed here and are not recorded yet. */
+  readonly #inFlight = new Set<ItemRequest>();
+  readonly #providers: readonly ItemProvider[];
+  readonly #turns: Turns;
   readonly #tasks = new Tasks();
   readonly #stopping = new AbortController();
   readonly #stopListening: () => void;
   readonly #fill = coalesced(() => this.#claimForFreeSlots());
-  /** This process may have leases at which nothing works: a claim, or giving an item back, has seemed to fail. */
-  #mayHaveStale = false;
-  #isStarted = false;
-  #isPaused = false;
+  #sleeping = new AbortController();
+  /** A due time that was waited for. It counts as reached even when the clock was set back meanwhile. */
+  #reachedMs = 0;
+  /** Leases and requests may differ: a transaction has seemed to fail, or other processes have changed something. */
+  #mayDiffer = false;
 
   constructor(deps: WorkerDeps, events: PoolEvents) {
     this.#deps = deps;
     this.#events = events;
-    const { providers, health, ending } = deps;
-    this.#inFlight = new InFlightItems(providers.filter((each) => each.kind === "item"));
-    this.#jobProviders = new Set(providers.flatMap(({ kind, name }) => (kind === "job" ? name : [])));
-    const background = { stopping: this.#stopping.signal, tasks: this.#tasks };
-    this.#batches = new ItemBatches(deps, background, { ...events, onDue: () => this.wake() });
-    this.#stopListening = health.onChange(() => {
-      this.#takeBackUnsent();
-      this.#batches.endWaits();
+    this.#providers = deps.providers.filter((each) => each.kind === "item");
+    this.#turns = new Turns(deps, { ...events, isIdle: (batchId) => this.#isIdle(batchId) });
+    this.#stopListening = deps.health.onChange(() => {
+      this.#turns.endWaits();
       this.wake();
     });
-    ending.addEventListener("abort", () => this.#takeBackUnsent(), { once: true });
   }
 
   // Claim: items for free slots.
 
   async #claimForFreeSlots(): Promise<void> {
-    this.#batches.endSleep();
+    this.#sleeping.abort();
     try {
-      if (this.#mayHaveStale) {
-        this.#mayHaveStale = false;
-        await this.#inFlight.dropStale(this.#deps);
-        this.#batches.searchAgain();
-      }
-      this.#batches.forgetSome();
-      while (this.#mayBegin && (await this.#claimSome()));
-      const isAllClaimed = this.#mayBegin && this.#inFlight.free().size > 0;
-      if (isAllClaimed) await this.#batches.sleepUntilDue();
+      if (this.#mayDiffer) await this.#compareLeases();
+      const without = new Set<Offer<ItemProvider>>();
+      while (this.#events.mayBegin() && (await this.#claimSome(without)));
+      if (this.#events.mayBegin() && this.#free().size > 0) await this.#sleepUntilDue();
     } catch (error) {
       // The database cannot be used now (disk full, say).
       this.#deps.log.error("no item could be claimed; trying again", { error: String(error) });
-      this.#mayHaveStale = true;
+      this.#mayDiffer = true;
       await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
       if (!this.#stopping.signal.aborted) void this.#fill();
     }
   }
 
-  /** Claims items for the slots that are free, and starts them. Returns false when there was nothing to claim. */
-  async #claimSome(): Promise<boolean> {
-    const plans: Plan[] = [];
+  /**
+   * Claims items for the slots that are free, and starts them. Returns false when there was nothing to claim. Adds to
+   * `without` the offers for which no more items were found.
+   */
+  async #claimSome(without: Set<Offer<ItemProvider>>): Promise<boolean> {
+    const plans = await this.#turns.plan(this.#free(), without, this.#nowMs);
     let claimed = new Map<Plan, LeasedItem[]>();
     try {
-      await this.#plan(plans);
       if (plans.length > 0) claimed = await this.#claim(plans);
     } finally {
       for (const plan of plans) {
-        const { active, offer, tickets } = plan;
         const items = claimed.get(plan) ?? [];
-        if (items.length < tickets.length) active.noneFor.add(offer.provider);
-        for (const [at, ticket] of tickets.entries()) {
+        if (items.length < plan.tickets.length) without.add(plan.offer);
+        for (const [at, ticket] of plan.tickets.entries()) {
           const item = items[at];
           // Cancelled since the claim: the item has failed with its batch.
-          if (item && this.#batches.has(active)) this.#start(active, offer, ticket, item);
+          if (item && this.#turns.knows(item.batchId)) this.#start(plan, ticket, item);
           else ticket.dropped();
         }
       }
@@ -104,62 +93,17 @@ export class ItemPool implements WorkerPool {
     return plans.length > 0;
   }
 
-  /** Gives each queue a slot in its turn, and each batch of it in its own, until no slot is free. */
-  async #plan(plans: Plan[]): Promise<void> {
-    const { batches } = this.#deps.stores.read;
-    const free = this.#inFlight.free();
-    const isFull = () => this.#inFlight.hasProviders && free.size === 0;
-    if (isFull()) return;
-    const { nowMs } = this.#batches;
-    let queues = (await batches.queues()).filter(({ provider }) => !this.#jobProviders.has(provider));
-    const turns = new Map<(typeof queues)[number], string[]>();
-    while (queues.length > 0 && !isFull()) {
-      for (const queue of queues) {
-        if (isFull()) break;
-        const turn = turns.get(queue) ?? (await batches.nextOf(queue, nowMs));
-        turns.set(queue, turn);
-        const batchId = turn.shift();
-        const active = batchId === undefined ? null : await this.#batches.find(batchId, queue.provider);
-        if (active && this.#planOne(plans, active, free)) turn.push(active.batch.id);
-      }
-      queues = queues.filter((queue) => (turns.get(queue)?.length ?? 0) > 0);
-    }
-  }
-
-  /** Plans the claim of one more item of a batch, for the first of its providers. Returns false when none can be asked now. */
-  #planOne(plans: Plan[], active: ItemBatch, free: Map<ItemProvider, number>): boolean {
-    if (this.#events.isHeld(active.batch.id)) return false;
-    const available = this.#batches.available(active);
-    for (const offer of available) {
-      const { provider } = offer;
-      const isFirst = offer === available[0];
-      if (!isFirst && active.batch.status === "queued") break;
-      const left = free.get(provider);
-      if (left === undefined || active.noneFor.has(provider)) continue;
-      const ticket = this.#deps.health.begin(provider, offer.executedModel);
-      if (!ticket) continue;
-      if (left > 1) free.set(provider, left - 1);
-      else free.delete(provider);
-      const which = available.length === 1 ? "any" : isFirst ? "not-failed-here" : "failed-elsewhere";
-      const plan = plans.find((each) => each.active === active && each.offer === offer);
-      if (plan) plan.tickets.push(ticket);
-      else plans.push({ active, offer, which, tickets: [ticket] });
-      return true;
-    }
-    return false;
-  }
-
   /** One transaction for all plans. A batch is `running` from its first claim on, also when its items are due later. */
   async #claim(plans: readonly Plan[]): Promise<Map<Plan, LeasedItem[]>> {
     const { stores, presence, feed, ids } = this.#deps;
-    const { nowMs } = this.#batches;
+    const nowMs = this.#nowMs;
     const leaseToken = ids.leaseToken();
     const { claimed, started } = await stores.write(async (tx) => {
-      await tx.lock("batch", ...new Set(plans.map(({ active }) => active.batch.id)));
+      await tx.lock("batch", ...new Set(plans.map(({ batch }) => batch.id)));
       const claimed = new Map<Plan, LeasedItem[]>();
       const started: string[] = [];
       for (const plan of plans) {
-        const { id, status } = plan.active.batch;
+        const { id, status } = plan.batch;
         const { provider } = plan.offer;
         const claim = { token: leaseToken, worker: presence.id, nowMs, mostSwitches: MOST_SWITCHES };
         const asked = { provider: provider.name, isPaid: isPaid(provider), which: plan.which };
@@ -173,124 +117,175 @@ export class ItemPool implements WorkerPool {
       }
       return { claimed, started };
     });
-    for (const { active } of plans) active.batch.status = "running";
+    for (const { batch } of plans) batch.status = "running";
     for (const batchId of started) feed.publish({ type: "batch", batchId, status: "running" });
     return claimed;
   }
 
-  #start(active: ItemBatch, offer: Offer<ItemProvider>, ticket: Ticket, item: LeasedItem): void {
-    const { batch, hasReferences } = active;
-    const work: ItemWork = { batch, item, offer, ticket, hasReferences };
+  /**
+   * Returns how many items may be claimed for each provider. At a free one, as many as it has slots are claimed before there
+   * is a slot for them, several at a time, so that no slot waits until the next claim is durable. At a paid one none is: a
+   * lease there says that its request may have been sent.
+   */
+  #free(): Map<ItemProvider, number> {
+    const free = new Map<ItemProvider, number>();
+    for (const provider of this.#providers) {
+      const { concurrency } = provider;
+      const requests = [...this.#inFlight].filter(({ offer }) => offer.provider === provider);
+      const storing = requests.filter(({ state }) => state === "answered");
+      const mostStoring = isPaid(provider) ? concurrency : Math.max(concurrency, FEW_STORING);
+      const storingBytes = storing.reduce((sum, { bytes }) => sum + bytes, 0);
+      if (storing.length > mostStoring || storingBytes > MOST_STORING_BYTES) continue;
+      const ahead = isPaid(provider) ? 0 : concurrency;
+      const count = concurrency + ahead - (requests.length - storing.length);
+      if (count > 0 && count >= ahead / 2) free.set(provider, count);
+    }
+    return free;
+  }
+
+  /** The time that decides which items are due. */
+  get #nowMs(): number {
+    return Math.max(this.#deps.clock.nowMs(), this.#reachedMs);
+  }
+
+  /** Called when all items are claimed that are due. */
+  async #sleepUntilDue(): Promise<void> {
+    const { stores, clock } = this.#deps;
+    this.#reachedMs = 0;
+    const nowMs = clock.nowMs();
+    const itemMs = (await stores.read.items.nextDueMs(nowMs)) ?? Number.POSITIVE_INFINITY;
+    const dueMs = Math.min(itemMs, this.#turns.againMs);
+    // A timer that is set after the stop has begun would keep the process alive.
+    if (dueMs === Number.POSITIVE_INFINITY || this.#stopping.signal.aborted) return;
+    const goOn = () => {
+      if (dueMs === itemMs) this.#reachedMs = itemMs;
+      void this.#fill();
+    };
+    this.#sleeping = new AbortController();
+    clock.sleep(Math.min(LONGEST_SLEEP_MS, dueMs - nowMs), this.#sleeping.signal).then(goOn, () => {});
+  }
+
+  // Make, record, next.
+
+  #start({ batch, offer }: Plan, ticket: Ticket, item: LeasedItem): void {
     const controller = new AbortController();
-    const request: ItemRequest = { work, controller, state: "waiting", isSent: false, bytes: 0 };
+    const facts = { state: "waiting", isSent: false, bytes: 0 } as const;
+    const request: ItemRequest = { batch, item, offer, ticket, controller, ...facts };
     this.#inFlight.add(request);
-    active.requests.add(request);
-    const run = this.#run(request, active).finally(() => {
+    const run = this.#run(request).finally(() => {
       this.#inFlight.delete(request);
-      active.requests.delete(request);
       // Next: another item; without one, there may be more to do for the batch.
-      if (active.requests.size === 0) this.#events.onBatchIdle(batch.id);
+      if (this.#isIdle(batch.id)) this.#events.onBatchIdle(batch.id);
       void this.#fill();
     });
     this.#tasks.track(run);
   }
 
-  async #run(request: ItemRequest, active: ItemBatch): Promise<void> {
-    const { work, controller } = request;
+  async #run(request: ItemRequest): Promise<void> {
     // Make: in a slot, as soon as there is one. The slot is free again when the answer has come.
     const onAnswered = (bytes: number) => {
       if (request.state === "answered") return;
       Object.assign(request, { state: "answered", bytes });
       void this.#fill();
     };
-    const attempt = await makeItem(this.#deps, request, { maySend: () => this.#maySend(work), onAnswered });
-    onAnswered(bytesOf(attempt));
+    const attempt = await makeItem(this.#deps, request, {
+      maySend: () => this.#maySend(request),
+      onAnswered,
+    });
+    const images = typeof attempt === "object" && "images" in attempt ? attempt.images : [];
+    onAnswered(images.reduce((sum, { length }) => sum + length, 0));
     // Record: the result is durable before the batch goes on.
-    const status = await recordItem(this.#deps, work, attempt, controller.signal);
-    if ("images" in attempt) await attempt.discard?.();
-    if (status === "retry") active.noneFor.clear();
-    else if (status === "lost") this.#mayHaveStale = true;
-    else {
-      const { batchId, customId } = work.item;
+    const status = await recordItem(this.#deps, request, attempt);
+    if (typeof attempt === "object" && "images" in attempt) await attempt.discard?.();
+    if (status === "lost") this.#mayDiffer = true;
+    else if (status !== "retry") {
+      const { batchId, customId } = request.item;
       this.#deps.feed.publish({ type: "item", batchId, customId, status });
     }
   }
 
-  /** Whether work may begin now: not while paused, while the service stops, or when its leases may be lost. */
-  get #mayBegin(): boolean {
-    const { ending, presence } = this.#deps;
-    const isStopping = this.#stopping.signal.aborted || ending.aborted;
-    return this.#isStarted && !this.#isPaused && !isStopping && presence.isFresh;
-  }
-
   /** Whether an item may still be sent: much can happen between its claim and its request. */
-  #maySend({ batch, offer, ticket }: ItemWork): boolean {
-    if (!this.#mayBegin || this.#events.isHeld(batch.id)) return false;
+  #maySend({ batch, offer, ticket }: ItemRequest): boolean {
+    if (!this.#events.mayBegin(batch.id)) return false;
     return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
   }
 
-  #takeBackUnsent(): void {
-    this.#inFlight.takeBackUnsent(({ work }) => this.#maySend(work));
+  /**
+   * Aborts the requests for items whose lease this process does not hold any more, and drops its leases at which nothing
+   * works. No claim may be under way.
+   */
+  async #compareLeases(): Promise<void> {
+    const { stores, presence } = this.#deps;
+    this.#mayDiffer = false;
+    const requests = [...this.#inFlight];
+    const leases = await stores.read.items.leasesOf(presence.id);
+    const held = new Map(leases.map(({ itemId, leaseToken }) => [itemId, leaseToken]));
+    for (const { item, controller, state } of requests)
+      if (state !== "answered" && held.get(item.id) !== item.leaseToken) controller.abort();
+    const stale = leases.filter(({ itemId }) => !requests.some(({ item }) => item.id === itemId));
+    if (stale.length === 0) return;
+    await stores.write(async (tx) => {
+      await tx.lock("batch", ...new Set(stale.map(({ batchId }) => batchId)));
+      await tx.items.dropLeases(stale);
+    });
+  }
+
+  #isIdle(batchId: string): boolean {
+    return ![...this.#inFlight].some(({ batch }) => batch.id === batchId);
   }
 
   // The pool as the scheduler uses it.
 
   get load(): PoolLoad {
-    return this.#inFlight.load;
+    const running = [...this.#inFlight].filter(({ state }) => state === "unsent" || state === "sent");
+    const paid = running.filter(({ state, offer }) => state === "sent" && isPaid(offer.provider)).length;
+    const slots = this.#providers.reduce((sum, { concurrency }) => sum + concurrency, 0);
+    return { running: running.length, paid, slots };
   }
 
-  setPaused(isPaused: boolean): void {
-    this.#isPaused = isPaused;
-    this.#takeBackUnsent();
-    this.wake();
-  }
-
-  start(): void {
-    this.#isStarted = true;
-    this.wake();
-  }
-
+  /** Cancels the requests that wait for a slot or for the rate of an upstream and must not be sent any more. */
   wake(): void {
-    this.#batches.searchAgain();
+    for (const request of this.#inFlight) {
+      const isUnsent = request.state === "unsent" && request.offer.provider.upstream !== undefined;
+      if ((isUnsent || request.state === "waiting") && !this.#maySend(request)) request.controller.abort();
+    }
     void this.#fill();
   }
 
   async poll(): Promise<void> {
-    await this.#inFlight.abortLost(this.#deps);
+    this.#mayDiffer = true;
     this.wake();
   }
 
   reset(): void {
-    this.#batches.clear();
-    for (const { controller } of this.#inFlight.all()) controller.abort();
-  }
-
-  hold(): void {
-    this.#takeBackUnsent();
+    this.#turns.forgetAll();
+    for (const { controller } of this.#inFlight) controller.abort();
   }
 
   remove(batchId: string): void {
-    this.#batches.remove(batchId);
+    this.#turns.forget(batchId);
   }
 
   async abort(batchId: string): Promise<void> {
-    for (const { work, controller } of this.#inFlight.all())
-      if (work.batch.id === batchId) controller.abort();
+    for (const { batch, controller } of this.#inFlight) if (batch.id === batchId) controller.abort();
     this.remove(batchId);
   }
 
   async stop(graceMs: number, isAbandoned = false): Promise<void> {
+    const { clock, log } = this.#deps;
     this.#stopping.abort();
     this.#stopListening();
-    this.#batches.endSleep();
-    this.#takeBackUnsent();
+    this.#sleeping.abort();
+    this.wake();
     await this.#fill();
     const idle = this.#tasks.idle();
     const grace = new AbortController();
     void idle.then(() => grace.abort());
-    await this.#deps.clock.sleep(graceMs, grace.signal).catch(() => {});
-    const paid = this.#inFlight.abortUnlessPaid(isAbandoned);
-    if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid });
+    await clock.sleep(graceMs, grace.signal).catch(() => {});
+    for (const { offer, controller } of this.#inFlight)
+      if (isAbandoned || !isPaid(offer.provider)) controller.abort();
+    const paid = [...this.#inFlight].filter(({ controller }) => !controller.signal.aborted).length;
+    if (paid > 0) log.info("waiting for requests that are paid", { paid });
     await idle;
   }
 }

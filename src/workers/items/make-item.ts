@@ -21,19 +21,12 @@ import { buildImageRequest } from "../image-request.ts";
 import { slotsOf } from "../provider-slots.ts";
 import { TROUBLE_DELAY_MS } from "../worker-pool.ts";
 
-/** One item with the provider that is asked for it. */
-export interface ItemWork {
+/** A request for one item, from its claim until its result is recorded. */
+export interface ItemRequest {
   batch: BatchRecord;
   item: LeasedItem;
   offer: Offer<ItemProvider>;
   ticket: Ticket;
-  /** False when there are none to read for it. */
-  hasReferences: boolean;
-}
-
-/** A request from its claim until its result is recorded. */
-export interface ItemRequest {
-  work: ItemWork;
   controller: AbortController;
   /**
    * `waiting`: it has no slot. `unsent`: nothing has left for the provider. `sent`: it may be paid. `answered`: its slot is
@@ -45,6 +38,9 @@ export interface ItemRequest {
   /** The size of its images once it is answered. */
   bytes: number;
 }
+
+/** The images of an item, or why there is none. `aborted`: its signal stopped it, perhaps after the request had left. */
+type ItemAttempt = GeneratedImages | ProviderError | "aborted";
 
 interface Gates {
   /** Whether it may still be sent: much can happen between its claim and its request. */
@@ -58,26 +54,22 @@ interface Gates {
  * reference images, it waits: that is no failure of the provider. Sends nothing once the request is aborted.
  */
 export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Gates): Promise<ItemAttempt> {
-  const { work, controller } = request;
-  const { item, offer, hasReferences } = work;
+  const { item, offer, controller } = request;
   const { signal } = controller;
   // Its claim may have been on its way when the batch was held.
-  if (!gates.maySend()) return { aborted: true, isSent: false };
+  if (!gates.maySend()) return "aborted";
   for (;;) {
     try {
       // Their records are read before there is a slot, which would be idle meanwhile.
-      const references = hasReferences
-        ? await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex)
-        : [];
-      const slots = slotsOf(offer.provider);
-      const made = await slots.run(false, signal, (release) =>
+      const references = await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
+      const made = await slotsOf(offer.provider).run(false, signal, (release) =>
         ask(deps, request, references, gates, release),
       );
       if (!signal.aborted) return made;
       await made.discard?.();
-      return { aborted: true, isSent: request.isSent };
+      return "aborted";
     } catch (error) {
-      if (signal.aborted) return { aborted: true, isSent: request.isSent };
+      if (signal.aborted) return "aborted";
       if (error instanceof ProviderError) return error;
       if (!(error instanceof StorageUnavailable) || request.isSent) {
         deps.log.error("provider failed unexpectedly", { error: String(error) });
@@ -90,7 +82,7 @@ export async function makeItem(deps: WorkerDeps, request: ItemRequest, gates: Ga
       deps.log.error("the reference images of an item cannot be read; trying again", facts);
       request.state = "waiting";
       await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
-      if (signal.aborted) return { aborted: true, isSent: false };
+      if (signal.aborted) return "aborted";
     }
   }
 }
@@ -103,8 +95,7 @@ async function ask(
   { maySend, onAnswered }: Gates,
   release: () => void,
 ): Promise<GeneratedImages> {
-  const { work, controller } = request;
-  const { batch, item, offer, ticket } = work;
+  const { batch, item, offer, ticket, controller } = request;
   const { signal } = controller;
   const moveTo = (state: "unsent" | "sent") => {
     if (maySend()) request.state = state;
@@ -141,12 +132,6 @@ const UNREACHABLE_DELAY_MS = 5000;
 /** `retry`: the item waits for another try. `lost`: it is no longer this worker's. */
 type ItemOutcome = ItemStatus | "retry" | "lost";
 
-/** The images of an item, or why there is none. `aborted`: the signal stopped it, perhaps after the request had left. */
-export type ItemAttempt = GeneratedImages | ProviderError | { aborted: true; isSent: boolean };
-
-export const bytesOf = (attempt: ItemAttempt) =>
-  "images" in attempt ? attempt.images.reduce((sum, { length }) => sum + length, 0) : 0;
-
 /**
  * Records the result of an attempt, for the item and for the health of its provider. Never rejects: after a failure of
  * the storage it tries to record the same image again, because making it again would cost again. Returns `lost` when the
@@ -154,17 +139,19 @@ export const bytesOf = (attempt: ItemAttempt) =>
  */
 export async function recordItem(
   deps: WorkerDeps,
-  work: ItemWork,
+  request: ItemRequest,
   attempt: ItemAttempt,
-  signal: AbortSignal,
 ): Promise<ItemOutcome> {
-  const { batch, item, ticket } = work;
-  const result = await inspected(deps, work, attempt);
-  await notifyHealth(ticket, item, result);
+  const { batch, item, ticket } = request;
+  const { signal } = request.controller;
+  const result = await inspected(deps, request, attempt);
+  if (result === "aborted") ticket.dropped();
+  else if (result instanceof ProviderError) await ticket.failed(result, String(item.id));
+  else await ticket.succeeded();
   for (let tries = 1; ; tries++) {
     try {
-      if ("aborted" in result) return await recordAbort(deps, work, result.isSent);
-      if (result instanceof ProviderError) return await recordFailure(deps, work, result);
+      if (result === "aborted") return await recordAbort(deps, request);
+      if (result instanceof ProviderError) return await recordFailure(deps, request, result);
       const status = await finishItem(deps, batch, item, result, () => deps.clock.nowMs());
       if (status === "success") batch.waitingSinceMs = null;
       return status ?? "lost";
@@ -179,15 +166,13 @@ export async function recordItem(
   }
 }
 
-type InspectedAttempt = Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>;
-
 /** Decodes the images: the upstream's word is not enough. */
 async function inspected(
   { inspector, log }: WorkerDeps,
-  { batch, item, offer: { provider } }: ItemWork,
+  { batch, item, offer: { provider } }: ItemRequest,
   attempt: ItemAttempt,
-): Promise<InspectedAttempt> {
-  if ("aborted" in attempt || attempt instanceof ProviderError) return attempt;
+): Promise<Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>> {
+  if (attempt === "aborted" || attempt instanceof ProviderError) return attempt;
   await aside();
   try {
     const images = await readOutput(attempt, inspector, provider);
@@ -202,14 +187,12 @@ async function inspected(
   }
 }
 
-async function notifyHealth(ticket: Ticket, item: LeasedItem, result: InspectedAttempt): Promise<void> {
-  if ("aborted" in result) ticket.dropped();
-  else if (result instanceof ProviderError) await ticket.failed(result, String(item.id));
-  else await ticket.succeeded();
-}
-
-async function recordFailure(deps: WorkerDeps, work: ItemWork, error: ProviderError): Promise<ItemOutcome> {
-  const { item, offer, ticket, batch } = work;
+async function recordFailure(
+  deps: WorkerDeps,
+  request: ItemRequest,
+  error: ProviderError,
+): Promise<ItemOutcome> {
+  const { item, offer, ticket, batch } = request;
   const { trouble } = error;
   const nowMs = deps.clock.nowMs();
   const rule =
@@ -223,7 +206,7 @@ async function recordFailure(deps: WorkerDeps, work: ItemWork, error: ProviderEr
     "once-more": item.maybePaid === "no",
   }[rule];
   if (!mayRetry) return (await failItem(deps.stores, batch, item, error, nowMs)) ?? "lost";
-  return giveBack(deps, work, {
+  return giveBack(deps, request, {
     delayMs: delayOf(deps, error, attempts),
     attempts,
     failedAt: trouble === null ? item.failedAt : offer.provider.name,
@@ -243,8 +226,8 @@ function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, att
 }
 
 /** A stop may leave a request behind that is paid. The item is then asked for once more at most, and marked. */
-async function recordAbort(deps: WorkerDeps, work: ItemWork, isSent: boolean): Promise<ItemOutcome> {
-  const { item, offer, batch } = work;
+async function recordAbort(deps: WorkerDeps, request: ItemRequest): Promise<ItemOutcome> {
+  const { item, offer, batch, isSent } = request;
   const { attempts, failedAt } = item;
   const isUnknown = isSent && isPaid(offer.provider);
   if (isUnknown && item.maybePaid === "twice") {
@@ -253,7 +236,7 @@ async function recordAbort(deps: WorkerDeps, work: ItemWork, isSent: boolean): P
   // The mark was set for a request that was not sent after all.
   const unsent: MaybePaid = item.maybePaid === "no" ? "no" : "once";
   const maybePaid = isUnknown ? "once" : unsent;
-  return giveBack(deps, work, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall: isSent });
+  return giveBack(deps, request, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall: isSent });
 }
 
 /** The final failure of an item that was sent twice to a paid upstream, without a known outcome. */
@@ -267,7 +250,7 @@ export const UNKNOWN_OUTCOME = {
 /** With the error of an `outage`, the item fails when that has lasted for too long. */
 async function giveBack(
   deps: WorkerDeps,
-  { batch, item, offer }: ItemWork,
+  { batch, item, offer }: ItemRequest,
   change: {
     delayMs: number;
     attempts: number;

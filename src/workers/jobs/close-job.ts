@@ -4,7 +4,7 @@ import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobProvider, ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import type { Repositories, Stores } from "../../domain/ports/stores.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { findJob } from "./job-work.ts";
+import { findJob } from "./send-job.ts";
 
 /**
  * Removes what a job left behind at the upstream: stops jobs that nobody needs any more, and deletes the uploaded input

@@ -13,8 +13,8 @@ import { asOwner, becomeOwner, endOf, OwnerLost, reportEnded } from "../advance-
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
 import { closeJob } from "./close-job.ts";
-import type { JobWork } from "./job-work.ts";
 import { runJob } from "./run-job.ts";
+import type { JobWork } from "./send-job.ts";
 
 /** Pause between two attempts to close jobs that are not needed any more. */
 const SWEEP_MS = 60_000;
@@ -52,8 +52,6 @@ export class JobPool implements WorkerPool {
   #nextSweep = new AbortController();
   #isFirstSweep = true;
   #running = 0;
-  #isStarted = false;
-  #isPaused = false;
 
   constructor(deps: WorkerDeps, provider: JobProvider, events: PoolEvents) {
     this.#deps = deps;
@@ -68,23 +66,12 @@ export class JobPool implements WorkerPool {
     return { running: this.#running, paid, slots: this.provider.concurrency };
   }
 
-  setPaused(isPaused: boolean): void {
-    this.#isPaused = isPaused;
-    if (!isPaused) void this.#fill();
-  }
-
-  start(): void {
-    this.#isStarted = true;
-    void this.#fill();
-    void this.#sweep();
-  }
-
   wake(): void {
     void this.#fill();
   }
 
   /** Forgets the batches that have ended, or that another process has taken over. */
-  async poll(): Promise<void> {
+  async poll(areSomeGone = false): Promise<void> {
     const withJobs = [...this.#batches.values()].filter(({ works }) => works.size > 0);
     const { stores, presence } = this.#deps;
     const begun = new Map((await stores.read.batches.begun()).map((batch) => [batch.id, batch]));
@@ -93,6 +80,7 @@ export class JobPool implements WorkerPool {
       if (!now || (now.owner !== null && now.owner !== presence.id)) this.remove(batch.id);
     }
     this.wake();
+    if (areSomeGone || this.#isFirstSweep) void this.#sweep();
   }
 
   reset(): void {
@@ -113,9 +101,6 @@ export class JobPool implements WorkerPool {
       this.#tryAgain(batchId, error);
     }
   }
-
-  /** No job is made of a held batch. */
-  hold(): void {}
 
   remove(batchId: string): void {
     const active = this.#batches.get(batchId);
@@ -195,7 +180,7 @@ export class JobPool implements WorkerPool {
   async #fillFreeSlots(): Promise<void> {
     const { feed, log, clock } = this.#deps;
     const without = new Set<string>();
-    while (this.#mayBegin && this.#running < this.provider.concurrency) {
+    while (this.#events.mayBegin() && this.#running < this.provider.concurrency) {
       let batchId: string | null = null;
       try {
         batchId = await this.#nextBatch(without);
@@ -223,15 +208,10 @@ export class JobPool implements WorkerPool {
     for (const queue of await batches.queues()) {
       if (queue.provider !== this.provider.name) continue;
       const turn = await batches.nextOf(queue, Number.MAX_SAFE_INTEGER);
-      const next = turn.find((id) => !without.has(id) && !this.#events.isHeld(id));
+      const next = turn.find((id) => !without.has(id) && this.#events.mayBegin(id));
       if (next !== undefined) return next;
     }
     return null;
-  }
-
-  get #mayBegin(): boolean {
-    const isEnding = this.#stopping.signal.aborted || this.#deps.ending.aborted;
-    return this.#isStarted && !this.#isPaused && !isEnding && this.#deps.presence.isFresh;
   }
 
   #start(active: ActiveBatch, jobId: string): void {

@@ -6,8 +6,8 @@ import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
-import { findJobInTime, type JobWork, waitAfter } from "./job-work.ts";
-import { createJob, findLostJob, uploadInput } from "./send-job.ts";
+import { createJob, findJobInTime, findLostJob, type JobWork, waitAfter } from "./send-job.ts";
+import { uploadInput } from "./upload-input.ts";
 
 /** A job is polled less often the older it is. */
 const LONGEST_POLL_MS = 300_000;

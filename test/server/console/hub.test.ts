@@ -1,8 +1,10 @@
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Feed } from "../../../src/domain/feed.ts";
-import { EventHub, type EventReader } from "../../../src/server/console/event-hub.ts";
+import { EventHub } from "../../../src/server/console/event-hub.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { openBatchRecord, openStores } from "../../support/stores.ts";
+
+type EventReader = Parameters<EventHub["open"]>[0];
 
 class FakeReader implements EventReader {
   readonly key: EventReader["key"];
@@ -102,44 +104,6 @@ describe("the events of a key", () => {
     feed.publish({ type: "request", line: anything });
     await pass();
     expect(reader.take()).toEqual(["event: account data: {}"]);
-  });
-
-  it("[EVENTS-1] that could not be looked up are told later, each once", async () => {
-    const { stores, feed, batch, other, reader, pass } = await opened();
-    reader.take();
-    const anything = { atMs: 0, method: "POST", path: "/", status: 200, durationMs: 1, key: null };
-    const busy = vi.spyOn(stores.read.batches, "byId").mockRejectedValueOnce(new Error("busy"));
-    feed.publish({ type: "batch", batchId: other.id, status: "running" });
-    feed.publish({ type: "item", batchId: batch.id, customId: "a", status: "success" });
-    feed.publish({ type: "batch-gone", batchId: batch.id });
-    feed.publish({ type: "item", batchId: batch.id, customId: "b", status: "success" });
-    await pass();
-    expect(reader.take()).toEqual([]);
-    feed.publish({ type: "item", batchId: batch.id, customId: "c", status: "success" });
-    await pass();
-    expect(reader.take()).toEqual([
-      `event: batch data: {"id":"${batch.id}","items":["b","c"]}  event: batch_deleted data: {"id":"${batch.id}"}`,
-    ]);
-    await stores.write((tx) => tx.accounts.change(batch.accountId, { balanceMicroUsd: 5, heldMicroUsd: -5 }));
-    busy.mockRestore();
-    vi.spyOn(stores.read.accounts, "byId").mockRejectedValueOnce(new Error("busy"));
-    feed.publish({ type: "request", line: anything });
-    await pass(2);
-    expect(reader.take()).toEqual(["event: account data: {}"]);
-  });
-
-  it("of one second are one text, with the sign of life", async () => {
-    const { feed, batch, reader, pass } = await opened();
-    await pass(13);
-    reader.take();
-    feed.publish({ type: "batch", batchId: batch.id, status: "running" });
-    feed.publish({ type: "batch-gone", batchId: batch.id });
-    feed.publish({ type: "batch", batchId: batch.id, status: "running" });
-    await pass();
-    const text = `{"id":"${batch.id}"`;
-    expect(reader.take()).toEqual([
-      `event: batch data: ${text},"items":[]}  event: batch_deleted data: ${text}}  : still here`,
-    ]);
   });
 
   it("end with the key and with the service, and show signs of life until then", async () => {

@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { consolePage } from "../../../src/server/console/page.ts";
 import { answerErrors } from "../../../src/server/http/errors.ts";
-import { batchErrorStyle } from "../../../src/server/surfaces.ts";
+import { errorStyleOf } from "../../../src/server/surfaces.ts";
 import { listening } from "../../support/listening.ts";
 import { exchange, requestText } from "../../support/raw-http.ts";
 import { startTestService } from "../../support/service.ts";
@@ -17,7 +17,7 @@ async function serve(consoleDirectory: string): Promise<string> {
   const app = express()
     .disable("x-powered-by")
     .use(...consolePage({ features: { console: true } as never, consoleDirectory }))
-    .use(answerErrors(silentLog, () => batchErrorStyle));
+    .use(answerErrors(silentLog, errorStyleOf));
   return listening(createServer(app));
 }
 

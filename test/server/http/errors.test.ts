@@ -5,7 +5,7 @@ import { errorBody, nativeErrorBody } from "../../../src/contract/errors.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import { answerErrors, toServiceError } from "../../../src/server/http/errors.ts";
 import type { ErrorStyle } from "../../../src/server/operation.ts";
-import { batchErrorStyle } from "../../../src/server/surfaces.ts";
+import { errorStyleOf } from "../../../src/server/surfaces.ts";
 import { listening } from "../../support/listening.ts";
 import { watchedLog } from "../../support/service.ts";
 
@@ -28,7 +28,11 @@ it.each(["full", "broken", "busy", "unknown-commit"] as const)(
 
 describe("a handler that fails", () => {
   /** The status of the response to a request, as this handler and this style of errors make it; null without one. */
-  async function statusOf(handler: RequestHandler, style: () => ErrorStyle, logged: string[] = []) {
+  async function statusOf(
+    handler: RequestHandler,
+    style: (path: string) => ErrorStyle,
+    logged: string[] = [],
+  ) {
     const passedOn: RequestHandler = (_request, response) => void response.end("passed on");
     const app = express().use(handler, passedOn, answerErrors(watchedLog(logged), style));
     const url = await listening(createServer(app));
@@ -43,7 +47,7 @@ describe("a handler that fails", () => {
     ["rejects with null", () => Promise.reject(null)],
     ["rejects with what has no text", () => Promise.reject(Object.create(null))],
   ])("is an internal error when it %s: the request is not passed on", async (_, handler) => {
-    expect(await statusOf(handler, () => batchErrorStyle)).toEqual([500, true]);
+    expect(await statusOf(handler, errorStyleOf)).toEqual([500, true]);
   });
 
   it("harms no other request when its error cannot be answered", async () => {

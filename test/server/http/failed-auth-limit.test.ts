@@ -1,23 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { FailedAuthLimit } from "../../../src/server/http/limits.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { startTestService } from "../../support/service.ts";
 
 const DEFAULT = 30;
-
-describe("wrong keys without a configured limit", () => {
-  it("[AUTH-5] are limited for other machines, each by itself, and not on this one", () => {
-    const limit = new FailedAuthLimit(0, new FakeClock(), { countsLoopback: false });
-    for (let i = 0; i < 100; i++) {
-      limit.note("127.0.0.1");
-      limit.note("::ffff:127.0.0.1");
-      limit.note("::1");
-    }
-    for (let i = 0; i < 30; i++) limit.note("192.0.2.1");
-    expect(() => limit.note("192.0.2.1")).toThrow("Too many wrong keys");
-    expect(() => limit.note("192.0.2.2")).not.toThrow();
-  });
-});
 
 describe("wrong keys behind a proxy", () => {
   /** How many wrong keys are answered with 401 before the first 429, when each request has one of these headers. */

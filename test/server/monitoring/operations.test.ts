@@ -6,7 +6,7 @@ import { ownershipProof } from "../../../src/contract/data-directory.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { routesOf } from "../../../src/server/app.ts";
 import type { HandlerDeps } from "../../../src/server/deps.ts";
-import { MIN_FREE_DISK_BYTES, monitoring } from "../../../src/server/monitoring/readiness.ts";
+import { monitoring } from "../../../src/server/monitoring/readiness.ts";
 import { listening } from "../../support/listening.ts";
 import { startTestService } from "../../support/service.ts";
 
@@ -23,7 +23,7 @@ describe("the service tells whether it is ready", () => {
   it.each<[string, Partial<HandlerDeps>, string]>([
     [
       "the disk is full",
-      { freeDiskBytes: async () => MIN_FREE_DISK_BYTES - 1 },
+      { freeDiskBytes: async () => 100 * 1024 ** 2 - 1 },
       "less than 100 MiB of disk space is free",
     ],
     [

@@ -86,6 +86,30 @@ describe("a job from a file", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
+  it("[LINES-4] has an error for each line that cannot be read, and makes the others", async () => {
+    const service = await startTestService({ config: { limits: { realtimeBodyBytes: 2048 } } });
+    const good = (key: string) => JSON.stringify({ key, request: content("fox") });
+    const wrong = [
+      ['{"key":"a","request":{', undefined],
+      ["[1]", undefined],
+      ["null", undefined],
+      ['{"key":"b"}', "b"],
+      ['{"key":"c","request":7}', "c"],
+      ['{"key":"d","request":{"contents":"no"}}', "d"],
+      [JSON.stringify({ key: "large", request: content("x".repeat(5000)) }), undefined],
+    ] as const;
+    const lines = [`\ufeff${good("first")}\r`, ...wrong.map(([line]) => line), " \t\r", good("last")];
+    const job = await endedJob(service, await fromFile(service, lines));
+    const results = await resultsOf(service, job);
+    expect(results.map(({ key, error }) => [key, error === undefined])).toEqual([
+      ["first", true],
+      ...wrong.map(([, key]) => [key, false]),
+      ["last", true],
+    ]);
+    expect(results.at(-2)?.error?.message).toBe("The line is larger than 2048 bytes.");
+    expect(results.map(({ error }) => error?.message).join()).not.toContain("body");
+  });
+
   it("[LINES-11] works below /v1 for clients with the vendor's key", async () => {
     const service = await startTestService();
     const file = await upload(service, jsonl([{ key: "a", request: content("x") }]), {}, { prefix: "/v1" });

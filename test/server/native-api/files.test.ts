@@ -45,22 +45,6 @@ describe("an uploaded file", () => {
     }
   });
 
-  it("is downloaded by what the OpenAPI document says of its second path", async () => {
-    const service = await startTestService({ workers: false });
-    const { name } = await upload(service, "fox");
-    const { paths } = await (await fetch(`${service.url}/openapi.json`)).json();
-    const path = "/download/v1beta/files/{file}:download";
-    expect(paths[path].get.responses["200"]).toEqual(
-      paths["/v1beta/files/{file}:download"].get.responses["200"],
-    );
-    expect(paths[path].get.security).not.toContainEqual({ queryKey: [] });
-    const headers = { "x-vendorx-api-key": service.credentials.api_key };
-    const url = service.url + path.replace("files/{file}", name);
-    expect(await (await fetch(url, { headers })).text()).toBe("fox");
-    const put = await fetch(url, { method: "PUT", headers });
-    expect([put.status, put.headers.get("allow")]).toEqual([405, "GET, HEAD"]);
-  });
-
   it("[FILES-5] of a type that fits into no header is downloaded as bytes", async () => {
     const service = await serve();
     const { name, mimeType } = await upload(service, "x", { mimeType: "jsonl\r\nx: y" });

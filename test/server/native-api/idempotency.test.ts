@@ -9,7 +9,7 @@ import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, FakeUpstream, made, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { content, errorOf, generate, imagePart, refusalOf } from "../../support/realtime.ts";
-import { MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
+import { MODEL, openBeside, startTestService } from "../../support/service.ts";
 
 const PRICE = 67_000;
 const START_MICRO_USD = 1_000_000_000;
@@ -114,22 +114,6 @@ describe("a real-time request with an idempotency key", () => {
     await expectCharges(service.data, 1);
   });
 
-  it("has the grace of a stop when its caller has left, too", async () => {
-    const { provider, asked, end } = gated(new FakeProvider());
-    const service = await startTestService({ workers: false, providers: [provider] });
-    const caller = new AbortController();
-    const lost = generate(service, content("x"), { ...keyed(), signal: caller.signal });
-    await asked;
-    caller.abort();
-    await expect(lost).rejects.toThrow();
-    const closed = service.close(60_000);
-    end();
-    await closed;
-    const next = await startTestService({ data: service.data, workers: false, providers: [provider] });
-    expect((await answerTo(await generate(next, content("x"), keyed()))).slice(0, 2)).toEqual([200, "true"]);
-    expect(provider.requests).toHaveLength(1);
-  });
-
   it("is refused when its key was used with another request, before and after that has finished", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
     const service = await startTestService({ workers: false, providers: [provider] });
@@ -164,16 +148,6 @@ describe("a real-time request with an idempotency key", () => {
       "true",
     ]);
     await expectCharges(service.data, 2);
-  });
-
-  it("is not refused because a conflicting one came first after a restart", async () => {
-    const service = await startTestService({ workers: false });
-    await (await generate(service, content("x"), keyed())).text();
-    await service.close(0);
-    const next = await startTestService({ data: service.data, workers: false });
-    const mixed = ["y", "x", "y", "x", "z", "x"].map((prompt) => generate(next, content(prompt), keyed()));
-    const statuses = (await Promise.all(mixed)).map(({ status }) => status);
-    expect(statuses).toEqual([409, 200, 409, 200, 409, 200]);
   });
 
   it("needs a key of 1 to 255 printable characters", async () => {
@@ -371,27 +345,6 @@ describe("the answers that are kept", () => {
     await expectCharges(service.data, 2);
   });
 
-  it("are removed by a service that does not run long, 24 hours after that", async () => {
-    const clock = new FakeClock();
-    const start = (data?: string): Promise<TestService> =>
-      startTestService({ clock, config: { retention }, ...(data === undefined ? {} : { data }) });
-    const service = await start();
-    await (await generate(service, content("x"), keyed())).text();
-    await service.close(0);
-    const { stores } = await openBeside(service.data);
-    for (const [hours, left] of [
-      [25, 1],
-      [22, 1],
-      [2, 0],
-    ] as const) {
-      clock.advance(hours * HOUR_MS);
-      const next = await start(service.data);
-      await expect.poll(() => clock.sleeperCount).toBe(1);
-      expect(await stores.read.keyedRequests.answered()).toHaveLength(left);
-      await next.close(0);
-    }
-  });
-
   it("are checked, and one that is missing is an error, never another charge", async () => {
     const service = await startTestService({ workers: false });
     await (await generate(service, content("x"), keyed())).text();
@@ -407,16 +360,5 @@ describe("the answers that are kept", () => {
       expect.stringContaining("the answer to its idempotency key is missing"),
     ]);
     expect(await stores.read.usage.count()).toBe(1);
-  });
-
-  it("that no record names are removed at the start", async () => {
-    const service = await startTestService();
-    await (await generate(service, content("x"), keyed())).text();
-    const { blobs } = await openBeside(service.data);
-    const known = (await blobs.list("answers/")).map(({ key }) => key);
-    await service.close(0);
-    await blobs.put("answers/gen_unknown", Buffer.from("x"));
-    await startTestService({ data: service.data });
-    expect((await blobs.list("answers/")).map(({ key }) => key)).toEqual(known);
   });
 });

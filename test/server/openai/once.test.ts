@@ -1,5 +1,4 @@
 import { describe, expect, it } from "vitest";
-import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { edit, form, generate, refusalOf } from "../../support/openai-images.ts";
 import { openBeside, startTestService } from "../../support/service.ts";
@@ -60,30 +59,5 @@ describe("a request for images with an idempotency key", () => {
     }
     expect(await refusalOf(await generate(service, { prompt: "x" }, once))).toMatchObject([409, {}, null]);
     expect(provider.requests).toHaveLength(1);
-  });
-
-  it("gets the same refusal again, and runs again after a failure that cost nothing", async () => {
-    const provider = new FakeProvider();
-    provider.answer = () => {
-      throw new ProviderError("SAFETY_BLOCKED", "the prompt was refused", {});
-    };
-    const service = await startTestService({ workers: false, providers: [provider] });
-    const refused = await generate(service, { prompt: "x", n: 2 }, once);
-    const again = await generate(service, { prompt: "x", n: 2 }, once);
-    expect([again.headers.get("idempotency-replayed"), again.headers.get("x-should-retry")]).toEqual([
-      "true",
-      "false",
-    ]);
-    expect(await again.text()).toBe(await refused.text());
-    expect(provider.requests).toHaveLength(2);
-
-    provider.answer = () => {
-      throw new ProviderError("PROVIDER_ITEM_FAILED", "no luck", { upstreamStatus: 503 });
-    };
-    const headers = { "idempotency-key": "other" };
-    const failed = await generate(service, { prompt: "x" }, { headers });
-    expect(await refusalOf(failed)).toMatchObject([503, {}, null]);
-    provider.answer = async () => made(await tinyPng());
-    expect((await bodyOf(await generate(service, { prompt: "x" }, { headers })))[1]).toBe("false");
   });
 });

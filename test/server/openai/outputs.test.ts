@@ -65,24 +65,6 @@ describe("an image by URL", () => {
     await expect.poll(rows).toEqual([]);
   });
 
-  it("is removed by a service that does not run long, two hours after it was made", async () => {
-    const clock = new FakeClock();
-    const first = await startTestService({ clock });
-    await urlOf(first);
-    await first.close(0);
-    const { blobs } = await openBeside(first.data);
-    for (const [passedMs, left] of [
-      [2 * LINK_RETENTION_MS - 1, 1],
-      [1, 0],
-    ] as const) {
-      clock.advance(passedMs);
-      const next = await startTestService({ clock, data: first.data });
-      await expect.poll(() => clock.sleeperCount).toBe(1);
-      expect(await blobs.list("links/")).toHaveLength(left);
-      await next.close(0);
-    }
-  });
-
   it("is not listed, guessed or named in any log", async () => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });

@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { NO_SENT_TEXTS, receiveImage, type SentTexts } from "../../../src/domain/images/sent-image.ts";
+import { receiveImage, type SentTexts } from "../../../src/domain/images/sent-image.ts";
 import type { Base64Rules } from "../../../src/kernel/base64.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { BodyBudgets, BodyReservation } from "../../../src/server/request-body/body-budgets.ts";
@@ -152,21 +152,6 @@ describe("taking a large body", () => {
     expect(sent.get(b)?.content).toMatchObject({ sha256: sha256Hex(Buffer.from(one, "base64")) });
     await intake.discard();
     expect(await readdir(join(root, "drafts"))).toEqual([]);
-  });
-
-  it("nothing touches the disk for a small body, nor for a short text of a large one", async () => {
-    const small = await openIntake();
-    const short = base64(18_000);
-    expect(small.intake.add(Buffer.from(`{"images":["${short}"]}`))).toBeNull();
-    expect(await small.intake.end()).toEqual({ value: { images: [short] }, sent: NO_SENT_TEXTS });
-    const large = await openIntake();
-    const images = Array(5).fill(base64(9000));
-    const { value, sent } = await send(large.intake, Buffer.from(JSON.stringify({ images })));
-    expect([value, sent.size]).toEqual([{ images }, 0]);
-    for (const { intake, drafts } of [small, large]) {
-      expect(await drafts()).toEqual([]);
-      await intake.discard();
-    }
   });
 
   it("that is given up in the middle is removed at once, whatever it waits for", async () => {

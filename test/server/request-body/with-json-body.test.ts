@@ -5,9 +5,9 @@ import { silentLog } from "../../../src/kernel/log.ts";
 import { answerErrors } from "../../../src/server/http/errors.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { BodyBudgets } from "../../../src/server/request-body/body-budgets.ts";
-import { BODY_RATE, type BodyRate, withJsonBody } from "../../../src/server/request-body/json-body.ts";
+import { BODY_RATE, withJsonBody } from "../../../src/server/request-body/json-body.ts";
 import { plainFormat } from "../../../src/server/request-body/json-value.ts";
-import { batchErrorStyle } from "../../../src/server/surfaces.ts";
+import { errorStyleOf } from "../../../src/server/surfaces.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 
 const MIB = 1024 * 1024;
@@ -16,7 +16,7 @@ const MIB = 1024 * 1024;
 const FORMAT = { ...plainFormat("prompt", "INVALID_JSON"), prompts: 1, promptChars: 6 * MIB };
 
 /** A service of one route that answers how many bytes of JSON it got. The header `caller` is the key. */
-async function jsonServer(pace: BodyRate = BODY_RATE, bodyBudgets = new BodyBudgets()): Promise<string> {
+async function jsonServer(pace = BODY_RATE, bodyBudgets = new BodyBudgets()): Promise<string> {
   const app = express();
   app.post("/", async (request, response) => {
     response.locals.key = { id: request.get("caller") };
@@ -29,7 +29,7 @@ async function jsonServer(pace: BodyRate = BODY_RATE, bodyBudgets = new BodyBudg
     );
     response.json({ characters });
   });
-  app.use(answerErrors(silentLog, () => batchErrorStyle));
+  app.use(answerErrors(silentLog, errorStyleOf));
   const server = await listen(app, { host: "127.0.0.1", port: 0 });
   onTestFinished(() => server.close(0));
   return server.url;

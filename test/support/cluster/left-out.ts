@@ -83,7 +83,7 @@ const LEFT_OUT: readonly { reason: string; stores: readonly Stores[]; tests: rea
       "is counted by the numbers for monitoring",
       "monitoring/metrics.test.ts",
       "lead to one set of operations",
-      "events/events.test.ts",
+      "server/console/events.test.ts",
     ],
   },
   {

@@ -1,9 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { S3Settings } from "../../../src/storage/blobs/s3/s3-blobs.ts";
+import type { s3Blobs } from "../../../src/storage/blobs/s3/s3-blobs.ts";
 import { type FakeS3, startFakeS3 } from "../fake-s3.ts";
 import { tempDir } from "../temp-dir.ts";
+
+type S3Settings = Parameters<typeof s3Blobs>[0];
 
 /** A fake S3 server with the settings that lead to it. It is closed after the test. */
 export async function fakeBucket(

@@ -83,27 +83,27 @@ async function poolOf(
   const idle = gate<string>();
   const deps = await workerDepsOf({ stores, blobs, clock, providers, isAlone });
   const { presence, health } = deps;
-  const held = new Set<string>();
+  const now = { isPaused: false, isHeld: false };
   const isDone = async (batchId: string) => {
     if ((await real.read.items.countByStatus(batchId)).pending === 0) idle.open(batchId);
   };
   const pool = new ItemPool(deps, {
     onBatchIdle: (batchId) => void isDone(batchId),
-    isHeld: (batchId) => held.has(batchId),
+    mayBegin: (id) => !now.isPaused && !(id === batch.id && now.isHeld) && presence.isFresh,
   });
-  const hold = () => {
-    held.add(batch.id);
-    pool.hold();
-  };
-  const goOn = () => {
-    held.clear();
+  const set = (change: Partial<typeof now>) => {
+    Object.assign(now, change);
     pool.wake();
+  };
+  const stop = (graceMs: number) => {
+    set({ isPaused: true });
+    return pool.stop(graceMs);
   };
   const countOf = (status: "success" | "pending") => async () =>
     (await real.read.items.countByStatus(batch.id))[status];
   const leased = async () => (await real.read.items.leasesOf(presence.id)).length;
   return {
-    ...{ pool, batch, hold, goOn, provider, presence, health, gates, clock, counts, idle, leased },
+    ...{ pool, batch, set, stop, provider, presence, health, gates, clock, counts, idle, leased },
     counted: countOf,
   };
 }
@@ -112,7 +112,7 @@ async function poolOf(
 async function poolInPace(providers: FakeProvider[]) {
   const tools = await poolOf(8, 2, { providers });
   const { pool, gates, counted } = tools;
-  pool.start();
+  pool.wake();
   await expect.poll(() => gates.length).toBe(2);
   for (const held of gates) held.open();
   await expect.poll(counted("success")).toBe(2);
@@ -124,7 +124,7 @@ type PoolInPace = Awaited<ReturnType<typeof poolInPace>>;
 
 it("the items for all free slots are claimed together, and no more are looked for when none is left", async () => {
   const { pool, batch, gates, counts, idle, counted } = await poolOf(10, 10);
-  pool.start();
+  pool.wake();
   await expect.poll(() => gates.length).toBe(10);
   expect(counts).toMatchObject({ claims: 1, transactions: 1 });
   for (const [at, held] of gates.entries()) {
@@ -133,24 +133,6 @@ it("the items for all free slots are claimed together, and no more are looked fo
   }
   expect(await idle.promise).toBe(batch.id);
   expect(counts).toMatchObject({ claims: 1, transactions: 1 });
-});
-
-it("[HEALTH-4] a batch whose provider ends its pause between two looks goes on at once", async () => {
-  const { pool, batch, health, clock, gates, idle } = await poolOf(1, 1, {
-    providers: [new FakeUpstream("one")],
-  });
-  const blockOf = health.blockOf.bind(health);
-  const trouble = { provider: "one", trouble: "limited", message: "later", untilMs: clock.nowMs() } as const;
-  let looks = 0;
-  health.blockOf = (...of) => {
-    looks++;
-    // The pause ends after the first look.
-    return looks === 1 ? trouble : blockOf(...of);
-  };
-  pool.start();
-  await expect.poll(() => gates.length).toBe(1);
-  gates[0]?.open();
-  expect(await idle.promise).toBe(batch.id);
 });
 
 it("a batch that would begin a pause during a stop sets no timer, which would hold up the end of the process", async () => {
@@ -171,7 +153,7 @@ it("a batch that would begin a pause during a stop sets no timer, which would ho
   await health.begin(provider, batch.model)?.failed(troubled("forbidden"), "1");
   expect(clock.sleeperCount).toBe(0);
   isHeld = true;
-  pool.start();
+  pool.wake();
   await asked.promise;
   const stopped = pool.stop(0);
   written.open();
@@ -194,7 +176,7 @@ it("an item that is just being claimed for one provider stays leased when anothe
       return result;
     },
   });
-  pool.start();
+  pool.wake();
   await expect.poll(() => counts.claims).toBeGreaterThan(1);
   await sleep(50);
   answer.open();
@@ -215,7 +197,7 @@ it("an item that was claimed by a transaction of which the end is unknown is cla
       throw new Error("the connection was lost");
     },
   });
-  pool.start();
+  pool.wake();
   await expect
     .poll(() => {
       clock.advance(1000);
@@ -240,28 +222,28 @@ it("items are claimed ahead of free slots, never sent before there is one, and a
 });
 
 it.each<[string, (tools: PoolInPace) => void, number]>([
-  ["the workers are paused", ({ pool }) => pool.setPaused(true), 2],
-  ["their batch is about to be cancelled", ({ hold }) => hold(), 2],
-  ["the service stops", ({ pool }) => void pool.stop(60_000), 2],
+  ["the workers are paused", ({ set }) => set({ isPaused: true }), 2],
+  ["their batch is about to be cancelled", ({ set }) => set({ isHeld: true }), 2],
+  ["the service stops", ({ stop }) => void stop(60_000), 2],
   ["the provider pauses", ({ gates }) => gates[2]?.fail(troubled("limited", { retryAfterMs: 60_000 })), 1],
 ])("items that were claimed ahead are given back at once when %s", async (_, happen, left) => {
   const tools = await poolInPace([new FakeUpstream("free", { isFree: true })]);
-  const { pool, gates, leased, provider } = tools;
+  const { stop, gates, leased, provider } = tools;
   await expect.poll(leased).toBe(4);
   happen(tools);
   await expect.poll(leased).toBe(left);
   expect([gates.length, provider.requests.length]).toEqual([4, 4]);
   for (const held of gates) held.open();
-  await pool.stop(60_000);
+  await stop(60_000);
   expect(await leased()).toBe(0);
 });
 
 it("items that were given back by a pause are made after it", async () => {
-  const { pool, batch, gates, idle, leased, counted } = await poolInPace([new FakeProvider()]);
+  const { set, batch, gates, idle, leased, counted } = await poolInPace([new FakeProvider()]);
   await expect.poll(leased).toBe(4);
-  pool.setPaused(true);
+  set({ isPaused: true });
   await expect.poll(leased).toBe(2);
-  pool.setPaused(false);
+  set({ isPaused: false });
   for (let at = 2; at < 8; at++) {
     await expect.poll(() => gates.length).toBeGreaterThan(at);
     gates[at]?.open();
@@ -272,40 +254,40 @@ it("items that were given back by a pause are made after it", async () => {
 
 it("items whose claim was on its way when their batch was held are given back, and made when it goes on", async () => {
   const claimed = gate();
-  const { pool, batch, hold, goOn, gates, idle, leased } = await poolOf(2, 2, {
+  const { pool, batch, set, gates, idle, leased } = await poolOf(2, 2, {
     write: (write) => async (work) => {
       const result = await write(work);
       if (hasItems(result)) claimed.open();
       return result;
     },
   });
-  pool.start();
+  pool.wake();
   await claimed.promise;
-  hold();
+  set({ isHeld: true });
   await expect.poll(leased).toBe(0);
   expect(gates).toEqual([]);
-  goOn();
+  set({ isHeld: false });
   await expect.poll(() => gates.length).toBe(2);
   for (const held of gates) held.open();
   expect(await idle.promise).toBe(batch.id);
 });
 
 it("nothing is claimed ahead for a provider that is paid", async () => {
-  const { gates, leased, pool } = await poolInPace([new FakeUpstream("paid")]);
+  const { gates, leased, stop } = await poolInPace([new FakeUpstream("paid")]);
   await expect.poll(leased).toBe(2);
   gates[2]?.open();
   await expect.poll(() => gates.length).toBe(5);
   // The one that has just ended may still be on its way to the database.
   await expect.poll(leased).toBe(2);
   for (const held of gates) held.open();
-  await pool.stop(0);
+  await stop(0);
 });
 
 it("what waits to be sent is given back when others may take this process for dead at any moment", async () => {
   const { upstream, turns } = upstreamInTurns("vendor");
   const tools = await poolOf(2, 2, { providers: [upstream], isAlone: false });
   const { pool, presence, clock, gates, leased, counted } = tools;
-  pool.start();
+  pool.wake();
   await expect.poll(() => turns.length).toBe(2);
   turns[0]?.open();
   await expect.poll(() => gates.length).toBe(1);

@@ -3,6 +3,7 @@ import { LOCAL_STORAGE } from "../../../src/config/storage-places.ts";
 import { groupFinishes, type LeasedItem } from "../../../src/domain/batches/finish-item.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
+import { waitingFor } from "../../../src/domain/health/waiting.ts";
 import type { ItemProvider } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../../src/domain/records.ts";
@@ -13,8 +14,8 @@ import { silentLog } from "../../../src/kernel/log.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { workOfAll } from "../../../src/service/workers-part.ts";
 import type { WorkerDeps } from "../../../src/workers/deps.ts";
-import { readItemBatch, waitForProvider } from "../../../src/workers/items/item-batches.ts";
-import { type ItemAttempt, recordItem } from "../../../src/workers/items/make-item.ts";
+import { recordItem } from "../../../src/workers/items/make-item.ts";
+import { noteWait } from "../../../src/workers/items/turns.ts";
 import { Alone, Cluster, TERM_MS } from "../../../src/workers/presence.ts";
 import { onEachDialect } from "../../support/dialects.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -54,17 +55,15 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     );
     return item as LeasedItem;
   };
-  const record = async (item: LeasedItem, attempt: ItemAttempt) => {
+  const record = async (item: LeasedItem, attempt: Parameters<typeof recordItem>[2]) => {
     const ticket = {
       isProbe: false,
       ...{ succeeded: async () => {}, failed: async () => {}, dropped: () => {} },
     };
-    const work = { batch: own, item, offer, ticket, hasReferences: false };
-    return recordItem(deps, work, attempt, new AbortController().signal);
+    const request = { batch: own, item, offer, ticket, controller: new AbortController(), bytes: 0 };
+    return recordItem(deps, { ...request, state: "answered", isSent: true }, attempt);
   };
-  const offers = { forBatch: () => [offer] } as unknown as WorkerDeps["offers"];
-  const active = await readItemBatch({ stores, offers }, batch.id);
-  if (active === null) throw new Error("the batch has ended");
+  let isNew = true;
   return {
     presence,
     claim,
@@ -72,7 +71,13 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     refused: async () => record(await claim(), troubled("unreachable")),
     makes: async () => record(await claim(), made(await tinyPng())),
     disable: () => health.begin(provider, "m")?.failed(troubled("credential"), "1"),
-    wait: () => waitForProvider(deps, active),
+    wait: async () => {
+      const waiting = waitingFor([health.blockOf(provider, "m")]);
+      if (waiting === null) throw new Error("the provider may be asked");
+      const againMs = await noteWait(deps, own, { waiting, isNew, isIdle: true });
+      isNew = false;
+      return againMs;
+    },
   };
 }
 

@@ -6,6 +6,7 @@ import { FREE_DRAWINGS } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import {
   batchModels,
+  cancelBatch,
   deleteImages,
   deleteOutputs,
   deleteRecord,
@@ -15,11 +16,11 @@ import {
 import { saveLink } from "../../api/files.ts";
 import { randomId, urlOf } from "../../api/request.ts";
 import { ConfirmDialog } from "../../parts/dialog.tsx";
-import { go, hrefOf } from "../../parts/navigation.tsx";
 import { announce, Icon } from "../../parts/notes.tsx";
+import { go, hrefOf } from "../../parts/route.ts";
 import { count, usd } from "../../parts/status.tsx";
 import { useData, useLimits } from "../../parts/use-data.ts";
-import { hasImages, saveImages, zipsOf } from "./images.ts";
+import { hasImages, saveImages } from "./images.ts";
 
 /**
  * Returns the failed items of a batch that can be made again. It leaves out those whose content was refused, and those
@@ -30,23 +31,19 @@ export function retriableOf(batch: BatchObject, items: readonly ItemObject[]): I
   return items.filter((item) => isRetriable(item) && !item.retried_in);
 }
 
-/** Returns how many items failed because their content was refused. */
-export function countRefused(items: readonly ItemObject[]): number {
-  return items.filter((item) => item.status === "failed" && !isRetriable(item)).length;
-}
-
 function isRetriable({ status, error }: ItemObject): boolean {
   return status === "failed" && !isRefusalCode(error?.code ?? "");
 }
 
-/** Asks before failed items are made again. `leftOut` is the number of refused ones, which are not. */
+/** Asks before the failed ones of the chosen items are made again. Those that were refused are left out. */
 export function RetryDialog(props: {
   batch: BatchObject;
-  items: readonly ItemObject[];
-  leftOut: number;
+  chosen: readonly ItemObject[];
   onClose: () => void;
 }) {
-  const { batch, items, leftOut, onClose } = props;
+  const { batch, chosen, onClose } = props;
+  const items = retriableOf(batch, chosen);
+  const leftOut = chosen.filter((item) => item.status === "failed" && !isRetriable(item)).length;
   const { id, item_count, hold_amount, estimated_cost, model } = batch;
   // One key for the question: confirmed twice, it makes one batch.
   const idempotencyKey = useMemo(randomId, []);
@@ -85,7 +82,7 @@ export function RetryDialog(props: {
 }
 
 /** Asks which parts of an ended batch to delete. */
-export function DeleteDialog(props: { batch: BatchObject; onChanged: () => void; onClose: () => void }) {
+function DeleteDialog(props: { batch: BatchObject; onChanged: () => void; onClose: () => void }) {
   const { batch, onChanged, onClose } = props;
   const hasOutputs = batch.status !== "output_deleted" && batch.success_count > 0;
   const [outputs, setOutputs] = useState(hasOutputs);
@@ -122,12 +119,12 @@ export function DeleteDialog(props: { batch: BatchObject; onChanged: () => void;
  * Downloads all images of a batch: as the service's ZIP, or, of more images than the service puts into one, as several that the
  * page makes. `items` is null before all of them are known.
  */
-export function DownloadButton({ batch, items }: { batch: BatchObject; items: ItemObject[] | null }) {
+function DownloadButton({ batch, items }: { batch: BatchObject; items: ItemObject[] | null }) {
   const { zipItems } = useLimits();
   const images = items?.filter(hasImages) ?? null;
   if (batch.success_count <= zipItems)
     return <SaveButton label="Download ZIP" save={() => followZip(batch.id)} />;
-  const zips = zipsOf(images?.length || batch.success_count, zipItems);
+  const zips = Math.ceil((images?.length || batch.success_count) / zipItems);
   return <SaveButton label={`Download ${zips} ZIPs`} {...{ batch, images }} />;
 }
 
@@ -169,6 +166,68 @@ async function followZip(batchId: string): Promise<void> {
   // The ticket counts, not the address that the service goes by: the page may be open under another one.
   const { search } = new URL(await zipLink(batchId));
   saveLink(urlOf(routes.ticketDownload(batchId) + search), `${batchId}.zip`);
+}
+
+export interface BatchActionsProps {
+  batch: BatchObject;
+  /** Null before all of them are known. */
+  items: ItemObject[] | null;
+  onChanged: () => void;
+}
+
+/** The buttons for a batch in its status. */
+export function BatchActions({ batch, items, onChanged }: BatchActionsProps) {
+  const [question, setQuestion] = useState<"cancel" | "retry" | "delete" | null>(null);
+  const close = () => setQuestion(null);
+  const hasEnded = isTerminal(batch.status);
+  const retriable = retriableOf(batch, items ?? []);
+  return (
+    <div className="actions">
+      {hasEnded && batch.success_count > 0 && batch.status !== "output_deleted" && (
+        <DownloadButton batch={batch} items={items} />
+      )}
+      {retriable.length > 0 && (
+        <button type="button" className="button" onClick={() => setQuestion("retry")}>
+          <Icon name="retry" /> Retry {count(retriable.length)}
+          {retriable.length < batch.fail_count && ` of ${count(batch.fail_count)}`} failed
+        </button>
+      )}
+      {hasEnded ? (
+        <button type="button" className="button" onClick={() => setQuestion("delete")}>
+          <Icon name="trash" /> Delete
+        </button>
+      ) : (
+        <button type="button" className="button" onClick={() => setQuestion("cancel")}>
+          <Icon name="stop" /> Cancel
+        </button>
+      )}
+      {question === "cancel" && <CancelDialog batch={batch} onChanged={onChanged} onClose={close} />}
+      {question === "retry" && <RetryDialog batch={batch} chosen={items ?? []} onClose={close} />}
+      {question === "delete" && <DeleteDialog batch={batch} onChanged={onChanged} onClose={close} />}
+    </div>
+  );
+}
+
+function CancelDialog(props: { batch: BatchObject; onChanged: () => void; onClose: () => void }) {
+  const { batch, onChanged, onClose } = props;
+  return (
+    <ConfirmDialog
+      title="Cancel this batch?"
+      action="Cancel the batch"
+      isDangerous
+      onClose={onClose}
+      onConfirm={async () => {
+        await cancelBatch(batch.id);
+        announce("The batch is cancelled.");
+        onChanged();
+      }}
+    >
+      <p>
+        {counted(batch.success_count, "finished image")} {batch.success_count === 1 ? "stays" : "stay"} and{" "}
+        {batch.success_count === 1 ? "is" : "are"} paid. The rest of the hold goes back.
+      </p>
+    </ConfirmDialog>
+  );
 }
 
 interface SelectionBarProps {
@@ -224,9 +283,7 @@ function Buttons(props: SelectionBarProps) {
           </button>
         )}
       </section>
-      {question === "retry" && (
-        <RetryDialog batch={batch} items={retriable} leftOut={countRefused(chosen)} onClose={close} />
-      )}
+      {question === "retry" && <RetryDialog batch={batch} chosen={chosen} onClose={close} />}
       {question === "delete" && (
         <ConfirmDialog
           title={`Delete ${counted(images.length, "image")}?`}

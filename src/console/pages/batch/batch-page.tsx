@@ -1,14 +1,14 @@
-import { useDeferredValue, useMemo, useState } from "react";
+import { useDeferredValue, useEffect, useMemo, useRef, useState } from "react";
 import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { saidLines } from "../../../contract/waiting.ts";
 import { counted } from "../../../kernel/text.ts";
-import { cancelBatch, getBatch } from "../../api/batches.ts";
-import { ApiError } from "../../api/request.ts";
-import { ConfirmDialog } from "../../parts/dialog.tsx";
+import { getBatch, listItems } from "../../api/batches.ts";
+import { onChange } from "../../api/changes.ts";
+import { ApiError, sleep } from "../../api/request.ts";
 import { SearchField, useKeys } from "../../parts/keys.tsx";
-import { go, hrefOf } from "../../parts/navigation.tsx";
-import { announce, EmptyNote, ErrorNote, Icon, Problem } from "../../parts/notes.tsx";
+import { EmptyNote, ErrorNote, Problem } from "../../parts/notes.tsx";
+import { go, hrefOf } from "../../parts/route.ts";
 import {
   ago,
   Counts,
@@ -21,82 +21,103 @@ import {
   waitingWords,
 } from "../../parts/status.tsx";
 import { useData } from "../../parts/use-data.ts";
-import {
-  countRefused,
-  DeleteDialog,
-  DownloadButton,
-  RetryDialog,
-  retriableOf,
-  SelectionBar,
-} from "./actions.tsx";
+import { BatchActions, type BatchActionsProps, SelectionBar } from "./actions.tsx";
 import { Gallery } from "./gallery.tsx";
 import { LargeView } from "./large-view.tsx";
-import { type Items, useItems } from "./use-items.ts";
 
-type Question = "cancel" | "retry" | "delete";
-
-interface BatchActionsProps {
-  batch: BatchObject;
-  /** Null before all of them are known. */
-  items: ItemObject[] | null;
-  onChanged: () => void;
+interface Items {
+  /** In request order, as far as they are read. */
+  items: ItemObject[];
+  /** All are read. */
+  isComplete: boolean;
+  error: Error | null;
+  /** Reads all of them again. */
+  reload: () => void;
 }
 
-/** The buttons for a batch in its status. */
-function BatchActions({ batch, items, onChanged }: BatchActionsProps) {
-  const [question, setQuestion] = useState<Question | null>(null);
-  const close = () => setQuestion(null);
-  const hasEnded = isTerminal(batch.status);
-  const retriable = retriableOf(batch, items ?? []);
-  return (
-    <div className="actions">
-      {hasEnded && batch.success_count > 0 && batch.status !== "output_deleted" && (
-        <DownloadButton batch={batch} items={items} />
-      )}
-      {retriable.length > 0 && (
-        <button type="button" className="button" onClick={() => setQuestion("retry")}>
-          <Icon name="retry" /> Retry {count(retriable.length)}
-          {retriable.length < batch.fail_count && ` of ${count(batch.fail_count)}`} failed
-        </button>
-      )}
-      {hasEnded ? (
-        <button type="button" className="button" onClick={() => setQuestion("delete")}>
-          <Icon name="trash" /> Delete
-        </button>
-      ) : (
-        <button type="button" className="button" onClick={() => setQuestion("cancel")}>
-          <Icon name="stop" /> Cancel
-        </button>
-      )}
-      {question === "cancel" && <CancelDialog batch={batch} onChanged={onChanged} onClose={close} />}
-      {question === "retry" && (
-        <RetryDialog batch={batch} items={retriable} leftOut={countRefused(items ?? [])} onClose={close} />
-      )}
-      {question === "delete" && <DeleteDialog batch={batch} onChanged={onChanged} onClose={close} />}
-    </div>
-  );
+interface Page {
+  cursor: string | null;
+  items: ItemObject[];
 }
 
-function CancelDialog(props: { batch: BatchObject; onChanged: () => void; onClose: () => void }) {
-  const { batch, onChanged, onClose } = props;
-  return (
-    <ConfirmDialog
-      title="Cancel this batch?"
-      action="Cancel the batch"
-      isDangerous
-      onClose={onClose}
-      onConfirm={async () => {
-        await cancelBatch(batch.id);
-        announce("The batch is cancelled.");
-        onChanged();
-      }}
-    >
-      <p>
-        {counted(batch.success_count, "finished image")} {batch.success_count === 1 ? "stays" : "stay"} and{" "}
-        {batch.success_count === 1 ? "is" : "are"} paid. The rest of the hold goes back.
-      </p>
-    </ConfirmDialog>
-  );
+/** Pages are read again after a change at most this often. */
+const LEAST_GAP_MS = 900;
+const NOTHING = { items: [] as ItemObject[], isComplete: false, error: null as Error | null };
+
+/** The items of a batch, page by page. After a change only the pages that it touches are read again. */
+function useItems(batchId: string): Items {
+  const [state, setState] = useState(NOTHING);
+  const again = useRef(() => {});
+  useEffect(() => {
+    const stop = new AbortController();
+    const pages: Page[] = [{ cursor: null, items: [] }];
+    const stale = new Set([0]);
+    let isComplete = false;
+    let isReading = false;
+
+    const readPage = async (index: number) => {
+      const page = pages[index];
+      if (!page) return;
+      const { data, has_more, next_cursor } = await listItems(batchId, page.cursor, stop.signal);
+      pages[index] = { ...page, items: data };
+      const isLast = index === pages.length - 1;
+      if (isLast && has_more) {
+        pages.push({ cursor: next_cursor, items: [] });
+        stale.add(index + 1);
+      }
+      if (isLast) isComplete = !has_more;
+    };
+    const readStale = async () => {
+      if (isReading) return;
+      isReading = true;
+      while (stale.size > 0 && !stop.signal.aborted) {
+        const wasComplete = isComplete;
+        const round = [...stale];
+        stale.clear();
+        let error: Error | null = null;
+        try {
+          for (const index of round) await readPage(index);
+        } catch (thrown) {
+          error = thrown as Error;
+        }
+        if (stop.signal.aborted) return;
+        setState((old) => ({
+          items: error ? old.items : pages.flatMap(({ items }) => items),
+          isComplete,
+          error,
+        }));
+        if (wasComplete || error) await sleep(LEAST_GAP_MS, stop.signal).catch(() => {});
+      }
+      isReading = false;
+    };
+    again.current = () => {
+      for (const index of pages.keys()) stale.add(index);
+      void readStale();
+    };
+    void readStale();
+    const unsubscribe = onChange((change) => {
+      if (change.kind !== "all" && !(change.kind === "batch" && change.id === batchId)) return;
+      for (const index of changedPages(pages, change.kind === "all" ? null : change.items)) stale.add(index);
+      void readStale();
+    });
+    return () => {
+      stop.abort();
+      unsubscribe();
+    };
+  }, [batchId]);
+  return { ...state, reload: () => again.current() };
+}
+
+/** The pages with changed items. Null: any that is not finished. New items come at the end. */
+function changedPages(pages: readonly Page[], changed: string[] | null): number[] {
+  const last = pages.length - 1;
+  const ids = changed === null ? null : new Set(changed);
+  if (ids?.size === 0) return [];
+  const isTouched = ({ items }: Page) =>
+    items.some(({ custom_id, status }) => (ids === null ? status === "pending" : ids.has(custom_id)));
+  const touched = [...pages.keys()].filter((index) => isTouched(pages[index] as Page));
+  if (ids === null) return [...new Set([...touched, last])];
+  return touched.length === 0 ? [last] : touched;
 }
 
 /** The facts of a batch as a whole, and what can be done with it. */

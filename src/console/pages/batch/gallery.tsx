@@ -9,10 +9,11 @@ import {
   useState,
 } from "react";
 import type { ItemObject } from "../../../contract/batch-api.ts";
+import { formatSize } from "../../../kernel/text.ts";
 import { useKeys } from "../../parts/keys.tsx";
 import { Icon } from "../../parts/notes.tsx";
 import { RemotePicture, sheetAt, thumbnailPath } from "../../parts/pictures.tsx";
-import { factsOf, isDeleted } from "./images.ts";
+import { isDeleted } from "./images.ts";
 
 interface Grid {
   columns: number;
@@ -266,6 +267,13 @@ function TilePicture({ batchId, item, position, isGone, width }: TileProps) {
   const edge = width * devicePixelRatio > 300 ? 1024 : 256;
   const sheet = edge === 256 && position !== null ? sheetAt(batchId, position) : null;
   return <RemotePicture path={thumbnailPath(batchId, custom_id, edge)} sheet={sheet} alt="" />;
+}
+
+/** `1024 × 1024 · 1.4 MB`: what is known of an item's first image, or its id before there is one. */
+function factsOf({ images, custom_id, status }: ItemObject): string {
+  const [image] = images ?? [];
+  if (status === "pending") return custom_id;
+  return image ? `${image.width} × ${image.height} · ${formatSize(image.size)}` : "";
 }
 
 /** The pictures of a batch, of which only those near the window are in the page. */

@@ -1,16 +1,8 @@
 import { downloadZip } from "client-zip";
 import type { ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
-import { formatSize } from "../../../kernel/text.ts";
 import { saveBlob } from "../../api/files.ts";
 import { send } from "../../api/request.ts";
-
-/** `1024 × 1024 · 1.4 MB`: what is known of an item's first image, or its id before there is one. */
-export function factsOf({ images, custom_id, status }: ItemObject): string {
-  const [image] = images ?? [];
-  if (status === "pending") return custom_id;
-  return image ? `${image.width} × ${image.height} · ${formatSize(image.size)}` : "";
-}
 
 /** Whether an image was made of an item, and deleted since. */
 export function isDeleted({ status, images }: ItemObject): boolean {
@@ -39,18 +31,13 @@ export async function saveImages(
   if (first && items.length === 1 && first.image_count <= 1) {
     return saveBlob(await fetchImage(batchId, first), `${stemOf(first)}.${extensionOf(first)}`);
   }
-  const count = zipsOf(items.length, zipItems);
+  const count = Math.ceil(items.length / zipItems);
   for (let zip = 0; zip < count; zip++) {
     const from = zip * zipItems;
     const files = filesOf(batchId, items.slice(from, from + zipItems), (done) => onDone(from + done));
     const part = count === 1 ? "selection" : `${zip + 1}-of-${count}`;
     saveBlob(await downloadZip(files).blob(), `${batchId}-${part}.zip`);
   }
-}
-
-/** The number of ZIPs for this many items. */
-export function zipsOf(itemCount: number, zipItems: number): number {
-  return Math.ceil(itemCount / zipItems);
 }
 
 async function* filesOf(batchId: string, items: readonly ItemObject[], onDone: (count: number) => void) {

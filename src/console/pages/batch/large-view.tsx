@@ -6,9 +6,9 @@ import { formatSize } from "../../../kernel/text.ts";
 import { copyImage, copyText } from "../../api/files.ts";
 import { Dialog } from "../../parts/dialog.tsx";
 import { useKeys } from "../../parts/keys.tsx";
-import { hrefOf } from "../../parts/navigation.tsx";
 import { announce, Icon, Problem } from "../../parts/notes.tsx";
 import { RemotePicture, thumbnailPath } from "../../parts/pictures.tsx";
+import { hrefOf } from "../../parts/route.ts";
 import { costOf, StatusBadge, usd } from "../../parts/status.tsx";
 import { useLimits } from "../../parts/use-data.ts";
 import { RetryDialog, retriableOf } from "./actions.tsx";
@@ -82,9 +82,7 @@ export function LargeView(props: {
           onClose={onClose}
         />
       </Dialog>
-      {isAsking && (
-        <RetryDialog batch={batch} items={retriable} leftOut={0} onClose={() => setAsking(false)} />
-      )}
+      {isAsking && <RetryDialog batch={batch} chosen={[item]} onClose={() => setAsking(false)} />}
     </>
   );
 }

@@ -14,14 +14,14 @@ import { bytesOf, type ReferenceFile } from "../../api/files.ts";
 import type { Draft } from "./draft.tsx";
 
 /** A reference of an item: a file that was given, or bytes that stood in the line. */
-export interface DraftReference {
+interface DraftReference {
   labels: { id?: string; type?: string };
   source: ReferenceFile | { data: string; mimeType: ImageMimeType };
   bytes: number;
   pixels: number;
 }
 
-export interface DraftItem {
+interface DraftItem {
   line: number;
   customId: string | null;
   prompt: string;

@@ -29,7 +29,7 @@ function emptyDraft(): Draft {
   return { ...fields, referenceNames: [], format: "txt", key: `console-${randomId()}` };
 }
 
-export interface DraftState {
+interface DraftState {
   draft: Draft;
   /** The reference images. If two have the same name, the later one counts. */
   files: readonly ReferenceFile[];

@@ -6,13 +6,14 @@ import { splitIntoBatches } from "../../../prompts/split-into-batches.ts";
 import { createBatch } from "../../api/batches.ts";
 import { base64Of } from "../../api/files.ts";
 import { ApiError } from "../../api/request.ts";
-import { go, hrefOf } from "../../parts/navigation.tsx";
 import { announce, ErrorNote } from "../../parts/notes.tsx";
+import { go, hrefOf } from "../../parts/route.ts";
 import { costOf, usd } from "../../parts/status.tsx";
 import { useAccount } from "../../parts/use-data.ts";
-import type { CheckedDraft, DraftItem, DraftReference } from "./check-draft.ts";
-import type { Draft, DraftState } from "./draft.tsx";
-import { showProblems } from "./prompt-editor.tsx";
+import type { CheckedDraft } from "./check-draft.ts";
+import type { Draft, useDraft } from "./draft.tsx";
+
+type DraftItem = CheckedDraft["items"][number];
 
 /** The price of a draft, in US dollars: of its images, and of what is held until they are made. */
 function priceOf({ pricing }: BatchModel, { imageCount }: CheckedDraft): { cost: number; hold: number } {
@@ -56,14 +57,14 @@ async function itemBody({ customId, prompt, outputCount, references }: DraftItem
   };
 }
 
-async function referenceBody({ labels, source }: DraftReference) {
+async function referenceBody({ labels, source }: DraftItem["references"][number]) {
   const data = "blob" in source ? await base64Of(source.blob) : source.data;
   return { ...labels, mime_type: source.mimeType, data };
 }
 
 /** The price of the draft, and the button that sends it. */
 export function SendBar(props: {
-  state: DraftState;
+  state: ReturnType<typeof useDraft>;
   checked: CheckedDraft | null;
   /** The check is that of the draft as it is now. */
   isCurrent: boolean;
@@ -119,7 +120,11 @@ export function SendBar(props: {
       <div className="send-line">
         <div className="price" role="status">
           {checked && checked.problemCount > 0 && (
-            <button type="button" className="line-link" onClick={showProblems}>
+            <button
+              type="button"
+              className="line-link"
+              onClick={() => document.getElementById("problems")?.scrollIntoView({ block: "center" })}
+            >
               {counted(checked.problemCount, "problem")} to mend
             </button>
           )}

@@ -12,7 +12,7 @@ import { fileDraft, openNew } from "../file-draft.ts";
 import { LentMemory, readFully } from "../file-reading.ts";
 import { type BucketSettings, S3Bucket } from "./s3-bucket.ts";
 
-export interface S3Settings extends BucketSettings {
+interface S3Settings extends BucketSettings {
   /** For drafts, and for copies of what is read in any order. Belongs to this process alone. */
   scratchDirectory: string;
 }

@@ -9,12 +9,10 @@ import {
   encodeQuery,
   lastError,
   ObjectGone,
-  type ObjectPage,
   readPage,
   S3Connection,
   type S3Credentials,
   S3Error,
-  type S3Request,
   unavailable,
 } from "./s3-connection.ts";
 
@@ -79,7 +77,7 @@ export class S3Bucket {
     }
   }
 
-  #putRequest(key: string, { sizeBytes, sha256, bytes }: Upload): S3Request {
+  #putRequest(key: string, { sizeBytes, sha256, bytes }: Upload): Parameters<S3Connection["send"]>[0] {
     const headers = {
       "x-amz-content-sha256": sha256,
       "x-amz-checksum-sha256": Buffer.from(sha256, "hex").toString("base64"),
@@ -293,7 +291,7 @@ async function lengthOf(answer: Answer): Promise<number> {
 }
 
 interface ListAnswer {
-  page: ObjectPage;
+  page: ReturnType<typeof readPage>;
   /** By the server's clock. */
   nowMs: number;
 }

@@ -10,7 +10,7 @@ import {
 } from "../../../http/transport.ts";
 import { overConnections } from "../../../http/undici-engine.ts";
 import { type Clock, systemClock } from "../../../kernel/clock.ts";
-import { type BackoffPolicy, backoffMs } from "../../../kernel/pacing.ts";
+import { backoffMs } from "../../../kernel/pacing.ts";
 import { systemCodeOf } from "../../../kernel/system-errors.ts";
 
 export interface BucketPlace {
@@ -49,7 +49,7 @@ function encodeStrictly(text: string): string {
 }
 
 /** One page of a list of objects. */
-export interface ObjectPage {
+interface ObjectPage {
   objects: { key: string; sizeBytes: number; changedAtMs: number }[];
   /** Where the next page begins; null on the last page. */
   next: string | null;
@@ -76,7 +76,7 @@ export function readPage(text: string): ObjectPage {
 }
 
 /** Returns the code of an error answer, like `SlowDown`, or null. */
-export function readErrorCode(text: string): string | null {
+function readErrorCode(text: string): string | null {
   const code = tag(text, "Code") ?? "";
   return /^[A-Za-z0-9._-]{1,64}$/.test(code) ? code : null;
 }
@@ -180,7 +180,7 @@ export interface S3Credentials {
   closed?: AbortSignal | undefined;
 }
 
-export interface S3Request {
+interface S3Request {
   method: "GET" | "HEAD" | "PUT" | "DELETE";
   url: string;
   headers?: Readonly<Record<string, string>>;
@@ -190,7 +190,7 @@ export interface S3Request {
 const ATTEMPTS = 8;
 /** No attempt begins later than this after the first. */
 const GIVE_UP_MS = 30_000;
-const BACKOFF: BackoffPolicy = { baseMs: 100, capMs: 5_000 };
+const BACKOFF = { baseMs: 100, capMs: 5_000 };
 const CONNECT_MS = 5_000;
 const CONNECTIONS = 32;
 const MAX_ERROR_BYTES = 64 * 1024;
