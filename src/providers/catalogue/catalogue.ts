@@ -1,4 +1,4 @@
-import { EXTENDED_RATIOS, type SizeTier } from "../../contract/image-formats.ts";
+import { RATIOS, type SizeTier } from "../../contract/image-formats.ts";
 import type { ProviderEntry } from "../../contract/provider-entries.ts";
 import command from "./command.json" with { type: "json" };
 import google from "./google.json" with { type: "json" };
@@ -112,7 +112,7 @@ export function modelEntries({ models }: Pick<Preset, "models">) {
     });
     return {
       ...{ id, sizes, prices: Object.fromEntries(prices) as Partial<Record<SizeTier, number>> },
-      ...(EXTENDED_RATIOS.every((ratio) => ratios.includes(ratio)) && { ratios: "extended" as const }),
+      ...(RATIOS.extended.every((ratio) => ratios.includes(ratio)) && { ratios: "extended" as const }),
       ...(maxReferenceImages !== undefined && { maxReferenceImages }),
       ...(jobPrice !== undefined && { jobPrice }),
       ...(asOf !== undefined && { asOf }),
