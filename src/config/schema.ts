@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { BACKGROUNDS, EXTENDED_RATIOS, SIZE_TIERS } from "../contract/image-formats.ts";
+import { BACKGROUNDS, RATIOS, SIZE_TIERS } from "../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
 import { type ProviderEntry, providerEntrySchema } from "../contract/provider-entries.ts";
 import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
@@ -15,7 +15,7 @@ const modelSchema = z.strictObject({
   batch: z.boolean().default(true),
   realtime: z.boolean().default(true),
   ratios: z
-    .union([z.enum(["common", "extended"]), z.array(z.enum(EXTENDED_RATIOS)).min(1)])
+    .union([z.enum(["common", "extended"]), z.array(z.enum(RATIOS.extended)).min(1)])
     .default("common"),
   sizes: z.array(z.enum(SIZE_TIERS)).default(["1K"]),
   prices: z.partialRecord(z.enum(SIZE_TIERS), factor).default({}),

@@ -2,10 +2,8 @@ import {
   type AspectRatio,
   BACKGROUNDS,
   type Background,
-  COMMON_RATIOS,
-  EXTENDED_RATIOS,
   imageSizePx,
-  type RatioSet,
+  RATIOS,
   type SizePx,
   type SizeTier,
 } from "../contract/image-formats.ts";
@@ -22,7 +20,7 @@ export interface ModelEntry {
   family: string;
   batch: boolean;
   realtime: boolean;
-  ratios: RatioSet | readonly AspectRatio[];
+  ratios: keyof typeof RATIOS | readonly AspectRatio[];
   sizes: readonly SizeTier[];
   /** US dollars per image by tier, in the default quality. Without a price at 1K a model has no batch price. */
   prices: Readonly<Partial<Record<SizeTier, number>>>;
@@ -330,6 +328,5 @@ export function pricedSizes(model: ModelEntry): SizeTier[] {
 }
 
 export function ratiosOf({ ratios }: Pick<ModelEntry, "ratios">): readonly AspectRatio[] {
-  if (typeof ratios !== "string") return ratios;
-  return ratios === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
+  return typeof ratios === "string" ? RATIOS[ratios] : ratios;
 }

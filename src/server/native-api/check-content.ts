@@ -11,7 +11,6 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
 import {
-  type InputImageProblem,
   InputImages,
   NO_SENT_TEXTS,
   receiveImage,
@@ -36,7 +35,7 @@ export interface ReceivedImage {
   image: SentImage;
   /** The declared type; null when it does not matter. */
   declared: ImageMimeType | null;
-  fields: Record<InputImageProblem["about"], string>;
+  fields: Record<"type" | "bytes" | "amount", string>;
 }
 
 /** Looks into the input images of one real-time request, in their order. */

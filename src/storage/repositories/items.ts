@@ -183,11 +183,8 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
         sql`case when ${sql.ref(column)} is null then '' else ${sql.lit(`${name} `)} end`;
       const asked = sql<string>`${has("quality", "quality")} || ${has("background", "background")}
         || ${has("askedSeed", "seed")} || ${has("negativePrompt", "negativePrompt")}`;
-      const query = build
-        .selectFrom("items")
-        .select(["tier", "ratio", asked.as("asked")])
-        .distinct();
-      const rows = await all(query.where("batchId", "=", batchId).orderBy("asked"));
+      const query = build.selectFrom("items").where("batchId", "=", batchId).distinct();
+      const rows = await all(query.select(["tier", "ratio", asked.as("asked")]).orderBy("asked"));
       return rows.map(({ asked: names, ...shape }) => ({
         ...shape,
         options: names.split(" ").slice(0, -1) as Carried[],
