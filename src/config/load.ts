@@ -8,9 +8,17 @@ import type { ProviderEntry } from "../contract/provider-entries.ts";
 import { makeDirectory, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf } from "../kernel/json.ts";
+import { presetOf } from "../providers/catalogue/catalogue.ts";
 import { agreementsFile, CONFIG_FILE, type ConfigChoice } from "./paths.ts";
-import { isObject, PRESETS, upstreamConfig, withVendorPreset } from "./presets.ts";
 import { type Config, configSchema } from "./schema.ts";
+import {
+  isObject,
+  type PricedModel,
+  unknownPreset,
+  upstreamConfig,
+  withPresets,
+  withVendorPreset,
+} from "./with-presets.ts";
 
 /**
  * Reads the configuration from its file. Without a file it returns the defaults. Comments are allowed. Throws
@@ -28,7 +36,7 @@ export function loadConfig(choice: ConfigChoice): Config {
  * with it if consent is needed.
  */
 export function readConfig(choice: ConfigChoice): { config: Config; found: FoundFile | null } {
-  const { upstream = null, vendor = null, file, replaced = [] } = choice;
+  const { upstream = null, vendor = null, priced = null, file, replaced = [] } = choice;
   const { value, text, source } = readConfigFile(choice);
   if (!isObject(value)) return { config: parseConfig(value, source), found: null };
   const { vendor: ofFile = {} } = value;
@@ -36,7 +44,7 @@ export function readConfig(choice: ConfigChoice): { config: Config; found: Found
     ...(upstream === null ? {} : upstreamConfig(upstream)),
     ...(vendor === null || !isObject(ofFile) ? {} : { vendor: { ...ofFile, preset: vendor } }),
   };
-  const config = parseConfig({ ...value, ...chosen }, source);
+  const config = parseConfig({ ...value, ...chosen }, source, priced);
   if (file !== undefined || text === null) return { config, found: null };
   const named = fieldsToAgree(upstream === null ? config : { ...config, providers: [] });
   const fields = replaced === "all" ? [] : named.filter((field) => !replaced.includes(field));
@@ -71,8 +79,11 @@ function readConfigFile({ file, cwd }: ConfigChoice): {
 const words = (name: string) => name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();
 
 /** Checks a configuration value and fills in the defaults. `source` names it in errors. */
-export function parseConfig(value: unknown, source: string): Config {
-  const parsed = configSchema.safeParse(withVendorPreset(value), { error: inWords });
+export function parseConfig(value: unknown, source: string, priced: PricedModel | null = null): Config {
+  const unknown = unknownPreset(value);
+  if (unknown !== null) throw new ImgbatchError("INVALID_CONFIG", `${source}: ${unknown}`);
+  const filled = withVendorPreset(withPresets(value, priced));
+  const parsed = configSchema.safeParse(filled, { error: inWords });
   if (parsed.success) return Object.freeze(parsed.data);
   const details = parsed.error.issues.map((issue) => {
     const path = issue.path.map(String).join(".");
@@ -109,15 +120,14 @@ function fieldsOfEntry(entry: ProviderEntry): string[] {
   if (entry.type === "procedural") return [];
   const names = secretVariables(entry);
   if (entry.type === "command") return names.length === 0 ? ["argv"] : ["argv", "env"];
-  const preset = Object.values(PRESETS).find(
-    ({ provider }) => "baseUrl" in provider && provider.baseUrl === entry.baseUrl,
-  );
-  const isOwnVariable = names.every((name) => name === preset?.keyVariable);
+  const preset = presetOf(entry);
+  const isAt = preset !== undefined && preset.provider.baseUrl === entry.baseUrl;
+  const isOwnVariable = names.every((name) => isAt && name === preset.keyVariable);
   const secrets = Object.entries(entry).filter(([key, value]) => key.endsWith("Env") && value !== null);
   return [
-    ...(preset === undefined ? ["baseUrl"] : []),
+    ...(isAt ? [] : ["baseUrl"]),
     ...(isOwnVariable ? [] : secrets.map(([key]) => key)),
-    ...(preset?.keyVariable && entry.free ? ["free"] : []),
+    ...(isAt && preset.keyVariable && entry.free ? ["free"] : []),
   ];
 }
 

@@ -1,8 +1,8 @@
 import { join, resolve } from "node:path";
 import envPaths from "env-paths";
 import type { Environment } from "../environment.ts";
-import type { UpstreamName } from "./presets.ts";
 import type { VendorName } from "./vendors.ts";
+import type { PricedModel } from "./with-presets.ts";
 
 export const CONFIG_FILE = "imgbatch.config.json";
 
@@ -11,8 +11,10 @@ export interface ConfigChoice {
   /** Default: `imgbatch.config.json` in the working directory, which may be missing. */
   file?: string | undefined;
   cwd: string;
-  /** An upstream that takes the place of the file's models, groups and providers. */
-  upstream?: UpstreamName | null;
+  /** The preset whose upstream takes the place of the file's models, groups and providers. */
+  upstream?: string | null;
+  /** A model that has no price in the catalogue, with one. */
+  priced?: PricedModel | null;
   /** The vendor whose client libraries are served, as `vendor.preset`. */
   vendor?: VendorName | null;
   /** The fields that a flag or the environment replaces, such as `storage.database`: they are not used, and need no consent. */

@@ -2,7 +2,8 @@ import { isIP } from "node:net";
 import { z } from "zod";
 import { SIZE_TIERS } from "../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
-import { providerEntrySchema } from "../contract/provider-entries.ts";
+import { type ProviderEntry, providerEntrySchema } from "../contract/provider-entries.ts";
+import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
 import { storageSchema } from "./storage-places.ts";
 import { VENDOR_NAMES } from "./vendors.ts";
 
@@ -17,6 +18,18 @@ const modelSchema = z.strictObject({
   sizes: z.array(z.enum(SIZE_TIERS)).default(["1K"]),
   prices: z.partialRecord(z.enum(SIZE_TIERS), factor).default({}),
   maxReferenceImages: z.int().min(0).optional(),
+  jobPrice: factor
+    .max(1)
+    .nullable()
+    .optional()
+    .describe(
+      "the share of its price that an image of an upstream's batch job costs, in place of batchDiscount; null: no jobs",
+    ),
+  asOf: z
+    .string()
+    .regex(/^\d{4}-\d{2}(-\d{2})?$/, "must be a day or a month such as 2026-10")
+    .optional()
+    .describe("when its prices were read"),
   mapsTo: z.string().optional(),
 });
 
@@ -162,13 +175,49 @@ const entriesSchema = z.strictObject({
 });
 
 /** `imgbatch.config.json`, with every default. */
-export const configSchema = entriesSchema.superRefine(({ openai, models }, context) => {
+export const configSchema = entriesSchema.superRefine(({ openai, models, providers }, context) => {
+  refuseZeroPrices(models, providers, context);
   for (const [name, id] of Object.entries(openai.models)) {
     const refuse = (message: string) =>
       context.addIssue({ code: "custom", path: ["openai", "models", name], message });
     if (!/^[^*]+\*?$/.test(name)) refuse("must be a name, with a * at its end or without");
     else if (!models.some((model) => model.id === id)) refuse(`there is no model ${id}`);
   }
+});
+
+/** A price of nothing would spare the consent to what the upstream charges: only `free` of its provider says so. */
+function refuseZeroPrices(
+  models: readonly z.infer<typeof modelSchema>[],
+  providers: readonly ProviderEntry[],
+  context: z.RefinementCtx,
+): void {
+  const paid = providers.filter((entry) => entry.type !== "procedural" && !entry.free);
+  for (const [at, { id, mapsTo = id, prices }] of models.entries()) {
+    const size = Object.entries(prices).find(([, usd]) => usd === 0)?.[0];
+    if (size === undefined) continue;
+    const entry = paid.find((each) =>
+      Array.isArray(each.models)
+        ? ["*", id, mapsTo].some((name) => (each.models as string[]).includes(name))
+        : Object.hasOwn(each.models, id),
+    );
+    if (entry === undefined) continue;
+    const message = `is 0, and ${entry.name} is not free: write what an image costs, or "free": true in that provider`;
+    context.addIssue({ code: "custom", path: ["models", at, "prices", size], message });
+  }
+}
+
+/** The configuration as a person writes it: a provider may be a preset with what differs. */
+export const writtenConfigSchema = entriesSchema.extend({
+  providers: z
+    .array(
+      z.union([
+        z
+          .looseObject({ preset: z.enum(UPSTREAM_NAMES as [string]) })
+          .describe("a preset, and the fields of its type that differ"),
+        ...providerEntrySchema.options,
+      ]),
+    )
+    .optional(),
 });
 
 /** The whole configuration, with every default filled in. Frozen. */

@@ -17,6 +17,13 @@ const anyProvider = {
 /** The fields of every entry whose images another program makes. `concurrency` and `timeoutSeconds` have defaults by type. */
 const upstream = {
   ...anyProvider,
+  preset: z
+    .string()
+    .nullable()
+    .default(null)
+    .describe(
+      "the preset whose settings it has where it has none of its own: `imgbatch init --upstream NAME`",
+    ),
   models: z
     .union([z.array(z.string()), z.record(z.string(), z.string().min(1))], {
       error: 'must be a list of model ids, ["*"], or an object such as {"our-id": "upstream-id"}',

@@ -1,9 +1,7 @@
 import {
   type AspectRatio,
-  COMMON_RATIOS,
-  EXTENDED_RATIOS,
   imageSizePx,
-  type RatioSet,
+  RATIOS,
   type SizePx,
   type SizeTier,
 } from "../contract/image-formats.ts";
@@ -20,11 +18,13 @@ export interface ModelEntry {
   family: string;
   batch: boolean;
   realtime: boolean;
-  ratios: RatioSet;
+  ratios: keyof typeof RATIOS;
   sizes: readonly SizeTier[];
   /** US dollars per image by tier. Without a price at 1K a model has no batch price. */
   prices: Readonly<Partial<Record<SizeTier, number>>>;
   maxReferenceImages?: number | undefined;
+  /** The share of the price that an image of an upstream's job costs. Null: no jobs. Left out: as the group says. */
+  jobPrice?: number | null | undefined;
   /** The model that providers run in its place. Left out: the model itself. */
   mapsTo?: string | undefined;
 }
@@ -100,6 +100,8 @@ export function providerModel(
   modelId: string,
 ): string | null {
   const executed = executedModel(models, modelId);
+  const hasNoJobs = models.find(({ id }) => id === modelId)?.jobPrice === null;
+  if (provider.kind === "job" && hasNoJobs) return null;
   if (provider.upstream) return provider.upstream.modelFor(modelId, executed);
   return provider.serves(executed) ? executed : null;
 }
@@ -232,8 +234,8 @@ const areaOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx * heightPx);
 /**
  * The ratio whose pictures are nearest to the shape of an image: twice as wide counts as far as twice as high.
  */
-export function nearestRatio(image: SizePx, set: RatioSet): AspectRatio {
-  const ratios: readonly AspectRatio[] = set === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
+export function nearestRatio(image: SizePx, set: ModelEntry["ratios"]): AspectRatio {
+  const ratios: readonly AspectRatio[] = RATIOS[set];
   const shape = shapeOf(image);
   const distance = (ratio: AspectRatio) => Math.abs(shape - shapeOf(imageSizePx("1K", ratio)));
   return ratios.reduce((best, ratio) => (distance(ratio) < distance(best) ? ratio : best));
@@ -260,8 +262,4 @@ export function realtimeModelsOf(group: GroupEntry, models: readonly ModelEntry[
 /** The sizes that a model makes and that have a price. */
 export function pricedSizes(model: ModelEntry): SizeTier[] {
   return model.sizes.filter((size) => model.prices[size] !== undefined);
-}
-
-export function ratiosOf(model: ModelEntry): readonly string[] {
-  return model.ratios === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
 }

@@ -109,7 +109,11 @@ function contextOf(connections: { baseUrl: string; kind: Kind }[]) {
     const close = async () => void closed.push(next.kind);
     return { ...next, apiKey: FAKE_KEY, isLocal: true, close, ...ON_DATA_DIRECTORY };
   };
-  return { context: { output, connect, clock: systemClock } as unknown as CommandContext, closed, notes };
+  return {
+    context: { output, connect, clock: systemClock, options: {} } as unknown as CommandContext,
+    closed,
+    notes,
+  };
 }
 
 async function liveUrl(): Promise<string> {

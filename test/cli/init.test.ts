@@ -7,10 +7,11 @@ import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { loadConfig, parseConfig, readConfig } from "../../src/config/load.ts";
-import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../src/config/presets.ts";
 import { storagePlaces } from "../../src/config/storage-places.ts";
+import { upstreamConfig } from "../../src/config/with-presets.ts";
 import { readStorageEnvironment } from "../../src/environment.ts";
 import { readVersion } from "../../src/kernel/package-file.ts";
+import { PRESETS } from "../../src/providers/catalogue/catalogue.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN } from "../support/processes.ts";
 import { startTestService } from "../support/service.ts";
@@ -110,19 +111,25 @@ describe("imgbatch init", () => {
     expect(loadConfig({ cwd: dir })).toEqual(parseConfig({}, "defaults"));
   });
 
-  it.each(UPSTREAM_NAMES)("--upstream %s writes its configuration, commented", async (name) => {
-    const dir = await tempDir();
-    const { code, stdout, stderr } = await init(dir, "--upstream", name);
-    expect([code, stdout]).toEqual([0, "prompts.jsonl\nimgbatch.config.json\n"]);
-    expect(readConfig({ cwd: dir }).config).toEqual(parseConfig(upstreamConfig(name), name));
-    const { keyVariable, preparation, priceSource } = PRESETS[name];
-    expect(await read(dir, "imgbatch.config.json")).toContain(`  // ${priceSource}.\n`);
-    const first = keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
-    const [, next] = stderr.split(`first: ${first}\n`);
-    expect(next).toMatch(
-      /^next:\n( {2}cd .*\n)? {2}imgbatch submit prompts.jsonl --dry-run\n {2}imgbatch submit prompts.jsonl\n$/,
-    );
-  });
+  it.each(PRESETS)(
+    "--upstream $name writes its preset, commented",
+    async ({ name, keyVariable, preparation, models }) => {
+      const dir = await tempDir();
+      const { code, stdout, stderr } = await init(dir, "--upstream", name);
+      expect([code, stdout]).toEqual([0, "prompts.jsonl\nimgbatch.config.json\n"]);
+      expect(readConfig({ cwd: dir }).config).toEqual(parseConfig(upstreamConfig(name), name));
+      const text = await read(dir, "imgbatch.config.json");
+      expect(text).toContain(`"providers": [{ "preset": "${name}" }]`);
+      // Models and prices stay those of the program.
+      expect(text).not.toMatch(/^ *"models"/m);
+      for (const { source } of models) if (source) expect(text).toContain(`  // Check them: ${source}.\n`);
+      const first = keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
+      const [, next] = stderr.split(`first: ${first}\n`);
+      expect(next).toMatch(
+        /^next:\n( {2}cd .*\n)? {2}imgbatch submit prompts.jsonl --dry-run\n {2}imgbatch submit prompts.jsonl\n$/,
+      );
+    },
+  );
 
   it("--upstream keeps a configuration that is there, and refuses an unknown name", async () => {
     const dir = await tempDir();

@@ -3,9 +3,9 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
-import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../src/config/presets.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
+import { findPreset, PRESETS } from "../../src/providers/catalogue/catalogue.ts";
 import { createProviders } from "../../src/providers/registry.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { FakeProvider, tinyPng } from "../support/fake-provider.ts";
@@ -18,8 +18,7 @@ const UPSTREAM = ["--upstream", "google"];
 
 /** A directory with a prompt file, below it the data directory, and no well-known key in the environment. */
 async function workplace() {
-  for (const name of UPSTREAM_NAMES) {
-    const { keyVariable } = PRESETS[name];
+  for (const { keyVariable } of PRESETS) {
     if (keyVariable !== null) vi.stubEnv(keyVariable, "");
   }
   for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
@@ -34,10 +33,10 @@ async function workplace() {
 }
 
 /** A service that says that it makes images with an upstream. Its account is empty, and so its images cost nothing. */
-function startServiceOf(data: string, name: UpstreamName) {
-  const config = upstreamConfig(name);
-  const models = config.models.map((model) => ({ ...model, prices: { "1K": 0 } }));
-  return startTestService({ data, config: { ...config, models }, providers: [new FakeProvider()] });
+function startServiceOf(data: string, name: string) {
+  const models = findPreset(name)?.models.map(({ id }) => ({ id, prices: { "1K": 0 } }));
+  const config = { models, providers: [{ preset: name, free: true }] };
+  return startTestService({ data, config, providers: [new FakeProvider()] });
 }
 
 const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
@@ -119,10 +118,9 @@ describe("--upstream", () => {
 
   it("holds for the providers of a file when none of them has its key", async () => {
     const { cwd, data, run } = await workplace();
-    const config = upstreamConfig("google");
-    const [google] = config.providers;
+    const google = { preset: "google" };
     const second = { ...google, name: "second", apiKeyEnv: "SECOND_KEY" };
-    writeFileSync(join(cwd, CONFIG), JSON.stringify({ ...config, providers: [google, second] }));
+    writeFileSync(join(cwd, CONFIG), JSON.stringify({ providers: [google, second] }));
     const { code, stderr } = await run(...SUBMIT);
     expect(code).toBe(3);
     expect(stderr).toContain(
@@ -259,10 +257,9 @@ describe("a provider that cannot be used", () => {
 
   it("also beside one that can, and when a service of another process lacks the key", async () => {
     const { cwd, data, run } = await workplace();
-    const [model = ""] = upstreamConfig("google").models.map(({ id }) => id);
-    const google = { ...upstreamConfig("google").providers[0], models: [model] };
+    const [model = ""] = findPreset("google")?.models.map(({ id }) => id) ?? [];
+    const google = { preset: "google", models: [model] };
     const config = {
-      ...upstreamConfig("google"),
       providers: [google, { name: "drawings", type: "procedural", models: ["none"] }],
     };
     writeFileSync(join(cwd, CONFIG), JSON.stringify(config));

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { GOOGLE_MODELS } from "../../src/config/presets.ts";
 import { readImageHeader } from "../../src/contract/image-formats.ts";
+import { findPreset } from "../../src/providers/catalogue/catalogue.ts";
 import { png } from "../support/fake-service.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
 import { MODEL, type SdkService, startSdkService } from "./service.ts";
@@ -86,7 +86,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
     });
 
     it("lists the models, also page by page, and gets one", async () => {
-      const ids = GOOGLE_MODELS.map(({ id }) => `models/${id}`);
+      const ids = (findPreset("google")?.models ?? []).map(({ id }) => `models/${id}`);
       for (const args of [{}, { config: { pageSize: 1 } }]) {
         const { value } = await sdk.call<{ name: string; supportedActions: string[] }[]>("models.list", args);
         expect(value.map((model) => model.name)).toEqual(ids);

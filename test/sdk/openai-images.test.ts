@@ -1,9 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { GOOGLE_MODELS } from "../../src/config/presets.ts";
 import { readImageHeader } from "../../src/contract/image-formats.ts";
 import type { OpenaiBody } from "../../src/contract/openai-api.ts";
+import { findPreset } from "../../src/providers/catalogue/catalogue.ts";
 import { tinyJpeg, tinyPng } from "../support/fake-provider.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
@@ -88,7 +88,7 @@ for (const library of ["openai", "openai-7"] as const) {
 
     it("lists the models and gets one, with the fields of its own kind", async () => {
       const { value } = await sdk.call<{ id: string }[]>("models.list");
-      const ids = GOOGLE_MODELS.map(({ id }) => id);
+      const ids = (findPreset("google")?.models ?? []).map(({ id }) => id);
       expect(value.map((model) => model.id)).toEqual([...ids, "chatgpt-image-latest"]);
       expect((await sdk.call("models.retrieve", MODEL)).value).toMatchObject({
         id: MODEL,

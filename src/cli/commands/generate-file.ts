@@ -109,7 +109,7 @@ export async function retryLost(
 }
 
 type RunChoices = Pick<GenerateOptions, "maxCostMicroUsd"> &
-  Partial<Pick<GenerateOptions, "jobs" | "rpm" | "retries">>;
+  Partial<Pick<GenerateOptions, "unitCostMicroUsd" | "jobs" | "rpm" | "retries">>;
 
 const DEFAULT_JOBS = 4;
 
@@ -313,19 +313,22 @@ function retryOf({ dir, model, upstream }: MadeImages, where: Whereabouts = {}):
  * whether the images are drawings, and throws `USAGE` if there is a limit but no price.
  */
 export function realtimeConsent(
-  { maxCostMicroUsd }: Pick<GenerateOptions, "maxCostMicroUsd">,
+  {
+    maxCostMicroUsd,
+    unitCostMicroUsd,
+  }: Pick<GenerateOptions, "maxCostMicroUsd"> & Partial<Pick<GenerateOptions, "unitCostMicroUsd">>,
   model: ChosenRealtimeModel,
   service: Pick<ConnectedService, "kind" | "noteDrawings">,
   context: CommandContext,
 ): (images: readonly { size: string | null }[]) => Promise<number | null> {
   return async (images) => {
     if (images.length > 0) service.noteDrawings();
-    const costs = images.map(({ size }) => model.costOf(size));
+    const costs = images.map(({ size }) => model.costOf(size) ?? unitCostMicroUsd ?? null);
     const known = costs.filter((cost) => cost !== null);
     const isKnown = known.length === costs.length;
     if (maxCostMicroUsd !== undefined && !isKnown) {
-      const message = `--max-cost: the service does not publish the price of an image of ${model.id}.`;
-      throw new ImgbatchError("USAGE", message, { param: "--max-cost" });
+      const message = `--max-cost: the service does not publish the price of an image of ${model.id}: add --unit-cost.`;
+      throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
     }
     const highest = isKnown && known.length > 0 ? Math.max(...new Set(known)) : null;
     const total = isKnown ? known.reduce((sum, cost) => sum + cost, 0) : undefined;

@@ -53,6 +53,7 @@ export async function readGenerateOptions(context: CommandContext) {
     stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     retries: read.wholeOption(options, "retries", { min: 0, max: MOST_RETRIES }),
     maxCostMicroUsd: read.usdOption(options, "maxCost"),
+    unitCostMicroUsd: read.usdOption(options, "unitCost"),
   };
 }
 

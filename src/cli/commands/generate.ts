@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { basename, extname, isAbsolute, relative } from "node:path";
-import { type GeneratedImage, generateImage } from "../../client/realtime.ts";
+import { generateImage } from "../../client/realtime.ts";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, SIZE_TIERS, typeOfFileName } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -8,7 +8,7 @@ import { type Cost, costText, microsToNumber, playMoneyField } from "../../kerne
 import { chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import { chooseTarget, type ImageTarget, type SavedImage, saveImage } from "../../runs/save-image.ts";
+import { chooseTarget, saveImage } from "../../runs/save-image.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
@@ -17,7 +17,14 @@ import { chooseUpstream } from "../targets.ts";
 import { generateMany, realtimeConsent } from "./generate-file.ts";
 import { type GenerateOptions, readGenerateOptions } from "./generate-options.ts";
 import { variableOptions } from "./input-options.ts";
-import { formatOption, maxCostOption, reportOptions, running, upstreamOption } from "./shared-options.ts";
+import {
+  formatOption,
+  maxCostOption,
+  reportOptions,
+  running,
+  unitCostOption,
+  upstreamOption,
+} from "./shared-options.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "[prompt]", description: "the description of the image, or - for standard input" }],
@@ -58,6 +65,7 @@ export const command: CommandDetails = {
       choices: IMAGE_MIME_TYPES,
     },
     maxCostOption,
+    unitCostOption,
     { flags: "--force", description: "replace an existing file" },
     {
       flags: "--file <file>",
@@ -195,9 +203,9 @@ function explainLoss(error: unknown, isPlay: boolean): unknown {
 
 interface Made {
   model: string;
-  image: GeneratedImage;
-  saved: SavedImage;
-  target: ImageTarget;
+  image: Awaited<ReturnType<typeof generateImage>>;
+  saved: Awaited<ReturnType<typeof saveImage>>;
+  target: Awaited<ReturnType<typeof chooseTarget>>;
   /** Null when the service does not publish it. */
   cost: Cost | null;
 }

@@ -1,11 +1,12 @@
 import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
-import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../config/presets.ts";
 import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
+import { formatUsd } from "../../kernel/money.ts";
 import { packageFile, readVersion } from "../../kernel/package-file.ts";
+import { findPreset, type Preset, priceOf, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { choiceOption, flagOption } from "../options.ts";
@@ -40,7 +41,7 @@ async function run({
   cwd,
   output,
 }: CommandContext): Promise<CommandResult> {
-  const upstream = choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null;
+  const upstream = findPreset(choiceOption(options, "upstream", UPSTREAM_NAMES)) ?? null;
   const templates = Array.isArray(options.template) ? options.template.map(String) : ["starter"];
   const files = withUpstream(filesOf(templates), upstream);
   const dir = resolve(cwd, named);
@@ -74,15 +75,14 @@ async function requireDirectory(dir: string, named: string): Promise<void> {
 }
 
 /** The files with the configuration of an upstream in place of the example. */
-function withUpstream(files: readonly TemplateFile[], upstream: UpstreamName | null): TemplateFile[] {
+function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): TemplateFile[] {
   if (upstream === null) return [...files];
   const others = files.filter(({ target }) => target !== CONFIG);
   return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
 }
 
 /** The step before the first run: the variable of the key, or the program that must run. */
-function preparationOf(upstream: UpstreamName): string | null {
-  const { keyVariable, preparation } = PRESETS[upstream];
+function preparationOf({ keyVariable, preparation }: Preset): string | null {
   return keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
 }
 
@@ -190,45 +190,52 @@ const composeCommands = (program: string): string[] => [
   "export IMGBATCH_BASE_URL=http://localhost:8787 IMGBATCH_API_KEY=$(docker compose run --rm -T admin keys create)",
 ];
 
-/** Returns the text of an `imgbatch.config.json`, with comments, whose images come from an upstream. */
-function upstreamConfigText(name: UpstreamName): string {
-  const { title, keyVariable, preparation, priceSource, batchDiscount = 1 } = PRESETS[name];
-  const { models, groups, providers } = upstreamConfig(name);
-  const key =
-    keyVariable === null
+/**
+ * Returns the text of an `imgbatch.config.json`, with comments, whose images come from an upstream. It names the preset, so
+ * that models and prices are those of the program, also of later ones.
+ */
+function upstreamConfigText(preset: Preset): string {
+  const { name, title, keyVariable, preparation, models } = preset;
+  const priced = models.filter((model) => priceOf(model) !== null);
+  const lines = [
+    `The images come from ${title}.`,
+    ...(keyVariable === null
       ? []
-      : [`The key is never in this file: it is in the environment variable ${keyVariable}.`];
+      : [`The key is never in this file: it is in the environment variable ${keyVariable}.`]),
+    ...(preparation === null ? [] : [`Before the first run: ${preparation}.`]),
+    "`imgbatch schema config` prints every key there is; keys that are not known are errors.",
+  ];
   return [
-    `// The images come from ${title}.`,
-    ...[...key, ...(preparation === null ? [] : [`Before the first run: ${preparation}.`])].map(comment),
-    "// `imgbatch schema config` prints every key there is; keys that are not known are errors.",
+    ...lines.map((line) => `// ${line}`),
     "{",
-    ...list("models", models, [
-      "The first is the default of `imgbatch submit`. Prices are US dollars for one image.",
-      `${priceSource}.`,
-    ]),
-    ...list("groups", groups, [
-      batchDiscount === 1
-        ? "An image of a batch costs as much as any other: the upstream has no discount."
-        : "An image of a batch costs this share of the price, as the upstream charges for its batch jobs.",
-    ]),
-    ...list("providers", providers, []),
+    ...(priced.length === 0
+      ? [
+          '  // Say what an image costs in US dollars, or add "free": true to the provider if it costs nothing.',
+          `  // "models": [{ "id": ${JSON.stringify(models[0]?.id)}, "prices": { "1K": 0.01 } }],`,
+        ]
+      : pricesOf(preset, priced)),
+    '  // The preset has address, models and prices. What you write beside it wins, such as "concurrency": 8.',
+    `  "providers": [{ "preset": ${JSON.stringify(name)} }],`,
     "}",
     "",
   ].join("\n");
 }
 
-const comment = (line: string) => `// ${line}`;
-
-function list(key: string, entries: readonly object[], comments: readonly string[]): string[] {
+/** The prices of the day as comments: `models` of the file would keep them for ever. */
+function pricesOf({ provider, isOfJobs }: Preset, priced: Preset["models"]): string[] {
+  if (provider.free) return ["  // It runs on your own machine: images cost nothing."];
+  const share = (usd: number, jobPrice = 1) => formatUsd(Math.round(usd * jobPrice * 1e6));
+  const sources = new Set(priced.flatMap(({ source }) => source ?? []));
   return [
-    ...comments.map((line) => `  ${comment(line)}`),
-    `  ${JSON.stringify(key)}: [`,
-    ...entries.map((entry) => `    ${onOneLine(entry)},`),
-    "  ],",
+    "  // The first model is the default of `imgbatch submit`. Prices of an image when this file was made:",
+    ...priced.map((model) => {
+      const { id, sizes, jobPrice, asOf } = model;
+      const prices = sizes.map((size) => {
+        const usd = priceOf(model, { size });
+        return usd === null ? [] : `${size} ${share(usd, isOfJobs ? (jobPrice ?? 1) : 1)}`;
+      });
+      return `  //   ${id}: ${prices.flat().join(", ")} (${asOf})`;
+    }),
+    ...[...sources].map((source) => `  // Check them: ${source}.`),
   ];
-}
-
-function onOneLine(value: object): string {
-  return JSON.stringify(value, null, 1).replaceAll(/\n\s*/g, " ");
 }

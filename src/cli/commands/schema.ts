@@ -8,7 +8,7 @@ export const command: CommandDetails = {
     {
       name: "[name]",
       description: "the name of a schema; without it, the names are printed",
-      choices: ["prompts", "config", "result", "event", "openapi"],
+      choices: ["prompts", "config", "catalogue", "result", "event", "openapi"],
     },
   ],
   examples: ["imgbatch schema prompts > prompts.schema.json"],
@@ -61,7 +61,11 @@ const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
   },
   config: {
     title: "imgbatch.config.json",
-    load: async () => toJsonSchema((await import("../../config/schema.ts")).configSchema),
+    load: async () => toJsonSchema((await import("../../config/schema.ts")).writtenConfigSchema),
+  },
+  catalogue: {
+    title: "A vendor in src/providers/catalogue",
+    load: async () => toJsonSchema((await import("../../providers/catalogue/schema.ts")).vendorSchema),
   },
   result: {
     title: "A line of results.jsonl",

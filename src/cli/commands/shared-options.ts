@@ -1,7 +1,7 @@
-import { UPSTREAM_NAMES } from "../../config/presets.ts";
 import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/errors.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
+import { UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
 import { parseAllowance } from "../../runs/standing.ts";
 import {
   flagOption,
@@ -70,12 +70,16 @@ export const maxCostOption: OptionSpec = {
   flags: "--max-cost <usd>",
   description: "send nothing that may cost more; with a paid upstream: agree to pay up to this",
 };
+export const unitCostOption: OptionSpec = {
+  flags: "--unit-cost <usd>",
+  description: "price of an image, if the service does not publish it, or the model has none here",
+};
 /** The options that `submit` and `retry` share. */
 export const runOptions: readonly OptionSpec[] = [
   timeoutOption,
   intervalOption,
   maxCostOption,
-  { flags: "--unit-cost <usd>", description: "price of an image, if the service does not publish it" },
+  unitCostOption,
   {
     flags: "--allow-failures <n|p%>",
     description: "exit 0 with up to this many failed images",

@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/answers.ts";
-import { allWithCounts, listBatches } from "../../client/batches.ts";
+import { listBatches, withCounts } from "../../client/batches.ts";
 import { EXIT_CODES } from "../../contract/errors.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -82,7 +82,7 @@ async function watch(
       ? await watchLive(context, found, targets, options)
       : await watchBatches(found, { ...options, signal }, plain).finally(output.settle);
     if (ended === null) return { exitCode: EXIT_CODES.ok.code, json: {} };
-    const batches = await allWithCounts(service.http, ended, signal);
+    const batches = await withCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
     if (isNamed) await requireImages(named, batches, service, global);
     const end = await describeEnd(context, service.http, targets, batches);

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
-import { PRESETS } from "../../config/presets.ts";
+import type { PricedModel } from "../../config/with-presets.ts";
 import { identityOf, type ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { named } from "../../contract/waiting.ts";
@@ -11,10 +11,12 @@ import { type Environment, readEnvironment } from "../../environment.ts";
 import type { Attempt, Http } from "../../http/http.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import { EMBEDDED, keyFingerprint } from "../../runs/directory/run-service.ts";
 import { refusingServer } from "../../runs/wait.ts";
 import type { CommandContext, Output } from "../command.ts";
-import type { GlobalOptions } from "../options.ts";
+import { type GlobalOptions, textOption, usdOption } from "../options.ts";
 import { readAll, type Terminal } from "../terminal.ts";
 import type { ConnectedService, ReachableService, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
@@ -88,7 +90,11 @@ export async function createServiceLocator({
 }
 
 /** Returns what decides the service of a command. `baseUrl` is null for the embedded one. */
-async function settingsOf(global: GlobalOptions, needs: Pick<ServiceNeeds, "upstream">, cwd: string) {
+async function settingsOf(
+  global: GlobalOptions,
+  needs: Pick<ServiceNeeds, "upstream" | "priced">,
+  cwd: string,
+) {
   const environment = readEnvironment();
   const upstream = needs.upstream ?? null;
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
@@ -97,6 +103,7 @@ async function settingsOf(global: GlobalOptions, needs: Pick<ServiceNeeds, "upst
     file: global.config,
     cwd,
     upstream: upstream?.name ?? null,
+    priced: needs.priced ?? null,
     replaced: chosen === undefined ? [] : "all",
   });
   const named = chosen ?? config?.baseUrl ?? null;
@@ -190,7 +197,7 @@ export async function withService<T>(
   work: (service: ConnectedService) => Promise<T>,
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
-    const connection = await context.connect(needs, context.signal);
+    const connection = await context.connect({ ...needs, priced: pricedModel(context) }, context.signal);
     try {
       return await work(toService(connection, context));
     } catch (error) {
@@ -259,12 +266,24 @@ function endingWithItsCommand({ baseUrl, json, stream }: Http): Http {
 
 const UNLISTED: readonly string[] = ["BATCH_IMAGE_INVALID_MODEL", "REALTIME_MODEL_NOT_FOUND"];
 
+/** The model of a command with its `--unit-cost`; null without that. */
+function pricedModel({ options }: Pick<CommandContext, "options">): PricedModel | null {
+  const micros = usdOption(options, "unitCost");
+  if (micros === undefined) return null;
+  return { id: textOption(options, "model") ?? null, usd: microsToNumber(micros) };
+}
+
 /** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */
 function explainUnlisted(error: unknown, connection: ServiceConnection): unknown {
   const providers = connection.kind === "remote" ? [] : connection.disabled();
   const [first] = providers;
-  if (first === undefined || !(error instanceof ImgbatchError) || !UNLISTED.includes(error.code))
-    return error;
+  if (!(error instanceof ImgbatchError) || !UNLISTED.includes(error.code)) return error;
+  if (first === undefined) {
+    if (connection.kind === "remote" || connection.providers.every(({ free }) => free)) return error;
+    const advice =
+      "a model whose price is not known here needs one: --model ID --unit-cost USD, or `prices` in the configuration";
+    return new ImgbatchError(error.code, error.message, { ...error, advice, cause: error });
+  }
   const why = providers
     .map(({ provider, message }) => named(provider, message.replace(/\.$/, "")))
     .join("; ");
@@ -292,9 +311,8 @@ function explainRefused<E>(error: E, { kind, providers = [] }: ServiceConnection
 /** Says how to start the server of a provider on this machine, by the port of its address. */
 function howToStart({ name, address }: { name: string; address: string }): string {
   const { port } = new URL(address);
-  const known = Object.values(PRESETS).find(
-    ({ preparation, provider }) =>
-      preparation && "baseUrl" in provider && provider.baseUrl && new URL(provider.baseUrl).port === port,
+  const known = PRESETS.find(
+    ({ preparation, provider: { baseUrl } }) => preparation && baseUrl && new URL(baseUrl).port === port,
   );
   return (
     known?.preparation ?? `start the server at ${address}, or correct the \`baseUrl\` of the provider ${name}`

@@ -1,10 +1,10 @@
-import type { UpstreamName } from "../../config/presets.ts";
+import type { PricedModel } from "../../config/with-presets.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import type { RunService } from "../../runs/directory/run-service.ts";
 
 /** The upstream that the images of a command come from, on the embedded service. */
 export interface UpstreamChoice {
-  name: UpstreamName;
+  name: string;
   /** Whether `--upstream` names it. Else the directory of the run remembers it. */
   isTyped: boolean;
 }
@@ -19,6 +19,8 @@ export interface ServiceNeeds {
   images?: boolean;
   /** Null: the command takes `--upstream`, and none is named. Left out: it takes no such option. */
   upstream?: UpstreamChoice | null;
+  /** The model of `--unit-cost`. */
+  priced?: PricedModel | null;
 }
 
 export interface DisabledProvider {
@@ -46,7 +48,7 @@ interface OnDataDirectory extends ReachableService {
   dataDirectory: string;
   providers: readonly ProviderIdentity[];
   /** The upstream that the command named or the run remembers. */
-  upstream: UpstreamName | null;
+  upstream: string | null;
   /** Notes once that images are drawings, and how to get real ones. Call it before work that makes images. */
   noteDrawings(): void;
   /** The providers that cannot be used until the configuration or a key changes, and why. */

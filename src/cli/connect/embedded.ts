@@ -1,4 +1,3 @@
-import { PRESETS, UPSTREAM_NAMES } from "../../config/presets.ts";
 import type { Config } from "../../config/schema.ts";
 import {
   identityOf,
@@ -9,6 +8,7 @@ import {
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readStorageEnvironment, secretOf } from "../../environment.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { PRESETS } from "../../providers/catalogue/catalogue.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command.ts";
 import { isInterruption } from "../interruption.ts";
@@ -182,8 +182,7 @@ export function requireKeys({ providers }: Pick<Config, "providers">): void {
 
 /** Returns how to get real images with a key that is in the environment; null when there is no well-known one. */
 function keyAdvice(): string | null {
-  for (const name of UPSTREAM_NAMES) {
-    const { keyVariable } = PRESETS[name];
+  for (const { name, keyVariable } of PRESETS) {
     if (keyVariable !== null && secretOf(keyVariable) !== null)
       return `${keyVariable} is set: add --upstream ${name} for real images`;
   }

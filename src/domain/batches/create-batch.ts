@@ -61,7 +61,10 @@ export async function newBatch(
 ) {
   const offer = deps.offers.first(model.id, needs);
   const payer = offer && (await payerOf(deps, caller, offer));
-  const price = priceBatchImage(model, caller.group, payer?.rateMultiplier ?? 1, size);
+  const price = priceBatchImage(model, caller.group, payer?.rateMultiplier ?? 1, {
+    size,
+    kind: offer?.provider.kind,
+  });
   if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
   if (!offer || !payer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
   if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");

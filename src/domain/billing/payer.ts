@@ -5,6 +5,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import { formatUsd, multiplyToMicros } from "../../kernel/money.ts";
 import { openRealAccount } from "../accounts.ts";
 import { type GroupEntry, isPaid, type ModelEntry, type Offer } from "../models.ts";
+import type { ImageProvider } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, BatchRecord } from "../records.ts";
 
@@ -16,11 +17,15 @@ export function priceBatchImage(
   model: ModelEntry,
   group: GroupEntry,
   providerMultiplier: number,
-  size: SizeTier = "1K",
+  {
+    size = "1K",
+    kind = "item",
+  }: { size?: SizeTier | undefined; kind?: ImageProvider["kind"] | undefined } = {},
 ): BatchRecord["price"] | null {
   const modelPriceUsd = model.prices[size];
   if (modelPriceUsd === undefined) return null;
-  const { rateMultiplier: groupMultiplier, batchDiscount } = group;
+  const { rateMultiplier: groupMultiplier } = group;
+  const batchDiscount = (kind === "job" ? model.jobPrice : null) ?? group.batchDiscount;
   const holdMultiplier = Math.max(group.holdMultiplier, batchDiscount);
   return priceOf({ modelPriceUsd, groupMultiplier, providerMultiplier, batchDiscount, holdMultiplier });
 }

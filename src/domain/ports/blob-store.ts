@@ -63,7 +63,7 @@ export interface ListedBlob {
 }
 
 /** A blob that is read in any order. It stays readable when the blob is deleted meanwhile. */
-export interface BlobReader {
+interface BlobReader {
   /** Reads the bytes from `at` on into `memory`. Returns how many: fewer than it holds only at the end, or where the file cannot be read. */
   read(memory: Buffer, at: number): Promise<number>;
   close(): Promise<void>;

@@ -5,7 +5,7 @@ import type {
   SizePx,
   SizeTier,
 } from "../../contract/image-formats.ts";
-import type { ErrorSource, ItemErrorCode } from "../../contract/statuses.ts";
+import type { ItemError, ItemErrorCode } from "../../contract/statuses.ts";
 import { LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 
 /** One image to make. Everything that decides the picture is in here: a provider keeps no state between calls. */
@@ -253,7 +253,7 @@ export type Trouble =
 /** Why a provider made no image. `retryable`: the same request may succeed later. */
 export class ProviderError extends Error {
   readonly code: ItemErrorCode;
-  readonly source: ErrorSource;
+  readonly source: ItemError["source"];
   readonly retryable: boolean;
   /** The pause that the upstream asked for, in whole ms, a day at most; null when it asked for none. */
   readonly retryAfterMs: number | null;
@@ -270,7 +270,7 @@ export class ProviderError extends Error {
     code: ItemErrorCode,
     message: string,
     options: {
-      source?: ErrorSource;
+      source?: ItemError["source"];
       retryable?: boolean;
       retryAfterMs?: number | null;
       upstreamStatus?: number | null;

@@ -61,7 +61,7 @@ const NOTHING: Alongside = async () => {};
 const DRAWN = { consentMicroUsd: null, isUpstream: false };
 
 /** A hold of a worker, which must be alive. */
-export type NewHold = RealtimeHoldRecord & { worker: string };
+type NewHold = RealtimeHoldRecord & { worker: string };
 
 /** The error of a request that ends because other processes took its process for dead, before it cost anything. */
 export function takenForDead(): ImgbatchError {

@@ -8,6 +8,7 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { headersOf } from "../../http/transport.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { presetOf } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, refuseStoredReferences } from "../upstream/adapter.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
 import { ambiguous, answerError } from "../upstream/classify.ts";
@@ -27,12 +28,13 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
   const http = new UpstreamHttp(entry, deps);
   const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
   const headers = key === null ? {} : { [keyHeader]: key };
+  const preset = presetOf(entry)?.name ?? null;
   const at = (resource: string) => `/${apiVersion}/${resource.split("/").map(encodeURIComponent).join("/")}`;
   const operation = (resource: string, signal: AbortSignal) =>
     http.json({ method: "GET", path: at(resource), headers, isOperation: true }, signal);
   const lineOf = ({ key, request }: JobItem) => {
     refuseStoredReferences(request);
-    return { key, request: generateContentBody(request) };
+    return { key, request: generateContentBody(request, preset) };
   };
   return {
     address: `${http.baseUrl}/${apiVersion}`,

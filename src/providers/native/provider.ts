@@ -8,6 +8,7 @@ import {
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
+import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
@@ -28,16 +29,15 @@ export function modelPath(model: string): string {
   return path.split("/").map(encodeURIComponent).join("/");
 }
 
-/** The model that makes one size only and has no field for it (vendor's guide to image generation). */
-const WITHOUT_SIZES = /gemini-2\.5-flash-image/;
-/** The models that refuse a request with a seed (noted in 2026-10). */
-const WITHOUT_SEED = /nano-banana/;
+/** Whether a model takes a seed. A model of another imgbatch does; of a vendor's, only one that is known to do so. */
+function takesSeed(preset: string | null, model: string): boolean {
+  return modelFacts(preset, model)?.seed ?? (preset === null && modelFacts(null, model) === null);
+}
 
-export const takesSeed = (model: string): boolean => !WITHOUT_SEED.test(model);
-
-/** The body of `generateContent`. The references in it are read when it is sent. */
-export function generateContentBody(request: ImageRequest): object {
+/** The body of `generateContent`. The references in it are read when it is sent. `preset`: the vendor's, if it is known. */
+export function generateContentBody(request: ImageRequest, preset: string | null): object {
   const { model, prompt, earlier, references, ratio, keepsRatio, tier, seed } = request;
+  const hasOneSize = modelFacts(preset, model)?.sizes.length === 1;
   const images = references.map((image) => ({
     inlineData: { mimeType: image.mimeType, data: new ReferenceText(image) },
   }));
@@ -51,9 +51,9 @@ export function generateContentBody(request: ImageRequest): object {
       imageConfig: {
         // Without one the vendor keeps that of the first reference.
         ...(keepsRatio ? {} : { aspectRatio: ratio }),
-        ...(WITHOUT_SIZES.test(model) ? {} : { imageSize: tier }),
+        ...(hasOneSize ? {} : { imageSize: tier }),
       },
-      ...(takesSeed(model) ? { seed } : {}),
+      ...(takesSeed(preset, model) ? { seed } : {}),
     },
   };
 }
@@ -122,6 +122,7 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
   const http = new UpstreamHttp(entry, deps);
   const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
   const headers = key === null ? {} : { [keyHeader]: key };
+  const preset = presetOf(entry)?.name ?? null;
   return {
     address: `${http.baseUrl}/${apiVersion}`,
     takes: NATIVE_TAKES,
@@ -130,12 +131,12 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
       }
       const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
-      const body = jsonBody(generateContentBody(request));
+      const body = jsonBody(generateContentBody(request, preset));
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const call = { method: "POST", path, headers, body, asked } as const;
       return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
         ...readContent(name, value, decode),
-        seed: takesSeed(request.model) ? request.seed : null,
+        seed: takesSeed(preset, request.model) ? request.seed : null,
       }));
     },
     async probe(signal) {

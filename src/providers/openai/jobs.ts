@@ -7,6 +7,7 @@ import {
   type UpstreamJob,
 } from "../../domain/ports/image-provider.ts";
 import { headersOf } from "../../http/transport.ts";
+import { presetOf } from "../catalogue/catalogue.ts";
 import { type AdapterDeps, refuseStoredReferences } from "../upstream/adapter.ts";
 import type { ImagesJson } from "../upstream/answer-images.ts";
 import { ambiguous, answerError } from "../upstream/classify.ts";
@@ -29,6 +30,7 @@ const EXPIRY = { "expires_after[anchor]": "created_at", "expires_after[seconds]"
 export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: AdapterDeps): JobAdapter {
   const { name, auth, extra, apiKeyEnv } = entry;
   const http = new UpstreamHttp(entry, deps);
+  const rules = { ...FIELDS, extra, preset: presetOf(entry)?.name ?? null };
   const headers = credentialHeaders(auth, apiKeyEnv === null ? null : deps.secret(apiKeyEnv));
   const at = (collection: string, id: string) => `/${collection}/${encodeURIComponent(id)}`;
   const batch = (id: string, signal: AbortSignal) =>
@@ -36,7 +38,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
   const lineOf = ({ key, request }: JobItem) => {
     refuseStoredReferences(request);
     const images = request.references.map((image) => ({ image_url: dataUrlOf(image) }));
-    const body = { ...imageFields({ ...FIELDS, extra }, request), ...(images.length > 0 && { images }) };
+    const body = { ...imageFields(rules, request), ...(images.length > 0 && { images }) };
     return { custom_id: key, method: "POST", url: images.length > 0 ? EDITS : GENERATIONS, body };
   };
   return {

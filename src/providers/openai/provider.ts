@@ -11,6 +11,7 @@ import {
 import { followRedirects, MOST_REDIRECTS } from "../../http/redirects.ts";
 import { multiplyToMicros } from "../../kernel/money.ts";
 import { joinTurns } from "../../kernel/text.ts";
+import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { isPrivateAddress, isPrivateHost } from "../upstream/addresses.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
@@ -29,14 +30,9 @@ export function credentialHeaders(auth: string, key: string | null): Readonly<Re
 }
 
 type Entry = EntryOf<"openai">;
-/** The keys of an entry that decide the fields of a request. */
-type FieldRules = Pick<Entry, "sizeAs" | "responseFormat" | "extra">;
+/** The keys of an entry that decide the fields of a request. `preset`: the vendor's, if it is known. */
+type FieldRules = Pick<Entry, "sizeAs" | "responseFormat" | "extra" | "preset">;
 type Fields = Record<string, unknown>;
-
-/** OpenAI's own models take `output_format`, and refuse `response_format`: they always return Base64. */
-function takesOutputFormat(upstreamModel: string): boolean {
-  return /^(?:gpt-image|chatgpt-image)-/.test(upstreamModel);
-}
 
 /** The request for an image: a generation, or with references an edit. */
 export function imagesRequest(entry: Entry, request: ImageRequest): { path: string; body: RequestBody } {
@@ -71,12 +67,15 @@ export function imagesRequest(entry: Entry, request: ImageRequest): { path: stri
 /** The fields of a request for an image, without its references. */
 export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
   const { model, prompt, earlier = "" } = request;
-  const isOpenai = takesOutputFormat(model);
+  const { formats, defaultQuality } = modelFacts(entry.preset, model) ?? {};
   const { responseFormat } = entry;
   return {
     ...sizeFields(entry, request),
-    ...(isOpenai ? { output_format: IMAGE_EXTENSIONS[request.mimeType].replace("jpg", "jpeg") } : {}),
-    ...(isOpenai || responseFormat === "omit" ? {} : { response_format: responseFormat }),
+    // Models that can be asked for a type refuse `response_format`: they always return Base64.
+    ...(formats ? { output_format: IMAGE_EXTENSIONS[request.mimeType].replace("jpg", "jpeg") } : {}),
+    ...(formats || responseFormat === "omit" ? {} : { response_format: responseFormat }),
+    // The price depends on it.
+    ...(defaultQuality !== undefined && { quality: defaultQuality }),
     ...entry.extra,
     model,
     prompt: joinTurns(earlier, prompt),
@@ -226,7 +225,8 @@ async function leadsInside(http: UpstreamHttp, { hostname }: URL): Promise<boole
 }
 
 /** Talks to OpenAI Images, and to the services that speak it. */
-export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {
+export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {
+  const entry = { ...configured, preset: presetOf(configured)?.name ?? null };
   const { name, edits, apiKeyEnv } = entry;
   const http = new UpstreamHttp(entry, deps);
   const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);

@@ -92,7 +92,7 @@ export const createOperations: readonly Operation[] = [
       const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
         const offer = deps.offers.first(model.id);
         if (!offer) return [];
-        const price = priceBatchImage(model, group, rateFor(offer, account));
+        const price = priceBatchImage(model, group, rateFor(offer, account), { kind: offer.provider.kind });
         if (!price) return [];
         const pricing = {
           currency: "usd" as const,

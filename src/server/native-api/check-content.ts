@@ -3,6 +3,7 @@ import {
   DEFAULT_RATIO,
   type ImageMimeType,
   isImageMimeType,
+  RATIOS,
   SIZE_TIERS,
   type SizePx,
   type SizeTier,
@@ -11,7 +12,6 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
 import {
-  type InputImageProblem,
   InputImages,
   NO_SENT_TEXTS,
   receiveImage,
@@ -19,13 +19,7 @@ import {
   type SentTexts,
   shownSize,
 } from "../../domain/images/sent-image.ts";
-import {
-  MAX_INPUT_IMAGES,
-  type ModelEntry,
-  nearestRatio,
-  pricedSizes,
-  ratiosOf,
-} from "../../domain/models.ts";
+import { MAX_INPUT_IMAGES, type ModelEntry, nearestRatio, pricedSizes } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { formatBytes, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
@@ -36,7 +30,7 @@ export interface ReceivedImage {
   image: SentImage;
   /** The declared type; null when it does not matter. */
   declared: ImageMimeType | null;
-  fields: Record<InputImageProblem["about"], string>;
+  fields: Record<"type" | "bytes" | "amount", string>;
 }
 
 /** Looks into the input images of one real-time request, in their order. */
@@ -322,7 +316,7 @@ function checkModalities(modalities: readonly string[]): void {
 
 function checkRatio({ aspectRatio }: ImageConfig, model: ModelEntry): AspectRatio | null {
   if (aspectRatio == null || aspectRatio === "") return null;
-  const ratios = ratiosOf(model);
+  const ratios: readonly string[] = RATIOS[model.ratios];
   if (ratios.includes(aspectRatio)) return aspectRatio as AspectRatio;
   const problem = `the aspect ratio has an unsupported value; this model takes ${ratios.join(", ")}`;
   throw invalidArgument(`${IMAGE_CONFIG}.aspectRatio`, problem);

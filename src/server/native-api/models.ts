@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { SizeTier } from "../../contract/image-formats.ts";
+import { RATIOS, type SizeTier } from "../../contract/image-formats.ts";
 import type { NativeBody } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
@@ -11,7 +11,6 @@ import {
   MAX_INPUT_IMAGES,
   type ModelEntry,
   pricedSizes,
-  ratiosOf,
   realtimeModelsOf,
 } from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -93,7 +92,7 @@ async function catalogueOf(deps: ApiDeps, response: Response) {
         "streamGenerateContent",
         ...(batchModelsOf(group, [model]).length > 0 ? ["batchGenerateContent"] : []),
       ],
-      aspectRatios: [...ratiosOf(model)],
+      aspectRatios: [...RATIOS[model.ratios]],
       imageSizes: sizes,
       maxInputImages: MAX_INPUT_IMAGES,
       pricing: {

@@ -8,7 +8,6 @@ import {
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
-import { itemRule, MAX_ATTEMPTS } from "../../domain/health/transitions.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { isPaid, type Offer } from "../../domain/models.ts";
@@ -187,6 +186,26 @@ async function inspected(
   }
 }
 
+/** Tries of one item in all that the upstream reported as failed, the first included. */
+const MAX_ATTEMPTS = 3;
+
+/**
+ * The meaning of a failure for the item. Without costs an ambiguous failure is like any other. The first request after a
+ * pause does not count: it was sent to learn whether the upstream is well.
+ * - `again`: nothing was made, and the item is not at fault. It waits as long as it must.
+ * - `counted`: nothing was made. The item has `MAX_ATTEMPTS` tries.
+ * - `once-more`: an image may have been made and paid. One more request is sent, and the item is marked.
+ */
+function itemRule(
+  { trouble }: ProviderError,
+  { isPaid, isProbe }: { isPaid: boolean; isProbe: boolean },
+): "again" | "counted" | "once-more" {
+  if (trouble === null) return "counted";
+  if (trouble === "ambiguous" && isPaid) return "once-more";
+  const isCounted = trouble === "failing" || trouble === "ambiguous";
+  return isCounted && !isProbe ? "counted" : "again";
+}
+
 async function recordFailure(
   deps: WorkerDeps,
   request: ItemRequest,
@@ -195,10 +214,7 @@ async function recordFailure(
   const { item, offer, ticket, batch } = request;
   const { trouble } = error;
   const nowMs = deps.clock.nowMs();
-  const rule =
-    trouble === null
-      ? "counted"
-      : itemRule(trouble, { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe });
+  const rule = itemRule(error, { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe });
   const attempts = rule === "again" ? item.attempts : item.attempts + 1;
   const mayRetry = {
     again: true,

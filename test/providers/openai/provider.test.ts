@@ -107,6 +107,7 @@ describe("a request in the form of OpenAI Images", () => {
       prompt: "a red fox",
       size: "2528x1696",
       output_format: "jpeg",
+      quality: "medium",
     });
     expect((await bodyOf({}, { ...gpt, mimeType: "image/webp" })).output_format).toBe("webp");
     expect(await bodyOf({}, { model: "flux", mimeType: "image/jpeg" })).not.toHaveProperty("output_format");

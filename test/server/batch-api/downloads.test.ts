@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ErrorBody } from "../../../src/contract/errors.ts";
+import type { errorBody } from "../../../src/contract/errors.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
@@ -8,7 +8,7 @@ import { items, MODEL, openBeside, startTestService, type TestService } from "..
 import { readZip } from "../../support/zip.ts";
 
 const bytesOf = async (answer: Response) => Buffer.from(await answer.arrayBuffer());
-const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error.code;
+const codeOf = async (answer: Response) => ((await answer.json()) as ReturnType<typeof errorBody>).error.code;
 
 /** A completed batch: `i1` failed, the others have images. */
 async function finishedBatch(count = 3): Promise<{ service: TestService; id: string }> {

@@ -1,0 +1,121 @@
+import { RATIOS, type SizeTier } from "../../contract/image-formats.ts";
+import type { ProviderEntry } from "../../contract/provider-entries.ts";
+import command from "./command.json" with { type: "json" };
+import google from "./google.json" with { type: "json" };
+import localai from "./localai.json" with { type: "json" };
+import ollama from "./ollama.json" with { type: "json" };
+import openai from "./openai.json" with { type: "json" };
+import openrouter from "./openrouter.json" with { type: "json" };
+import type { CatalogueModel, Vendor } from "./schema.ts";
+import sdapi from "./sdapi.json" with { type: "json" };
+import together from "./together.json" with { type: "json" };
+import xai from "./xai.json" with { type: "json" };
+
+/** An upstream that can be chosen by its name alone. */
+export interface Preset {
+  name: string;
+  /** For people, such as "the Gemini API". */
+  title: string;
+  /** A step that a person does once, besides setting the key; null when there is none. */
+  preparation: string | null;
+  /** The environment variable that holds the key; null when there is none. */
+  keyVariable: string | null;
+  /** Its entry of `providers`, as far as it differs from the defaults of the type. */
+  provider: { type: ProviderEntry["type"]; baseUrl?: string; free?: boolean } & Readonly<
+    Record<string, unknown>
+  >;
+  isOfJobs: boolean;
+  /** The first is the default. */
+  models: readonly CatalogueModel[];
+  /** How the vendor's list is read, and what it must say that a model can do. Left out: not known. */
+  list?: NonNullable<Vendor["list"]> & { needs?: string | undefined };
+}
+
+// A test checks the files against the schema.
+const VENDORS = [
+  google,
+  openai,
+  openrouter,
+  together,
+  xai,
+  localai,
+  ollama,
+  sdapi,
+  command,
+] as unknown as readonly Vendor[];
+
+export const PRESETS: readonly Preset[] = VENDORS.flatMap(({ presets, models, list }) =>
+  Object.entries(presets).map(([name, { title, preparation = null, needs, provider }]) => ({
+    ...{ name, title, preparation, models },
+    keyVariable: "apiKeyEnv" in provider ? (provider.apiKeyEnv ?? null) : null,
+    provider: { ...provider, ...upstreamIds(models) } as Preset["provider"],
+    isOfJobs: provider.type.endsWith("-batch"),
+    ...(list && { list: { ...list, needs } }),
+  })),
+);
+export const UPSTREAM_NAMES: readonly string[] = PRESETS.map(({ name }) => name);
+
+/** The setting `models` of an entry whose upstream has other ids. Models that are not in it are not served. */
+function upstreamIds(models: readonly CatalogueModel[]): { models?: Record<string, string> } {
+  if (models.every(({ upstreamId }) => upstreamId === undefined)) return {};
+  return { models: Object.fromEntries(models.map(({ id, upstreamId = id }) => [id, upstreamId])) };
+}
+
+export function findPreset(name: unknown): Preset | undefined {
+  return PRESETS.find((preset) => preset.name === name);
+}
+
+/** Returns the preset that an entry of the configuration names, else the one of the same type and address. */
+export function presetOf(entry: ProviderEntry): Preset | undefined {
+  if (entry.type === "procedural") return undefined;
+  if (entry.preset !== null) return findPreset(entry.preset);
+  return PRESETS.find(
+    ({ provider }) =>
+      provider.type === entry.type && "baseUrl" in entry && provider.baseUrl === entry.baseUrl,
+  );
+}
+
+/**
+ * Returns what is known of a model, by our id or by the vendor's; null when nothing is. Without a preset, all vendors are
+ * searched for the vendor's id.
+ */
+export function modelFacts(preset: string | null, id: string): CatalogueModel | null {
+  const models = preset === null ? VENDORS.flatMap((each) => each.models) : findPreset(preset)?.models;
+  const isIt = ({ id: ours, upstreamId = ours }: CatalogueModel) =>
+    upstreamId === id || (preset !== null && ours === id);
+  return models?.find(isIt) ?? null;
+}
+
+/**
+ * Returns the price of an image in US dollars; null when it is not known. Default: 1K in the model's default quality. The
+ * quality `auto` may cost as much as the dearest.
+ */
+export function priceOf(
+  { prices, qualities, defaultQuality = "" }: CatalogueModel,
+  { size = "1K", quality = defaultQuality }: { size?: SizeTier; quality?: string | undefined } = {},
+): number | null {
+  if (qualities === undefined) return (prices as Partial<Record<SizeTier, number>>)[size] ?? null;
+  const tables = prices as Record<string, Partial<Record<SizeTier, number>>>;
+  const words = quality === "auto" ? Object.keys(tables) : [quality];
+  const found = words.map((word) => tables[word]?.[size]);
+  const known = found.filter((usd) => usd !== undefined);
+  return known.length === 0 || known.length < found.length ? null : Math.max(...known);
+}
+
+/** Returns the entries of `models` in the configuration that stand for the models of a preset. */
+export function modelEntries({ models }: Pick<Preset, "models">) {
+  return models.map((model) => {
+    const { id, sizes, ratios = [], maxReferenceImages, jobPrice, asOf } = model;
+    const prices = sizes.flatMap((size) => {
+      const usd = priceOf(model, { size });
+      return usd === null ? [] : [[size, usd]];
+    });
+    return {
+      ...{ id, sizes, prices: Object.fromEntries(prices) as Partial<Record<SizeTier, number>> },
+      ...(RATIOS.extended.every((ratio) => ratios.includes(ratio)) && { ratios: "extended" as const }),
+      ...(maxReferenceImages !== undefined && { maxReferenceImages }),
+      ...(jobPrice !== undefined && { jobPrice }),
+      ...(asOf !== undefined && { asOf }),
+    };
+  });
+}
