@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename, extname, isAbsolute, relative } from "node:path";
 import { generateImage } from "../../client/realtime.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, SIZE_TIERS, typeOfFileName } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
@@ -235,7 +235,6 @@ function describe(
   const price = cost === null ? "" : `${cost.isPlay ? ";" : ","} ${costText(cost, "exact")}`;
   output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${price}`);
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: {
       path,
       ...facts,

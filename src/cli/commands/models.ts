@@ -1,6 +1,5 @@
 import { listModels } from "../../client/batches.ts";
 import { listRealtimeModels } from "../../client/realtime.ts";
-import { EXIT_CODES } from "../../contract/errors.ts";
 import { costText, FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
@@ -34,7 +33,6 @@ function run(context: CommandContext): Promise<CommandResult> {
           cost: micros === null ? "" : costText({ micros, isPlay }, "exact"),
         }));
     return {
-      exitCode: EXIT_CODES.ok.code,
       json: { models: models.map(({ raw }) => raw) },
       lines: models.map(({ id, cost }) => (cost === "" ? id : `${id}  ${cost}`)),
     };

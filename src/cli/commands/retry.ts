@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -215,7 +215,6 @@ function describeDry(
   const cost = budget.estimate(count.images);
   const { images, batches, refused } = count;
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: {
       dry_run: true,
       directory: options.shownDir,
