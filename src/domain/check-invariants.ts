@@ -21,8 +21,8 @@ async function realtimeHeld(now: Repositories, accountId: string): Promise<numbe
 
 /**
  * Checks that every hold of a real-time request is open with its record, or was captured or released in full, and that
- * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken back as far as it was released. `entries`: those of
- * the account. Returns a line for each problem.
+ * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken
+ * back as far as it was released. `entries`: those of the account. Returns a line for each problem.
  */
 async function realtimeMoneyProblems(
   now: Repositories,

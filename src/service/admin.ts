@@ -36,7 +36,7 @@ export type UsageLine = CallSums & {
   playMicroUsd: number;
 };
 
-export interface NewKey {
+interface NewKey {
   name: string;
   accountName: string;
   group: string;
@@ -91,7 +91,7 @@ export interface Admin {
   close(): Promise<void>;
 }
 
-export interface AdminOptions {
+interface AdminOptions {
   directory: string;
   /** Default: SQLite and files of the directory. */
   storage?: StoragePlaces | undefined;

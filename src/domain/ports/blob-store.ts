@@ -34,8 +34,8 @@ interface BlobFacts {
 }
 
 /**
- * Bytes on their way into the store: they have no key yet, and a restart removes them. Every method may be called at any time; they wait for each other. Writing rejects with `StorageUnavailable` when the disk is full
- * or refuses.
+ * Bytes on their way into the store: they have no key yet, and a restart removes them. Every method may be called at any
+ * time; they wait for each other. Writing rejects with `StorageUnavailable` when the disk is full or refuses.
  */
 export interface BlobDraft {
   /** Appends; the bytes must not change until this resolves. */
