@@ -9,7 +9,7 @@ import { imagesIn, type Run, unsentBatches } from "../send.ts";
 import { isUnknownHere, stands } from "../standing.ts";
 import { planRun } from "./plan.ts";
 
-export interface RetryPlan {
+interface RetryPlan {
   /** The batches to make, with the images of each. */
   added: RunBatch[];
   /** Failed images that are left out because their prompts were refused. */
