@@ -123,22 +123,13 @@ function newest(turns: readonly Turn[], maxChars: number): string {
   return earlier;
 }
 
-interface Rules {
-  limits: Limits;
-  inspector: ImageInspector;
-  sent: SentTexts;
-  /** False: the declared types of the images are ignored. */
-  strictImageConfig: boolean;
-  findFileImage: FindFileImage;
-}
-
 /**
  * The input images in their order, of all messages: an image that the model made earlier can be the one to edit.
  * Interim images of a model that thinks are left out. `first` is the size of the first one.
  */
 async function readImages(
   contents: Contents,
-  rules: Rules,
+  rules: Required<ContentRules>,
 ): Promise<{ images: CheckedImage[]; first: SizePx | null }> {
   const found = contents.flatMap(({ parts }, i) =>
     (parts ?? []).flatMap((part, j) => {
@@ -163,7 +154,7 @@ type Part = NonNullable<Contents[number]["parts"]>[number];
 
 async function receive(
   { at, inlineData, fileData }: Pick<Part, "inlineData" | "fileData"> & { at: string },
-  rules: Rules,
+  rules: Required<ContentRules>,
 ): Promise<ReceivedImage> {
   if (inlineData != null) return receiveInline(`${at}.inlineData`, inlineData, rules);
   const field = `${at}.fileData.fileUri`;
@@ -175,7 +166,11 @@ async function receive(
   return { image, declared: null, fields: { type: field, bytes: field, amount: at } };
 }
 
-function receiveInline(at: string, given: NonNullable<Part["inlineData"]>, rules: Rules): ReceivedImage {
+function receiveInline(
+  at: string,
+  given: NonNullable<Part["inlineData"]>,
+  rules: Required<ContentRules>,
+): ReceivedImage {
   const { mimeType, data } = given;
   const declared = rules.strictImageConfig ? mimeType : null;
   if (declared !== null && !isImageMimeType(declared)) {

@@ -1,5 +1,4 @@
 import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
-import { askedOf } from "../../domain/batches/create-batch.ts";
 import {
   failItem,
   failLeased,
@@ -9,14 +8,13 @@ import {
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
-import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { isPaid, type Offer } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { aside, backoffMs } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { buildImageRequest } from "../image-request.ts";
+import { buildImageRequest, inspectOutput } from "../image-request.ts";
 import { slotsOf } from "../provider-slots.ts";
 import { TROUBLE_DELAY_MS } from "../worker-pool.ts";
 
@@ -167,19 +165,17 @@ export async function recordItem(
 
 /** Decodes the images: the upstream's word is not enough. */
 async function inspected(
-  { inspector, log }: WorkerDeps,
+  deps: WorkerDeps,
   { batch, item, offer: { provider } }: ItemRequest,
   attempt: ItemAttempt,
 ): Promise<Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>> {
   if (attempt === "aborted" || attempt instanceof ProviderError) return attempt;
   await aside();
   try {
-    const images = await readOutput(attempt, inspector, provider);
-    const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
-    return { ...attempt, images, notes: [...(attempt.notes ?? []), ...notes] };
+    return await inspectOutput(deps, provider, batch, item, attempt);
   } catch (error) {
     if (error instanceof ProviderError) return error;
-    log.error("an image could not be inspected", { error: String(error) });
+    deps.log.error("an image could not be inspected", { error: String(error) });
     return new ProviderError("INVALID_IMAGE_OUTPUT", "The image could not be inspected.", {
       source: "service",
     });
