@@ -41,7 +41,8 @@ export interface CommandContext {
 
 /** The result of a command: its exit code, and stdout in both forms. `json` is the one document of `--json`. */
 export interface CommandResult {
-  exitCode: number;
+  /** Default: success. */
+  exitCode?: number;
   json: unknown;
   /** Lines for stdout without `--json`. */
   lines?: readonly string[];

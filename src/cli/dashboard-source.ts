@@ -9,7 +9,7 @@ import {
   retryBatch,
 } from "../client/batches.ts";
 import { getContent } from "../client/download.ts";
-import { followEvents } from "../client/events.ts";
+import { followEvents } from "../client/poll.ts";
 import type { LogLine, RequestLine } from "../contract/activity.ts";
 import type { ItemObject } from "../contract/batch-api.ts";
 import type { OverviewObject } from "../contract/console-api.ts";

@@ -9,15 +9,7 @@ import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../runs/directory/res
 import { retryIds, supersededIn } from "../runs/directory/run-state.ts";
 import type { RunState } from "../runs/directory/run-state-schema.ts";
 import { type EndedImage, shellWord } from "../runs/reports/run-report.ts";
-import {
-  type Allowance,
-  countImages,
-  type ImageCounts,
-  judgeMissing,
-  type Repair,
-  repairsOf,
-  stands,
-} from "../runs/standing.ts";
+import { type Allowance, countImages, judgeMissing, repairsOf, stands } from "../runs/standing.ts";
 import { awaitBatches } from "../runs/wait.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import type { ConnectedService } from "./connect/connection.ts";
@@ -152,6 +144,8 @@ export function paidTwiceNote(lines: readonly Pick<ResultLine, "notes">[], shown
   return [`${counted(count, "image")} may be paid twice, see ${shellWord(`${shownDir}/${RESULTS_FILE}`)}`];
 }
 
+type ImageCounts = ReturnType<typeof countImages>;
+
 function failureNote({ failed, missing }: ImageCounts): string[] {
   return [...(failed === 0 ? [] : [`${failed} failed`]), ...(missing === 0 ? [] : [`${missing} not here`])];
 }
@@ -214,7 +208,9 @@ const SUBMITTED_ELSEWHERE =
   "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
 
 /** The step for each repair. Null if the prompts that it needs are not here. */
-const STEPS: Readonly<Record<Repair["kind"], (run: EndedRun, where: Whereabouts) => string | null>> = {
+const STEPS: Readonly<
+  Record<ReturnType<typeof repairsOf>[number]["kind"], (run: EndedRun, where: Whereabouts) => string | null>
+> = {
   fetch: ({ outcome }) =>
     outcome.lines.some((line) => stands(line, "lost"))
       ? "run the same command again: it fetches what is missing"

@@ -150,13 +150,13 @@ export interface GlobalOptions {
   verbose: boolean;
   color: boolean;
   progress: "auto" | "plain" | "none";
-  baseUrl?: string;
-  apiKeyFile?: string;
+  baseUrl?: string | undefined;
+  apiKeyFile?: string | undefined;
   apiKeyStdin: boolean;
-  data?: string;
-  config?: string;
+  data?: string | undefined;
+  config?: string | undefined;
   /** The target for the events of a run: a file, or `-` for standard output. */
-  events?: string;
+  events?: string | undefined;
 }
 
 const PROGRESS = ["auto", "plain", "none"] as const;
@@ -191,14 +191,12 @@ export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
   { flags: "--config <file>", description: "the configuration file", default: "imgbatch.config.json" },
 ];
 
-type Parsed = Record<string, unknown>;
-
 /**
  * Merges the global options that were given before and after each name on the way to the command. The last one wins.
  * Throws `USAGE` for options that contradict each other.
  */
-export function mergeGlobals(...given: readonly Parsed[]): GlobalOptions {
-  const merged: Parsed = Object.assign({}, ...given);
+export function mergeGlobals(...given: readonly TypedOptions[]): GlobalOptions {
+  const merged: TypedOptions = Object.assign({}, ...given);
   const progress = choiceOption(merged, "progress", PROGRESS) ?? "auto";
   const json = merged.json === true;
   if (json && merged.events === "-")
@@ -213,15 +211,10 @@ export function mergeGlobals(...given: readonly Parsed[]): GlobalOptions {
     color: given.every((each) => each.color !== false),
     progress,
     apiKeyStdin: merged.apiKeyStdin === true,
-    ...text("baseUrl", merged),
-    ...text("apiKeyFile", merged),
-    ...text("data", merged),
-    ...text("config", merged),
-    ...text("events", merged),
+    baseUrl: textOption(merged, "baseUrl"),
+    apiKeyFile: textOption(merged, "apiKeyFile"),
+    data: textOption(merged, "data"),
+    config: textOption(merged, "config"),
+    events: textOption(merged, "events"),
   };
-}
-
-function text<K extends string>(name: K, values: Parsed): Partial<Record<K, string>> {
-  const value = values[name];
-  return typeof value === "string" ? ({ [name]: value } as Partial<Record<K, string>>) : {};
 }

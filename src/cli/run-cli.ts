@@ -113,7 +113,7 @@ async function runCommand(
     const result = await work(invocation, { argv, terminal, clock, output, results, watch });
     lines.settle();
     const error = errorOf(result);
-    writeRunEnd(events, result.exitCode, error);
+    writeRunEnd(events, result.exitCode ?? EXIT_CODES.ok.code, error);
     // `--quiet` left out the lines that report the failure.
     if (global.quiet && error !== null) terminal.stderr.write(`error: ${safeLine(error.message)}\n`);
     const code = finish.done(result);

@@ -4,7 +4,7 @@ import type { Http } from "../http/http.ts";
 import { fieldsOf } from "../kernel/json.ts";
 import { numberToMicros } from "../kernel/money.ts";
 
-export interface BatchWaiting {
+interface BatchWaiting {
   /** One of `WAITING_CODES`, or the service's own word. */
   code: string;
   message: string;

@@ -185,25 +185,26 @@ export async function listItems(
 }
 
 /**
- * Returns an ended batch with its counts. When the service does not send them, its items are listed and counted: an item
+ * Returns ended batches with their counts. Where the service does not send them, the items are listed and counted: an item
  * without an image has failed. Any other batch is returned as it is.
  */
-export async function withCounts(http: Http, batch: Batch, signal?: AbortSignal): Promise<Batch> {
-  if (batch.hasCounts || !batch.isDone || batch.isUnknown || batch.status === "output_deleted") return batch;
-  const items = await listItems(http, batch.id, signal);
-  const successCount = items.filter((item) => item.status === "success").length;
-  const itemCount = items.length;
-  return { ...batch, itemCount, successCount, failCount: itemCount - successCount, hasCounts: true };
-}
-
-/** Does the same for each batch. */
-export async function allWithCounts(
+export async function withCounts(
   http: Http,
   batches: readonly Batch[],
   signal?: AbortSignal,
 ): Promise<Batch[]> {
   const counted: Batch[] = [];
-  for (const batch of batches) counted.push(await withCounts(http, batch, signal));
+  for (const batch of batches) {
+    const { hasCounts, isDone, isUnknown, status } = batch;
+    if (hasCounts || !isDone || isUnknown || status === "output_deleted") {
+      counted.push(batch);
+      continue;
+    }
+    const items = await listItems(http, batch.id, signal);
+    const successCount = items.filter((item) => item.status === "success").length;
+    const itemCount = items.length;
+    counted.push({ ...batch, itemCount, successCount, failCount: itemCount - successCount, hasCounts: true });
+  }
   return counted;
 }
 

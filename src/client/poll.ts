@@ -1,14 +1,16 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../contract/errors.ts";
+import { readEventStream } from "../contract/event-stream.ts";
+import { routes } from "../contract/routes.ts";
 import { type Http, isFromElsewhere } from "../http/http.ts";
 import { mayPass } from "../http/retries.ts";
+import type { Answer } from "../http/transport.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { backoffMs } from "../kernel/pacing.ts";
 import { linkSignals } from "../kernel/signals.ts";
 import type { Batch } from "./answers.ts";
 import { getBatch } from "./batches.ts";
-import { followEvents } from "./events.ts";
 
 /** Returns how long to wait before the next look, in ms. */
 type PollSchedule = (elapsedMs: number, looks: number, random: () => number) => number;
@@ -170,7 +172,7 @@ export class PollLimiter {
 const SHORTEST_SLEEP_MS = 1_000;
 
 /** Learns from the events of a service which batches have changed, so that pollers need not wait for their next look. */
-export class Changes {
+class Changes {
   readonly #clock: Clock;
   readonly #stopping = new AbortController();
   readonly #sleepers = new Map<string, () => void>();
@@ -223,4 +225,42 @@ export function followChanges(
   intervalMs: number | undefined,
 ): Changes | null {
   return isLocal || intervalMs !== undefined ? null : new Changes(http, clock);
+}
+
+/** The pause before a stream that broke is opened again. */
+const REOPEN_MS = 10_000;
+
+/** Takes the name of an event, and the id of the batch that it is about. */
+type EventListener = (name: string, batchId: string | null) => void;
+
+/**
+ * Passes the events of a service on until the signal aborts. A stream that breaks is opened again after ten seconds. Returns
+ * for a service without the stream. Rejects with the signal's reason.
+ */
+export async function followEvents(
+  http: Http,
+  { clock, signal }: { clock: Clock; signal: AbortSignal },
+  onEvent: EventListener,
+): Promise<void> {
+  for (;;) {
+    try {
+      const request = { method: "GET", path: routes.events, maxRetries: 0, signal, isQuiet: true } as const;
+      const isStream = await http.stream(
+        async () => request,
+        (response) => readEvents(response, onEvent),
+      );
+      if (!isStream) return;
+    } catch (error) {
+      // Without the stream it does not begin later either.
+      if (!mayPass(error)) return;
+    }
+    await clock.sleep(REOPEN_MS, signal);
+  }
+}
+
+/** Reads events to the end of a stream. Returns false for an answer that is none. */
+async function readEvents(response: Answer, onEvent: EventListener): Promise<boolean> {
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return false;
+  for await (const { name, id } of readEventStream(response.body)) if (name !== "") onEvent(name, id);
+  return true;
 }

@@ -18,7 +18,7 @@ import { truncateCodePoints } from "../kernel/text.ts";
 import { endlessness, MOST_USD, unexpectedAnswer } from "./answers.ts";
 
 /** One image to make at once. */
-export interface GenerateRequest {
+interface GenerateRequest {
   model: string;
   prompt: string;
   /** Images to edit or to follow. Empty: the image is made from the prompt alone. */
@@ -46,7 +46,7 @@ export interface GenerateOptions {
   awaitTurnToSend?: (signal?: AbortSignal) => Promise<void>;
 }
 
-export interface GeneratedImage extends ReadImage {
+interface GeneratedImage extends ReadImage {
   requestId: string | undefined;
   attempts: number;
   /** An upstream may have been paid for an earlier run of the request, too. */

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { SIZE_TIERS } from "../contract/image-formats.ts";
+import { BACKGROUNDS, RATIOS, SIZE_TIERS } from "../contract/image-formats.ts";
 import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
 import { type ProviderEntry, providerEntrySchema } from "../contract/provider-entries.ts";
 import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
@@ -14,9 +14,19 @@ const modelSchema = z.strictObject({
   family: z.string().default("native"),
   batch: z.boolean().default(true),
   realtime: z.boolean().default(true),
-  ratios: z.enum(["common", "extended"]).default("common"),
+  ratios: z
+    .union([z.enum(["common", "extended"]), z.array(z.enum(RATIOS.extended)).min(1)])
+    .default("common"),
   sizes: z.array(z.enum(SIZE_TIERS)).default(["1K"]),
   prices: z.partialRecord(z.enum(SIZE_TIERS), factor).default({}),
+  qualities: z.array(z.string().min(1)).min(1).optional().describe("the model's own words"),
+  defaultQuality: z.string().optional().describe("sent when a request names none; `prices` are for it"),
+  qualityPrices: z
+    .record(z.string(), z.partialRecord(z.enum(SIZE_TIERS), factor))
+    .optional()
+    .describe("the prices of each quality, where they differ"),
+  backgrounds: z.array(z.enum(BACKGROUNDS)).min(1).optional(),
+  seed: z.boolean().optional().describe("whether it takes a seed; left out: as its provider"),
   maxReferenceImages: z.int().min(0).optional(),
   jobPrice: factor
     .max(1)

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ImageMimeType } from "./image-formats.ts";
+import { BACKGROUNDS, type ImageMimeType, MOST_SEED, SIZE_TIERS } from "./image-formats.ts";
 import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
 
 /**
@@ -9,16 +9,35 @@ import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
 const referenceImageSchema = z.object({
   id: z.string().nullish(),
   type: z.string().nullish(),
-  mime_type: z.string(),
+  mime_type: z.string().nullish().describe("required but with `sha256`"),
   data: z.string().nullish().describe("standard Base64, no data URL"),
   storage_uri: z.string().nullish(),
+  sha256: z
+    .string()
+    .nullish()
+    .describe("instead of all others but id and type: the bytes of an earlier reference of this request"),
 });
+
+/** What an item asks for besides its prompt. An extension, which the list of models announces. */
+const itemOptionsSchema = z.object({
+  aspect_ratio: z.string().nullish().describe("width to height, such as 16:9; a ratio of the model"),
+  image_size: z.enum(SIZE_TIERS).nullish().describe("default: 1K"),
+  quality: z.string().nullish().describe("a word of the model; default: its default quality"),
+  background: z.enum(BACKGROUNDS).nullish().describe("default: auto; transparent needs PNG or WebP"),
+  seed: z.int().min(0).max(MOST_SEED).nullish().describe("of the first output; each further one adds 1"),
+  negative_prompt: z.string().nullish().describe("what the image must not show"),
+});
+export type ItemOptions = {
+  [Name in keyof z.infer<typeof itemOptionsSchema>]?: NonNullable<z.infer<typeof itemOptionsSchema>[Name]>;
+};
+export const ITEM_OPTIONS = Object.keys(itemOptionsSchema.shape) as (keyof ItemOptions)[];
 
 const createItemSchema = z.object({
   custom_id: z.string().nullish(),
   prompt: z.string(),
   output_count: z.int().nullish(),
   reference_images: z.array(referenceImageSchema).nullish(),
+  options: itemOptionsSchema.nullish(),
 });
 
 const createBatchSchema = z.object({
@@ -32,19 +51,22 @@ const createBatchSchema = z.object({
   metadata: z.record(z.string(), z.string()).nullish(),
 });
 
-interface ReferenceImageBody {
-  id?: string;
-  type?: string;
-  mime_type: ImageMimeType;
-  /** Standard Base64. */
-  data: string;
-}
+type ReferenceImageBody = { id?: string; type?: string } & (
+  | {
+      mime_type: ImageMimeType;
+      /** Standard Base64. */
+      data: string;
+    }
+  /** The bytes of an earlier reference of the request. */
+  | { sha256: string }
+);
 
 export interface CreateItemBody {
   custom_id?: string;
   prompt: string;
   output_count?: number;
   reference_images?: ReferenceImageBody[];
+  options?: ItemOptions;
 }
 
 /** The body that a client sends. */
@@ -168,6 +190,7 @@ const itemObjectSchema = z.object({
   notes: z.array(z.string()).describe("differences that a person should know"),
   error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
   cost: z.number().nullable().describe("US dollars that the image costs; null without one"),
+  options: itemOptionsSchema.partial().nullable().describe("what the item asks for; null for nothing"),
   prompt: z.string().optional().describe("the whole prompt, with `include=prompt`"),
   references: z.array(itemReferenceSchema).optional().describe("with `include=references`"),
   images: z.array(itemImageSchema).optional().describe("with `include=images`; empty without an image"),
@@ -216,6 +239,27 @@ const batchModelSchema = z.object({
       .describe("the images cost real money: an upstream makes them, and it is not free"),
     play_money: z.literal(true).optional().describe("the images are drawn, and the prices are no real money"),
   }),
+  options: z
+    .object({
+      aspect_ratio: z.array(z.string()),
+      image_size: z.array(z.enum(SIZE_TIERS)),
+      quality: z.array(z.string()),
+      default_quality: z.string().nullable().describe("of an item that names none"),
+      background: z.array(z.enum(BACKGROUNDS)),
+      seed: z.boolean(),
+      negative_prompt: z.boolean(),
+    })
+    .describe("the values that `items[].options` may have"),
+  prices: z
+    .array(
+      z.object({
+        image_size: z.enum(SIZE_TIERS),
+        quality: z.string().nullable(),
+        batch_image: z.number(),
+        batch_hold: z.number(),
+      }),
+    )
+    .describe("US dollars an image, as in `pricing`"),
 });
 export type BatchModel = z.infer<typeof batchModelSchema>;
 

@@ -252,7 +252,7 @@ export function errorType(httpStatus: number): ErrorType {
 }
 
 /** The JSON body of an error of the batch API. */
-export interface ErrorBody {
+interface ErrorBody {
   error: { type: ErrorType; code: string; message: string; param?: string };
 }
 

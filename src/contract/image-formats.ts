@@ -38,25 +38,20 @@ export function sniffImageType(head: Uint8Array): ImageMimeType | null {
 export const BACKGROUNDS = ["transparent", "opaque", "auto"] as const;
 export type Background = (typeof BACKGROUNDS)[number];
 
+/** The largest seed of an image. */
+export const MOST_SEED = 2 ** 31 - 1;
+
 /** Size tiers: a tier and a ratio together give the pixels (`imageSizePx`). */
 export const SIZE_TIERS = ["512", "1K", "2K", "4K"] as const;
 export type SizeTier = (typeof SIZE_TIERS)[number];
 
-export const COMMON_RATIOS = [
-  "1:1",
-  "2:3",
-  "3:2",
-  "3:4",
-  "4:3",
-  "4:5",
-  "5:4",
-  "9:16",
-  "16:9",
-  "21:9",
-] as const;
-export const EXTENDED_RATIOS = [...COMMON_RATIOS, "1:4", "1:8", "4:1", "8:1"] as const;
-export type AspectRatio = (typeof EXTENDED_RATIOS)[number];
-export type RatioSet = "common" | "extended";
+const COMMON_RATIOS = ["1:1", "2:3", "3:2", "3:4", "4:3", "4:5", "5:4", "9:16", "16:9", "21:9"] as const;
+/** The sets of ratios that a model can make. */
+export const RATIOS = {
+  common: COMMON_RATIOS,
+  extended: [...COMMON_RATIOS, "1:4", "1:8", "4:1", "8:1"],
+} as const;
+export type AspectRatio = (typeof RATIOS.extended)[number];
 
 /** The ratio of a batch image: batches cannot ask for one. */
 export const DEFAULT_RATIO: AspectRatio = "1:1";
@@ -94,7 +89,7 @@ export function imageSizePx(tier: SizeTier, ratio: AspectRatio): SizePx {
 }
 
 /** The facts in the first bytes of an image. */
-export interface ImageHeader {
+interface ImageHeader {
   mimeType: ImageMimeType;
   /** Null when the header is damaged or does not fit into the bytes given. */
   widthPx: number | null;

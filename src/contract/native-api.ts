@@ -7,7 +7,7 @@ import type { ImageMimeType, SizeTier } from "./image-formats.ts";
  */
 
 /** A part that a client sends: exactly one of text and image. */
-export type RequestPart =
+type RequestPart =
   | { text: string }
   | {
       inlineData: {

@@ -60,12 +60,11 @@ export const ITEM_ERROR_CODES = [
   "CANCELLED",
 ] as const;
 export type ItemErrorCode = (typeof ITEM_ERROR_CODES)[number];
-export type ErrorSource = "provider" | "service";
 
 export interface ItemError {
   code: ItemErrorCode;
   message: string;
-  source: ErrorSource;
+  source: "provider" | "service";
   /** The upstream's own words, for the owner of the service alone; see `ProviderError`. */
   said?: string | null;
 }

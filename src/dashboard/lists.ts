@@ -137,11 +137,6 @@ export function detailLines({ size }: Pick<DashboardState, "size">): number {
   return Math.max(1, size.rows - 9);
 }
 
-/** The pixels that the picture screen can show, between its title and the keys. Each cell shows two, one above the other. */
-export function pictureBox({ size }: Pick<DashboardState, "size">): { widthPx: number; heightPx: number } {
-  return { widthPx: size.columns, heightPx: Math.max(0, size.rows - 2) * 2 };
-}
-
 /** Scrolls the lists as little as needed to show the selected lines. */
 export function keepInView(state: DashboardState): DashboardState {
   const rows = visibleBatches(state);

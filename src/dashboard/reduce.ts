@@ -7,14 +7,11 @@ import {
   layoutOf,
   mergeBatches,
   nameOf,
-  pictureBox,
   selectedBatch,
   visibleBatches,
 } from "./lists.ts";
 import {
-  advanceRate,
   type Change,
-  countImages,
   type DashboardEvent,
   type DashboardState,
   type Key,
@@ -256,6 +253,11 @@ function showPicture(state: DashboardState): Pressed {
   };
 }
 
+/** The pixels that the picture screen can show, between its title and the keys. Each cell shows two, one above the other. */
+function pictureBox({ size }: Pick<DashboardState, "size">): { widthPx: number; heightPx: number } {
+  return { widthPx: size.columns, heightPx: Math.max(0, size.rows - 2) * 2 };
+}
+
 function leavePicture(state: DashboardState, key: Key): Pressed {
   const back = { ...withView(state, { screen: "detail" }), picture: null };
   const step = key.name === "down" ? 1 : key.name === "up" ? -1 : 0;
@@ -299,4 +301,22 @@ const stay = (state: DashboardState): Pressed => ({ state, intent: null });
 
 function after<T>(list: readonly T[], current: T): T {
   return list[(list.indexOf(current) + 1) % list.length] ?? current;
+}
+
+/** The seconds that the sparkline shows. */
+const RATE_SECONDS = 60;
+/** Adds an empty entry for each second that has passed. A clock that went backwards changes nothing. */
+function advanceRate(state: DashboardState): DashboardState {
+  const passed = Math.floor((state.nowMs - state.rateAtMs) / 1000);
+  if (passed <= 0) return state;
+  const empty = Array.from({ length: Math.min(passed, RATE_SECONDS) }, () => 0);
+  const imagesBySecond = [...state.imagesBySecond, ...empty].slice(-RATE_SECONDS);
+  return { ...state, imagesBySecond, rateAtMs: state.rateAtMs + passed * 1000 };
+}
+
+function countImages(state: DashboardState, event: { count: number; atMs: number }): DashboardState {
+  const at = advanceRate({ ...state, nowMs: Math.max(state.nowMs, event.atMs) });
+  const seconds = at.imagesBySecond.length === 0 ? [0] : [...at.imagesBySecond];
+  seconds[seconds.length - 1] = (seconds.at(-1) ?? 0) + event.count;
+  return { ...at, imagesBySecond: seconds };
 }

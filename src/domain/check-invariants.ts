@@ -2,12 +2,10 @@ import { isTerminal } from "../contract/statuses.ts";
 import { groupBy } from "../kernel/json.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { isIntact, readAhead } from "./downloads/piece-stream.ts";
-import { fileProblems } from "./files/files.ts";
-import { linkProblems } from "./files/linked-images.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
-import { answerProblems } from "./realtime/answers.ts";
 import type { AccountRecord, BatchEvent, BatchRecord, LedgerEntry, OutputRecord } from "./records.ts";
+import { expiringProblems } from "./retention.ts";
 
 type ItemTotal = Awaited<ReturnType<Repositories["items"]["totals"]>>[number];
 
@@ -23,8 +21,8 @@ async function realtimeHeld(now: Repositories, accountId: string): Promise<numbe
 
 /**
  * Checks that every hold of a real-time request is open with its record, or was captured or released in full, and that
- * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken back as far as it was released. `entries`: those of
- * the account. Returns a line for each problem.
+ * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken
+ * back as far as it was released. `entries`: those of the account. Returns a line for each problem.
  */
 async function realtimeMoneyProblems(
   now: Repositories,
@@ -78,7 +76,7 @@ function sumByRequest(entries: readonly LedgerEntry[]) {
   return sums;
 }
 
-export interface CheckReport {
+interface CheckReport {
   accounts: number;
   batches: number;
   images: number;
@@ -117,9 +115,7 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     const isMissing = (await blobs.sizeOf(blobKey)) === null;
     report.problems.push(`batch ${batchId}: the image ${blobKey} is ${isMissing ? "missing" : "damaged"}`);
   }
-  report.problems.push(...(await fileProblems(stores, blobs)));
-  report.problems.push(...(await linkProblems({ stores, blobs })));
-  report.problems.push(...(await answerProblems({ stores, blobs })));
+  report.problems.push(...(await expiringProblems({ stores, blobs })));
   return { ...report, images: outputs.length };
 }
 

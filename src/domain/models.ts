@@ -1,16 +1,16 @@
 import {
   type AspectRatio,
-  COMMON_RATIOS,
-  EXTENDED_RATIOS,
+  BACKGROUNDS,
+  type Background,
   imageSizePx,
-  type RatioSet,
+  RATIOS,
   type SizePx,
   type SizeTier,
 } from "../contract/image-formats.ts";
 import { referenceLimitByName } from "../contract/limits.ts";
 import { counted } from "../kernel/text.ts";
 import type { ProviderHealth } from "./health/provider-health.ts";
-import type { ImageProvider, ItemProvider } from "./ports/image-provider.ts";
+import type { Carried, ImageProvider, ItemProvider } from "./ports/image-provider.ts";
 import type { BatchRecord } from "./records.ts";
 
 /** A model as the operator configures it. */
@@ -20,10 +20,18 @@ export interface ModelEntry {
   family: string;
   batch: boolean;
   realtime: boolean;
-  ratios: RatioSet;
+  ratios: keyof typeof RATIOS | readonly AspectRatio[];
   sizes: readonly SizeTier[];
-  /** US dollars per image by tier. Without a price at 1K a model has no batch price. */
+  /** US dollars per image by tier, in the default quality. Without a price at 1K a model has no batch price. */
   prices: Readonly<Partial<Record<SizeTier, number>>>;
+  /** The model's own words, and their prices where they differ. Left out: it has none. */
+  qualities?: readonly string[] | undefined;
+  defaultQuality?: string | undefined;
+  qualityPrices?: Readonly<Record<string, Readonly<Partial<Record<SizeTier, number>>>>> | undefined;
+  /** Left out: none can be asked for. */
+  backgrounds?: readonly Background[] | undefined;
+  /** Whether it takes a seed. Left out: as its provider. */
+  seed?: boolean | undefined;
   maxReferenceImages?: number | undefined;
   /** The share of the price that an image of an upstream's job costs. Null: no jobs. Left out: as the group says. */
   jobPrice?: number | null | undefined;
@@ -80,6 +88,56 @@ export interface Needs {
   /** The ratios of all items, and their tiers. */
   ratios: readonly AspectRatio[];
   tiers: readonly SizeTier[];
+  /** What any item asks for besides. Default: nothing. */
+  options?: readonly Carried[];
+}
+
+/** The values of options that a provider makes of a model. */
+export interface OptionFacts {
+  ratios: readonly AspectRatio[];
+  tiers: readonly SizeTier[];
+  qualities: readonly string[];
+  defaultQuality: string | null;
+  backgrounds: readonly Background[];
+  seed: boolean;
+  negativePrompt: boolean;
+}
+
+/** The qualities of drawings. */
+const DRAWN = { qualities: ["low", "medium", "high"], defaultQuality: "medium" };
+
+/** Returns what an item may ask a provider for: what the model makes and the provider passes on. */
+export function optionsOf(model: ModelEntry, { upstream }: Pick<ImageProvider, "upstream">): OptionFacts {
+  const { ratios, tiers, options } = upstream?.takes ?? { ratios: "any", tiers: "any", options: null };
+  const carries = (name: Carried) => options?.includes(name) ?? true;
+  const own = { qualities: model.qualities ?? [], defaultQuality: model.defaultQuality ?? null };
+  const words = upstream === undefined && own.qualities.length === 0 ? DRAWN : own;
+  return {
+    ratios: ratiosOf(model).filter((ratio) => ratios === "any" || ratios.includes(ratio)),
+    tiers: pricedSizes(model).filter((tier) => tiers === "any" || tiers.includes(tier)),
+    ...(carries("quality") ? words : { qualities: [], defaultQuality: null }),
+    backgrounds: carries("background") ? (upstream ? (model.backgrounds ?? []) : BACKGROUNDS) : [],
+    seed: carries("seed") && model.seed !== false,
+    negativePrompt: carries("negativePrompt"),
+  };
+}
+
+/**
+ * Returns the price of an image in US dollars. Default: in the default quality. The quality `auto` may cost as much as the
+ * dearest. Undefined when it is not known.
+ */
+export function imagePriceUsd(
+  model: ModelEntry,
+  size: SizeTier,
+  quality: string | null = null,
+): number | undefined {
+  const { qualityPrices: tables, defaultQuality } = model;
+  const word = quality ?? defaultQuality;
+  if (tables === undefined || word === undefined) return model.prices[size];
+  if (word !== "auto") return tables[word]?.[size];
+  const all = Object.values(tables).map((table) => table[size] ?? Number.NaN);
+  const dearest = Math.max(...all);
+  return Number.isFinite(dearest) ? dearest : undefined;
 }
 
 /** The identity of drawings, which need no upstream. */
@@ -189,7 +247,7 @@ export function misfit(offers: readonly Offer[], needs: Needs): string | null {
   const most = Math.max(...offers.map(({ provider }) => mostReferences(provider)));
   if (needs.references > most)
     return `has ${counted(needs.references, "reference image")}; the providers of this model take ${most === 0 ? "none" : `at most ${most}`}`;
-  return "asks for a size or an aspect ratio that no provider of this model makes";
+  return "asks for a size, an aspect ratio or another option that no provider of this model makes";
 }
 
 /** The most reference images of one request that a provider takes. */
@@ -203,7 +261,10 @@ function fittest<P extends ImageProvider>(offers: readonly Offer<P>[], needs: Ne
   if (needs === undefined) return [...offers];
   const able = offers.filter(({ provider: { upstream } }) => {
     if (!upstream) return true;
-    return areAllIn(upstream.takes.ratios, needs.ratios) && areAllIn(upstream.takes.tiers, needs.tiers);
+    const { ratios, tiers, options = [] } = upstream.takes;
+    return (
+      areAllIn(ratios, needs.ratios) && areAllIn(tiers, needs.tiers) && areAllIn(options, needs.options ?? [])
+    );
   });
   const whole = able.filter(
     ({ provider: { upstream } }) => needs.references <= (upstream?.takes.maxReferences ?? Infinity),
@@ -236,8 +297,8 @@ const areaOf = ({ widthPx, heightPx }: SizePx) => Math.log(widthPx * heightPx);
 /**
  * The ratio whose pictures are nearest to the shape of an image: twice as wide counts as far as twice as high.
  */
-export function nearestRatio(image: SizePx, set: RatioSet): AspectRatio {
-  const ratios: readonly AspectRatio[] = set === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
+export function nearestRatio(image: SizePx, model: Pick<ModelEntry, "ratios">): AspectRatio {
+  const ratios = ratiosOf(model);
   const shape = shapeOf(image);
   const distance = (ratio: AspectRatio) => Math.abs(shape - shapeOf(imageSizePx("1K", ratio)));
   return ratios.reduce((best, ratio) => (distance(ratio) < distance(best) ? ratio : best));
@@ -263,9 +324,9 @@ export function realtimeModelsOf(group: GroupEntry, models: readonly ModelEntry[
 
 /** The sizes that a model makes and that have a price. */
 export function pricedSizes(model: ModelEntry): SizeTier[] {
-  return model.sizes.filter((size) => model.prices[size] !== undefined);
+  return model.sizes.filter((size) => imagePriceUsd(model, size) !== undefined);
 }
 
-export function ratiosOf(model: ModelEntry): readonly string[] {
-  return model.ratios === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
+export function ratiosOf({ ratios }: Pick<ModelEntry, "ratios">): readonly AspectRatio[] {
+  return typeof ratios === "string" ? RATIOS[ratios] : ratios;
 }

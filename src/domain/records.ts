@@ -1,5 +1,5 @@
 import type { ErrorCode } from "../contract/errors.ts";
-import type { AspectRatio, ImageMimeType, SizeTier } from "../contract/image-formats.ts";
+import type { AspectRatio, Background, ImageMimeType, SizeTier } from "../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../contract/statuses.ts";
 import type { Waiting } from "../contract/waiting.ts";
 import type { Trouble, UpstreamUsage } from "./ports/image-provider.ts";
@@ -282,6 +282,11 @@ export interface ItemTerms {
   keepsRatio: boolean;
   /** The type that the image is asked for in. */
   askedMimeType: ImageMimeType | null;
+  /** As in `AskedOptions`. */
+  quality: string | null;
+  background: Background | null;
+  askedSeed: number | null;
+  negativePrompt: string | null;
   /** The user's texts before the prompt, the newest last. */
   earlier: string | null;
   /** The price of the image, and the hold for it. */
@@ -297,6 +302,10 @@ export const BATCH_TERMS: ItemTerms = {
   ratio: null,
   keepsRatio: false,
   askedMimeType: null,
+  quality: null,
+  background: null,
+  askedSeed: null,
+  negativePrompt: null,
   earlier: null,
   priceMicroUsd: null,
   holdMicroUsd: null,

@@ -1,9 +1,50 @@
+import { FIXED_LIMITS } from "../contract/limits.ts";
+import { sha256Hex } from "../kernel/ids.ts";
 import { inputsPrefix } from "./batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "./batches/delete.ts";
-import { eachDue, type SweepDeps } from "./each-due.ts";
+import type { BlobStore } from "./ports/blob-store.ts";
+import type { Stores, Transaction } from "./ports/stores.ts";
+
+const HOUR_MS = 3_600_000;
+
+/** What is kept for a time and named by a row: where its bytes are, in the blob store, and how long they are kept. */
+export const KEPT = {
+  /** Uploaded files. */
+  files: { prefix: "files/", forMs: FIXED_LIMITS.fileHours * HOUR_MS },
+  /** Images that can be fetched by a link. */
+  links: { prefix: "links/", forMs: FIXED_LIMITS.imageLinkHours * HOUR_MS },
+  /** Answers to requests with an idempotency key. */
+  answers: { prefix: "answers/", forMs: 24 * HOUR_MS },
+} as const;
+
+/** When `ending` aborts, the rest is left to the next sweep. Default: never. */
+interface SweepDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  ending?: AbortSignal;
+}
+
+/** How many rows are looked up at a time. */
+const PAGE = 200;
+
+/** Yields the rows of all pages, each once. Ends early when `ending` aborts. */
+async function* eachDue<T extends { seq: number }>(
+  page: (position: { afterSeq: number; limit: number }) => Promise<readonly T[]>,
+  ending?: AbortSignal,
+): AsyncGenerator<T> {
+  for (let afterSeq = 0; ; ) {
+    const found = await page({ afterSeq, limit: PAGE });
+    for (const row of found) {
+      if (ending?.aborted) return;
+      yield row;
+      afterSeq = row.seq;
+    }
+    if (found.length < PAGE) return;
+  }
+}
 
 /** Idempotency keys are kept this long after the record of their batch was deleted: a year. */
-const KEY_RETENTION_MS = 365 * 24 * 3_600_000;
+const KEY_RETENTION_MS = 365 * 24 * HOUR_MS;
 
 interface SweepReport {
   /** Batches that are `output_deleted` because of this sweep. */
@@ -47,4 +88,84 @@ export async function sweep(
   }
   await stores.write((tx) => tx.idempotency.removeOfRecordsDeletedBefore(dueMs - KEY_RETENTION_MS));
   return report;
+}
+
+/**
+ * Removes what expires by these times, with its row. One failure does not stop the others: the errors are returned, and a
+ * later sweep or the next start tries again.
+ */
+export async function sweepExpired(
+  { stores, blobs, ending }: SweepDeps,
+  dueMs: Record<keyof typeof KEPT, number>,
+): Promise<unknown[]> {
+  const { files, linkedImages, keyedRequests } = stores.read;
+  const failures: unknown[] = [];
+  const remove = async (blobKey: string, forget: (tx: Transaction) => Promise<void>) => {
+    try {
+      await blobs.delete(blobKey);
+      await stores.write(forget);
+    } catch (error) {
+      failures.push(error);
+    }
+  };
+  for await (const { blobKey } of eachDue((page) => files.due(dueMs.files, page), ending))
+    await remove(blobKey, (tx) => tx.files.remove(blobKey));
+  for await (const { id } of eachDue((page) => linkedImages.due(dueMs.links, page), ending))
+    await remove(KEPT.links.prefix + id, (tx) => tx.linkedImages.remove(id));
+  for (;;) {
+    const due = ending?.aborted ? [] : await keyedRequests.due(dueMs.answers, PAGE);
+    if (due.length === 0) return failures;
+    // The rows first: a repeat must not find one whose answer is gone.
+    await stores.write(async (tx) => {
+      for (const record of due) await tx.keyedRequests.remove(record);
+    });
+    for (const { realtimeId } of due) {
+      if (ending?.aborted) return failures;
+      await blobs.delete(KEPT.answers.prefix + realtimeId).catch((error) => failures.push(error));
+    }
+  }
+}
+
+/** Removes what a process has stored but not recorded. Younger things may be about to be recorded. */
+export async function removeUnrecorded({ stores, blobs }: SweepDeps, olderThanMs: number): Promise<void> {
+  const { files, linkedImages, keyedRequests } = stores.read;
+  const answers = (await keyedRequests.answered()).map(({ realtimeId }) => KEPT.answers.prefix + realtimeId);
+  const known = new Set([...(await files.blobKeys()), ...answers]);
+  for (const kind of Object.values(KEPT)) {
+    for (const { key, ageMs } of await blobs.list(kind.prefix)) {
+      if (ageMs < olderThanMs || known.has(key)) continue;
+      if (kind === KEPT.links && (await linkedImages.find(key.slice(kind.prefix.length))) !== null) continue;
+      await blobs.delete(key);
+    }
+  }
+}
+
+/** Finds what is kept for a time, and is missing or has other bytes than recorded. Returns a line for each. */
+export async function expiringProblems({ stores, blobs }: SweepDeps): Promise<string[]> {
+  const { files, linkedImages, keyedRequests } = stores.read;
+  const problems: string[] = [];
+  const all = Number.MAX_SAFE_INTEGER;
+  const stateOf = (found: unknown) => (found === null ? "missing" : "damaged");
+  // What is gone may have been removed meanwhile: bytes of files and links go before their row.
+  for await (const file of eachDue((page) => files.due(all, page))) {
+    const { id, apiKeyId, blobKey, expiresAtMs } = file;
+    const size = await blobs.sizeOf(blobKey);
+    if (size === file.sizeBytes || expiresAtMs === 0) continue;
+    const now = await files.find(apiKeyId, id);
+    if (now?.blobKey === blobKey && now.expiresAtMs === expiresAtMs)
+      problems.push(`file ${id} of key ${apiKeyId}: ${blobKey} is ${stateOf(size)}`);
+  }
+  for await (const { id, sizeBytes } of eachDue((page) => linkedImages.due(all, page))) {
+    const blobKey = KEPT.links.prefix + id;
+    const size = await blobs.sizeOf(blobKey);
+    if (size !== sizeBytes && (await linkedImages.find(id)) !== null)
+      problems.push(`an image with a link: ${blobKey} is ${stateOf(size)}`);
+  }
+  for (const { apiKeyId, key, realtimeId, answer } of await keyedRequests.answered()) {
+    const body = await blobs.read(KEPT.answers.prefix + realtimeId);
+    if (answer === null || "error" in answer || (body && sha256Hex(body) === answer.sha256)) continue;
+    if ((await keyedRequests.find(apiKeyId, key))?.realtimeId !== realtimeId) continue;
+    problems.push(`real-time request ${realtimeId}: the answer to its idempotency key is ${stateOf(body)}`);
+  }
+  return problems;
 }

@@ -17,9 +17,10 @@ interface Header {
 }
 
 /**
- * Decodes with libvips on its own threads, which is loaded with the first image, as soon as `decoding` lets it. Width and height are those of the stored
- * pixels: an EXIF orientation is reported, not applied. An animated WebP is taken as an image of its frame size; all
- * its frames are decoded and their pixels count together.
+ * Decodes with libvips on its own threads, as soon as `decoding` lets it. The library is loaded with the first image: a
+ * service that only shows what it has needs none. Width and height are those of the stored pixels: an EXIF orientation is
+ * reported, not applied. An animated WebP is taken as an image of its frame size; all its frames are decoded and their
+ * pixels count together.
  */
 export function sharpInspector(decoding: Decoding): ImageInspector {
   return {

@@ -78,95 +78,65 @@ export function layOutZip<T extends ZipBody>(
 }
 
 /** Section 4.3.7. */
-function localHeader({ name, flags, crc32, sizeBytes }: Entry): Buffer {
-  const fields = Buffer.alloc(30);
-  fields.writeUInt32LE(0x04034b50, 0);
-  fields.writeUInt16LE(VERSION_NEEDED, 4);
-  writeFacts(fields, 6, { name, flags, crc32, sizeBytes });
-  return Buffer.concat([fields, name]);
+function localHeader(entry: Omit<Entry, "offset">): Buffer {
+  return Buffer.concat([u32(0x04034b50), u16(VERSION_NEEDED), factsOf(entry), u16(0), entry.name]);
 }
 
 /** Section 4.3.9. */
 function descriptor(entry: Entry): Buffer {
   const { crc32, sizeBytes } = entry;
-  const head = Buffer.alloc(8);
-  head.writeUInt32LE(0x08074b50, 0);
-  head.writeUInt32LE(crc32, 4);
-  if (needsZip64(entry)) return Buffer.concat([head, uint64s(sizeBytes, sizeBytes)]);
-  const sizes = Buffer.alloc(8);
-  sizes.writeUInt32LE(sizeBytes, 0);
-  sizes.writeUInt32LE(sizeBytes, 4);
-  return Buffer.concat([head, sizes]);
+  const size = needsZip64(entry) ? u64 : u32;
+  return Buffer.concat([u32(0x08074b50, crc32), size(sizeBytes, sizeBytes)]);
 }
 
-/** Section 4.3.12. */
+/** Section 4.3.12. The extra field has the facts that need 64 bits: section 4.5.3. */
 function centralHeader(entry: Entry): Buffer {
+  const { name, sizeBytes, offset } = entry;
   const isZip64 = needsZip64(entry);
   const shown = isZip64 ? { ...entry, sizeBytes: IN_ZIP64, offset: IN_ZIP64 } : entry;
-  const extra = isZip64 ? zip64Extra(entry) : Buffer.alloc(0);
-  const fields = Buffer.alloc(46);
-  fields.writeUInt32LE(0x02014b50, 0);
-  fields.writeUInt16LE(VERSION_MADE_BY, 4);
-  fields.writeUInt16LE(isZip64 ? VERSION_OF_ZIP64 : VERSION_NEEDED, 6);
-  writeFacts(fields, 8, shown);
-  fields.writeUInt16LE(extra.length, 30);
-  fields.writeUInt32LE(ATTRIBUTES, 38);
-  fields.writeUInt32LE(shown.offset, 42);
-  return Buffer.concat([fields, entry.name, extra]);
+  const values = u64(sizeBytes, sizeBytes, offset);
+  const extra = isZip64 ? Buffer.concat([u16(1, values.length), values]) : Buffer.alloc(0);
+  const versions = u16(VERSION_MADE_BY, isZip64 ? VERSION_OF_ZIP64 : VERSION_NEEDED);
+  // No comment, the first disk, no text.
+  const rest = [u16(extra.length, 0, 0, 0), u32(ATTRIBUTES, shown.offset)];
+  return Buffer.concat([u32(0x02014b50), versions, factsOf(shown), ...rest, name, extra]);
 }
 
-/** The field for an entry whose facts need 64 bits: section 4.5.3. */
-function zip64Extra({ sizeBytes, offset }: Entry): Buffer {
-  const values = uint64s(sizeBytes, sizeBytes, offset);
-  const head = Buffer.alloc(4);
-  head.writeUInt16LE(1, 0);
-  head.writeUInt16LE(values.length, 2);
-  return Buffer.concat([head, values]);
-}
-
-/** The fields that both headers of an entry have, from the flags to the length of the name. */
-function writeFacts(fields: Buffer, at: number, entry: Omit<Entry, "offset">): void {
-  fields.writeUInt16LE(entry.flags, at);
-  // The method at `at + 2` is 0: stored.
-  fields.writeUInt16LE(DOS_TIME, at + 4);
-  fields.writeUInt16LE(DOS_DATE, at + 6);
-  fields.writeUInt32LE(entry.crc32, at + 8);
-  fields.writeUInt32LE(entry.sizeBytes, at + 12);
-  fields.writeUInt32LE(entry.sizeBytes, at + 16);
-  fields.writeUInt16LE(entry.name.length, at + 20);
+/** The fields that both headers of an entry have, from the flags to the length of the name. The method is 0: stored. */
+function factsOf({ flags, crc32, sizeBytes, name }: Omit<Entry, "offset">): Buffer {
+  return Buffer.concat([
+    u16(flags, 0, DOS_TIME, DOS_DATE),
+    u32(crc32, sizeBytes, sizeBytes),
+    u16(name.length),
+  ]);
 }
 
 /** The end of the directory (section 4.3.16), after the parts of ZIP64 if it needs them. */
 function endOfDirectory(entries: number, start: number, sizeBytes: number): Buffer {
-  const fields = Buffer.alloc(22);
-  fields.writeUInt32LE(0x06054b50, 0);
-  const shownEntries = Math.min(entries, ENTRIES_IN_ZIP64);
-  fields.writeUInt16LE(shownEntries, 8);
-  fields.writeUInt16LE(shownEntries, 10);
-  fields.writeUInt32LE(Math.min(sizeBytes, IN_ZIP64), 12);
-  fields.writeUInt32LE(Math.min(start, IN_ZIP64), 16);
+  const shown = Math.min(entries, ENTRIES_IN_ZIP64);
+  const place = u32(Math.min(sizeBytes, IN_ZIP64), Math.min(start, IN_ZIP64));
+  const end = Buffer.concat([u32(0x06054b50), u16(0, 0, shown, shown), place, u16(0)]);
   const isZip64 = entries >= ENTRIES_IN_ZIP64 || sizeBytes >= IN_ZIP64 || start >= IN_ZIP64;
-  return isZip64 ? Buffer.concat([zip64EndOfDirectory(entries, start, sizeBytes), fields]) : fields;
+  return isZip64 ? Buffer.concat([zip64EndOfDirectory(entries, start, sizeBytes), end]) : end;
 }
 
-/** The record and its locator: sections 4.3.14 and 4.3.15. */
+/** The record and its locator: sections 4.3.14 and 4.3.15. The record has 44 bytes behind its size. */
 function zip64EndOfDirectory(entries: number, start: number, sizeBytes: number): Buffer {
-  const record = Buffer.alloc(24);
-  record.writeUInt32LE(0x06064b50, 0);
-  // The size of the record behind this field.
-  record.writeUInt32LE(44, 4);
-  record.writeUInt16LE(VERSION_MADE_BY, 12);
-  record.writeUInt16LE(VERSION_OF_ZIP64, 14);
-  const locator = Buffer.alloc(8);
-  locator.writeUInt32LE(0x07064b50, 0);
-  const disks = Buffer.alloc(4);
-  disks.writeUInt32LE(1, 0);
-  const values = uint64s(entries, entries, sizeBytes, start);
-  return Buffer.concat([record, values, locator, uint64s(start + sizeBytes), disks]);
+  const record = [u32(0x06064b50), u64(44), u16(VERSION_MADE_BY, VERSION_OF_ZIP64), u32(0, 0)];
+  const locator = [u32(0x07064b50, 0), u64(start + sizeBytes), u32(1)];
+  return Buffer.concat([...record, u64(entries, entries, sizeBytes, start), ...locator]);
 }
 
-function uint64s(...values: number[]): Buffer {
-  const bytes = Buffer.alloc(8 * values.length);
-  for (const [at, value] of values.entries()) bytes.writeBigUInt64LE(BigInt(value), 8 * at);
-  return bytes;
-}
+/** Returns a function that returns the bytes of numbers of this size, the lowest byte of each first. */
+const littleEndian =
+  (size: 2 | 4 | 8) =>
+  (...values: number[]) => {
+    const bytes = Buffer.alloc(size * values.length);
+    for (const [i, value] of values.entries()) {
+      if (size === 8) bytes.writeBigUInt64LE(BigInt(value), i * size);
+      else bytes.writeUIntLE(value, i * size, size);
+    }
+    return bytes;
+  };
+
+const [u16, u32, u64] = [littleEndian(2), littleEndian(4), littleEndian(8)];

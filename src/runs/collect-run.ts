@@ -7,7 +7,7 @@ import type { ImageMimeType } from "../contract/image-formats.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { commitPendingInput, removePassingZips } from "./directory/claim.ts";
 import { readRunInput } from "./directory/input.ts";
-import { createDiskNames, type DiskNames, imageStem } from "./directory/names.ts";
+import { createDiskNames, imageStem } from "./directory/names.ts";
 import { type ResultLine, setAside, setAsideStray, writeResults } from "./directory/results.ts";
 import { isIntact, type ResultFile } from "./directory/run-files.ts";
 import type { RunReporter, RunService } from "./directory/run-service.ts";
@@ -19,7 +19,7 @@ import {
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
-import { type FetchJob, fetchImages } from "./fetch/fetch-images.ts";
+import { fetchImages } from "./fetch/fetch-images.ts";
 import { recordedItems, unknownBatches } from "./run-batches.ts";
 import { CLIENT, isUnknownHere, scopeOf, stands } from "./standing.ts";
 
@@ -139,6 +139,8 @@ function noteMissing(entry: RunBatch, lines: readonly ResultLine[]): void {
   else delete entry.missing_count;
 }
 
+type FetchJob = Parameters<typeof fetchImages>[0];
+
 /** The facts of a run that collecting one batch needs. */
 interface Collected extends Pick<FetchJob, "gone" | "pathFor"> {
   entry: RunBatch | undefined;
@@ -204,7 +206,10 @@ function undelivered({ code, message, requestId }: ImgbatchError): ResultLine["e
 }
 
 /** Files of an earlier run keep their names, so that a repair changes nothing else. */
-function keepNames(earlier: readonly ResultLine[], batches: readonly Batch[]): DiskNames {
+function keepNames(
+  earlier: readonly ResultLine[],
+  batches: readonly Batch[],
+): ReturnType<typeof createDiskNames> {
   const names = createDiskNames();
   const ids = new Set(batches.map((batch) => batch.id));
   for (const line of earlier) {

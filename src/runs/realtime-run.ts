@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { appendFile, readFile, rm } from "node:fs/promises";
+import { appendFile, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import PQueue from "p-queue";
-import { saving } from "../client/file-errors.ts";
+import { removeFile, saving } from "../client/file-errors.ts";
 import { type GenerateOptions, generateImage } from "../client/realtime.ts";
 import { PAID_TWICE_NOTE } from "../contract/batch-api.ts";
 import { type ErrorCode, errorEntry, ImgbatchError } from "../contract/errors.ts";
@@ -20,7 +20,6 @@ import {
   inspect,
   isImagePath,
   isIntact,
-  isWholeResult,
   NOTHING_KNOWN,
   writeJsonLines,
   writeVerified,
@@ -28,12 +27,14 @@ import {
 import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { newRunState, readRunState, writeRunState } from "./directory/run-state.ts";
 import type { RunState } from "./directory/run-state-schema.ts";
-import { type PlannedImage, type RealtimePlan, realtimeImages } from "./plan/plan.ts";
+import { type RealtimePlan, realtimeImages } from "./plan/plan.ts";
 import { textOf } from "./plan/spool.ts";
 import { changedRealtimeError } from "./plan/update.ts";
 import { itemsOf } from "./request.ts";
 import { requireWritable } from "./save-image.ts";
 import { stands } from "./standing.ts";
+
+type PlannedImage = RealtimePlan["images"][number];
 
 export interface RealtimeRunOptions extends GenerateOptions {
   plan: RealtimePlan;
@@ -86,13 +87,15 @@ const OF_ONE_PROMPT: readonly ErrorCode[] = [
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
   const { plan, dir, clock, reporter, signal } = options;
   const { staysFailed = (line: ResultLine) => stands(line, "lost") } = options;
-  await checkRun(options);
-  const { found: lines, again } = await findFinished(dir, plan.images, staysFailed);
+  const earlier = await checkRun(options);
+  const { found: lines, again, replaced } = await findFinished(dir, plan.images, staysFailed);
   const kept = new Set([...lines.values()].flatMap((line) => (stands(line, "here") ? [line.custom_id] : [])));
   const missing = plan.images.filter(({ customId }) => !lines.has(customId));
+  if (earlier !== null && missing.length > 0) requireSameService(dir, earlier, options.service.identity);
   // A refused run that is new leaves nothing behind.
   const consentMicroUsd = (await options.approve?.(missing)) ?? null;
   const runState = await openDirectory(options);
+  for (const path of replaced) await removeFile(join(dir, path));
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
   // With its old key, the service sends nothing any more for a lost image. A kill must leave it lost, or with a new key.
@@ -228,19 +231,16 @@ const WITHOUT_RUN_STATE =
 
 type Run = Pick<RealtimeRunOptions, "dir" | "plan" | "service" | "clock">;
 
-/** Checks whether the directory is free, or that of this run. Writes nothing. */
-async function checkRun({ dir, plan, service }: Run): Promise<void> {
-  const { inputSha256, images, items, settings } = plan;
+/** Checks whether the directory is free, or that of this run, and returns its run state. Writes nothing. */
+async function checkRun({ dir, plan }: Run): Promise<RunState | null> {
+  const { inputSha256, items, settings } = plan;
   const before = await readRunState(dir, WITHOUT_RUN_STATE);
-  const isOurs = before?.kind === "realtime";
-  if (isOurs && before.input_sha256 !== inputSha256 && items !== null) {
+  if (before?.kind === "realtime" && before.input_sha256 !== inputSha256 && items !== null) {
     const isSame = before.model === settings.model;
     const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
     throw await changedRealtimeError(dir, items, others);
   }
-  if (isOurs && before.base_url !== service.identity && !(await hasAll(dir, images)))
-    requireSameService(dir, before, service.identity);
-  await checkDirectory(dir, inputSha256);
+  return checkDirectory(dir, inputSha256);
 }
 
 /** Prepares a directory for this run, or opens it again. The key of the first request is on disk when this resolves. */
@@ -248,10 +248,9 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   const { inputSha256, settings, items } = plan;
   const earlier = await claimDirectory(dir, inputSha256);
   const { model, aspectRatio: aspect_ratio, size, mimeType: mime_type } = settings;
-  const { identity: baseUrl, keyFingerprint, upstream } = service;
-  const facts = { baseUrl, keyFingerprint, upstream, inputSha256, isFresh: false, request: null };
+  const facts = { input_sha256: inputSha256, is_fresh: false, request: null, batches: [] };
   const runState: RunState = earlier ?? {
-    ...newRunState({ ...facts, nowMs: clock.nowMs(), batches: [] }),
+    ...newRunState(service, clock, facts),
     ...{ kind: "realtime", model, aspect_ratio, size, mime_type },
   };
   runState.finished_at = null;
@@ -265,29 +264,20 @@ async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunSta
   return runState;
 }
 
-/** Whether every image is on disk as the results say. */
-async function hasAll(dir: string, images: readonly PlannedImage[]): Promise<boolean> {
-  const lines = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
-  for (const { customId } of images) {
-    const line = lines.get(customId);
-    if (line === undefined || !(await isWholeResult(dir, line))) return false;
-  }
-  return true;
-}
-
 /**
  * Finds the images that exist here, and the earlier failures that stay as they are. An image with a line in the results
  * must match its hash. An image without a line was left by a killed process and must be complete. `again` are the failed
- * lines whose images are asked for again.
+ * lines whose images are asked for again, `replaced` the damaged files that new ones replace.
  */
 async function findFinished(
   dir: string,
   images: readonly PlannedImage[],
   staysFailed: (line: ResultLine) => boolean,
-): Promise<{ found: Map<string, ResultLine>; again: ResultLine[] }> {
+): Promise<{ found: Map<string, ResultLine>; again: ResultLine[]; replaced: string[] }> {
   const earlier = new Map((await readResults(dir)).map((line) => [line.custom_id, line]));
   const found = new Map<string, ResultLine>();
   const again: ResultLine[] = [];
+  const replaced: string[] = [];
   for (const image of images) {
     const line = earlier.get(image.customId);
     const [file] = line?.files ?? [];
@@ -295,8 +285,7 @@ async function findFinished(
       found.set(image.customId, line);
     } else if (file?.path.startsWith(`${image.stem}.`) && isImagePath(file.path)) {
       // A damaged line may name the file of another image, which was paid for: only its own file is removed.
-      const path = join(dir, file.path);
-      await saving(path, () => rm(path, { force: true }));
+      replaced.push(file.path);
     } else {
       const orphan = await findWhole(dir, image);
       if (orphan !== null) found.set(image.customId, orphan);
@@ -304,7 +293,7 @@ async function findFinished(
       else if (line?.error !== undefined) again.push(line);
     }
   }
-  return { found, again };
+  return { found, again, replaced };
 }
 
 async function findWhole(dir: string, { customId, stem }: PlannedImage): Promise<ResultLine | null> {

@@ -10,7 +10,7 @@ import { safeFileName, truncateBytes } from "../kernel/text.ts";
 import { NOTHING_KNOWN, type ResultFile, writeVerified } from "./directory/run-files.ts";
 
 /** The target of one image. */
-export interface ImageTarget {
+interface ImageTarget {
   dir: string;
   /** The name as the caller gave it. Null when it is made from the prompt. */
   name: string | null;
@@ -80,7 +80,7 @@ function slugOf(prompt: string): string {
   return safeFileName(slug || "image");
 }
 
-export interface SavedImage {
+interface SavedImage {
   /** Absolute. */
   path: string;
   facts: Omit<ResultFile, "path">;

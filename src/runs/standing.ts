@@ -92,7 +92,7 @@ function codeOf(code: string | undefined): ErrorCode {
  * again, `retryLost` also lost ones, `retryHere` also those whose batches the service does not know. `edit`: change the
  * prompts that were refused.
  */
-export interface Repair {
+interface Repair {
   kind: "fetch" | "retry" | "retryLost" | "retryHere" | "edit";
   /** The images that it makes, which are paid. For `edit`, those whose prompts have to change. */
   images: number;
@@ -139,7 +139,7 @@ export interface Counts {
   failed: number;
 }
 
-export interface ImageCounts extends Counts {
+interface ImageCounts extends Counts {
   /** Late or lost. */
   missing: number;
 }

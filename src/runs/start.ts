@@ -9,21 +9,20 @@ import { formatProblem } from "../prompts/problems.ts";
 import { claimDirectory, pendingInputName, removeLeftovers } from "./directory/claim.ts";
 import { readRunInput, writeInput } from "./directory/input.ts";
 import { INPUT_FILE, type Naming, REFERENCES_FOLDER } from "./directory/names.ts";
-import { makerAt } from "./directory/run-service.ts";
 import {
-  intendedBatch,
   isLacking,
   lastRound,
+  newBatch,
   newRunState,
   RUN_STATE_FILE,
   readRunState,
   submittedBatches,
   writeRunState,
 } from "./directory/run-state.ts";
-import type { RunBatch, RunState, SubmittedRequest } from "./directory/run-state-schema.ts";
+import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { Chunk, Plan, PlannedItem, RunRequest } from "./plan/plan.ts";
 import { planAgain } from "./plan/retry.ts";
-import { changedError, describeChanges, planUpdate, type UpdatePlan } from "./plan/update.ts";
+import { changedError, describeChanges, planUpdate } from "./plan/update.ts";
 import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
 
 /*
@@ -74,7 +73,7 @@ interface Start {
   /** Of these, the images of batches that the service may have made without an answer. Other prompts replace theirs. */
   openImages: number;
   /** The changes of the prompts; null if the run was never updated, or is new. */
-  update: UpdatePlan | null;
+  update: Awaited<ReturnType<typeof planUpdate>> | null;
 }
 
 /**
@@ -148,31 +147,28 @@ function planSubmission(
   let first = 0;
   const batches = plan.chunks.map(({ items, imageCount }, index) => {
     const { parentId } = plan.request;
-    const idempotencyKey = chosen[index] ?? "";
+    const idempotency_key = chosen[index] ?? "";
     const prompts: [number, number] = [first, items.length];
     first += items.length;
-    return intendedBatch(index, makerAt(service), {
-      idempotencyKey,
-      parentId,
-      imageCount,
-      round: 0,
-      prompts,
-    });
+    const parent = { parent_batch_id: parentId };
+    return newBatch(index, service, { idempotency_key, ...parent, asked_count: imageCount, prompts });
   });
-  const state = newRunState({
-    baseUrl: service.identity,
-    keyFingerprint: service.keyFingerprint,
-    upstream: service.upstream,
-    inputSha256: plan.inputSha256,
-    isFresh,
+  const state = newRunState(service, clock, {
+    input_sha256: plan.inputSha256,
+    is_fresh: isFresh,
     request: submittedRequest(plan.request),
-    nowMs: clock.nowMs(),
     batches,
   });
   return { ...state, names: earlier === null ? names : (earlier.names ?? "id") };
 }
 
-function submittedRequest({ model, name, mimeType, metadata, isReal = false }: RunRequest): SubmittedRequest {
+function submittedRequest({
+  model,
+  name,
+  mimeType,
+  metadata,
+  isReal = false,
+}: RunRequest): RunState["request"] {
   const request = { model, task_name: name, response_mime_type: mimeType, metadata };
   return isReal ? { ...request, images: "real" } : request;
 }

@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import type { Batch, BatchWaiting } from "../client/answers.ts";
+import type { Batch } from "../client/answers.ts";
 import { followChanges, PollLimiter, pollUntilDone } from "../client/poll.ts";
 import type { ProviderIdentity } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
@@ -19,7 +19,7 @@ interface PollOptions {
   reporter: Pick<RunReporter, "event">;
 }
 
-export interface AwaitOptions extends PollOptions {
+interface AwaitOptions extends PollOptions {
   reporter: RunReporter;
   /** The batches, by id, that make images of the others again. */
   retries?: ReadonlySet<string>;
@@ -288,7 +288,10 @@ export function parkedError(
  * Whether the only upstream of a service is on this machine and refuses connections: its server does not run, and it does
  * not come back by itself.
  */
-function isRefusedHere({ code, message }: BatchWaiting, providers: readonly ProviderIdentity[]): boolean {
+function isRefusedHere(
+  { code, message }: NonNullable<Batch["waiting"]>,
+  providers: readonly ProviderIdentity[],
+): boolean {
   return code === "PROVIDER_UNREACHABLE" && refusingServer(message, providers) !== null;
 }
 

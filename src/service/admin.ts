@@ -13,7 +13,7 @@ import {
   paysDrawingsInPlay,
   topUp,
 } from "../domain/accounts.ts";
-import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
+import { checkInvariants } from "../domain/check-invariants.ts";
 import { CALLS_EVERY_MS, type CallSums, sumCalls } from "../domain/health/calls.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
@@ -36,7 +36,7 @@ export type UsageLine = CallSums & {
   playMicroUsd: number;
 };
 
-export interface NewKey {
+interface NewKey {
   name: string;
   accountName: string;
   group: string;
@@ -87,11 +87,11 @@ export interface Admin {
     drawings: ReadonlySet<string>;
   }): Promise<UsageLine[]>;
   /** Throws `INVALID_CONFIG` for the bucket of another database. */
-  check(): Promise<CheckReport>;
+  check(): ReturnType<typeof checkInvariants>;
   close(): Promise<void>;
 }
 
-export interface AdminOptions {
+interface AdminOptions {
   directory: string;
   /** Default: SQLite and files of the directory. */
   storage?: StoragePlaces | undefined;
@@ -212,7 +212,7 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
 }
 
 /** Checks the database file first: its content can be read only as far as the file is intact. */
-async function checkAll(data: OpenStorage): Promise<CheckReport> {
+async function checkAll(data: OpenStorage): ReturnType<typeof checkInvariants> {
   const ofFile = await data.integrityProblems().catch(damageOf);
   const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
   try {

@@ -1,9 +1,6 @@
 import { isTerminal } from "../contract/statuses.ts";
-import type { Feed, ServiceEvent } from "../domain/feed.ts";
-import type { Stores } from "../domain/ports/stores.ts";
-import type { Clock } from "../kernel/clock.ts";
+import type { ServiceEvent } from "../domain/feed.ts";
 import { fieldsOf } from "../kernel/json.ts";
-import type { Log } from "../kernel/log.ts";
 import { coalesced } from "../kernel/pacing.ts";
 import type { Notices } from "../storage/dialects/postgres-notices.ts";
 import type { WorkerDeps } from "../workers/deps.ts";
@@ -22,44 +19,6 @@ const LATEST = 100;
 /** A poll reads all that is at work: a hundred notices a second must not become as many polls. */
 const WORK_PAUSE_MS = 200;
 
-/** How a process and the others on its database let each other know of changes. */
-export interface Sharing {
-  /** Notifies all workers that there is work, or that some of theirs has ended. */
-  notifyWorkers(): void;
-  close(): Promise<void>;
-}
-
-/**
- * Lets the processes of a shared database know of each other's changes before the next heartbeat. `pollWork` looks for work.
- * `listen` is null where there are no notices: then reading the database and heartbeats have to do.
- */
-export function shareChanges(
-  deps: Pick<WorkerDeps, "feed" | "stores" | "clock" | "log" | "ids">,
-  listen: OpenStorage["listen"],
-  pollWork: () => Promise<unknown>,
-): Sharing {
-  const feed = new SharedFeed(deps, deps.ids.recordId("process"));
-  const poll = coalesced(async () => {
-    await pollWork().catch((error) => {
-      deps.log.error("the work of others could not be looked at", { error: String(error) });
-    });
-    await deps.clock.sleep(WORK_PAUSE_MS);
-  });
-  const notices = listen?.((text) => {
-    if (feed.read(text).isCall) void poll();
-  });
-  if (notices) feed.use(notices);
-  return {
-    notifyWorkers: () => feed.notifyWorkers(),
-    close: async () => {
-      feed.close();
-      // The work that this process gave back is taken up at once.
-      feed.notifyWorkers();
-      await notices?.close();
-    },
-  };
-}
-
 /** The changes of a batch since the last notice. */
 interface Change {
   images: number;
@@ -68,43 +27,40 @@ interface Change {
   isGone: boolean;
 }
 
-interface Deps {
-  feed: Feed;
-  stores: Stores;
-  clock: Clock;
-  log: Log;
-}
+type Deps = Pick<WorkerDeps, "feed" | "stores" | "clock" | "log" | "ids">;
 
 /**
- * Brings the changes that other processes make to the feed of this one, and the changes of this one to the others. By
- * notices where they arrive, and by reading the database where they do not.
+ * Brings the changes that other processes make to the feed of this one, and the changes of this one to the others, before the
+ * next heartbeat. By notices where they arrive, and by reading the database where they do not.
  */
 export class SharedFeed {
   readonly #deps: Deps;
   /** Distinguishes its own notices from those of others. */
   readonly #from: string;
+  readonly #notices: Notices | null;
   readonly #changes = new Map<string, Change>();
   readonly #unsubscribe: () => void;
   readonly #timer: NodeJS.Timeout;
   /** The batches as they were at the last poll; null before. */
   #polled: Map<string, { state: string; images: number }> | null = null;
-  #notices: Notices | null = null;
   #pollAtMs = 0;
   #isPolling = false;
   /** The events that are published now come from another process. */
   #isRepeating = false;
 
-  /** `from`: a name of this process that no other has. */
-  constructor(deps: Deps, from: string) {
+  /** `listen` is null where there are no notices. `pollWork` looks for work that others have called for. */
+  constructor(deps: Deps, listen: OpenStorage["listen"], pollWork: () => Promise<unknown>) {
     this.#deps = deps;
-    this.#from = from;
+    this.#from = deps.ids.recordId("process");
+    const poll = coalesced(async () => {
+      await pollWork().catch((error) => {
+        deps.log.error("the work of others could not be looked at", { error: String(error) });
+      });
+      await deps.clock.sleep(WORK_PAUSE_MS);
+    });
+    this.#notices = listen?.((text) => this.#read(text) && void poll()) ?? null;
     this.#unsubscribe = deps.feed.subscribe((event) => this.#note(event));
     this.#timer = setInterval(() => this.#tick(), GATHER_MS).unref();
-  }
-
-  /** Uses notices from now on. */
-  use(notices: Notices): void {
-    this.#notices = notices;
   }
 
   /** Notifies the other processes at once that there is work for them, or that some of theirs has ended. */
@@ -112,10 +68,19 @@ export class SharedFeed {
     this.#notices?.send(JSON.stringify({ from: this.#from, look: true }));
   }
 
+  /** The work that this process gave back is taken up at once. */
+  async close(): Promise<void> {
+    this.#unsubscribe();
+    clearInterval(this.#timer);
+    this.#flush();
+    this.notifyWorkers();
+    await this.#notices?.close();
+  }
+
   /** Reads a notice. Returns whether it calls this process to look for work. */
-  read(text: string): { isCall: boolean } {
+  #read(text: string): boolean {
     const { from, look, batches } = fieldsOf(parsed(text)) ?? {};
-    if (from === this.#from) return { isCall: false };
+    if (from === this.#from) return false;
     for (const each of Array.isArray(batches) ? batches : []) {
       const { id, images = 0, failed = [], gone } = fieldsOf(each) ?? {};
       if (typeof id !== "string") continue;
@@ -123,13 +88,7 @@ export class SharedFeed {
       else
         this.#publish({ type: "elsewhere", batchId: id, images: Number(images), failed: failed as string[] });
     }
-    return { isCall: look === true };
-  }
-
-  close(): void {
-    this.#unsubscribe();
-    clearInterval(this.#timer);
-    this.#flush();
+    return look === true;
   }
 
   #publish(event: ServiceEvent): void {

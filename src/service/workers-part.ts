@@ -20,7 +20,7 @@ import { Alone, Cluster, type PresenceFacts } from "../workers/presence.ts";
 import { shareProviders } from "../workers/provider-slots.ts";
 import { startRetention } from "../workers/retention-sweep.ts";
 import { Scheduler } from "../workers/scheduler.ts";
-import { type Sharing, shareChanges } from "./shared-feed.ts";
+import { SharedFeed } from "./shared-feed.ts";
 import type { OpenStorage } from "./storage/open-storage.ts";
 
 const MINUTE_MS = 60_000;
@@ -80,7 +80,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
   );
   const closing = new AbortController();
   let scheduler: Scheduler | null = null;
-  let sharing: Sharing | null = null;
+  let sharing: SharedFeed | null = null;
   let stopRetention: (() => Promise<void>) | null = null;
   let heartbeat: Promise<void> | null = null;
   const close = (graceMs: number) =>
@@ -126,7 +126,7 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
     heartbeat = presence.run(closing.signal);
     const own = new Scheduler(deps);
     scheduler = own;
-    sharing = isAlone ? null : shareChanges(deps, listen, () => own.poll());
+    sharing = isAlone ? null : new SharedFeed(deps, listen, () => own.poll());
     if (role !== "api") {
       // An image library that does not load is reported now, and not with each image.
       await import("../imaging/sharp-config.ts");

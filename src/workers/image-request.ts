@@ -1,5 +1,13 @@
 import { askedOf } from "../domain/batches/create-batch.ts";
-import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
+import type { finishItem } from "../domain/batches/finish-item.ts";
+import { differences, readOutput } from "../domain/images/output-images.ts";
+import {
+  type GeneratedImages,
+  type ImageProvider,
+  type ImageRequest,
+  ProviderError,
+  type ReferenceImage,
+} from "../domain/ports/image-provider.ts";
 import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
 import { seedOf, sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
@@ -15,20 +23,37 @@ export async function buildImageRequest(
   model: string,
   references: readonly ReferenceRecord[],
 ): Promise<ImageRequest> {
+  const wanted = askedOf(batch, item);
   return {
     model,
     prompt: item.prompt,
     outputIndex: item.outputIndex,
     earlier: item.earlier ?? "",
-    ...askedOf(batch, item),
+    ...wanted,
     references: await readReferences(deps, references),
     storedReferences: references.flatMap(({ storageUri, mimeType }) =>
       storageUri === null ? [] : [{ uri: storageUri, mimeType }],
     ),
     attempt: item.attempts + 1,
-    seed: seedOf(`${batch.id}/${item.customId}`),
+    seed: wanted.asked?.seed ?? seedOf(`${batch.id}/${item.customId}`),
     origin: batch.parentBatchId === null ? "batch" : "child-batch",
   };
+}
+
+/**
+ * Decodes what a provider has made for an item: its word is not enough. Notes how the images differ from what was asked.
+ * Throws `ProviderError` for an output without a usable image.
+ */
+export async function inspectOutput(
+  { inspector }: Pick<WorkerDeps, "inspector">,
+  provider: ImageProvider,
+  batch: BatchRecord,
+  item: ItemRecord,
+  output: GeneratedImages,
+): Promise<Parameters<typeof finishItem>[3]> {
+  const images = await readOutput(output, inspector, provider);
+  const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
+  return { ...output, images, notes: [...(output.notes ?? []), ...notes] };
 }
 
 async function readReferences(

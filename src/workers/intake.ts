@@ -28,8 +28,9 @@ export class Intake {
   }
 
   /**
-   * Reads the input of a queued batch when it is the next one of its API key: large inputs of one key hold up no other. Returns `queued` when its items are written, `failed` when it
-   * cannot be processed, and null, without any change, when the service stops, while `isHeld`, or when it has moved on, or another input comes first.
+   * Reads the input of a queued batch when it is the next one of its API key: large inputs of one key hold up no other.
+   * Returns `queued` when its items are written, `failed` when it cannot be processed, and null, without any change, when
+   * the service stops, while `isHeld`, or when the batch has moved on, or another input comes first.
    */
   async take(batch: BatchRecord, isHeld: () => boolean): Promise<BatchStatus | null> {
     const { stores } = this.#deps;

@@ -1,10 +1,8 @@
 import type { BatchStatus } from "../contract/statuses.ts";
 import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
-import { removeUnknownFiles } from "../domain/files/files.ts";
-import { removeUnlinkedImages } from "../domain/files/linked-images.ts";
 import { DRAWINGS, identityOf, isPaid, providerModel } from "../domain/models.ts";
-import { removeUnknownAnswers } from "../domain/realtime/answers.ts";
 import type { BatchRecord } from "../domain/records.ts";
+import { removeUnrecorded } from "../domain/retention.ts";
 import { createYield } from "../kernel/pacing.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { UNKNOWN_OUTCOME } from "./items/make-item.ts";
@@ -105,9 +103,7 @@ export async function removeOrphansOf(deps: WorkerDeps, batch: string): Promise<
  */
 export async function removeUnknown(deps: WorkerDeps, olderThanMs: number): Promise<void> {
   await removeUnknownInputs(deps, olderThanMs);
-  await removeUnknownFiles(deps, olderThanMs);
-  await removeUnknownAnswers(deps, olderThanMs);
-  await removeUnlinkedImages(deps, olderThanMs);
+  await removeUnrecorded(deps, olderThanMs);
 }
 
 async function removeUnknownInputs({ stores, blobs }: WorkerDeps, olderThanMs: number): Promise<void> {

@@ -1,7 +1,4 @@
-import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/files.ts";
-import { LINK_RETENTION_MS, sweepLinkedImages } from "../domain/files/linked-images.ts";
-import { ANSWER_RETENTION_MS, sweepAnswers } from "../domain/realtime/answers.ts";
-import { sweep } from "../domain/retention.ts";
+import { KEPT, sweep, sweepExpired } from "../domain/retention.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { removeUnknown } from "./recovery.ts";
 
@@ -51,7 +48,7 @@ async function lookAndSweep(
 ): Promise<void> {
   const { stores, clock, log, feed } = deps;
   const nowMs = clock.nowMs();
-  const retentionMs = Math.max(inputRetentionMs, deps.outputRetentionMs, FILE_RETENTION_MS);
+  const retentionMs = Math.max(inputRetentionMs, deps.outputRetentionMs, KEPT.files.forMs);
   const isFirst = elapsedMs === null;
   const { seenMs, hasJumped, pausedUntilMs } = await stores.write(async (tx) => {
     const { seenMs, pausedUntilMs } = (await tx.retentionTime.read()) ?? { seenMs: nowMs, pausedUntilMs: 0 };
@@ -76,16 +73,12 @@ async function lookAndSweep(
   for (const { batchId, error } of report.failures) {
     log.warn("files could not be deleted; trying again later", { batch: batchId, error: String(error) });
   }
-  for (const error of await sweepFiles(deps, dueMs)) {
-    log.warn("an uploaded file could not be deleted; trying again later", { error: String(error) });
-  }
   // A service that ends with its command never looks twice: the first look removes what expired as long ago as it was kept.
-  const certainMs = (keptMs: number) => (isFirst && !isPaused ? nowMs - keptMs : dueMs);
-  for (const error of await sweepAnswers(deps, certainMs(ANSWER_RETENTION_MS))) {
-    log.warn("an answer could not be deleted; the next start tries again", { error: String(error) });
-  }
-  for (const error of await sweepLinkedImages(deps, certainMs(LINK_RETENTION_MS))) {
-    log.warn("an image that had a link could not be deleted; trying again later", { error: String(error) });
+  const certainMs = ({ forMs }: { forMs: number }) => (isFirst && !isPaused ? nowMs - forMs : dueMs);
+  const { answers, links } = KEPT;
+  const due = { files: dueMs, answers: certainMs(answers), links: certainMs(links) };
+  for (const error of await sweepExpired(deps, due)) {
+    log.warn("an expired file could not be deleted; trying again later", { error: String(error) });
   }
   if (!deps.presence.isAlone && !deps.ending.aborted) await removeUnknown(deps, ABANDONED_MS);
 }

@@ -2,7 +2,6 @@
 // slow machine changes both. Run with `npm run bench`; needs a build. `--json` prints one document. Exits 1 when a goal
 // is missed.
 import { isMet, rowText } from "./goals.mjs";
-import { measureLists } from "./lists.mjs";
 import { measureLiveView } from "./live-view.mjs";
 import { measurePipeline } from "./pipeline.mjs";
 import { measureRequests } from "./requests.mjs";
@@ -17,7 +16,6 @@ const measures = [
   measureSubmission,
   measureLiveView,
   measureZip,
-  measureLists,
   measureRequests,
   () => measureUpstream({ images: 1000, latencyMs: 50, concurrency: 8, goal: { atMost: 1.1 } }),
   () => measureUpstream({ images: 2000, latencyMs: 2000, concurrency: 200, goal: { atMost: 1.08 } }),

@@ -1,20 +1,18 @@
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { batchLine } from "../../src/cli/output/batches.ts";
 import { readBatch } from "../../src/client/answers.ts";
-import { type Cli, createCli } from "../support/cli.ts";
+import type { Cli } from "../support/cli.ts";
 import type { FakeOptions } from "../support/fake-service.ts";
+import { petsCli } from "./pets.ts";
 import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 /** A run of some images in `pets-images`, not waited for. */
 async function bench(options: FakeOptions = {}, flags: string[] = []): Promise<Cli> {
-  const cli = await createCli(options);
-  const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
-  await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
+  const cli = await petsCli(options);
   expect((await cli.here(["submit", "pets.jsonl", "-d", "-n", "pets", ...flags])).code).toBe(0);
   return cli;
 }
@@ -173,9 +171,7 @@ it("what runs cannot be deleted: exit 6", async () => {
 });
 
 it("with a submission that is not known, cancel, items and delete do what they can and end with 7", async () => {
-  const cli = await createCli({ statuses: ["running"] });
-  const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
-  await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
+  const cli = await petsCli({ statuses: ["running"] });
   cli.fake.fault(/^POST/, { lie: (answer) => answer }, { lie: (answer) => answer });
   cli.fake.always(/^POST [^?]*batches$/, { reset: "after" });
   const submitted = await cli.here(["submit", "pets.jsonl", "-d", "--max-batch", "1"]);

@@ -2,12 +2,12 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { COMMANDS } from "../../src/cli/commands/registry.ts";
+import { loadCommands } from "../../src/cli/commands/registry.ts";
 import { imgbatch } from "../support/processes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const hasShell = (name: string) => spawnSync(name, ["-c", "exit 0"]).status === 0;
-const NAMES = COMMANDS.map(({ name }) => name);
+const NAMES = (await loadCommands()).map(({ name }) => name);
 
 /** The words offered for each line; the last word of a line is the one that is being typed. */
 const CASES: [string, string[]][] = [

@@ -2,20 +2,14 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
-import { type Answer, type FakeOptions, png } from "../support/fake-service.ts";
+import { type Answer, png } from "../support/fake-service.ts";
+import { petsCli } from "./pets.ts";
 import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 const LOST = {
   status: 500,
   body: { error: { code: "BATCH_IMAGE_RESULT_MISSING", message: "It is gone." } },
 };
-
-async function bench(options: FakeOptions = {}): Promise<Cli> {
-  const cli = await createCli(options);
-  const text = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
-  await writeFile(join(cli.cwd, "pets.jsonl"), text.join("\n"));
-  return cli;
-}
 
 const resultsOf = async (cli: Cli) =>
   (await readFile(join(cli.cwd, "pets-images", "results.jsonl"), "utf8"))
@@ -24,7 +18,7 @@ const resultsOf = async (cli: Cli) =>
     .map((line) => JSON.parse(line));
 
 it("[SAVE-1] a lost image is exit 7 with everything else here, in the results and in the reports", async () => {
-  const cli = await bench();
+  const cli = await petsCli();
   cli.fake.always(/\/download/, LOST);
   cli.fake.always(/cat\/content/, LOST);
   const { code, json, stderr } = await cli.run(["submit", "pets.jsonl", "--json", "--junit", "junit.xml"]);
@@ -53,7 +47,7 @@ it("[SAVE-1] a lost image is exit 7 with everything else here, in the results an
 });
 
 it("[SAVE-1] wrong bytes are exit 9, also beside an image that is lost", async () => {
-  const cli = await bench();
+  const cli = await petsCli();
   cli.fake.always(/\/download/, LOST);
   cli.fake.always(/cat\/content/, LOST);
   cli.fake.always(/dog\/content/, { lie: (answer) => ({ ...answer, body: png("other") }) });
@@ -67,7 +61,7 @@ it("[SAVE-1] wrong bytes are exit 9, also beside an image that is lost", async (
 });
 
 it("retry pays for what has failed, and never for what has no outcome in a completed batch", async () => {
-  const cli = await bench({ failing: /cow/ });
+  const cli = await petsCli({ failing: /cow/ });
   let isLate = true;
   cli.fake.always(/\/items\?/, {
     lie: (answer) => {
@@ -98,7 +92,7 @@ it("retry pays for what has failed, and never for what has no outcome in a compl
 });
 
 it("in a directory of `download` the advice for a lost image is not a command that cannot work there", async () => {
-  const cli = await bench();
+  const cli = await petsCli();
   cli.fake.always(/\/download/, LOST);
   cli.fake.always(/cat\/content/, LOST);
   await cli.here(["submit", "pets.jsonl"]);

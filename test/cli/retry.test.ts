@@ -3,17 +3,12 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
 import type { FakeOptions } from "../support/fake-service.ts";
+import { petsCli } from "./pets.ts";
 import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 /** A run whose dogs have failed. */
-async function bench(
-  options: FakeOptions = {},
-  prompts = ["cat", "dog", "cow"],
-  flags: string[] = [],
-): Promise<Cli> {
-  const cli = await createCli({ failing: /dog/, ...options });
-  const text = prompts.map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` })).join("\n");
-  await writeFile(join(cli.cwd, "pets.jsonl"), text);
+async function bench(options: FakeOptions = {}, prompts?: string[], flags: string[] = []): Promise<Cli> {
+  const cli = await petsCli({ failing: /dog/, ...options }, prompts);
   await cli.here(["submit", "pets.jsonl", ...flags]);
   return cli;
 }
@@ -223,10 +218,8 @@ it("an image that was lost and made again counts once, so that a failed one is n
 });
 
 it("an image that a service cannot send now blocks no retry, and is never paid for again", async () => {
-  const cli = await createCli({ failing: /dog/ });
+  const cli = await petsCli({ failing: /dog/ });
   const busy = { status: 503, headers: { "retry-after": "0" } };
-  const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
-  await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
   cli.fake.always(/\/download/, { status: 404 });
   cli.fake.always(/\/cat\/content/, busy);
   const first = await cli.here(["submit", "pets.jsonl"]);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { resultSchema } from "../../src/runs/directory/results.ts";
 import { type Cli, createCli } from "../support/cli.ts";
-import { FAKE_KEY, type FakeOptions, png } from "../support/fake-service.ts";
+import { type FakeOptions, png } from "../support/fake-service.ts";
 import { endLimitWhen, LIMIT } from "./time-limit.ts";
 
 const PROMPTS = '{"custom_id":"cat","prompt":"a cat"}\n{"custom_id":"dog","prompt":"a dog"}\n';
@@ -297,29 +297,14 @@ it("[CLI-11] the first signal ends with what to do next and 130 or 143, and the 
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[CLI-13] nothing that others wrote can move the cursor, and the key is never shown", async () => {
+it("[CLI-13] nothing that others wrote moves the cursor or turns around what is shown, in lines or in JSON", async () => {
   const cli = await bench();
-  const message = "evil \u001b[2J\u0007 text";
-  cli.fake.fault(/^POST/, { status: 400, body: { error: { code: "BATCH_IMAGE_INVALID_ITEMS", message } } });
-  const { code, stdout, stderr } = await cli.here(["submit", "pets.jsonl", "-v"]);
-  expect(code).toBe(2);
-  expect(stderr).toContain("evil \\x1b[2J\\x07 text");
-  expect(stderr).toContain("request id: req_fake");
-  expect(stdout + stderr).not.toContain(FAKE_KEY);
-  await cli.here(["submit", "pets.jsonl"]);
-  for (const name of ["imgbatch.json", "results.jsonl"]) {
-    expect(await readFile(join(cli.cwd, "pets-images", name), "utf8")).not.toContain(FAKE_KEY);
-  }
-});
-
-it("[CLI-13] nothing that others wrote turns around what is shown, in lines or in JSON", async () => {
-  const cli = await bench();
-  const message = "a\u009b2Jb\u007fc\u202ed\u2066e\u200ff\u061cg\u2028h";
+  const message = "\u001b[2J\u0007a\u009b2Jb\u007fc\u202ed\u2066e\u200ff\u061cg\u2028h";
   const unsafe = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029]/u;
   const refusal = { status: 400, body: { error: { code: "BATCH_IMAGE_INVALID_ITEMS", message } } };
   cli.fake.always(/^POST/, refusal);
   const lines = await cli.here(["submit", "pets.jsonl", "-v"]);
-  expect(lines.stderr).toContain("a\\x9b2Jb\\x7fc\\u202ed\\u2066e\\u200ff\\u061cg\\u2028h");
+  expect(lines.stderr).toContain("\\x1b[2J\\x07a\\x9b2Jb\\x7fc\\u202ed\\u2066e\\u200ff\\u061cg\\u2028h");
   const asJson = await cli.here(["submit", "pets.jsonl", "--json"]);
   expect(asJson.json().error?.message).toBe(message);
   const events = await cli.here(["submit", "pets.jsonl", "--events", "-"]);

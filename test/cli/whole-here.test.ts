@@ -4,14 +4,11 @@ import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
 import { createInProcessCli } from "../support/cli-in-process.ts";
 import type { FakeOptions } from "../support/fake-service.ts";
-
-const PETS = ["cat", "dog", "cow"];
+import { PETS, petsCli, writePets } from "./pets.ts";
 
 /** A run that is here, whose record the service has deleted since. */
 async function recordDeleted(options: FakeOptions = {}, flags: string[] = []): Promise<Cli> {
-  const cli = await createCli(options);
-  const lines = PETS.map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
-  await writeFile(join(cli.cwd, "pets.jsonl"), lines.join("\n"));
+  const cli = await petsCli(options);
   await cli.here(["submit", "pets.jsonl", ...flags]);
   const [made] = cli.fake.batches;
   const body = { error: { code: "BATCH_IMAGE_NOT_FOUND", message: "No such batch." } };
@@ -228,8 +225,7 @@ it("a service that cannot be reached, or a 404 of something before it, is not ta
 
 it("--update of a whole run that this service does not know makes only what is new", async () => {
   const cli = await madeElsewhere("base_url", "https://first.example");
-  const lines = [...PETS, "hen"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
-  await writeFile(join(cli.cwd, "pets.jsonl"), lines.join("\n"));
+  await writePets(cli, [...PETS, "hen"]);
   expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(4);
   const sent = JSON.parse(cli.fake.batches[1]?.request ?? "{}");
   expect([sent.items.length, sent.parent_batch_id]).toEqual([1, undefined]);
@@ -238,9 +234,7 @@ it("--update of a whole run that this service does not know makes only what is n
 });
 
 it("the download of a cancelled run advises what its last line says, and nothing else", async () => {
-  const cli = await createCli({ statuses: ["running"] });
-  const lines = PETS.map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
-  await writeFile(join(cli.cwd, "pets.jsonl"), lines.join("\n"));
+  const cli = await petsCli({ statuses: ["running"] });
   await cli.here(["submit", "pets.jsonl", "--detach"]);
   await cli.here(["cancel", "pets-images"]);
   const { stderr } = await cli.here(["download", "pets-images"]);

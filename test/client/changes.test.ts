@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { Changes, followChanges } from "../../src/client/poll.ts";
+import { followChanges } from "../../src/client/poll.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { FakeClock } from "../support/fake-clock.ts";
@@ -10,14 +10,20 @@ const HOUR_MS = 3_600_000;
 const httpTo = (baseUrl: string, apiKey: string) =>
   createServiceHttp({ baseUrl, apiKey, clock: systemClock, random: Math.random });
 
+function follow(http: ReturnType<typeof httpTo>, clock: FakeClock) {
+  const changes = followChanges({ http, isLocal: false }, clock, undefined);
+  if (changes === null) throw new Error("A service elsewhere is followed.");
+  onTestFinished(() => changes.stop());
+  return changes;
+}
+
 describe("the changes of a service elsewhere", () => {
   it("end a sleep when the batch changes, also one that had changed before it, but not within a second", async () => {
     const service = await startTestService();
     await service.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     const clock = new FakeClock();
-    const changes = new Changes(httpTo(service.url, service.credentials.api_key), clock);
-    onTestFinished(() => changes.stop());
+    const changes = follow(httpTo(service.url, service.credentials.api_key), clock);
     const other = changes.sleep("imgbatch_other", HOUR_MS).then(() => "woken");
     const slept = changes.sleep(id, HOUR_MS);
     const nudge = setInterval(
@@ -42,7 +48,7 @@ describe("the changes of a service elsewhere", () => {
     const fake = await startFakeService();
     onTestFinished(() => fake.close());
     const clock = new FakeClock();
-    const changes = new Changes(httpTo(fake.url, FAKE_KEY), clock);
+    const changes = follow(httpTo(fake.url, FAKE_KEY), clock);
     await expect.poll(() => fake.count(/^GET \/v1\/events/)).toBe(1);
     const slept = changes.sleep("imgbatch_1", 10_000);
     clock.advance(1000);

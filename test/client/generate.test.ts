@@ -1,12 +1,7 @@
 import { createServer } from "node:http";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
-import {
-  createRateLimiter,
-  type GenerateRequest,
-  generateImage,
-  listRealtimeModels,
-} from "../../src/client/realtime.ts";
+import { createRateLimiter, generateImage, listRealtimeModels } from "../../src/client/realtime.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import type { Http } from "../../src/http/http.ts";
 import { type FakeNative, type NativeAnswer, startFakeNative, withImages } from "../support/fake-native.ts";
@@ -15,7 +10,7 @@ import { InstantClock } from "../support/instant-clock.ts";
 import { listening } from "../support/listening.ts";
 
 const JPEG = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 2]), Buffer.from([0xff, 0xd9])]);
-const REQUEST: GenerateRequest = {
+const REQUEST: Parameters<typeof generateImage>[1] = {
   model: "vendorx-3.1-flash-image",
   prompt: "a fox",
   images: [],
@@ -272,22 +267,6 @@ it("an error names the code of this kind of service, the field at fault and the 
     param: "generationConfig.imageConfig.aspectRatio",
     requestId: "req_native",
   });
-});
-
-it("each attempt has the time that belongs to its size", async () => {
-  const timeouts: (number | undefined)[] = [];
-  const http: Http = {
-    baseUrl: "",
-    json: async () => Promise.reject(new Error("unused")),
-    stream: async (next) => {
-      timeouts.push((await next()).timeoutMs);
-      throw new Error("enough");
-    },
-  };
-  for (const size of [null, "1K", "2K", "4K"] as const) {
-    await expect(generateImage(http, { ...REQUEST, size })).rejects.toThrow("enough");
-  }
-  expect(timeouts).toEqual([120_000, 120_000, 180_000, 300_000]);
 });
 
 it("an answer is read up to a bound, and the key that it repeats is taken out", async () => {

@@ -115,12 +115,6 @@ it("foreign pages are waited out like a broken network, and reported as such if 
   });
 });
 
-it("a fixed interval replaces the pace", async () => {
-  const { clock, poll } = await bench({ statuses: ["running", "running", "completed"] });
-  await poll({ intervalMs: 40 });
-  expect(clock.sleepsMs).toEqual([40, 40]);
-});
-
 it("the deadline ends a sleep and a silent request with TIMEOUT", async () => {
   const { fake, batch } = await bench({ statuses: ["running"] });
   const http = createServiceHttp({

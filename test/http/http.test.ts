@@ -35,28 +35,27 @@ const error = (status: number, headers: Record<string, string> = {}) => ({
   body: { error: { type: "api_error", code: "SOMETHING", message: "Busy." } },
 });
 
-for (const status of [429, 502, 503, 504]) {
-  it(`[HTTP-1] ${status} is tried again at most three times, with exponential backoff and full jitter`, async () => {
+it.each([429, 502, 503, 504])(
+  "[HTTP-1] %i is tried again at most three times, with exponential backoff and full jitter",
+  async (status) => {
     const { fake, http, clock } = await wire();
-    fake.fault(/^GET/, error(status), error(status), error(status), error(status), error(status));
+    fake.fault(/^GET/, ...Array(5).fill(error(status)));
     await expect(listModels(http)).rejects.toMatchObject({
       httpStatus: status,
       message: "Busy. (SOMETHING)",
     });
     expect(fake.requests).toHaveLength(4);
     expect(clock.sleepsMs).toEqual([250, 500, 1000]);
-  });
-}
+  },
+);
 
-for (const status of [400, 401, 402, 403, 404, 409, 410, 413, 500]) {
-  it(`[HTTP-1] ${status} is not tried again`, async () => {
-    const { fake, http, clock } = await wire();
-    fake.fault(/^GET/, error(status));
-    await expect(listModels(http)).rejects.toMatchObject({ httpStatus: status });
-    expect(fake.requests).toHaveLength(1);
-    expect(clock.sleepsMs).toEqual([]);
-  });
-}
+it.each([400, 401, 402, 403, 404, 409, 410, 413, 500])("[HTTP-1] %i is not tried again", async (status) => {
+  const { fake, http, clock } = await wire();
+  fake.fault(/^GET/, error(status));
+  await expect(listModels(http)).rejects.toMatchObject({ httpStatus: status });
+  expect(fake.requests).toHaveLength(1);
+  expect(clock.sleepsMs).toEqual([]);
+});
 
 it("a Retry-After is followed exactly, as seconds and as a date", async () => {
   const { fake, http, clock } = await wire();
@@ -272,20 +271,6 @@ it("items are read over all pages, by cursor and by offset", async () => {
   }
 });
 
-it("pages that never end are an error and no endless loop", async () => {
-  const page = {
-    object: "list",
-    data: [{ custom_id: "a", status: "success" }],
-    has_more: true,
-    next_cursor: "x",
-  };
-  const server = createServer((_, response) => response.end(JSON.stringify(page)));
-  const baseUrl = await listening(server);
-  const http = createServiceHttp({ baseUrl, apiKey: "k", clock: new InstantClock(), random: Math.random });
-  await expect(listItems(http, "b")).rejects.toMatchObject({ code: "BAD_RESPONSE" });
-  server.closeAllConnections();
-});
-
 it("a batch that says little is read: absent fields are null, unknown ones are kept, other names are known", async () => {
   const { fake, http } = await wire();
   fake.fault(/^GET/, {
@@ -487,12 +472,8 @@ it("counts that a service does not say are counted from the items, and numbers m
   }
   fake.fault(/^GET/, { status: 200, body: { id: batch.id, status: "completed" } });
   const ended = (await getBatch(http, batch.id)).batch;
-  expect(await withCounts(http, ended)).toMatchObject({
-    hasCounts: true,
-    itemCount: 1,
-    successCount: 1,
-    failCount: 0,
-  });
+  const [counted] = await withCounts(http, [ended]);
+  expect(counted).toMatchObject({ hasCounts: true, itemCount: 1, successCount: 1, failCount: 0 });
 });
 
 it("an answer without an end is given up, as JSON, as an error, and when it unpacks to far more than it was", async () => {

@@ -18,19 +18,9 @@ const MUTATIONS: Record<string, Mutation> = {
     return out;
   },
   truncation: (bytes, random) => bytes.subarray(0, below(random, bytes.length)),
-  hole: (bytes, random) => {
-    const out = Buffer.from(bytes);
-    const start = below(random, out.length);
-    return out.fill(below(random, 2) * 255, start, Math.min(out.length, start + 1 + below(random, 400)));
-  },
   missingMiddle: (bytes, random) => {
     const start = below(random, bytes.length);
     return Buffer.concat([bytes.subarray(0, start), bytes.subarray(start + 1 + below(random, 300))]);
-  },
-  repeated: (bytes, random) => {
-    const start = below(random, bytes.length);
-    const piece = bytes.subarray(start, start + 1 + below(random, 500));
-    return Buffer.concat([bytes.subarray(0, start), piece, bytes.subarray(start)]);
   },
   swappedParts: (bytes, random, mimeType) => {
     const parts = partsOf(bytes, mimeType);

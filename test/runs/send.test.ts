@@ -1,7 +1,11 @@
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { ImgbatchError } from "../../src/contract/errors.ts";
+import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { hashFile } from "../../src/runs/directory/run-files.ts";
+import { planRetry } from "../../src/runs/plan/retry.ts";
+import { send } from "../../src/runs/send.ts";
 import { png } from "../support/fake-service.ts";
 import { createRunHarness } from "../support/run-harness.ts";
 
@@ -183,4 +187,32 @@ it("after a refused update of several batches, another update pays only for its 
     ...PAIR.map(({ prompt }) => prompt),
     ...huge.map(({ prompt }) => prompt),
   ]);
+});
+
+it("[RETRY-1] of a refused retry only the refused batches are planned anew: one that may have been made stays", async () => {
+  const harness = await createRunHarness({ failing: /cat/ });
+  const lines = Array.from({ length: 3 }, (_, i) => ({ custom_id: `c${i}`, prompt: `cat ${i}` }));
+  const { lines: failed } = await harness.submit(lines, { limits: { itemsPerBatch: 1 } });
+  const { dir, service, clock } = harness;
+  const run = { dir, service, clock, limits: DEFAULT_LIMITS, state: await harness.runState() };
+  const { added } = await planRetry(run, failed, { refused: false, lost: false });
+  const lost = { reset: "after" } as const;
+  const broke = refusal(402, "BATCH_IMAGE_INSUFFICIENT_BALANCE", "No.");
+  harness.fake.fault(/^POST/, { lie: <T>(answer: T) => answer }, lost, broke, lost, lost, lost);
+  const reporter = { note() {}, detail() {}, progress() {} };
+  await expect(send({ ...run, reporter }, { added })).rejects.toBeInstanceOf(ImgbatchError);
+  const state = await harness.runState();
+  expect(state.batches.slice(3).map((entry) => [entry.images, entry.state])).toEqual([
+    [["c0"], "created"],
+    [["c1"], "unknown"],
+  ]);
+  await send({ ...run, state, reporter });
+  expect(harness.fake.batches.map(({ items }) => items[0]?.custom_id)).toEqual([
+    "c0",
+    "c1",
+    "c2",
+    "c0",
+    "c1",
+  ]);
+  expect(state.batches.slice(3).map((entry) => entry.state)).toEqual(["created", "created"]);
 });

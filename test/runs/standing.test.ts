@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { ImgbatchError } from "../../src/contract/errors.ts";
-import { judgeMissing, type Repair, repairsOf } from "../../src/runs/standing.ts";
+import { judgeMissing, repairsOf } from "../../src/runs/standing.ts";
 import { type Answer, png } from "../support/fake-service.ts";
 import { createRunHarness, type RunHarness } from "../support/run-harness.ts";
 
@@ -232,7 +232,7 @@ it("[REPAIR-1] no advice costs more than another command that brings the same im
 });
 
 it("[REPAIR-1] refused prompts have to change, and a whole run needs nothing", () => {
-  const kinds = (...run: Fate[]): [Repair["kind"], number][] =>
+  const kinds = (...run: Fate[]): [ReturnType<typeof repairsOf>[number]["kind"], number][] =>
     repairsOf(run.map(lineOf)).map(({ kind, images }) => [kind, images]);
   expect(kinds("here", "refused")).toEqual([["edit", 1]]);
   expect(kinds("here", "here")).toEqual([]);

@@ -7,7 +7,7 @@ import { WAITING_CODES } from "../../src/contract/waiting.ts";
 import type { Http, HttpRequest, JsonAnswer } from "../../src/http/http.ts";
 import { clockTime } from "../../src/kernel/durations.ts";
 import { EMBEDDED } from "../../src/runs/directory/run-service.ts";
-import { type AwaitOptions, awaitBatches } from "../../src/runs/wait.ts";
+import { awaitBatches } from "../../src/runs/wait.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 interface Look {
@@ -37,7 +37,7 @@ const running =
 
 function bench(
   lives: Record<string, Life>,
-  options: Partial<AwaitOptions> & { identity?: string } = {},
+  options: Partial<Parameters<typeof awaitBatches>[1]> & { identity?: string } = {},
   ageS = 0,
 ) {
   const clock = new FakeClock();

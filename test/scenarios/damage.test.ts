@@ -4,7 +4,7 @@ import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api.ts";
-import type { ErrorBody } from "../../src/contract/errors.ts";
+import type { errorBody } from "../../src/contract/errors.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { OutputRecord } from "../../src/domain/records.ts";
 import { openAdmin } from "../../src/service/admin.ts";
@@ -16,7 +16,7 @@ import { BIN, imgbatch, startNode } from "../support/processes.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error.code;
+const codeOf = async (answer: Response) => ((await answer.json()) as ReturnType<typeof errorBody>).error.code;
 
 /** Damage that a disk, or somebody, can do to a stored image. Sizes stay only where the name says so. */
 const DAMAGE: [what: string, hasSameSize: boolean, damage: (path: string, other: string) => Promise<void>][] =

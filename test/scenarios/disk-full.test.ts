@@ -4,7 +4,7 @@ import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import sharp from "sharp";
 import { describe, expect, it, onTestFinished, type TestContext } from "vitest";
-import type { ErrorBody } from "../../src/contract/errors.ts";
+import type { errorBody } from "../../src/contract/errors.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { imgbatch } from "../support/processes.ts";
@@ -66,7 +66,7 @@ describe("a full disk", () => {
     };
     const free = fill(disk);
     const answer = await service.create(body, { "idempotency-key": "k" });
-    const { error } = (await answer.json()) as ErrorBody;
+    const { error } = (await answer.json()) as ReturnType<typeof errorBody>;
     expect([answer.status, error.code]).toEqual([502, "BATCH_IMAGE_QUEUE_FAILED"]);
     expect(error.message).toBe("The service's disk is full.");
     expect(await blobs.list("inputs/")).toEqual([]);
@@ -96,7 +96,7 @@ describe("a full disk", () => {
     writeSync(ballast, Buffer.alloc(8 << 20));
     closeSync(ballast);
     const answer = await service.create(body);
-    const { error } = (await answer.json()) as ErrorBody;
+    const { error } = (await answer.json()) as ReturnType<typeof errorBody>;
     expect([answer.status, error.message]).toEqual([502, "The service's disk is full."]);
     const edit = await generate(service, content("p", {}, [{ inlineData: { mimeType: "image/png", data } }]));
     expect(await errorOf(edit)).toMatchObject({ code: 502, message: "The service's disk is full." });
@@ -128,7 +128,7 @@ describe("a full disk", () => {
     const { stores, blobs } = await openBeside(service.data);
     const free = fill(disk);
     const answer = await service.create({ model: MODEL, items: long(200) });
-    const { error } = (await answer.json()) as ErrorBody;
+    const { error } = (await answer.json()) as ReturnType<typeof errorBody>;
     expect([answer.status, error.code]).toEqual([502, "BATCH_IMAGE_QUEUE_FAILED"]);
     expect(await stores.read.batches.all()).toEqual([]);
     expect((await stores.read.accounts.list()).map((account) => account.heldMicroUsd)).toEqual([0]);

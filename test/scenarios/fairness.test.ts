@@ -5,6 +5,7 @@ import { holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
+import { BATCH_TERMS } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
@@ -44,8 +45,17 @@ async function leaveQueued(stores: Stores, like: string, count: number): Promise
       const queued = { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 } as const;
       await openBatch(tx, queued, 1);
       await holdFor(tx, queued, 1);
-      const item = { customId: "a", prompt: `waiting ${i + 1}`, outputCount: 1, references: [], ratio: null };
-      await tx.items.insertMany(id, expandItems({ items: [item] }));
+      const item = {
+        customId: "a",
+        prompt: `waiting ${i + 1}`,
+        outputCount: 1,
+        references: [],
+        terms: BATCH_TERMS,
+      };
+      await tx.items.insertMany(
+        id,
+        expandItems({ items: [item] }, () => queued.price),
+      );
       ids.push(id);
     }
     return ids;

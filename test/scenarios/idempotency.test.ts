@@ -4,14 +4,7 @@ import { inputsPrefix } from "../../src/domain/batches/create-batch.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import {
-  items,
-  MODEL,
-  openBeside,
-  otherKey,
-  startTestService,
-  type TestService,
-} from "../support/service.ts";
+import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 
 const key = (name: string) => ({ "idempotency-key": name });
 const isReplay = (answer: Response) => answer.headers.get("idempotency-replayed") === "true";
@@ -50,18 +43,6 @@ async function idleService(config: object = {}) {
 }
 
 describe("many requests at once", () => {
-  it("[IDEM-1] a hundred with one key are one batch, one hold and one set of items, and all are answered with it", async () => {
-    const { service } = await idleService();
-    const body = { model: MODEL, items: items(3) };
-    const answers = await all(service, Array(100).fill(body), key("k"));
-    expect(new Set(answers.map((answer) => answer.status))).toEqual(new Set([200]));
-    expect(answers.filter((answer) => !isReplay(answer))).toHaveLength(1);
-    expect(new Set(await Promise.all(answers.map(idOf))).size).toBe(1);
-    const { batches, holds, stores } = await books(service);
-    expect([batches.length, holds]).toEqual([1, 1]);
-    expect(await stores.read.items.countByStatus(batches[0]?.id ?? "")).toMatchObject({ pending: 3 });
-  });
-
   it("with reference images leave the files of one batch, and they are the right ones", async () => {
     const { service, mayGo } = await idleService();
     const item = { prompt: "a", reference_images: [await reference(1), await reference(2)] };
@@ -89,29 +70,9 @@ describe("many requests at once", () => {
     const { batches, holds } = await books(service);
     expect([batches.length, holds]).toEqual([1, 1]);
   });
-
-  it("[MONEY-2] against a balance for seven accept exactly seven of 150", async () => {
-    const models = [{ id: MODEL, prices: { "1K": 225 } }];
-    const { service } = await idleService({ models });
-    const answers = await all(service, Array(150).fill({ model: MODEL, items: items(1) }), {});
-    const accepted = answers.filter((answer) => answer.status === 200);
-    expect(answers.filter((answer) => answer.status === 402)).toHaveLength(143);
-    expect(accepted).toHaveLength(7);
-    for (const answer of answers) await answer.text();
-    expect((await books(service)).holds).toBe(7);
-  });
 });
 
 describe("what belongs to a key", () => {
-  it("another key of the same account makes a batch of its own", async () => {
-    const { service } = await idleService();
-    const other = await otherKey(service);
-    const body = { model: MODEL, items: items(1) };
-    const headers = { ...key("k"), ...other.headers };
-    const ids = [await service.create(body, key("k")), await service.create(body, headers)].map(idOf);
-    expect(new Set(await Promise.all(ids)).size).toBe(2);
-  });
-
   it("[IDEM-2] the same request is the same however it is written, and at whatever time", async () => {
     const { service } = await idleService();
     const image = await reference();

@@ -21,6 +21,7 @@ import { Offers } from "../../src/domain/models.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { endHold, openHold, releaseDeadHolds } from "../../src/domain/realtime/holds.ts";
+import { BATCH_TERMS } from "../../src/domain/records.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
@@ -162,7 +163,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     mimeType: "image/png",
     metadata: null,
     items: Array.from({ length: ITEMS }, (_, i) => {
-      return { customId: `i${i}`, prompt: "p", outputCount: 1, references: [], ratio: null };
+      return { customId: `i${i}`, prompt: "p", outputCount: 1, references: [], terms: BATCH_TERMS };
     }),
     hash: "h",
   };

@@ -1,6 +1,5 @@
 import { chmodSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { randomIds, sha256Hex } from "../../src/kernel/ids.ts";
@@ -9,6 +8,7 @@ import { runInProcess } from "../support/cli-in-process.ts";
 import { FAKE_KEY } from "../support/fake-service.ts";
 import { findSecrets } from "../support/find-secrets.ts";
 import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
+import { exchange } from "../support/raw-http.ts";
 import { allowKeyFile, allowSecret, watchText } from "../support/secrets.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -82,20 +82,6 @@ function otherForms(key: string): string[] {
   ];
 }
 
-/** Everything that comes back for some bytes, until the service closes. */
-function exchange(url: string, bytes: string): Promise<string> {
-  return new Promise((resolve) => {
-    let answer = "";
-    const socket = connect(Number(new URL(url).port), "127.0.0.1", () => socket.write(bytes, "latin1"));
-    socket.setEncoding("latin1");
-    socket.on("data", (data) => {
-      answer += data;
-    });
-    socket.on("error", () => {});
-    socket.on("close", () => resolve(answer));
-  });
-}
-
 describe("a running service", () => {
   it("neither logs nor repeats a key, wherever a request has it", async () => {
     const logLines: string[] = [];
@@ -104,7 +90,7 @@ describe("a running service", () => {
     for (const key of [valid, randomIds.apiKey()]) {
       for (const authorization of ["", `Authorization: Bearer ${key}`, `Authorization: ${key}`]) {
         for (const request of misplaced(key, authorization)) {
-          const answer = await exchange(service.url, request);
+          const answer = (await exchange(service.url, Buffer.from(request, "latin1")))?.text ?? "";
           expect(answer, request).toMatch(/^HTTP\/1\.1 [2-5]\d\d /);
           expect(isSilentOn(key, answer), request).toBe(true);
         }
@@ -155,7 +141,8 @@ describe("a running service", () => {
     const serve = startNode([BIN, ...args]);
     const { url } = JSON.parse(await serve.line());
     const { api_key: key } = readJson(join(data, "credentials.json"));
-    for (const request of misplaced(key, `Authorization: Bearer ${key}`)) await exchange(url, request);
+    for (const request of misplaced(key, `Authorization: Bearer ${key}`))
+      await exchange(url, Buffer.from(request, "latin1"));
     const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
     const body = JSON.stringify({ model: MODEL, items: [{ prompt: "a fox" }] });
     const made = await fetch(url + BATCHES, { method: "POST", headers, body });

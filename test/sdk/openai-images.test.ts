@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readImageHeader } from "../../src/contract/image-formats.ts";
 import type { OpenaiBody } from "../../src/contract/openai-api.ts";
+import { findPreset } from "../../src/providers/catalogue/catalogue.ts";
 import { tinyJpeg, tinyPng } from "../support/fake-provider.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
@@ -83,6 +84,31 @@ for (const library of ["openai", "openai-7"] as const) {
       expect(unknown).toMatchObject({ status: 404, code: "model_not_found" });
       const nothing = (await sdk.call("images.generate", { prompt: "[[empty]] a fox" })).error;
       expect(nothing).toMatchObject({ status: 400, code: "no_image" });
+    });
+
+    it("lists the models and gets one, with the fields of its own kind", async () => {
+      const { value } = await sdk.call<{ id: string }[]>("models.list");
+      const ids = (findPreset("google")?.models ?? []).map(({ id }) => id);
+      expect(value.map((model) => model.id)).toEqual([...ids, "chatgpt-image-latest"]);
+      expect((await sdk.call("models.retrieve", MODEL)).value).toMatchObject({
+        id: MODEL,
+        object: "model",
+        created: expect.any(Number),
+        owned_by: expect.any(String),
+      });
+    });
+
+    it("gets typed errors with a code and the request id", async () => {
+      const missing = (await sdk.call("models.retrieve", "none")).error;
+      expect(missing?.classes).toContain("NotFoundError");
+      expect(missing).toMatchObject({ status: 404, requestID: expect.stringMatching(/^req_/) });
+      expect(missing?.code).toEqual(expect.any(String));
+
+      const stranger = startSdk(library, { apiKey: "wrong", baseURL: `${service.url}/v1` });
+      const refused = (await stranger.call("models.list")).error;
+      expect(refused?.classes).toContain("AuthenticationError");
+      expect(refused).toMatchObject({ status: 401, requestID: expect.stringMatching(/^req_/) });
+      await stranger.close();
     });
   });
 }

@@ -1,11 +1,11 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
-import type { ErrorBody } from "../../src/contract/errors.ts";
+import type { errorBody } from "../../src/contract/errors.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { exchange, requestText } from "../support/raw-http.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 
-const errorOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error;
+const errorOf = async (answer: Response) => ((await answer.json()) as ReturnType<typeof errorBody>).error;
 
 describe("every answer", () => {
   it("[API-1] carries a request id: the caller's when well formed, else a new one", async () => {
@@ -107,7 +107,7 @@ describe("keys", () => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });
     const answer = await exchange(service.url, requestText("GET", target));
-    const { error } = JSON.parse(String(answer?.body)) as ErrorBody;
+    const { error } = JSON.parse(String(answer?.body)) as ReturnType<typeof errorBody>;
     expect([answer?.status, error.code, error.param]).toEqual([400, "BATCH_IMAGE_INVALID_QUERY", "api_key"]);
     await expect.poll(() => logLines.join("")).toContain(answer?.headers.get("x-request-id"));
     expect(answer?.text + logLines.join("")).not.toContain("hidden");

@@ -1,10 +1,10 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
-import type { ErrorBody } from "../../src/contract/errors.ts";
+import type { errorBody } from "../../src/contract/errors.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 
-const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error.code;
+const codeOf = async (answer: Response) => ((await answer.json()) as ReturnType<typeof errorBody>).error.code;
 /** Reads the answer to its end: an unread one keeps its connection. */
 const statusOf = async (answer: Response) => {
   await answer.arrayBuffer();

@@ -17,9 +17,8 @@ import {
 } from "../../src/kernel/text.ts";
 import { checkRequest } from "../../src/server/batch-api/check-request.ts";
 import { refuseKeyInUrl } from "../../src/server/http/authenticate.ts";
-import { requireKnownHost } from "../../src/server/http/host.ts";
+import { readTarget, requireKnownHost } from "../../src/server/http/host.ts";
 import { queryInteger, readInstant } from "../../src/server/http/query.ts";
-import { readTarget } from "../../src/server/http/target.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 30_000;

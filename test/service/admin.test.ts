@@ -1,23 +1,22 @@
-import { existsSync } from "node:fs";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { DATA_FILES } from "../../src/contract/data-directory.ts";
 import { settleHold } from "../../src/domain/billing/ledger.ts";
-import { type AdminOptions, type NewKey, openAdmin } from "../../src/service/admin.ts";
+import { type Admin, openAdmin } from "../../src/service/admin.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { openBeside, startTestService } from "../support/service.ts";
 import { openBatchRecord } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-async function administer(options: Partial<AdminOptions> = {}) {
+async function administer(options: Partial<Parameters<typeof openAdmin>[0]> = {}) {
   const admin = await openAdmin({ directory: await tempDir(), mayCreate: true, ...options });
   onTestFinished(() => admin.close());
   return admin;
 }
 
-const newKey = (key: Partial<NewKey> = {}): NewKey => ({
+const newKey = (key: Partial<Parameters<Admin["createKey"]>[0]> = {}) => ({
   name: "k",
   accountName: "default",
   group: "default",
@@ -27,18 +26,6 @@ const newKey = (key: Partial<NewKey> = {}): NewKey => ({
 });
 
 describe("accounts", () => {
-  it("[ADMIN-1] a balance and a top-up are entries of the ledger, and the checks agree", async () => {
-    const admin = await administer();
-    await admin.createAccount({ name: "rich", balanceMicroUsd: 5_000_000 });
-    await admin.createAccount({ name: "poor", balanceMicroUsd: 0 });
-    expect(await admin.topUp("poor", 1)).toMatchObject({ name: "poor", balanceMicroUsd: 1 });
-    expect((await admin.ledger({})).map((e) => [e.accountName, e.kind, e.amountMicroUsd])).toEqual([
-      ["rich", "top_up", 5_000_000],
-      ["poor", "top_up", 1],
-    ]);
-    expect((await admin.check()).problems).toEqual([]);
-  });
-
   it("[ADMIN-1] the amount held for a batch is listed apart from the amount that can be spent", async () => {
     const directory = await tempDir();
     const { stores } = await openBeside(directory);
@@ -145,14 +132,6 @@ describe("the ledger", () => {
 });
 
 describe("a directory that no service has used yet", () => {
-  it("is made only when that was allowed", async () => {
-    const directory = join(await tempDir(), "new");
-    await expect(openAdmin({ directory })).rejects.toMatchObject({ code: "USAGE" });
-    expect(existsSync(directory)).toBe(false);
-    expect((await administer({ directory })).isNew).toBe(true);
-    expect((await administer({ directory, mayCreate: false })).isNew).toBe(false);
-  });
-
   it("gets the account of the first start with its first key, and the start leaves it as it is", async () => {
     const directory = await tempDir();
     const admin = await administer({ directory });

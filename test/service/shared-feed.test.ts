@@ -1,36 +1,38 @@
 import { expect, it, onTestFinished } from "vitest";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { SharedFeed } from "../../src/service/shared-feed.ts";
-import type { Notices } from "../../src/storage/dialects/postgres-notices.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { openStores } from "../support/stores.ts";
 
 async function twoFeeds() {
-  const deps = { stores: await openStores(), clock: new FakeClock(), log: silentLog };
-  const sides = ["one", "two"].map((name) => {
+  const deps = { stores: await openStores(), clock: new FakeClock(), log: silentLog, ids: randomIds };
+  const listeners: ((text: string) => void)[] = [];
+  let sent = 0;
+  // Everybody gets a notice, its sender too. PostgreSQL refuses longer ones.
+  const send = (text: string) => {
+    if (Buffer.byteLength(text) >= 8000) return;
+    sent++;
+    for (const hear of listeners) hear(text);
+  };
+  const sides = ["one", "two"].map(() => {
     const feed = new Feed();
     const events: ServiceEvent[] = [];
     feed.subscribe((event) => events.push(event));
-    return { feed, events, shared: new SharedFeed({ ...deps, feed }, name) };
-  });
-  let sent = 0;
-  const notices: Notices = {
-    isListening: true,
-    send: (text) => {
-      // PostgreSQL refuses longer ones.
-      if (Buffer.byteLength(text) >= 8000) return;
-      sent++;
-      // Everybody gets a notice, its sender too.
-      for (const { shared } of sides) shared.read(text);
-    },
-    close: async () => {},
-  };
-  for (const { shared } of sides) {
-    shared.use(notices);
+    const side = { feed, events, calls: 0 };
+    const listen = (hear: (text: string) => void) => {
+      listeners.push(hear);
+      return { isListening: true, send, close: async () => {} };
+    };
+    const pollWork = async () => {
+      side.calls++;
+    };
+    const shared = new SharedFeed({ ...deps, feed }, listen, pollWork);
     onTestFinished(() => shared.close());
-  }
-  return { sides, sent: () => sent };
+    return Object.assign(side, { shared });
+  });
+  return { sides, send, sent: () => sent };
 }
 
 it("the changes of one process are gathered, told to the others once, and never told back", async () => {
@@ -64,11 +66,10 @@ it("no change is too long for a notice: many batches with long ids take several"
 });
 
 it("a call reaches the others alone, and what is no notice is left alone", async () => {
-  const { sides } = await twoFeeds();
+  const { sides, send } = await twoFeeds();
   const [one, two] = sides;
-  const call = JSON.stringify({ from: "one", look: true });
-  expect([one?.shared.read(call), two?.shared.read(call)]).toEqual([{ isCall: false }, { isCall: true }]);
-  for (const text of ["", "{", "[]", "null", '{"from":"x","batches":[1,{"id":2}]}'])
-    expect(two?.shared.read(text)).toEqual({ isCall: false });
+  one?.shared.notifyWorkers();
+  for (const text of ["", "{", "[]", "null", '{"from":"x","batches":[1,{"id":2}]}']) send(text);
+  expect([one?.calls, two?.calls]).toEqual([0, 1]);
   expect(two?.events).toEqual([]);
 });

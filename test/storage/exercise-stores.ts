@@ -268,6 +268,10 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       priceMicroUsd: 5,
       holdMicroUsd: 6,
       clientKey: "line 1",
+      quality: "high",
+      background: "transparent" as const,
+      askedSeed: 7,
+      negativePrompt: "snow",
     };
     const error = { code: "INVALID_ARGUMENT", message: "no \u0000", source: "service" } as const;
     await write(async (tx) => {

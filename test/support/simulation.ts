@@ -20,7 +20,7 @@ import {
   type UpstreamJob,
 } from "../../src/domain/ports/image-provider.ts";
 import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
-import type { ApiKeyRecord } from "../../src/domain/records.ts";
+import { type ApiKeyRecord, BATCH_TERMS } from "../../src/domain/records.ts";
 import { sweep } from "../../src/domain/retention.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
@@ -200,7 +200,7 @@ export class Simulation {
       mimeType: "image/png",
       metadata: null,
       items: prompts.map((prompt, i) => {
-        return { customId: `i${i}`, prompt, outputCount: 1, references: [], ratio: null };
+        return { customId: `i${i}`, prompt, outputCount: 1, references: [], terms: BATCH_TERMS };
       }),
       hash: sha256Hex(JSON.stringify([model, prompts])),
     };

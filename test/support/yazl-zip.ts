@@ -2,8 +2,10 @@ import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { ZipFile } from "yazl";
 import { readIntact } from "../../src/domain/downloads/piece-stream.ts";
-import type { ZipEntries } from "../../src/domain/downloads/zip.ts";
+import type { planBatchZip } from "../../src/domain/downloads/zip.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
+
+type ZipEntries = Omit<Parameters<typeof planBatchZip>[1], "variant">;
 
 // Noon in local components: the format stores local time, so every time zone writes the same bytes.
 const ENTRY_TIME = new Date(1980, 0, 1, 12, 0, 0);

@@ -169,79 +169,9 @@ describe("an upstream that cannot be used", () => {
     hold.open();
     expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 6, fail_count: 0 });
   });
-
-  it("the state outlives a restart, and is forgotten with another key", async () => {
-    const upstream = new FakeUpstream("vendor");
-    upstream.answer = () => Promise.reject(troubled("credential"));
-    const first = await start([upstream]);
-    const { id } = await first.submit({ model: MODEL, items: items(2) });
-    await expect.poll(async () => (await first.batch(id)).waiting?.code).toBe("PROVIDER_CREDENTIAL");
-    await first.close(0);
-    const same = new FakeUpstream("vendor");
-    const second = await start([same], { data: first.data });
-    await expect.poll(async () => (await second.batch(id)).waiting?.code).toBe("PROVIDER_CREDENTIAL");
-    expect(same.requests).toEqual([]);
-    const refused = await second.create({ model: MODEL, items: items(1) });
-    expect(await refused.json()).toMatchObject({ error: { code: "BATCH_IMAGE_NO_ACCOUNT_AVAILABLE" } });
-    await second.close(0);
-    const other = new FakeUpstream("vendor", { fingerprint: "another key" });
-    const third = await start([other], { data: first.data });
-    expect(await third.until(id)).toMatchObject({ status: "completed", success_count: 2 });
-  });
-
-  it("a killed process leaves an item that may be paid: it is asked for once more, marked, then fails", async () => {
-    const upstream = new FakeUpstream("vendor");
-    upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: HOUR_MS }));
-    const first = await start([upstream], { clock: new FakeClock() });
-    const { id } = await first.submit({ model: MODEL, items: items(2) });
-    await expect.poll(async () => (await first.batch(id)).waiting?.code).toBe("PROVIDER_RATE_LIMITED");
-    await first.close(0);
-    const { stores } = await openBeside(first.data);
-    const leave = () =>
-      stores.write((tx) =>
-        tx.items.claim(id, {
-          token: "killed",
-          worker: "gone",
-          nowMs: Number.MAX_SAFE_INTEGER,
-          provider: "vendor",
-          isPaid: true,
-          which: "any",
-          mostSwitches: 2,
-          limit: 1,
-        }),
-      );
-    expect((await leave())[0]?.maybePaid).toBe("no");
-    const waiting = await start([upstream], { data: first.data, clock: new FakeClock() });
-    await waiting.close(0);
-    await leave();
-    expect((await leave())[0]?.maybePaid).toBe("twice");
-    const well = new FakeUpstream("vendor", { fingerprint: "forgets the pause" });
-    const last = await start([well], { data: first.data });
-    expect(await last.until(id)).toMatchObject({ success_count: 1, fail_count: 1 });
-    const all = await itemsOf(last, id);
-    expect(all.map(({ notes }) => notes.filter((note) => note.startsWith(MARK)).length)).toEqual([1, 1]);
-    expect(all.find(({ status }) => status === "failed")?.error?.message).toContain("no outcome is known");
-  });
 });
 
 describe("several upstreams", () => {
-  it.each(["limited", "credential", "billing", "forbidden", "failing", "no-model"] as const)(
-    "[FAILOVER-1] the second provider makes the items when the first cannot (%s), and no item is marked",
-    async (trouble) => {
-      const first = new FakeUpstream("first");
-      const second = new FakeUpstream("second");
-      first.answer = () => Promise.reject(troubled(trouble));
-      const clock = new FakeClock();
-      const service = await start([first, second], { clock });
-      const { id } = await service.submit({ model: MODEL, items: items(3) });
-      expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 3, provider: "first" });
-      const all = await itemsOf(service, id);
-      expect(
-        all.map(({ provider, notes }) => [provider, notes.filter((note) => note.startsWith(MARK))]),
-      ).toEqual(Array.from({ length: 3 }, () => ["second", []]));
-    },
-  );
-
   it("[FAILOVER-1] after an unreadable answer of the first provider, the second makes the item, which is marked", async () => {
     const first = new FakeUpstream("first");
     const second = new FakeUpstream("second");

@@ -10,15 +10,7 @@ import { configChoice } from "../connect/service-config.ts";
 import { textOption, timeSpan } from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
-import {
-  done,
-  formatMoment,
-  oneOf,
-  toSeconds,
-  unknownAccount,
-  withAdmin,
-  wrongArgument,
-} from "./admin-data.ts";
+import { formatMoment, oneOf, toSeconds, unknownAccount, withAdmin, wrongArgument } from "./admin-data.ts";
 
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
 const accountName = { name: "<name>", description: "the name of the account" };
@@ -110,7 +102,7 @@ async function createAccount(context: CommandContext): Promise<CommandResult> {
   return withAdmin(context, { mayCreate: true }, async (admin) => {
     const account = await admin.createAccount({ name, balanceMicroUsd });
     if (!account) throw wrongArgument("<name>", name, "an account has this name already; write another");
-    return done(accountView(account), accountLines([account]));
+    return { json: accountView(account), lines: accountLines([account]) };
   });
 }
 
@@ -119,7 +111,7 @@ function listAccounts(context: CommandContext): Promise<CommandResult> {
   return withAdmin(context, { mayCreate: false }, async (admin) => {
     const accounts = await admin.accounts();
     // Scripts rely on the bare list: the other lists have a name in an object.
-    return done(accounts.map(accountView), accountLines(accounts));
+    return { json: accounts.map(accountView), lines: accountLines(accounts) };
   });
 }
 
@@ -142,7 +134,7 @@ async function topUp(context: CommandContext): Promise<CommandResult> {
     }
     if (account.name !== name)
       output.note(`${name} has play money, which buys drawings only: ${account.name} pays for upstreams`);
-    return done(accountView(account), accountLines([account]));
+    return { json: accountView(account), lines: accountLines([account]) };
   });
 }
 
@@ -212,7 +204,7 @@ async function createKey(context: CommandContext): Promise<CommandResult> {
     if (!made) throw await unknownAccount("--account", accountName, admin, global);
     const { id, name, ...rest } = keyFacts(made);
     if (!global.json) output.note(`key ${id}: save it now; it is not shown again`);
-    return done({ id, name, key: made.key, ...rest }, [made.key]);
+    return { json: { id, name, key: made.key, ...rest }, lines: [made.key] };
   });
 }
 
@@ -236,7 +228,7 @@ function readExpiry(text: string | undefined, nowMs: number): number | null {
 function listKeys(context: CommandContext): Promise<CommandResult> {
   return withAdmin(context, { mayCreate: false }, async (admin) => {
     const keys = await admin.keys();
-    return done({ keys: keys.map(keyView) }, keyLines(keys));
+    return { json: { keys: keys.map(keyView) }, lines: keyLines(keys) };
   });
 }
 
@@ -252,7 +244,7 @@ async function setDisabled(context: CommandContext, isDisabled: boolean): Promis
     const key = await admin.setKeyDisabled(id, isDisabled);
     if (!key) throw wrongArgument("<id>", id, `no key has this id; ${seeList}`);
     if (key.state === "expired") context.output.note("the key has expired, so the service still refuses it");
-    return done(keyView(key), keyLines([key]));
+    return { json: keyView(key), lines: keyLines([key]) };
   });
 }
 

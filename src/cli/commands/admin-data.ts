@@ -1,6 +1,6 @@
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { type Admin, openAdmin } from "../../service/admin.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
@@ -31,11 +31,6 @@ export async function withAdmin(
   } finally {
     await admin.close();
   }
-}
-
-/** The result of a command that succeeded. */
-export function done(json: unknown, lines: readonly string[]): CommandResult {
-  return { exitCode: EXIT_CODES.ok.code, json, lines };
 }
 
 /** Returns the error for a wrong argument. Its message names the argument, the typed text and a right value. */

@@ -14,7 +14,7 @@ import type { Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
 import { accountCommands } from "./admin-accounts.ts";
-import { done, formatMoment, toSeconds, unknownAccount, withAdmin, wrongArgument } from "./admin-data.ts";
+import { formatMoment, toSeconds, unknownAccount, withAdmin, wrongArgument } from "./admin-data.ts";
 import { storageOptions } from "./shared-options.ts";
 
 const accountOption: OptionSpec = {
@@ -105,7 +105,7 @@ function ledger(context: CommandContext): Promise<CommandResult> {
       accountName === undefined ? undefined : await accountIdOf(admin, accountName, context.global);
     const batchIds = batch === undefined ? undefined : await batchIdsOf(admin, batch, context.cwd);
     const entries = await admin.ledger({ accountId, batchIds });
-    return done({ entries: entries.map(entryView) }, tableLines(LEDGER_COLUMNS, entries));
+    return { json: { entries: entries.map(entryView) }, lines: tableLines(LEDGER_COLUMNS, entries) };
   });
 }
 
@@ -174,10 +174,10 @@ function usage(context: CommandContext): Promise<CommandResult> {
     const drawings = new Set(providers.flatMap(({ name, type }) => (type === "procedural" ? [name] : [])));
     const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs, drawings });
     const key: Column<UsageLine> = { title: by, of: (line) => line.key };
-    return done(
-      { usage: lines.map((line) => usageView(by, line)) },
-      tableLines([key, ...USAGE_COLUMNS], lines),
-    );
+    return {
+      json: { usage: lines.map((line) => usageView(by, line)) },
+      lines: tableLines([key, ...USAGE_COLUMNS], lines),
+    };
   });
 }
 
@@ -259,13 +259,16 @@ async function move(context: CommandContext): Promise<CommandResult> {
   );
   const { database, blobs, tables, rows, files, bytes } = report;
   for (const problem of problems) output.warn(`broken before, and moved as it is: ${problem}`);
-  const result = done({ data: directory, ...report, problems }, [
-    ...(database === null
-      ? []
-      : [`${counted(rows, "row")} of ${counted(tables, "table")} copied to ${database}`]),
-    `${counted(files, "file")} (${formatBytes(bytes)}) copied to ${blobs}`,
-    `the old data stays in ${directory}, and no service uses it`,
-  ]);
+  const result = {
+    json: { data: directory, ...report, problems },
+    lines: [
+      ...(database === null
+        ? []
+        : [`${counted(rows, "row")} of ${counted(tables, "table")} copied to ${database}`]),
+      `${counted(files, "file")} (${formatBytes(bytes)}) copied to ${blobs}`,
+      `the old data stays in ${directory}, and no service uses it`,
+    ],
+  };
   const places = { ...(database === null ? {} : { database }), blobs };
   return { ...result, next: `write into the configuration: "storage": ${JSON.stringify(places)}` };
 }

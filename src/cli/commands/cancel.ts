@@ -1,6 +1,5 @@
 import type { Batch } from "../../client/answers.ts";
 import { cancelBatch } from "../../client/batches.ts";
-import { EXIT_CODES } from "../../contract/errors.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
@@ -44,7 +43,6 @@ async function run(context: CommandContext): Promise<CommandResult> {
     if (batches.some((batch) => batch.successCount > 0))
       output.note(`next: ${nextCommand(context.global, "download", target.argument)}`);
     return withUnknown(target, service, context, {
-      exitCode: EXIT_CODES.ok.code,
       json: {
         cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),
         released: releasedOf(ended),

@@ -1,4 +1,4 @@
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import type { CommandDetails, CommandSpec } from "../command.ts";
 import { GLOBAL_OPTIONS, JSON_OPTION, type OptionSpec } from "../options.ts";
 
@@ -15,7 +15,7 @@ export function completionOf(loadAll: () => Promise<readonly CommandSpec[]>): Co
         throw new ImgbatchError("USAGE", `${JSON.stringify(name)}: use ${Object.keys(SHELLS).join(", ")}.`);
       const write = SHELLS[name as keyof typeof SHELLS];
       const text = write(completedCommands(await loadAll(), GLOBAL_OPTIONS, JSON_OPTION));
-      return { exitCode: EXIT_CODES.ok.code, json: null, lines: text.trimEnd().split("\n") };
+      return { json: null, lines: text.trimEnd().split("\n") };
     },
   };
 }

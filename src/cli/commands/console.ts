@@ -1,6 +1,6 @@
 import { makeSignInCode } from "../../client/batches.ts";
 import { signInUrl } from "../../contract/console-api.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { openPath } from "../../processes/programs.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { createServiceLocator, httpTo } from "../connect/connect.ts";
@@ -29,5 +29,5 @@ async function run(context: CommandContext): Promise<CommandResult> {
   const url = signInUrl(service.baseUrl, code);
   const isOpen = results.isForPeople && options.open !== false && (await openPath(url));
   if (isOpen) output.note("opened in the browser");
-  return { exitCode: EXIT_CODES.ok.code, json: { url, expires_at: expiresAt }, lines: [url] };
+  return { json: { url, expires_at: expiresAt }, lines: [url] };
 }

@@ -1,5 +1,5 @@
 import { deleteOutputs, deleteRecord } from "../../client/batches.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import { flagOption } from "../options.ts";
@@ -42,6 +42,6 @@ async function run(context: CommandContext): Promise<CommandResult> {
     for (const id of ids) output.note(`${what} of ${id} deleted`);
     if (target.run !== null) output.note(`the files in ${target.argument} are untouched`);
     const json = { deleted: ids, outputs, record };
-    return withUnknown(target, service, context, { exitCode: EXIT_CODES.ok.code, json, lines: ids });
+    return withUnknown(target, service, context, { json, lines: ids });
   });
 }

@@ -4,7 +4,7 @@ import type { Batch } from "../../client/answers.ts";
 import { listItems } from "../../client/batches.ts";
 import { getContent } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
-import { type ErrorCode, EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/image-formats.ts";
 import type { Http } from "../../http/http.ts";
 import { syncDirectory } from "../../kernel/files.ts";
@@ -182,7 +182,7 @@ async function downloadItem(
     ...file,
     verified,
   };
-  return { exitCode: EXIT_CODES.ok.code, json: result, lines: [shown] };
+  return { json: result, lines: [shown] };
 }
 
 function nameOf({ customId, index }: ItemDownload, data: Buffer): string {
@@ -236,7 +236,7 @@ async function downloadZip(
     if (wasThere) reporter.note(`${shown} already exists with the same content`);
     files.push({ batch_id: batch.id, path: shown, bytes, image_count: imageCount });
   }
-  return { exitCode: EXIT_CODES.ok.code, json: { files }, lines: files.map((file) => file.path) };
+  return { json: { files }, lines: files.map((file) => file.path) };
 }
 
 const NO_ZIP: readonly ErrorCode[] = [

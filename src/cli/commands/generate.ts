@@ -1,14 +1,14 @@
 import { readFile } from "node:fs/promises";
 import { basename, extname, isAbsolute, relative } from "node:path";
-import { type GeneratedImage, generateImage } from "../../client/realtime.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { generateImage } from "../../client/realtime.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, SIZE_TIERS, typeOfFileName } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import { chooseTarget, type ImageTarget, type SavedImage, saveImage } from "../../runs/save-image.ts";
+import { chooseTarget, saveImage } from "../../runs/save-image.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import { stopReason, timeLimit } from "../interruption.ts";
@@ -208,9 +208,9 @@ function explainLoss(error: unknown, isPlay: boolean): unknown {
 
 interface Made {
   model: string;
-  image: GeneratedImage;
-  saved: SavedImage;
-  target: ImageTarget;
+  image: Awaited<ReturnType<typeof generateImage>>;
+  saved: Awaited<ReturnType<typeof saveImage>>;
+  target: Awaited<ReturnType<typeof chooseTarget>>;
   /** Null when the service does not publish it. */
   cost: Cost | null;
 }
@@ -240,7 +240,6 @@ function describe(
   const price = cost === null ? "" : `${cost.isPlay ? ";" : ","} ${costText(cost, "exact")}`;
   output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${price}`);
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: {
       path,
       ...facts,

@@ -1,7 +1,7 @@
 import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
 import { formatUsd } from "../../kernel/money.ts";
@@ -57,7 +57,6 @@ async function run({
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: { directory: dir, written, kept, first, next: [...enter, ...next] },
     lines: written,
   };

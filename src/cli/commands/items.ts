@@ -1,6 +1,6 @@
 import type { BatchItem } from "../../client/answers.ts";
 import { getBatch, listItems } from "../../client/batches.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../contract/statuses.ts";
 import type { Http } from "../../http/http.ts";
@@ -50,7 +50,6 @@ async function run(context: CommandContext): Promise<CommandResult> {
     if (hasMore) output.note(`${wanted.length - shown.length} more items: add --all`);
     if (wanted.length === 0) output.note(status === "all" ? "no items" : `no items are ${status}`);
     return withUnknown(target, service, context, {
-      exitCode: EXIT_CODES.ok.code,
       json: {
         items: shown.map((item) => ({ ...item.raw, custom_id: item.customId, batch_id: item.batchId })),
         has_more: hasMore,

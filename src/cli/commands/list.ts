@@ -1,6 +1,5 @@
 import type { Batch } from "../../client/answers.ts";
 import { type BatchFilter, listBatches } from "../../client/batches.ts";
-import { EXIT_CODES } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../contract/statuses.ts";
 import { formatDuration } from "../../kernel/durations.ts";
@@ -57,7 +56,6 @@ function run(context: CommandContext): Promise<CommandResult> {
     if (hasMore) output.note(`there are more batches: add --all, or a --limit above ${limit}`);
     if (batches.length === 0) output.note("no batches");
     return {
-      exitCode: EXIT_CODES.ok.code,
       json: { batches: batches.map((batch) => batch.raw), has_more: hasMore },
       lines: results.isForPeople ? await table(batches, results.columns, clock.nowMs()) : batches.map(record),
       next: results.isForPeople ? nextStep(global, batches) : null,

@@ -49,7 +49,6 @@ function run(context: CommandContext): Promise<CommandResult> {
           cost: micros === null ? "" : costText({ micros, isPlay }, "exact"),
         }));
     return {
-      exitCode: EXIT_CODES.ok.code,
       json: { models: models.map(({ raw }) => raw) },
       lines: models.map(({ id, cost }) => (cost === "" ? id : `${id}  ${cost}`)),
     };

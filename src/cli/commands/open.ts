@@ -1,6 +1,6 @@
 import { access, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { openPath } from "../../processes/programs.ts";
 import { RUN_STATE_FILE, readRunState } from "../../runs/directory/run-state.ts";
 import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
@@ -36,7 +36,7 @@ async function run({ arguments: [named], cwd, output }: CommandContext): Promise
   const path = hasSheet ? sheet : dir;
   const isOpen = await openPath(path);
   if (!isOpen) output.note("nothing can be opened here: open this path in a browser");
-  return { exitCode: EXIT_CODES.ok.code, json: { path, opened: isOpen }, lines: [path] };
+  return { json: { path, opened: isOpen }, lines: [path] };
 }
 
 /** Returns the directory itself if it is a run, else the run in it that began last. Throws `USAGE` without any. */

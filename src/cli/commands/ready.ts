@@ -1,6 +1,6 @@
 import { listModels } from "../../client/batches.ts";
 import { deadline } from "../../client/poll.ts";
-import { EXIT_CODES, errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { type Answer, boundedText, send } from "../../http/transport.ts";
 import { formatDuration } from "../../kernel/durations.ts";
@@ -68,7 +68,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
 }
 
 function ready(url: string): CommandResult {
-  return { exitCode: EXIT_CODES.ok.code, json: { ready: true, url }, lines: [url] };
+  return { json: { ready: true, url }, lines: [url] };
 }
 
 /** The time limit of one request. */

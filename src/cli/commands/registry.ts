@@ -7,7 +7,7 @@ interface CommandEntry {
 }
 
 /** Every command, in the order of the help. Importing this file must stay cheap: the code of a command loads when it is named. */
-export const COMMANDS: readonly CommandEntry[] = [
+const COMMANDS: readonly CommandEntry[] = [
   {
     name: "submit",
     summary: "check prompts, submit them, wait, download and verify; run it again to resume or repair",

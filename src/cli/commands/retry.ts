@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -9,7 +9,7 @@ import { readResults } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { type ChosenModel, chooseModel } from "../../runs/plan/choose-model.ts";
-import { openRetry, planRetry, type RetryPlan } from "../../runs/plan/retry.ts";
+import { openRetry, planRetry } from "../../runs/plan/retry.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
 import { imagesIn, type Run, type Submissions, send } from "../../runs/send.ts";
@@ -196,7 +196,7 @@ function paidAgainNote(count: number): string {
   return `${counted(count, "image")} of batches that are not known here: paid again if the other service still runs`;
 }
 
-function nothingNotes({ refused, unknown, missing }: RetryPlan): string[] {
+function nothingNotes({ refused, unknown, missing }: Awaited<ReturnType<typeof planRetry>>): string[] {
   return [
     ...(refused > 0 ? [refusedNote(refused)] : []),
     ...(unknown > 0 ? [`the prompts of ${unknown} failed images are not in this directory`] : []),
@@ -215,7 +215,6 @@ function describeDry(
   const cost = budget.estimate(count.images);
   const { images, batches, refused } = count;
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: {
       dry_run: true,
       directory: options.shownDir,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 
@@ -44,7 +44,7 @@ function document(value: object): string[] {
 }
 
 function printed(lines: readonly string[]): CommandResult {
-  return { exitCode: EXIT_CODES.ok.code, json: null, lines };
+  return { json: null, lines };
 }
 
 interface PublishedSchema {

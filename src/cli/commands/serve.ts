@@ -127,7 +127,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
   } finally {
     if (isEphemeral) await rm(dataDirectory, { recursive: true, force: true });
   }
-  return { exitCode: 0, json: null };
+  return { json: null };
 }
 
 /** Returns how a command finds this service from a terminal without the variables of this one. */

@@ -67,7 +67,7 @@ async function looked(http: Http, target: Pick<Target, "ids" | "run">, signal: A
   if (batch === undefined) throw new ImgbatchError("INTERNAL", "A batch was asked for without its id.");
   const runs = target.run === null ? [] : [target.run];
   const counting = async () => {
-    const [counted = batch] = await askedCounts(http, [await withCounts(http, batch, signal)], runs, signal);
+    const [counted = batch] = await askedCounts(http, await withCounts(http, [batch], signal), runs, signal);
     return counted;
   };
   return counting().catch((error) => {

@@ -1,7 +1,7 @@
 import { loadConfig } from "../../config/load.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
-import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
@@ -15,7 +15,7 @@ import { reportReplay, type StartedRun, type Submissions } from "../../runs/send
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
 import { createBudget, estimateLine } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
-import { withService } from "../connect/connect.ts";
+import { providersToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
 import { serviceAt } from "../connect/running-service.ts";
 import { configChoice } from "../connect/service-config.ts";
@@ -103,7 +103,6 @@ async function run(context: CommandContext): Promise<CommandResult> {
 function describeExpanded(items: readonly PromptItem[], cwd: string): CommandResult {
   const rows = assignIds(items).map((item) => toPromptLine(item, cwd));
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: { prompts: rows },
     lines: rows.map((row) => JSON.stringify(row)),
   };
@@ -130,7 +129,6 @@ async function runHere(
   const { global, cwd, clock, signal, output } = context;
   const needsService = options.isNew || options.explicitKey !== null || options.detach || options.dryRun;
   if (needsService || !(await hasEnded(dir))) return null;
-  const { providersToExpect } = await import("../connect/connect.ts");
   const providers = await providersToExpect(global, { upstream }, cwd);
   return withRunLock(dir, { clock, signal }, async () => {
     const state = await readRunState(dir);
@@ -250,7 +248,6 @@ function describeDetached(
   const { batches, replayed } = started;
   context.output.settle();
   return {
-    exitCode: EXIT_CODES.ok.code,
     json: {
       directory: options.shownDir,
       detached: true,
@@ -321,7 +318,7 @@ async function describeDryRun(
         : [`${openImages} of them are of the earlier submission, which is finished first`]),
       ...estimateLine(cost),
     ];
-    return { exitCode: EXIT_CODES.ok.code, json: { ...facts, changes }, lines };
+    return { json: { ...facts, changes }, lines };
   }
   const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
   const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
@@ -341,5 +338,5 @@ async function describeDryRun(
     ...estimateLine(cost),
     ...keys.map(String),
   ];
-  return { exitCode: EXIT_CODES.ok.code, json: { ...facts, batches }, lines };
+  return { json: { ...facts, batches }, lines };
 }

@@ -1,4 +1,4 @@
-import { allWithCounts } from "../../client/batches.ts";
+import { withCounts } from "../../client/batches.ts";
 import { retryIds } from "../../runs/directory/run-state.ts";
 import { awaitBatches } from "../../runs/wait.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
@@ -51,7 +51,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
           reporter: output,
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
         });
-        const batches = await allWithCounts(service.http, ended, signal);
+        const batches = await withCounts(service.http, ended, signal);
         await recordAll(targets, batches, clock);
         output.settle();
         await requireImages(targets, batches, service, context.global);

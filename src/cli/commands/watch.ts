@@ -1,6 +1,5 @@
 import type { Batch } from "../../client/answers.ts";
-import { allWithCounts, listBatches } from "../../client/batches.ts";
-import { EXIT_CODES } from "../../contract/errors.ts";
+import { listBatches, withCounts } from "../../client/batches.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { EMBEDDED } from "../../runs/directory/run-service.ts";
@@ -46,7 +45,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       watch({ ...context, signal }, targets, service, pollInterval(interval, service, context.output)),
     );
   } catch (error) {
-    if (results.closed.aborted && !limit.signal.aborted) return { exitCode: EXIT_CODES.ok.code, json: {} };
+    if (results.closed.aborted && !limit.signal.aborted) return { json: {} };
     throw error;
   } finally {
     limit.stop();
@@ -68,7 +67,7 @@ async function watch(
   if (found.length === 0) {
     output.note("nothing is running");
     const next = `${nextCommand(global, "list")} (lists ended batches too)`;
-    return { exitCode: EXIT_CODES.ok.code, json: { batches: [] }, next };
+    return { json: { batches: [] }, next };
   }
   if (found.some(({ isDone }) => !isDone)) service.noteDrawings();
   const targets = isNamed
@@ -81,8 +80,8 @@ async function watch(
     const ended = mayShowDashboard(context)
       ? await watchLive(context, found, targets, options)
       : await watchBatches(found, { ...options, signal }, plain).finally(output.settle);
-    if (ended === null) return { exitCode: EXIT_CODES.ok.code, json: {} };
-    const batches = await allWithCounts(service.http, ended, signal);
+    if (ended === null) return { json: {} };
+    const batches = await withCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
     if (isNamed) await requireImages(named, batches, service, global);
     const end = await describeEnd(context, service.http, targets, batches);

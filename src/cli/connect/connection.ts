@@ -55,28 +55,21 @@ interface OnDataDirectory extends ReachableService {
   disabled(): readonly DisabledProvider[];
 }
 
-/** A service that the caller named. */
-interface RemoteService extends ReachableService {
-  kind: "remote";
-}
-
-/** A service of another process on the data directory. It may end at any time. */
-interface RunningService extends OnDataDirectory {
-  kind: "running";
-}
-
-/** A service inside this process. */
-interface EmbeddedService extends OnDataDirectory {
-  kind: "embedded";
-  /** Aborted with the reason if the service fails. */
-  failed: AbortSignal;
-  /** Counts the requests that run now and cost money. */
-  paidRequests(): number;
-  /** Stops it: running items get up to one second, the rest is parked. */
-  close(): Promise<void>;
-}
-
-export type ServiceConnection = RemoteService | RunningService | EmbeddedService;
+export type ServiceConnection =
+  /** A service that the caller named. */
+  | (ReachableService & { kind: "remote" })
+  /** A service of another process on the data directory. It may end at any time. */
+  | (OnDataDirectory & { kind: "running" })
+  /** A service inside this process. */
+  | (OnDataDirectory & {
+      kind: "embedded";
+      /** Aborted with the reason if the service fails. */
+      failed: AbortSignal;
+      /** Counts the requests that run now and cost money. */
+      paidRequests(): number;
+      /** Stops it: running items get up to one second, the rest is parked. */
+      close(): Promise<void>;
+    });
 
 /** The service that a command works with. */
 export interface ConnectedService extends RunService {

@@ -11,15 +11,6 @@ import type { CommandResult } from "../command.ts";
 import { mayColor, type Terminal } from "../terminal.ts";
 import { adviceFor, NOTHING_TYPED, type Typed } from "./next-step.ts";
 
-/** Writes the end of a process: its result on stdout, its error on stderr. Each method returns the exit code. */
-interface Finish {
-  /** Writes the result of a command. */
-  done(result: CommandResult): number;
-  /** Writes a requested text, such as the help. */
-  text(text: string): number;
-  fail(thrown: unknown, style?: ErrorStyle): number;
-}
-
 /** How an error is written. */
 interface ErrorStyle {
   verbose: boolean;
@@ -31,11 +22,14 @@ interface ErrorStyle {
 
 const DEFAULT_STYLE: ErrorStyle = { verbose: false, quiet: false, color: true, typed: NOTHING_TYPED };
 
-/** With `--json`, the first end prints its document; later ones print none. */
+/**
+ * Returns how to write the end of a process: its result on stdout, its error on stderr. Each function returns the exit code.
+ * With `--json`, the first end prints its document; later ones print none.
+ */
 export function createFinish(
   terminal: Pick<Terminal, "stdout" | "stderr">,
   wants: { json: boolean; lines: () => boolean },
-): Finish {
+) {
   const { stdout, stderr } = terminal;
   let isPrinted = false;
   const print = (document: unknown) => {
@@ -44,18 +38,20 @@ export function createFinish(
     stdout.write(`${safeJson(document, 2)}\n`);
   };
   return {
-    done: (result) => {
+    /** Writes the result of a command. */
+    done: (result: CommandResult): number => {
       if (wants.json) print(resultDocument(result));
       else if (wants.lines())
         stdout.write((result.lines ?? []).map((line) => `${safeResultLine(line)}\n`).join(""));
-      return result.exitCode;
+      return result.exitCode ?? EXIT_CODES.ok.code;
     },
-    text: (text) => {
+    /** Writes a requested text, such as the help. */
+    text: (text: string): number => {
       if (wants.json) print({ ok: true, text, exit_code: EXIT_CODES.ok.code });
       else stdout.write(text);
       return EXIT_CODES.ok.code;
     },
-    fail: (thrown, style = DEFAULT_STYLE) => {
+    fail: (thrown: unknown, style: ErrorStyle = DEFAULT_STYLE): number => {
       const error = toImgbatchError(thrown);
       if (wants.json) print(errorDocument(error));
       const red = (text: string) =>
@@ -108,7 +104,7 @@ function errorDocument(error: ImgbatchError): object {
 }
 
 /** The one document of `--json` for a finished command. A list stays a list. */
-function resultDocument({ json, exitCode }: CommandResult): unknown {
+function resultDocument({ json, exitCode = EXIT_CODES.ok.code }: CommandResult): unknown {
   if (typeof json !== "object" || json === null || Array.isArray(json)) return json;
   return { ok: exitCode === EXIT_CODES.ok.code, ...json, exit_code: exitCode };
 }

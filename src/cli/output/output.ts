@@ -11,11 +11,6 @@ import type { Lines } from "../command.ts";
 import type { GlobalOptions } from "../options.ts";
 import { mayColor, type Terminal } from "../terminal.ts";
 
-interface Stream {
-  isTTY?: boolean;
-  write(text: string): unknown;
-}
-
 /**
  * Creates the output on stderr: a spinner on a terminal, plain lines elsewhere, nothing with `--quiet`.
  */
@@ -38,7 +33,7 @@ const CHANGE_MS = 10_000;
 const HEARTBEAT_MS = 60_000;
 
 function createPlainOutput(
-  stderr: Stream,
+  stderr: NodeJS.WriteStream,
   options: { verbose: boolean; hasProgress: boolean; clock: Clock },
 ): Lines {
   const say = (line: string) => stderr.write(`${safeLine(line)}\n`);
@@ -99,8 +94,6 @@ async function createLiveOutput(
   };
 }
 
-const SCHEMA_VERSION: EventLine["schema_version"] = 1;
-
 /** Writes the events of a run. Each is written before the work continues, so that a crash loses none. */
 interface EventLog {
   write(event: RunEvent): void;
@@ -120,7 +113,7 @@ export function openEventLog(
   if (target === undefined) return { write() {}, close() {} };
   const line = (event: RunEvent) => {
     const time = new Date(clock.nowMs()).toISOString();
-    return `${safeJson({ schema_version: SCHEMA_VERSION, time, ...event })}\n`;
+    return `${safeJson({ schema_version: 1, time, ...event } satisfies EventLine)}\n`;
   };
   if (target === "-") return { write: (event) => void terminal.stdout.write(line(event)), close() {} };
   let file: number | null = openFile(resolve(terminal.cwd, target), target);

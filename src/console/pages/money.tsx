@@ -6,7 +6,7 @@ import { getLedger, getUsage } from "../api/batches.ts";
 import { ScrollingTable } from "../parts/keys.tsx";
 import { ErrorNote } from "../parts/notes.tsx";
 import { hrefOf } from "../parts/route.ts";
-import { costOf, count, isPlayOnly, localTime, statusWord, usd } from "../parts/status.tsx";
+import { costOf, count, isPlayOnly, localTime, Sums, statusWord, usd } from "../parts/status.tsx";
 import { useAccount, useData } from "../parts/use-data.ts";
 
 const DAYS = 30;
@@ -174,19 +174,13 @@ export function MoneyPage() {
 
 function Balances({ account }: { account: AccountObject }) {
   const { balance, held } = account.real_money ?? account;
+  const label = account.real_money ? "real money" : "balance";
   return (
-    <dl className="sums">
-      <Sum label={account.real_money ? "real money" : "balance"} amount={balance} />
-      <Sum label="held for what runs" amount={held} />
-    </dl>
-  );
-}
-
-function Sum({ label, amount }: { label: string; amount: number }) {
-  return (
-    <div>
-      <dt>{label}</dt>
-      <dd>{usd(amount)}</dd>
-    </div>
+    <Sums
+      rows={[
+        [label, usd(balance)],
+        ["held for what runs", usd(held)],
+      ]}
+    />
   );
 }

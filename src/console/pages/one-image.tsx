@@ -9,7 +9,7 @@ import {
   useRef,
   useState,
 } from "react";
-import type { RequestPart } from "../../contract/native-api.ts";
+import type { GenerateContentBody } from "../../contract/native-api.ts";
 import { counted } from "../../kernel/text.ts";
 import { generateImage, realtimeModels } from "../api/batches.ts";
 import { base64Of, copyImage, type ReferenceFile, readReference, saveBlob } from "../api/files.ts";
@@ -111,7 +111,10 @@ export function ShotsProvider({ children }: { children: ReactNode }) {
   return <ShotsContext value={value}>{children}</ShotsContext>;
 }
 
-async function partsOf({ prompt, references }: ShotRequest): Promise<RequestPart[]> {
+async function partsOf({
+  prompt,
+  references,
+}: ShotRequest): Promise<GenerateContentBody["contents"][number]["parts"]> {
   const images = references.map(async ({ blob, mimeType }) => ({
     inlineData: { mimeType, data: await base64Of(blob) },
   }));

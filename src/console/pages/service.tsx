@@ -6,7 +6,7 @@ import { formatSize } from "../../kernel/text.ts";
 import { getOverview } from "../api/batches.ts";
 import { ScrollingTable } from "../parts/keys.tsx";
 import { ErrorNote } from "../parts/notes.tsx";
-import { ago, costOf, count, StatusBadge, statusWord, until } from "../parts/status.tsx";
+import { ago, costOf, count, StatusBadge, Sums, statusWord, until } from "../parts/status.tsx";
 import { useData } from "../parts/use-data.ts";
 
 type Provider = OverviewObject["providers"][number];
@@ -123,14 +123,7 @@ function Numbers({ overview }: { overview: OverviewObject }) {
   ];
   return (
     <>
-      <dl className="sums">
-        {rows.map(([label, value]) => (
-          <div key={label}>
-            <dt>{label}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
+      <Sums rows={rows} />
       <p className="quiet">
         {Object.entries(batches)
           .map(([status, number]) => `${count(number)} ${statusWord(status)}`)

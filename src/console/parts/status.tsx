@@ -96,3 +96,17 @@ const TONES: Record<string, string> = {
 export function StatusBadge({ status }: { status: string }) {
   return <span className={`badge ${TONES[status] ?? "busy"}`}>{statusWord(status)}</span>;
 }
+
+/** Numbers that are read at a glance, each with what it counts. */
+export function Sums({ rows }: { rows: readonly (readonly [label: string, value: string])[] }) {
+  return (
+    <dl className="sums">
+      {rows.map(([label, value]) => (
+        <div key={label}>
+          <dt>{label}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

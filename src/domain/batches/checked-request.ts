@@ -1,8 +1,9 @@
-import type { AspectRatio, ImageMimeType } from "../../contract/image-formats.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import type { SentImage } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
+import type { ItemTerms } from "../records.ts";
 
 /** A request for a batch that has passed every check that needs no database. */
 export interface CheckedRequest {
@@ -23,8 +24,8 @@ export interface CheckedItem {
   prompt: string;
   outputCount: number;
   references: readonly CheckedReference[];
-  /** The ratio nearest to that of the first reference, which the image keeps; null without one. Not part of the hash. */
-  ratio: AspectRatio | null;
+  /** What it asks for, without prices. `askedSeed` is that of the first output. */
+  terms: ItemTerms;
 }
 
 /** A reference image: its bytes, or the URI of a storage that the provider can read. */
@@ -45,14 +46,25 @@ export interface CheckedReference {
 export function requestHash(
   request: Omit<CheckedRequest, "hash" | "model" | "items"> & {
     modelId: string;
-    items: readonly Omit<CheckedItem, "ratio">[];
+    items: readonly CheckedItem[];
   },
 ): string {
   const { modelId: model, taskName, parentBatchId, mimeType } = request;
   const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
-  const items = request.items.map(({ customId, prompt, outputCount, references }) => {
+  const items = request.items.map(({ customId, prompt, outputCount, references, terms }) => {
     const sent = references.map(({ image: _, ...facts }) => facts);
-    return { customId, prompt, outputCount, references: sent };
+    const options = askedIn(terms);
+    const item = { customId, prompt, outputCount, references: sent };
+    return Object.keys(options).length === 0 ? item : { ...item, options };
   });
   return sha256Hex(canonicalJson({ model, taskName, parentBatchId, mimeType, metadata, items }));
+}
+
+/** Returns what an item asks for besides its prompt, without what it does not ask for. */
+function askedIn(terms: ItemTerms): Record<string, string | number> {
+  const { tier, ratio, keepsRatio, quality, background, askedSeed, negativePrompt } = terms;
+  const asked = { tier, ratio: keepsRatio ? null : ratio, quality, background, askedSeed, negativePrompt };
+  return Object.fromEntries(
+    Object.entries(asked).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
+  );
 }

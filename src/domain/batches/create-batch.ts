@@ -1,22 +1,24 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { DEFAULT_RATIO, imageSizePx, type SizeTier } from "../../contract/image-formats.ts";
+import { DEFAULT_RATIO, imageSizePx, MOST_SEED, type SizeTier } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
-import { cannotPay, type Payer, payerOf, priceBatchImage } from "../billing/payer.ts";
+import { cannotPay, type Payer, payerOf, priceBatchImage, priceOf } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
-import { type GroupEntry, identityOf, type ModelEntry, misfit, type Needs, type Offers } from "../models.ts";
+import {
+  type GroupEntry,
+  identityOf,
+  imagePriceUsd,
+  type ModelEntry,
+  misfit,
+  type Needs,
+  type Offers,
+} from "../models.ts";
 import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { ImageRequest } from "../ports/image-provider.ts";
+import type { Carried, ImageRequest } from "../ports/image-provider.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
-import {
-  type ApiKeyRecord,
-  BATCH_TERMS,
-  type BatchRecord,
-  type ItemRecord,
-  type NewReference,
-} from "../records.ts";
+import type { ApiKeyRecord, BatchRecord, ItemTerms, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./checked-request.ts";
 import { holdFor, openBatch } from "./lifecycle.ts";
 
@@ -101,8 +103,12 @@ export async function createBatch(
   const parentBatchId = await findParent(deps.stores.read, caller, request.parentBatchId);
 
   const counts = request.items.map(({ references }) => references.length);
-  const ratios = request.items.map(({ ratio }) => ratio ?? DEFAULT_RATIO);
-  const needs = { references: Math.max(...counts), ratios, tiers: ["1K" as const] };
+  const needs = {
+    references: Math.max(...counts),
+    ratios: request.items.map(({ terms }) => terms.ratio ?? PLAIN.ratio),
+    tiers: request.items.map(({ terms }) => terms.tier ?? PLAIN.tier),
+    options: request.items.flatMap(({ terms }) => carriedOf(terms)),
+  };
   const problem = misfit(deps.offers.serving(request.model.id), needs);
   if (problem !== null) {
     const param = `items[${counts.indexOf(needs.references)}].reference_images`;
@@ -110,15 +116,21 @@ export async function createBatch(
   }
   const { payer, batch: opened } = await newBatch(deps, caller, { ...request, needs });
   const { id, price, createdAtMs: nowMs } = opened;
-  const items = expandItems(request);
+  const items = expandItems(request, (terms) => {
+    const { tier, quality } = terms;
+    const modelPriceUsd = imagePriceUsd(request.model, tier ?? PLAIN.tier, quality);
+    if (modelPriceUsd === undefined) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
+    return priceOf({ ...price.basis, modelPriceUsd });
+  });
+  const sumOf = (amountOf: (item: NewItem) => number) => items.reduce((sum, item) => sum + amountOf(item), 0);
   const batch: BatchRecord = {
     ...opened,
     mimeType: request.mimeType,
     parentBatchId,
     metadata: request.metadata,
     itemCount: items.length,
-    estimatedMicroUsd: price.imageMicroUsd * items.length,
-    holdMicroUsd: price.holdMicroUsd * items.length,
+    estimatedMicroUsd: sumOf(({ terms }) => terms?.priceMicroUsd ?? price.imageMicroUsd),
+    holdMicroUsd: sumOf(({ terms }) => terms?.holdMicroUsd ?? price.holdMicroUsd),
     // Without references there is nothing to purge.
     inputsPurgedAtMs: request.items.some((item) => item.references.length > 0) ? null : nowMs,
     source: "batch",
@@ -168,16 +180,33 @@ export function inputsPrefix(batchId: string): string {
 }
 
 /**
- * The items of a request, one per image: an item with several outputs becomes several, each with its own id.
+ * The items of a request, one per image: an item with several outputs becomes several, each with its own id and seed.
+ * `priceFor` returns the price of an item that asks for another size or quality than its batch has.
  */
-export function expandItems(request: Pick<CheckedRequest, "items">): NewItem[] {
+export function expandItems(
+  { items }: Pick<CheckedRequest, "items">,
+  priceFor: (terms: ItemTerms) => BatchRecord["price"],
+): NewItem[] {
   const expanded: NewItem[] = [];
-  for (const [sourceIndex, { customId: given, outputCount, prompt, ratio }] of request.items.entries()) {
-    const own = ratio === null ? {} : { terms: { ...BATCH_TERMS, ratio, keepsRatio: true } };
-    for (const [outputIndex, customId] of expandedCustomIds(given, outputCount).entries())
-      expanded.push({ position: expanded.length, sourceIndex, outputIndex, customId, prompt, ...own });
+  for (const [sourceIndex, { customId: given, outputCount, prompt, terms }] of items.entries()) {
+    const isPlain = terms.tier === null && terms.quality === null;
+    const own = isPlain ? null : priceFor(terms);
+    const priced =
+      own === null ? terms : { ...terms, priceMicroUsd: own.imageMicroUsd, holdMicroUsd: own.holdMicroUsd };
+    for (const [outputIndex, customId] of expandedCustomIds(given, outputCount).entries()) {
+      const { askedSeed: first } = terms;
+      const askedSeed = first === null ? null : (first + outputIndex) % (MOST_SEED + 1);
+      const place = { position: expanded.length, sourceIndex, outputIndex, customId };
+      expanded.push({ ...place, prompt, terms: { ...priced, askedSeed } });
+    }
   }
   return expanded;
+}
+
+/** The options of an item that its provider must pass on. */
+function carriedOf({ quality, background, askedSeed: seed, negativePrompt }: ItemTerms): Carried[] {
+  const asked = Object.entries({ quality, background, seed, negativePrompt });
+  return asked.filter(([, value]) => value !== null).map(([name]) => name as Carried);
 }
 
 /**
@@ -266,19 +295,19 @@ const PLAIN = { tier: "1K", ratio: DEFAULT_RATIO } as const;
 /** Returns the picture that an item asks for: what it says itself, else the rest as its batch. */
 export function askedOf(
   batch: Pick<BatchRecord, "mimeType">,
-  item: Pick<ItemRecord, "tier" | "ratio" | "keepsRatio" | "askedMimeType">,
-): Pick<ImageRequest, "tier" | "ratio" | "keepsRatio" | "size" | "mimeType"> {
+  item: ItemTerms,
+): Pick<ImageRequest, "tier" | "ratio" | "keepsRatio" | "size" | "mimeType" | "asked"> {
   const tier = item.tier ?? PLAIN.tier;
   const ratio = item.ratio ?? PLAIN.ratio;
   const mimeType = item.askedMimeType ?? batch.mimeType;
-  return { tier, ratio, keepsRatio: item.keepsRatio, size: imageSizePx(tier, ratio), mimeType };
+  const { quality, background, askedSeed: seed, negativePrompt } = item;
+  const asked = { quality, background, seed, negativePrompt };
+  return { tier, ratio, keepsRatio: item.keepsRatio, size: imageSizePx(tier, ratio), mimeType, asked };
 }
 
 /** Returns what the images of a batch cost so far, in micro-dollars; once it is settled, the final amount. */
 export async function costOf(read: Repositories, batch: BatchRecord): Promise<number> {
   if (batch.actualMicroUsd !== null) return batch.actualMicroUsd;
-  // Without an input, no item has a price of its own.
-  if (batch.input === null) return batch.successCount * batch.price.imageMicroUsd;
   return (await read.items.sums(batch.id, batch.price)).earnedMicroUsd;
 }
 
@@ -288,7 +317,8 @@ export async function needsOf(read: Repositories, batchId: string): Promise<Need
   const shapes = await read.items.shapes(batchId);
   const all = shapes.length === 0 ? [PLAIN] : shapes;
   const ratios = all.map(({ ratio }) => ratio ?? PLAIN.ratio);
-  return { references, ratios, tiers: all.map(({ tier }) => tier ?? PLAIN.tier) };
+  const options = [...new Set(shapes.flatMap((shape) => shape.options))];
+  return { references, ratios, tiers: all.map(({ tier }) => tier ?? PLAIN.tier), options };
 }
 
 /** The fields of a batch that has just been made. */

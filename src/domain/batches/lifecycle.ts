@@ -65,9 +65,8 @@ export function hasItems({ input, inputReadAtMs }: Pick<BatchRecord, "input" | "
 
 /**
  * Moves a batch to another status: the only writer of `status` after creation. In the transaction `tx`, which has locked
- * the batch, it checks that
- * the move is allowed and that the batch still is where the caller saw it, appends to the history, and does what
- * the move does to the money. Returns false, without any change, when the batch has moved on meanwhile.
+ * the batch, it checks that the move is allowed and that the batch still is where the caller saw it, appends to the
+ * history, and does what the move does to the money. Returns false, without any change, when the batch has moved on meanwhile.
  * Throws for a move that is not in the table. No move is dated before the batch was made.
  */
 export async function moveBatch(

@@ -2,9 +2,10 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { isRefusalCode, isTerminal } from "../../contract/statuses.ts";
 import { imageInBlob } from "../images/sent-image.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
+import type { AskedTerm } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
-import type { BatchRecord, ItemRecord } from "../records.ts";
+import { BATCH_TERMS, type BatchRecord, type ItemRecord, type ItemTerms } from "../records.ts";
 import { type CheckedReference, type CheckedRequest, requestHash } from "./checked-request.ts";
 import { type CreateBatchDeps, createBatch, refuseToRetryJob } from "./create-batch.ts";
 
@@ -80,13 +81,25 @@ async function requestFor(
 ): Promise<CheckedRequest> {
   const items = [];
   for (const item of wanted) {
-    const { customId, prompt, ratio } = item;
-    items.push({ customId, prompt, outputCount: 1, references: await referencesOf(deps, item), ratio });
+    const { customId, prompt } = item;
+    items.push({
+      customId,
+      prompt,
+      outputCount: 1,
+      references: await referencesOf(deps, item),
+      terms: termsOf(item),
+    });
   }
   const { taskName, mimeType, metadata } = batch;
   const asked = { modelId: model.id, taskName, parentBatchId: batch.id, mimeType, metadata, items };
   const { modelId: _, ...request } = asked;
   return { ...request, model, hash: requestHash(asked) };
+}
+
+/** What an item asks for. Its price is made anew. */
+function termsOf(item: Pick<ItemTerms, AskedTerm>): ItemTerms {
+  const { tier, ratio, keepsRatio, quality, background, askedSeed, negativePrompt } = item;
+  return { ...BATCH_TERMS, tier, ratio, keepsRatio, quality, background, askedSeed, negativePrompt };
 }
 
 async function referencesOf(

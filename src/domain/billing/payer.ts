@@ -4,10 +4,20 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { formatUsd, multiplyToMicros } from "../../kernel/money.ts";
 import { openRealAccount } from "../accounts.ts";
-import { type GroupEntry, isPaid, type ModelEntry, type Offer } from "../models.ts";
+import { type GroupEntry, imagePriceUsd, isPaid, type ModelEntry, type Offer } from "../models.ts";
 import type { ImageProvider } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, BatchRecord } from "../records.ts";
+
+/** What decides the price of an image of a batch. */
+interface PricedShape {
+  /** Default: 1K. */
+  size?: SizeTier | undefined;
+  /** Default: the default quality of the model. */
+  quality?: string | null;
+  /** The kind of its provider. Default: `item`. */
+  kind?: ImageProvider["kind"] | undefined;
+}
 
 /**
  * Returns the price of one image of a batch and the amount that is held for it. One image's amounts are rounded to a micro-dollar
@@ -17,12 +27,9 @@ export function priceBatchImage(
   model: ModelEntry,
   group: GroupEntry,
   providerMultiplier: number,
-  {
-    size = "1K",
-    kind = "item",
-  }: { size?: SizeTier | undefined; kind?: ImageProvider["kind"] | undefined } = {},
+  { size = "1K", quality = null, kind = "item" }: PricedShape = {},
 ): BatchRecord["price"] | null {
-  const modelPriceUsd = model.prices[size];
+  const modelPriceUsd = imagePriceUsd(model, size, quality);
   if (modelPriceUsd === undefined) return null;
   const { rateMultiplier: groupMultiplier } = group;
   const batchDiscount = (kind === "job" ? model.jobPrice : null) ?? group.batchDiscount;
@@ -50,8 +57,9 @@ export function priceRealtimeImage(
   size: SizeTier,
   group: GroupEntry,
   providerMultiplier: number,
+  quality: string | null = null,
 ): number | null {
-  const price = model.prices[size];
+  const price = imagePriceUsd(model, size, quality);
   return price === undefined ? null : multiplyToMicros([price, group.rateMultiplier, providerMultiplier]);
 }
 

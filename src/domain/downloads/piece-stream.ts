@@ -2,9 +2,10 @@ import { createHash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import type { BlobReader, BlobStore } from "../ports/blob-store.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
 import type { OutputRecord } from "../records.ts";
 
+type BlobReader = NonNullable<Awaited<ReturnType<BlobStore["reader"]>>>;
 type CheckedImage = Pick<OutputRecord, "blobKey" | "sizeBytes" | "crc32">;
 
 /**

@@ -41,7 +41,7 @@ export interface ZipImage {
 }
 
 /** The files of a ZIP, in their order. */
-export interface ZipEntries {
+interface ZipEntries {
   images: readonly ZipImage[];
   /** Files behind the images. */
   texts: readonly { name: string; text: string }[];

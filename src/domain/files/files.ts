@@ -1,13 +1,8 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { eachDue, type SweepDeps } from "../each-due.ts";
 import { imageInDraft, type SentImage } from "../images/sent-image.ts";
 import type { BlobStore, LentDraft } from "../ports/blob-store.ts";
 import type { FileRecord, Repositories, Stores } from "../ports/stores.ts";
-
-/** Where the bytes of uploaded files are, in the blob store. */
-export const FILES_PREFIX = "files/";
 
 /** The id in `files/{id}`, in `{id}` alone, and in every URL that ends in `/files/{id}`; null in any other text. */
 export function fileIdOf(name: string): string | null {
@@ -83,50 +78,6 @@ async function purgeFile(
 ): Promise<void> {
   await blobs.delete(blobKey);
   await stores.write((tx) => tx.files.remove(blobKey));
-}
-
-/** How long an uploaded file is kept. */
-export const FILE_RETENTION_MS = FIXED_LIMITS.fileHours * 3_600_000;
-
-/**
- * Removes the files that expire by `dueMs`, and those that were deleted, with their bytes. One failure does not stop the
- * others: the errors are returned, and the next sweep tries again.
- */
-export async function sweepFiles(deps: SweepDeps, dueMs: number): Promise<unknown[]> {
-  const failures: unknown[] = [];
-  for await (const { blobKey } of eachDue((page) => deps.stores.read.files.due(dueMs, page), deps.ending)) {
-    await purgeFile(deps, blobKey).catch((error) => failures.push(error));
-  }
-  return failures;
-}
-
-/** Removes bytes of uploads that a process has stored but not recorded. Younger ones may be about to be recorded. */
-export async function removeUnknownFiles(
-  { stores, blobs }: { stores: Stores; blobs: BlobStore },
-  olderThanMs: number,
-): Promise<void> {
-  const known = new Set(await stores.read.files.blobKeys());
-  for (const { key, ageMs } of await blobs.list(FILES_PREFIX)) {
-    if (ageMs >= olderThanMs && !known.has(key)) await blobs.delete(key);
-  }
-}
-
-/** Finds uploaded files whose bytes are missing or have another size than recorded. Returns a line for each. */
-export async function fileProblems(stores: Stores, blobs: BlobStore): Promise<string[]> {
-  const problems: string[] = [];
-  const files = eachDue((page) => stores.read.files.due(Number.MAX_SAFE_INTEGER, page));
-  for await (const file of files) problems.push(...(await problemOf(stores, blobs, file)));
-  return problems;
-}
-
-async function problemOf(stores: Stores, blobs: BlobStore, file: FileRecord): Promise<string[]> {
-  const { id, apiKeyId, blobKey, sizeBytes } = file;
-  const size = await blobs.sizeOf(blobKey);
-  if (size === sizeBytes) return [];
-  // The bytes of a file are removed before its row.
-  const now = await stores.read.files.find(apiKeyId, id);
-  if (now?.blobKey !== blobKey || now.expiresAtMs !== file.expiresAtMs || file.expiresAtMs === 0) return [];
-  return [`file ${id} of key ${apiKeyId}: ${blobKey} is ${size === null ? "missing" : "damaged"}`];
 }
 
 /** Throws `FILE_NAME_TAKEN` when the key has a file of this id. One that has expired makes way. */

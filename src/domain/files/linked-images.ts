@@ -1,16 +1,14 @@
 import { randomBytes } from "node:crypto";
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
-import { eachDue, type SweepDeps } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { LinkedImageRecord } from "../records.ts";
+import { KEPT } from "../retention.ts";
 
-const PREFIX = "links/";
-export const LINK_RETENTION_MS = FIXED_LIMITS.imageLinkHours * 3_600_000;
+const { prefix: PREFIX, forMs: KEPT_MS } = KEPT.links;
 
 interface Deps {
   stores: Stores;
@@ -28,7 +26,7 @@ export async function linkImage(
   const name = `${randomBytes(16).toString("hex")}.${IMAGE_EXTENSIONS[mimeType]}`;
   const id = sha256Hex(name);
   await blobs.put(PREFIX + id, bytes);
-  const expiresAtMs = clock.nowMs() + LINK_RETENTION_MS;
+  const expiresAtMs = clock.nowMs() + KEPT_MS;
   const image = { id, mimeType, sizeBytes: bytes.length, expiresAtMs };
   await commitOrUndo(
     () => stores.write((tx) => tx.linkedImages.insert(image)),
@@ -46,43 +44,4 @@ export async function findLinkedImage(
   return image !== null && image.expiresAtMs > clock.nowMs()
     ? { ...image, blobKey: PREFIX + image.id }
     : null;
-}
-
-/** Removes the images that expire by `dueMs`. Returns the errors; what they left, the next sweep removes. */
-export async function sweepLinkedImages(
-  { stores, blobs, ending }: SweepDeps,
-  dueMs: number,
-): Promise<unknown[]> {
-  const failures: unknown[] = [];
-  for await (const { id } of eachDue((page) => stores.read.linkedImages.due(dueMs, page), ending)) {
-    try {
-      await blobs.delete(PREFIX + id);
-      await stores.write((tx) => tx.linkedImages.remove(id));
-    } catch (error) {
-      failures.push(error);
-    }
-  }
-  return failures;
-}
-
-/** Finds images that can be fetched, and are missing or have another size than recorded. Returns a line for each. */
-export async function linkProblems({ stores, blobs }: Deps): Promise<string[]> {
-  const problems: string[] = [];
-  for await (const { id, sizeBytes } of eachDue((page) =>
-    stores.read.linkedImages.due(Number.MAX_SAFE_INTEGER, page),
-  )) {
-    const size = await blobs.sizeOf(PREFIX + id);
-    // The bytes of an image are removed before its row.
-    if (size === sizeBytes || (await stores.read.linkedImages.find(id)) === null) continue;
-    problems.push(`an image with a link: ${PREFIX}${id} is ${size === null ? "missing" : "damaged"}`);
-  }
-  return problems;
-}
-
-/** Removes images that a process has stored but not recorded. Younger ones may be about to be recorded. */
-export async function removeUnlinkedImages({ stores, blobs }: Deps, olderThanMs: number): Promise<void> {
-  for (const { key, ageMs } of await blobs.list(PREFIX)) {
-    if (ageMs < olderThanMs) continue;
-    if ((await stores.read.linkedImages.find(key.slice(PREFIX.length))) === null) await blobs.delete(key);
-  }
 }

@@ -1,25 +1,25 @@
 import { createHash, type Hash, randomBytes, randomInt } from "node:crypto";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import type { Limits } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
 import type { BlobDraft, BlobStore, LentDraft } from "../ports/blob-store.ts";
 import type { FileFacts, FileRecord, Stores, UploadRecord } from "../ports/stores.ts";
-import { FILES_PREFIX, nameTaken, refuseTakenName } from "./files.ts";
+import { KEPT } from "../retention.ts";
+import { nameTaken, refuseTakenName } from "./files.ts";
 
-const HOUR_MS = 3_600_000;
 /** Where the bytes of unfinished uploads are kept: a blob for each request. */
 const PARTS_PREFIX = "uploads/";
 const ID_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789";
 const ID_LENGTH = 12;
 
 /** How much a key may upload. */
-export interface UploadLimits extends Pick<Limits, "uploadBytes" | "uploadBytesPerKey"> {
+interface UploadLimits extends Pick<Limits, "uploadBytes" | "uploadBytesPerKey"> {
   openUploadsPerKey: number;
 }
 
-export interface UploadDeps {
+interface UploadDeps {
   stores: Stores;
   blobs: BlobStore;
   clock: Clock;
@@ -177,7 +177,7 @@ export class Upload {
       throw argumentError("announcedBytes", problem);
     }
     const { blobs } = this.#context;
-    const blobKey = `${FILES_PREFIX}${randomBytes(16).toString("hex")}`;
+    const blobKey = `${KEPT.files.prefix}${randomBytes(16).toString("hex")}`;
     const isWhole = this.#fresh !== null && this.#record.receivedBytes === 0;
     const sha256 = await this.#storeAs(blobKey);
     const undo = async () => {
@@ -223,7 +223,7 @@ export class Upload {
   async #recordFile(blobKey: string, sha256: string): Promise<FileRecord> {
     const { apiKeyId, facts, receivedBytes: sizeBytes } = this;
     const { stores, clock, limits } = this.#context;
-    const { displayName, mimeType, purpose = null, keptMs = FIXED_LIMITS.fileHours * HOUR_MS } = facts;
+    const { displayName, mimeType, purpose = null, keptMs = KEPT.files.forMs } = facts;
     const id = facts.id ?? newFileId();
     const nowMs = clock.nowMs();
     await refuseTakenName(this.#context, apiKeyId, id);

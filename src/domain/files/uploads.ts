@@ -11,8 +11,6 @@ import {
   quotaExceeded,
   Upload,
   type UploadContext,
-  type UploadDeps,
-  type UploadLimits,
 } from "./upload.ts";
 
 /** An upload that nobody goes on with ends after an hour. A finished one is kept that long for a client that lost the answer. */
@@ -25,7 +23,7 @@ const IDLE_MS = 3_600_000;
 export class Uploads {
   readonly #context: UploadContext;
 
-  constructor(deps: UploadDeps, limits: UploadLimits) {
+  constructor(deps: Omit<UploadContext, "limits" | "active">, limits: UploadContext["limits"]) {
     this.#context = { ...deps, limits, active: new Map() };
   }
 

@@ -3,7 +3,7 @@ import type { Log } from "../../kernel/log.ts";
 import type { ImageProvider, ProviderError, Trouble } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { HealthRecord } from "../records.ts";
-import { afterResult, EVERY_MODEL, type HealthEvent, healthy, lateResult, RULES } from "./transitions.ts";
+import { afterResult, EVERY_MODEL, healthy, lateResult, RULES } from "./transitions.ts";
 
 /**
  * The permission to send one request. One of its methods must be called. Only the first call counts; others wait for it. None
@@ -343,6 +343,8 @@ function lastsLonger(one: HealthRecord, other: HealthRecord, nowMs: number): boo
   const untilMs = one.untilMs ?? Number.POSITIVE_INFINITY;
   return untilMs > Math.max(nowMs, other.untilMs ?? 0);
 }
+
+type HealthEvent = Parameters<typeof afterResult>[1];
 
 /** Whether requests of the state before are late in the state after. */
 const isOther = (before: HealthRecord, after: HealthRecord) =>

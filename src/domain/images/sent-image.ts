@@ -101,7 +101,7 @@ export function imageInBlob(
 }
 
 /** The part of an input image that is wrong: its declared type, its bytes, or the total size of all images. */
-export interface InputImageProblem {
+interface InputImageProblem {
   about: "type" | "bytes" | "amount";
   problem: string;
 }

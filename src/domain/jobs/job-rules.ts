@@ -15,9 +15,9 @@ interface JobEnd {
 }
 
 /**
- * Ends a job in a transaction that has locked the batch: its pending items fail. They stay pending when it is the last job of its batch and none
- * of them gave a result, because the batch as a whole fails then (`failureOf`). Returns the custom ids of the items that
- * failed.
+ * Ends a job in a transaction that has locked the batch: its pending items fail. They stay pending when it is the last job
+ * of its batch and none of them gave a result, because the batch as a whole fails then (`failureOf`). Returns the custom ids
+ * of the items that failed.
  */
 export async function endJob(
   tx: Transaction,

@@ -6,12 +6,18 @@ import { amountText } from "../../kernel/money.ts";
 import { inputsPrefix } from "../batches/create-batch.ts";
 import { hasItems, holdFor } from "../batches/lifecycle.ts";
 import { priceOf } from "../billing/payer.ts";
-import { identityOf, type ModelEntry, misfit, type Needs, type Offers } from "../models.ts";
+import { identityOf, imagePriceUsd, type ModelEntry, misfit, type Needs, type Offers } from "../models.ts";
 import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { CheckedContent } from "../realtime/checked-content.ts";
-import type { BatchError, BatchRecord, NewReference } from "../records.ts";
+import {
+  BATCH_TERMS,
+  type BatchError,
+  type BatchRecord,
+  type ItemTerms,
+  type NewReference,
+} from "../records.ts";
 
 /** A line of a batch job: a request that has passed every check, or why it is not made. */
 export type Line = {
@@ -155,11 +161,11 @@ async function addLine(
     return;
   }
   const { prompt, earlier: texts, size: tier, ratio, keepsRatio, mimeType: askedMimeType } = line.content;
-  const modelPriceUsd = model.prices[tier] ?? batch.price.basis.modelPriceUsd;
+  const modelPriceUsd = imagePriceUsd(model, tier) ?? batch.price.basis.modelPriceUsd;
   const price = priceOf({ ...batch.price.basis, modelPriceUsd });
   const { imageMicroUsd: priceMicroUsd, holdMicroUsd } = price;
   const shape = { tier, ratio, keepsRatio, askedMimeType };
-  const terms = { ...shape, earlier: texts || null, priceMicroUsd, holdMicroUsd, clientKey };
+  const terms = { ...BATCH_TERMS, ...shape, earlier: texts || null, priceMicroUsd, holdMicroUsd, clientKey };
   draft.items.push({ ...place, prompt, terms });
   draft.priceMicroUsd += priceMicroUsd;
   draft.holdMicroUsd += holdMicroUsd;
@@ -195,15 +201,7 @@ async function storeImages(
 }
 
 /** The terms of a line that is not made: it costs nothing. */
-const NOTHING = {
-  tier: null,
-  ratio: null,
-  keepsRatio: false,
-  askedMimeType: null,
-  earlier: null,
-  priceMicroUsd: 0,
-  holdMicroUsd: 0,
-} as const;
+const NOTHING: ItemTerms = { ...BATCH_TERMS, priceMicroUsd: 0, holdMicroUsd: 0 };
 
 /** `line_000001` for the first. The client's own names of lines can repeat. */
 function lineId(position: number): string {

@@ -1,7 +1,7 @@
 import type { AspectRatio, SizeTier } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
 import type { BatchEvent, BatchRecord, ItemRecord, ItemTerms, MaybePaid } from "../records.ts";
-import type { JobState } from "./image-provider.ts";
+import type { Carried, JobState } from "./image-provider.ts";
 
 export interface BatchPage {
   apiKeyId: string;
@@ -162,7 +162,18 @@ export type ListedItem = Pick<
   | "notes"
   | "usage"
   | "priceMicroUsd"
+  | AskedTerm
 >;
+
+/** The terms of an item that its caller has asked for. */
+export type AskedTerm =
+  | "tier"
+  | "ratio"
+  | "keepsRatio"
+  | "quality"
+  | "background"
+  | "askedSeed"
+  | "negativePrompt";
 
 interface ItemClaim {
   /** Together with the item it proves who holds the lease. */
@@ -246,8 +257,10 @@ export interface ItemRepository {
   ): Promise<ItemSums>;
   /** The counts and the sums of many batches, a total for each status that items of a batch have. */
   totals(batchIds: readonly string[]): Promise<ItemTotal[]>;
-  /** The tiers and ratios that the items of a batch have of their own, each pair once. An item may have one of them. */
-  shapes(batchId: string): Promise<{ tier: SizeTier | null; ratio: AspectRatio | null }[]>;
+  /** The tiers and ratios of the items of a batch, and the options that they have, each combination once. */
+  shapes(
+    batchId: string,
+  ): Promise<{ tier: SizeTier | null; ratio: AspectRatio | null; options: Carried[] }[]>;
   /**
    * Leases the first pending items without a lease whose time has come, and marks them as sent to the provider; none of a
    * batch that is not running. Items at which an upstream has failed come later, and those that may be paid already last.

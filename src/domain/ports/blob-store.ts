@@ -34,8 +34,8 @@ interface BlobFacts {
 }
 
 /**
- * Bytes on their way into the store: they have no key yet, and a restart removes them. Every method may be called at any time; they wait for each other. Writing rejects with `StorageUnavailable` when the disk is full
- * or refuses.
+ * Bytes on their way into the store: they have no key yet, and a restart removes them. Every method may be called at any
+ * time; they wait for each other. Writing rejects with `StorageUnavailable` when the disk is full or refuses.
  */
 export interface BlobDraft {
   /** Appends; the bytes must not change until this resolves. */
@@ -63,7 +63,7 @@ export interface ListedBlob {
 }
 
 /** A blob that is read in any order. It stays readable when the blob is deleted meanwhile. */
-export interface BlobReader {
+interface BlobReader {
   /** Reads the bytes from `at` on into `memory`. Returns how many: fewer than it holds only at the end, or where the file cannot be read. */
   read(memory: Buffer, at: number): Promise<number>;
   close(): Promise<void>;

@@ -5,7 +5,7 @@ import type {
   SizePx,
   SizeTier,
 } from "../../contract/image-formats.ts";
-import type { ErrorSource, ItemErrorCode } from "../../contract/statuses.ts";
+import type { ItemError, ItemErrorCode } from "../../contract/statuses.ts";
 import { LONGEST_PAUSE_MS } from "../../contract/waiting.ts";
 
 /** One image to make. Everything that decides the picture is in here: a provider keeps no state between calls. */
@@ -51,6 +51,9 @@ export interface AskedOptions {
   /** What the picture must not show. */
   negativePrompt: string | null;
 }
+
+/** An option that a provider may be able to pass on to its model. */
+export type Carried = keyof AskedOptions;
 
 /** Where an image is asked for: in a batch, in one that links a parent batch (as a retry does), or in real time. */
 type RequestOrigin = "batch" | "child-batch" | "realtime";
@@ -99,6 +102,8 @@ export interface Capabilities {
   usesFirstReferences?: boolean;
   ratios: "any" | readonly AspectRatio[];
   tiers: "any" | readonly SizeTier[];
+  /** The options that it passes on to its models. Left out: none. */
+  options?: readonly Carried[];
 }
 
 /** The system behind a provider that asks another program for its images. */
@@ -253,7 +258,7 @@ export type Trouble =
 /** Why a provider made no image. `retryable`: the same request may succeed later. */
 export class ProviderError extends Error {
   readonly code: ItemErrorCode;
-  readonly source: ErrorSource;
+  readonly source: ItemError["source"];
   readonly retryable: boolean;
   /** The pause that the upstream asked for, in whole ms, a day at most; null when it asked for none. */
   readonly retryAfterMs: number | null;
@@ -270,7 +275,7 @@ export class ProviderError extends Error {
     code: ItemErrorCode,
     message: string,
     options: {
-      source?: ErrorSource;
+      source?: ItemError["source"];
       retryable?: boolean;
       retryAfterMs?: number | null;
       upstreamStatus?: number | null;

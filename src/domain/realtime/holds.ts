@@ -15,19 +15,6 @@ export interface RequestRate {
   concurrentRequests: number;
 }
 
-function tooManyAtOnce(running: number, allowed: number): ImgbatchError {
-  const message = `This key has ${running} requests running; ${allowed} are allowed at once.`;
-  return new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
-}
-
-/** `oldestMs`: when the first request of the last minute began. */
-function tooManyInMinute(allowed: number, oldestMs: number, nowMs: number): ImgbatchError {
-  const message = `This key may begin ${allowed} requests a minute.`;
-  return new ImgbatchError("RATE_LIMITED", message, {
-    retryAfterMs: Math.max(1, oldestMs + WINDOW_MS - nowMs),
-  });
-}
-
 /**
  * Counts a request whose hold was just written among those of all processes, by whole seconds. Throws `RATE_LIMITED`, which undoes
  * both.
@@ -42,14 +29,20 @@ export async function countRequest(
   await tx.lock("key", apiKeyId);
   if (concurrentRequests > 0) {
     const others = (await tx.realtimeHolds.countOpen(apiKeyId)) - 1;
-    if (others >= concurrentRequests) throw tooManyAtOnce(others, concurrentRequests);
+    if (others >= concurrentRequests) {
+      const message = `This key has ${others} requests running; ${concurrentRequests} are allowed at once.`;
+      throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
+    }
   }
   if (requestsPerMinute === 0) return;
   const second = Math.floor(nowMs / 1000);
   const oldestSecond = second + 1 - WINDOW_MS / 1000;
   const { count, firstSecond } = await tx.requestCounts.since(apiKeyId, oldestSecond);
-  if (count >= requestsPerMinute)
-    throw tooManyInMinute(requestsPerMinute, (firstSecond ?? second) * 1000, nowMs);
+  if (count >= requestsPerMinute) {
+    const message = `This key may begin ${requestsPerMinute} requests a minute.`;
+    const retryAfterMs = Math.max(1, (firstSecond ?? second) * 1000 + WINDOW_MS - nowMs);
+    throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs });
+  }
   await tx.requestCounts.add(apiKeyId, second, oldestSecond);
 }
 
@@ -61,7 +54,7 @@ const NOTHING: Alongside = async () => {};
 const DRAWN = { consentMicroUsd: null, isUpstream: false };
 
 /** A hold of a worker, which must be alive. */
-export type NewHold = RealtimeHoldRecord & { worker: string };
+type NewHold = RealtimeHoldRecord & { worker: string };
 
 /** The error of a request that ends because other processes took its process for dead, before it cost anything. */
 export function takenForDead(): ImgbatchError {

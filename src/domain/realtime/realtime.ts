@@ -1,6 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { Ids } from "../../kernel/ids.ts";
-import { unlessAborted } from "../../kernel/signals.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { type Ids, sha256Hex } from "../../kernel/ids.ts";
+import { linkSignals } from "../../kernel/signals.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf, priceRealtimeImage } from "../billing/payer.ts";
 import { commitOrUndo } from "../commit-or-undo.ts";
@@ -10,20 +11,9 @@ import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { KeyedRequestRecord, RealtimeHoldRecord, UsageRecord } from "../records.ts";
-import {
-  answerKey,
-  changeLatest,
-  type KeyedAnswer,
-  keptError,
-  type Outcome,
-  Overtaken,
-  putAnswer,
-  replay,
-  requireNoOther,
-  storeAnswer,
-} from "./answers.ts";
+import { KEPT } from "../retention.ts";
 import type { CheckedContent } from "./checked-content.ts";
-import { countRequest, endHold, type NewHold, openHold, type RequestRate } from "./holds.ts";
+import { countRequest, endHold, openHold, type RequestRate } from "./holds.ts";
 import {
   type Finish,
   type Made,
@@ -34,7 +24,7 @@ import {
 } from "./make-image.ts";
 
 const TROUBLE_DELAY_MS = 1000;
-/** How often a repeat asks for the answer of another process. */
+/** How often a repeat asks for the answer of the request that is at work. */
 const POLL_MS = 250;
 
 interface RealtimeDeps extends MakeImageDeps {
@@ -54,7 +44,7 @@ export interface GeneratedContent extends Omit<Made, "provider"> {
 }
 
 /** A request that has passed every check. */
-export interface RealtimeRequest {
+interface RealtimeRequest {
   caller: Caller;
   content: CheckedContent;
   /** How many images are made at the same time, with one hold for all. */
@@ -72,13 +62,6 @@ export interface RealtimeRequest {
   render(contents: readonly GeneratedContent[]): Buffer | Promise<Buffer>;
 }
 
-interface Running {
-  fingerprint: string;
-  /** Resolves when it is known whether this request makes something; false: it found an earlier answer. */
-  begins: Promise<boolean>;
-  answer: Promise<KeyedAnswer>;
-}
-
 /**
  * Makes images while the caller waits. Money is held before the work. The price of the made images is captured
  * together with the usage records; the rest of the hold is released.
@@ -92,8 +75,6 @@ interface Running {
 export class Realtime {
   readonly #deps: RealtimeDeps;
   readonly #work = new Set<Promise<unknown>>();
-  /** The requests with an idempotency key that this process answers, by API key and key. */
-  readonly #running = new Map<string, Running>();
   readonly #stopping = new AbortController();
 
   constructor(deps: RealtimeDeps) {
@@ -108,28 +89,11 @@ export class Realtime {
    * `REALTIME_IDEMPOTENCY_CONFLICT` when the key was used with another request, with `StorageUnavailable`, or with the reason
    * of `gone`.
    */
-  async answer(request: RealtimeRequest): Promise<KeyedAnswer> {
-    const { caller, once, gone } = request;
-    if (once === null) return this.#run(request, null);
-    const id = `${caller.key.id} ${once.key}`;
-    for (let other = this.#running.get(id); other; other = this.#running.get(id)) {
-      if (other.fingerprint === once.fingerprint) {
-        return { ...(await unlessAborted(other.answer, gone)), isReplay: true };
-      }
-      if (await other.begins) throw conflict();
-    }
-    let notify: (begins: boolean) => void = () => {};
-    const begins = new Promise<boolean>((resolve) => {
-      notify = resolve;
-    });
-    const answer = this.#answerOnce(request, once, () => notify(true));
-    this.#running.set(id, { fingerprint: once.fingerprint, begins, answer });
-    try {
-      return await answer;
-    } finally {
-      this.#running.delete(id);
-      notify(false);
-    }
+  answer(request: RealtimeRequest): Promise<KeyedAnswer> {
+    const { once } = request;
+    const work = once === null ? this.#makeAnswer(request, null) : this.#answerOnce(request, once);
+    this.#track(work);
+    return work;
   }
 
   /**
@@ -150,30 +114,29 @@ export class Realtime {
   async #answerOnce(
     request: RealtimeRequest,
     { key, fingerprint }: { key: string; fingerprint: string },
-    onBegin: () => void,
   ): Promise<KeyedAnswer> {
     const { stores, blobs, clock } = this.#deps;
-    for (;;) {
-      const earlier = await stores.read.keyedRequests.find(request.caller.key.id, key);
-      if (earlier !== null && earlier.fingerprint !== fingerprint) throw conflict();
-      if (earlier !== null && earlier.answer !== null) return replay(blobs, earlier, earlier.answer);
-      if (earlier !== null && (await stores.read.realtimeHolds.isOpen(earlier.realtimeId)).isOpen) {
-        await clock.sleep(POLL_MS);
-        continue;
+    const { signal, unlink } = linkSignals(request.gone, this.#stopping.signal);
+    try {
+      for (;;) {
+        const earlier = await stores.read.keyedRequests.find(request.caller.key.id, key);
+        if (earlier !== null && earlier.fingerprint !== fingerprint) {
+          throw new ImgbatchError("REALTIME_IDEMPOTENCY_CONFLICT");
+        }
+        if (earlier !== null && earlier.answer !== null) return await replay(blobs, earlier, earlier.answer);
+        if (earlier !== null && (await stores.read.realtimeHolds.isOpen(earlier.realtimeId)).isOpen) {
+          await clock.sleep(POLL_MS, signal);
+          continue;
+        }
+        try {
+          return await this.#makeAnswer(request, earlier);
+        } catch (error) {
+          if (!(error instanceof Overtaken)) throw error;
+        }
       }
-      onBegin();
-      try {
-        return await this.#run(request, earlier);
-      } catch (error) {
-        if (!(error instanceof Overtaken)) throw error;
-      }
+    } finally {
+      unlink();
     }
-  }
-
-  #run(request: RealtimeRequest, earlier: KeyedRequestRecord | null): Promise<KeyedAnswer> {
-    const work = this.#makeAnswer(request, earlier);
-    this.#track(work);
-    return work;
   }
 
   /**
@@ -203,7 +166,7 @@ export class Realtime {
     const createdAtMs = clock.nowMs();
     const owner = { apiKeyId: caller.key.id, accountId: payer.account.id };
     const id = ids.recordId("gen");
-    const hold: NewHold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker };
+    const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker };
     const paidRuns = paidBefore + (offers.some(({ provider }) => isPaid(provider)) ? 1 : 0);
     const record = once && { apiKeyId: caller.key.id, ...once, realtimeId: id, paidRuns };
     const reserve = async (tx: Transaction) => {
@@ -235,18 +198,20 @@ export class Realtime {
       const outcome = await outcomeOf(() =>
         request.render(made.map((each) => ({ id, request: content, ...each }))),
       );
-      const answer = record && (await storeAnswer(blobs, id, outcome));
+      const keep = async ({ body }: { body: Buffer }) =>
+        (await blobs.put(KEPT.answers.prefix + id, body)).sha256;
+      const kept = "error" in outcome ? keptError(outcome.error) : record && { sha256: await keep(outcome) };
       const usage = usageOf(hold, { request: content, made, priceMicroUsd }, clock.nowMs());
       const pay = () =>
         endHold(stores, hold, usage, calls(), clock.nowMs(), async (tx) => {
           if (record === null) return;
-          const { isOurs } = await changeLatest(tx, record, () => putAnswer(tx, record, answer, clock));
+          const { isOurs } = await changeLatest(tx, record, () => putAnswer(tx, record, kept, clock));
           if (!isOurs) throw new Overtaken();
         });
       // What is paid for is given out: a repeat finds whether it is.
       const payOnce = () =>
         pay().catch((error) => (StorageUnavailable.mayHaveHappened(error) ? pay() : Promise.reject(error)));
-      await commitOrUndo(payOnce, async () => record && blobs.delete(answerKey(id)));
+      await commitOrUndo(payOnce, async () => record && blobs.delete(KEPT.answers.prefix + id));
       return { ...outcome, isReplay: false, paidRuns };
     } catch (error) {
       const isPaidFor = trails.some((trail) => trail.isPaid);
@@ -321,8 +286,6 @@ export class Realtime {
   }
 }
 
-const conflict = () => new ImgbatchError("REALTIME_IDEMPOTENCY_CONFLICT");
-
 /** `problem`: why there can never be one for the request; null when there may be one later. */
 function noProvider(problem: string | null): ImgbatchError {
   if (problem === null) return new ImgbatchError("REALTIME_NO_PROVIDER");
@@ -362,4 +325,71 @@ function usageOf(
     amountMicroUsd,
     createdAtMs: nowMs,
   }));
+}
+
+/** The body of an answer, or an error that is the answer. */
+type Outcome = { body: Buffer } | { error: ImgbatchError };
+
+/**
+ * `isReplay`: it is the answer to another request with the same key. `paidRuns`: how many runs an upstream may have been
+ * paid for.
+ */
+type KeyedAnswer = Outcome & { isReplay: boolean; paidRuns: number };
+
+type KeptAnswer = NonNullable<KeyedRequestRecord["answer"]>;
+
+/** One run of a request with an idempotency key. */
+type Run = Omit<KeyedRequestRecord, "answer" | "expiresAtMs">;
+
+/** Another process answers the same request. Nothing was made here, or it is not billed and not given out. */
+class Overtaken extends Error {}
+
+/** Throws `Overtaken` when another process has begun a run since the `earlier` one was read, or has answered. */
+async function requireNoOther(
+  tx: Transaction,
+  { apiKeyId, key }: Pick<Run, "apiKeyId" | "key">,
+  earlier: KeyedRequestRecord | null,
+): Promise<void> {
+  await tx.lock("key", apiKeyId);
+  const now = await tx.keyedRequests.find(apiKeyId, key);
+  if (now?.realtimeId !== earlier?.realtimeId || now?.answer) throw new Overtaken();
+}
+
+/** Makes a change, unless another process has begun a run or given it up, because it took this one for dead. */
+async function changeLatest(
+  tx: Transaction,
+  { apiKeyId, key, realtimeId }: Run,
+  change: () => Promise<void>,
+): Promise<{ isOurs: boolean }> {
+  await tx.lock("key", apiKeyId);
+  const now = await tx.keyedRequests.find(apiKeyId, key);
+  const { answer = null } = now ?? {};
+  const isGivenUp = answer !== null && "error" in answer && answer.error.code === "REALTIME_OUTCOME_UNKNOWN";
+  const isOurs = now?.realtimeId === realtimeId && !isGivenUp;
+  if (isOurs) await change();
+  return { isOurs };
+}
+
+/** Writes a run with its answer; null while it is at work. */
+function putAnswer(tx: Transaction, run: Run, answer: KeptAnswer | null, clock: Clock): Promise<void> {
+  return tx.keyedRequests.put({ ...run, answer, expiresAtMs: clock.nowMs() + KEPT.answers.forMs });
+}
+
+function keptError({ code, message }: ImgbatchError): KeptAnswer {
+  return { error: { code, message } };
+}
+
+/** Returns an earlier answer. Throws `BATCH_IMAGE_RESULT_MISSING` when its body is missing or damaged. */
+async function replay(
+  blobs: BlobStore,
+  { realtimeId, paidRuns }: KeyedRequestRecord,
+  answer: KeptAnswer,
+): Promise<KeyedAnswer> {
+  if ("error" in answer) {
+    return { error: new ImgbatchError(answer.error.code, answer.error.message), isReplay: true, paidRuns };
+  }
+  const body = await blobs.read(KEPT.answers.prefix + realtimeId);
+  if (body !== null && sha256Hex(body) === answer.sha256) return { body, isReplay: true, paidRuns };
+  const message = "The answer with this Idempotency-Key is missing or damaged.";
+  throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING", message);
 }

@@ -1,4 +1,4 @@
-import { EXTENDED_RATIOS, type SizeTier } from "../../contract/image-formats.ts";
+import type { SizeTier } from "../../contract/image-formats.ts";
 import type { ProviderEntry } from "../../contract/provider-entries.ts";
 import command from "./command.json" with { type: "json" };
 import google from "./google.json" with { type: "json" };
@@ -102,17 +102,27 @@ export function priceOf(
   return known.length === 0 || known.length < found.length ? null : Math.max(...known);
 }
 
+type QualityPrices = Record<string, Partial<Record<SizeTier, number>>>;
+
 /** Returns the entries of `models` in the configuration that stand for the models of a preset. */
 export function modelEntries({ models }: Pick<Preset, "models">) {
   return models.map((model) => {
-    const { id, sizes, ratios = [], maxReferenceImages, jobPrice, asOf } = model;
+    const { id, sizes, ratios, qualities, defaultQuality, backgrounds, seed = false } = model;
+    const { maxReferenceImages, jobPrice, asOf } = model;
     const prices = sizes.flatMap((size) => {
       const usd = priceOf(model, { size });
       return usd === null ? [] : [[size, usd]];
     });
     return {
       ...{ id, sizes, prices: Object.fromEntries(prices) as Partial<Record<SizeTier, number>> },
-      ...(EXTENDED_RATIOS.every((ratio) => ratios.includes(ratio)) && { ratios: "extended" as const }),
+      ...(ratios !== undefined && { ratios }),
+      ...(qualities !== undefined && {
+        qualities,
+        defaultQuality,
+        qualityPrices: model.prices as QualityPrices,
+      }),
+      ...(backgrounds !== undefined && { backgrounds }),
+      seed,
       ...(maxReferenceImages !== undefined && { maxReferenceImages }),
       ...(jobPrice !== undefined && { jobPrice }),
       ...(asOf !== undefined && { asOf }),

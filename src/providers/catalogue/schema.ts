@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { EXTENDED_RATIOS, IMAGE_EXTENSIONS, SIZE_TIERS } from "../../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS, RATIOS, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { providerEntrySchema } from "../../contract/provider-entries.ts";
 
 const id = z.string().regex(/^[\w.-]+$/, "must be letters, digits, dots, dashes and underscores");
@@ -12,7 +12,7 @@ const modelSchema = z
     id: id.describe("our id of the model"),
     upstreamId: z.string().min(1).optional().describe("the vendor's id, where it is another one"),
     title: z.string().min(1),
-    ratios: z.array(z.enum(EXTENDED_RATIOS)).min(1).optional(),
+    ratios: z.array(z.enum(RATIOS.extended)).min(1).optional(),
     sizes: z.array(z.enum(SIZE_TIERS)).min(1).describe("a model of one size is asked for no size"),
     qualities: z.array(z.string().min(1)).min(1).optional().describe("the model's own words"),
     defaultQuality: z.string().optional().describe("sent when a request names none"),

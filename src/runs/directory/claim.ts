@@ -7,8 +7,8 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { fileIdentity, makeDirectory, PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files.ts";
 import { IMAGES_FOLDER, INPUT_FILE, REFERENCES_FOLDER, REMOVED_FOLDER } from "./names.ts";
-import { isSameService, makerAt, type RunService } from "./run-service.ts";
-import { adoptedBatch, newRunState, readRunState, recordBatch, writeRunState } from "./run-state.ts";
+import { isSameService, type RunService } from "./run-service.ts";
+import { newBatch, newRunState, readRunState, recordBatch, writeRunState } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
 
 /** Names that a run writes. In a directory without a run state, files of these names are not the run's. */
@@ -57,7 +57,7 @@ async function refuseForeignFiles(dir: string): Promise<void> {
 }
 
 /** Makes a directory and its missing parents, on disk when this resolves. Returns the topmost new one. */
-export async function makeDurably(dir: string): Promise<string | undefined> {
+async function makeDurably(dir: string): Promise<string | undefined> {
   const first = await makeDirectory(dir);
   if (first === undefined) return undefined;
   for (let at = dir; at.length >= first.length; at = dirname(at)) await syncDirectory(dirname(at));
@@ -135,7 +135,6 @@ export async function adoptDirectory(
   clock: Clock,
   from: RunState | null,
 ): Promise<RunState> {
-  const { identity, keyFingerprint } = service;
   const existing = await readRunState(dir);
   if (existing !== null) {
     const ids = existing.batches.map((entry) => entry.id);
@@ -149,22 +148,12 @@ export async function adoptDirectory(
   await removeLeftovers(dir);
   const entries = batches.map((batch, index) => {
     const { round = 0, images } = from?.batches.find(({ id }) => id === batch.id) ?? {};
-    return {
-      ...adoptedBatch(index, makerAt(service), batch),
-      round,
-      ...(images === undefined ? {} : { images }),
-    };
+    const entry = newBatch(index, service, { round, ...(images === undefined ? {} : { images }) });
+    recordBatch(entry, batch);
+    return entry;
   });
-  const fresh = newRunState({
-    baseUrl: identity,
-    keyFingerprint,
-    upstream: service.upstream,
-    inputSha256: null,
-    isFresh: false,
-    request: null,
-    nowMs: clock.nowMs(),
-    batches: entries,
-  });
+  const facts = { input_sha256: null, is_fresh: false, request: null, batches: entries };
+  const fresh = newRunState(service, clock, facts);
   const runState = from?.updates === undefined ? fresh : { ...fresh, updates: from.updates };
   await writeRunState(dir, runState);
   return runState;

@@ -2,7 +2,7 @@ import { closeSync, constants, createReadStream, openSync, readSync } from "node
 import { copyFile, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { isSystemError, saving } from "../../client/file-errors.ts";
+import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
 import { makeDirectory, PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/files.ts";
@@ -20,19 +20,6 @@ const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
 /** Returns the path of a stored reference image, relative to the run's directory. */
 export function referencePath(sha256: string): string {
   return `${REFERENCES_FOLDER}/${sha256}`;
-}
-
-/** Stores each reference image once in the run's directory, under its hash. The run then needs no other file. */
-export async function storeReferences(dir: string, references: Iterable<PromptReference>): Promise<void> {
-  const stored = new Set<string>();
-  for (const reference of references) {
-    if (stored.has(reference.sha256)) continue;
-    stored.add(reference.sha256);
-    const target = join(dir, referencePath(reference.sha256));
-    if (await holds(target, reference.sha256)) continue;
-    await saving(target, () => makeDirectory(join(dir, REFERENCES_FOLDER)));
-    await store(reference, target);
-  }
 }
 
 async function store(reference: PromptReference, target: string): Promise<void> {
@@ -91,47 +78,30 @@ const inputSchema = z.looseObject({
 });
 export type InputLine = z.infer<typeof inputSchema>;
 
-/** Writes the input of a run with its reference images. `name`: see `writeRunInput`. */
-export async function writeInput(dir: string, items: readonly PlannedItem[], name?: string): Promise<void> {
-  await storeReferences(
-    dir,
-    items.flatMap((item) => item.references),
-  );
-  await writeRunInput(dir, items, name);
-}
-
-/** Writes the input of a run. `name` is another name than `input.jsonl` if the run has not taken this input yet. */
-export async function writeRunInput(
+/**
+ * Writes the input of a run, and stores each of its reference images once, under its hash: the run then needs no other
+ * file. `name` is another name than `input.jsonl` if the run has not taken this input yet.
+ */
+export async function writeInput(
   dir: string,
   items: readonly PlannedItem[],
   name = INPUT_FILE,
 ): Promise<void> {
+  const stored = new Set<string>();
+  for (const reference of items.flatMap((item) => item.references)) {
+    if (stored.has(reference.sha256)) continue;
+    stored.add(reference.sha256);
+    const target = join(dir, referencePath(reference.sha256));
+    if (await holds(target, reference.sha256)) continue;
+    await saving(target, () => makeDirectory(join(dir, REFERENCES_FOLDER)));
+    await store(reference, target);
+  }
   const lines = {
     *[Symbol.iterator]() {
       for (const item of items) yield toInputLine(item);
     },
   };
   await writeJsonLines(join(dir, name), lines);
-}
-
-/**
- * Reads what `read` makes of each line of a run's input, in order. Throws `DIRECTORY_CONFLICT` if a line is damaged or the
- * file cannot be read.
- */
-export async function mapRunInput<T>(dir: string, read: (line: InputLine) => T): Promise<T[]> {
-  const path = join(dir, INPUT_FILE);
-  const found: T[] = [];
-  try {
-    for await (const { number, text, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
-      const line = problem === null ? parseLine(text) : null;
-      if (line === null) throw damaged(`${path}:${number} is not a line that a run has written`);
-      found.push(read(line));
-    }
-  } catch (error) {
-    if (!isSystemError(error)) throw error;
-    throw damaged(`${path} cannot be read (${error.code})`);
-  }
-  return found;
 }
 
 /** The input of a run, by the id of each image, in input order. The text stays on disk; only the range of each line is in memory. */

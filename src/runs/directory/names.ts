@@ -10,7 +10,7 @@ export const REFERENCES_FOLDER = "references";
 export const REMOVED_FOLDER = "removed";
 
 /** Gives every file of a run a path of its own below `images/`. */
-export interface DiskNames {
+interface DiskNames {
   /** Returns a path for a file name, with `/`. `~2`, `~3`, … is added when another file of the run has the name. */
   take(name: string): string;
   /**

@@ -2,6 +2,7 @@ import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import type { RunEvent } from "../../contract/events.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import type { RunBatch } from "./run-state-schema.ts";
 
 /** The base URL in the run state of a run whose service is embedded: its port changes from run to run. */
 export const EMBEDDED = "embedded";
@@ -37,23 +38,9 @@ export function isSameService(a: string, b: string): boolean {
   return a === b || (isOnThisMachine(a) && isOnThisMachine(b));
 }
 
-/** Whoever made a batch of a run, in the words of the run state. */
-export interface Maker {
-  base_url: string;
-  key_fingerprint: string;
-}
-
-/** Returns who makes the batches that are sent to a service. */
-export function makerAt({
-  identity,
-  keyFingerprint,
-}: Pick<RunService, "identity" | "keyFingerprint">): Maker {
-  return { base_url: identity, key_fingerprint: keyFingerprint };
-}
-
 /** Returns why a service is not the one, with the same key, that made a batch; null if it is. */
 export function otherMaker(
-  { base_url, key_fingerprint }: Maker,
+  { base_url, key_fingerprint }: Pick<RunBatch, "base_url" | "key_fingerprint">,
   {
     identity,
     keyFingerprint,

@@ -60,7 +60,6 @@ const submittedRequestSchema = z.looseObject({
   /** Set if an upstream of the embedded service makes the images, which it draws otherwise. */
   images: z.literal("real").optional(),
 });
-export type SubmittedRequest = z.infer<typeof submittedRequestSchema>;
 
 const runStateFields = z.looseObject({
   schema_version: z.literal(1),
@@ -102,14 +101,16 @@ const runStateSchema = runStateFields.refine(
 /** `imgbatch.json`: which batches a directory belongs to. Never holds a key, only its fingerprint. */
 export type RunState = z.infer<typeof runStateSchema>;
 
-/** Reads the bytes of a run state. Throws an error that `whyUnreadable` explains. */
-export function parseRunState(data: Uint8Array): RunState {
-  return runStateSchema.parse(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data)));
-}
-
-/** Returns the path of the first wrong field, or a text for a file that is not JSON. */
-export function whyUnreadable(cause: unknown): string {
-  if (!(cause instanceof z.ZodError)) return "it is not JSON";
-  const { path = [], message = "" } = cause.issues[0] ?? {};
+/** Reads the bytes of a run state. Returns what is wrong if they are none, such as the first wrong field. */
+export function parseRunState(data: Uint8Array): RunState | string {
+  let json: unknown;
+  try {
+    json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
+  } catch {
+    return "it is not JSON";
+  }
+  const read = runStateSchema.safeParse(json);
+  if (read.success) return read.data;
+  const { path = [], message = "" } = read.error.issues[0] ?? {};
   return [path.join("."), message].filter((part) => part !== "").join(": ");
 }

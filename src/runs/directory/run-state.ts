@@ -5,70 +5,46 @@ import type { Batch } from "../../client/answers.ts";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import { writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { codePointLength } from "../../kernel/text.ts";
-import type { Maker } from "./run-service.ts";
-import type { RunBatch, RunState, SubmittedRequest } from "./run-state-schema.ts";
+import type { RunService } from "./run-service.ts";
+import type { RunBatch, RunState } from "./run-state-schema.ts";
 
 export const RUN_STATE_FILE = "imgbatch.json";
 
-export function newRunState(facts: {
-  baseUrl: string;
-  keyFingerprint: string;
-  upstream: string | null;
-  inputSha256: string | null;
-  isFresh: boolean;
-  nowMs: number;
-  request: SubmittedRequest | null;
-  batches: RunBatch[];
-}): RunState {
+/** Returns the state of a run that begins with a service. */
+export function newRunState(
+  { identity, keyFingerprint, upstream }: RunService,
+  clock: Clock,
+  facts: Pick<RunState, "input_sha256" | "is_fresh" | "request" | "batches">,
+): RunState {
   return {
     schema_version: 1,
-    base_url: facts.baseUrl,
-    key_fingerprint: facts.keyFingerprint,
-    ...(facts.upstream === null ? {} : { upstream: facts.upstream }),
-    input_sha256: facts.inputSha256,
-    is_fresh: facts.isFresh,
-    created_at: new Date(facts.nowMs).toISOString(),
+    base_url: identity,
+    key_fingerprint: keyFingerprint,
+    ...(upstream === null ? {} : { upstream }),
+    input_sha256: facts.input_sha256,
+    is_fresh: facts.is_fresh,
+    created_at: new Date(clock.nowMs()).toISOString(),
     finished_at: null,
     request: facts.request,
     batches: facts.batches,
   };
 }
 
-/** Returns the entry of a batch that is about to be requested: its image count, and the part of the input that it makes. */
-export function intendedBatch(
+/** Returns the entry of a batch of a service. Without facts, nothing but its place is known. */
+export function newBatch(
   index: number,
-  maker: Maker,
-  request: { idempotencyKey: string; parentId: string | null; imageCount: number; round: number } & Pick<
-    RunBatch,
-    "prompts" | "images"
-  >,
+  { identity, keyFingerprint }: RunService,
+  facts: Partial<RunBatch>,
 ): RunBatch {
-  const { idempotencyKey, parentId, imageCount, ...named } = request;
-  return {
-    ...unknownBatch(index, maker),
-    idempotency_key: idempotencyKey,
-    parent_batch_id: parentId,
-    asked_count: imageCount,
-    ...named,
-  };
-}
-
-/** A batch that was made elsewhere. */
-export function adoptedBatch(index: number, maker: Maker, batch: Batch): RunBatch {
-  const entry = unknownBatch(index, maker);
-  recordBatch(entry, batch);
-  return entry;
-}
-
-function unknownBatch(index: number, { base_url, key_fingerprint }: Maker): RunBatch {
   return {
     index,
-    base_url,
-    key_fingerprint,
+    base_url: identity,
+    key_fingerprint: keyFingerprint,
     id: null,
     idempotency_key: null,
     state: "intent",
@@ -81,6 +57,7 @@ function unknownBatch(index: number, { base_url, key_fingerprint }: Maker): RunB
     parent_batch_id: null,
     created_at: null,
     round: 0,
+    ...facts,
   };
 }
 
@@ -169,13 +146,11 @@ export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Pro
     if (code === "ENOENT" || code === "ENOTDIR") return null;
     throw new ImgbatchError("SAVE_FAILED", `Could not read ${path} (${code}).`, { cause: error });
   }
-  const { parseRunState, whyUnreadable } = await import("./run-state-schema.ts");
-  try {
-    return parseRunState(data);
-  } catch (cause) {
-    const message = `${path} is damaged or of another version of imgbatch (${whyUnreadable(cause)}).`;
-    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { cause, advice });
-  }
+  const { parseRunState } = await import("./run-state-schema.ts");
+  const state = parseRunState(data);
+  if (typeof state !== "string") return state;
+  const message = `${path} is damaged or of another version of imgbatch (${state}).`;
+  throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
 }
 
 const lastWrites = new WeakMap<RunState, Promise<void>>();

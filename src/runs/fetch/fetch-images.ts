@@ -24,7 +24,7 @@ import { scopeOf } from "../standing.ts";
 import { checkZip, downloadZip, saveZip, takeImages, type ZippedImage, zipName } from "./zip.ts";
 
 /** The task of bringing the images of one batch to the disk, verified. */
-export interface FetchJob {
+interface FetchJob {
   http: Http;
   dir: string;
   batch: Batch;

@@ -145,7 +145,7 @@ interface RealtimeSettings {
 }
 
 /** One request of a run. */
-export interface PlannedImage extends Pick<RealtimeSettings, "aspectRatio" | "size"> {
+interface PlannedImage extends Pick<RealtimeSettings, "aspectRatio" | "size"> {
   customId: string;
   prompt: PromptText;
   references: readonly PromptReference[];

@@ -1,11 +1,6 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
-import {
-  IMAGE_MIME_TYPES,
-  type ImageHeader,
-  type ImageMimeType,
-  readImageHeader,
-} from "../../contract/image-formats.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType, readImageHeader } from "../../contract/image-formats.ts";
 import { measureImage, missingEnd } from "../../contract/image-structure.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -20,6 +15,8 @@ import {
 } from "../../prompts/problems.ts";
 import { readFacts } from "../directory/run-files.ts";
 import type { Kept, Spool } from "./spool.ts";
+
+type ImageHeader = NonNullable<ReturnType<typeof readImageHeader>>;
 
 /** A reference image, checked. */
 export interface PromptReference {

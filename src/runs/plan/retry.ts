@@ -1,15 +1,15 @@
 import type { Limits } from "../../contract/limits.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../directory/input.ts";
 import type { ResultLine } from "../directory/results.ts";
-import { makerAt, otherMaker, type RunService } from "../directory/run-service.ts";
-import { intendedBatch, lastRound, retriedId } from "../directory/run-state.ts";
+import { otherMaker, type RunService } from "../directory/run-service.ts";
+import { lastRound, newBatch, retriedId } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { itemsOf, settingsOf } from "../request.ts";
 import { imagesIn, type Run, unsentBatches } from "../send.ts";
 import { isUnknownHere, stands } from "../standing.ts";
 import { planRun } from "./plan.ts";
 
-export interface RetryPlan {
+interface RetryPlan {
   /** The batches to make, with the images of each. */
   added: RunBatch[];
   /** Failed images that are left out because their prompts were refused. */
@@ -36,10 +36,10 @@ export async function planAgain(
   const items = await itemsOf(dir, input, ids);
   const own = new Map(ids.map((id) => [retriedId(id), id]));
   return planRun({ ...settings, parentId, items }, limits).chunks.map((chunk, i) =>
-    intendedBatch(state.batches.length + i, makerAt(service), {
-      idempotencyKey: chunk.contentKey,
-      parentId,
-      imageCount: chunk.imageCount,
+    newBatch(state.batches.length + i, service, {
+      idempotency_key: chunk.contentKey,
+      parent_batch_id: parentId,
+      asked_count: chunk.imageCount,
       round,
       images: chunk.items.map(({ customId }) => own.get(customId) ?? customId),
     }),

@@ -4,7 +4,13 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
 import { formatProblem } from "../../prompts/problems.ts";
-import { type InputLine, mapRunInput, referencePath } from "../directory/input.ts";
+import {
+  damaged,
+  type InputLine,
+  readRunInput,
+  referencePath,
+  requireUndamaged,
+} from "../directory/input.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
 import { assignIds, type Plan, type PlannedItem } from "./plan.ts";
 import type { PromptItem } from "./prompt-files.ts";
@@ -36,7 +42,17 @@ interface Match {
   superseded: string[];
 }
 
-/** Reads a prompt of a run from its line of `input.jsonl`. */
+/** Reads the prompts of a run. Throws `DIRECTORY_CONFLICT` if its input is damaged or missing. */
+async function readOldItems(dir: string): Promise<OldItem[]> {
+  const input = await readRunInput(dir);
+  requireUndamaged(input);
+  const items: OldItem[] = [];
+  for (let found = input.at(0); found !== undefined; found = input.at(items.length))
+    items.push(toOldItem(found.line));
+  if (items.length === 0) throw damaged(`${input.path} is missing`);
+  return items;
+}
+
 function toOldItem(line: InputLine): OldItem {
   const { custom_id: id, prompt, output_count: outputCount = 1, reference_images = [], source } = line;
   const isGenerated = source.id === undefined;
@@ -165,7 +181,7 @@ function contentOf(prompt: string, references: readonly NamedReference[]): strin
 }
 
 /** The changes from a run to its edited prompts. Nothing is written or sent yet. */
-export interface UpdatePlan extends Match {
+interface UpdatePlan extends Match {
   /** The images to make: those of changed and added prompts, and those of an earlier update that the service refused. */
   images: string[];
   /** Settings that decide the images and are others now, in words. */
@@ -177,7 +193,7 @@ type Changes = Match & Pick<UpdatePlan, "settings">;
 /** Compares a run with edited prompts. Throws `DIRECTORY_CONFLICT` if its input is damaged or unknown. */
 export async function planUpdate(dir: string, state: RunState, plan: Plan): Promise<UpdatePlan> {
   const settings = otherSettings(state, plan);
-  const old = await mapRunInput(dir, toOldItem);
+  const old = await readOldItems(dir);
   const match = matchItems(old, plan.request.items, { isSameRequest: settings.length === 0 });
   const { keptImages } = match;
   const refused = state.batches.flatMap((batch) => (batch.refused === true ? (batch.images ?? []) : []));
@@ -247,7 +263,7 @@ export async function changedRealtimeError(
   settings: string[],
 ): Promise<ImgbatchError> {
   const typed = items.map((item) => ({ ...item, customId: item.typedId }));
-  const match = matchItems(await mapRunInput(dir, toOldItem), typed, { isSameRequest: true });
+  const match = matchItems(await readOldItems(dir), typed, { isSameRequest: true });
   return conflict(dir, { ...match, settings }, { more: " Choose another directory with --output." });
 }
 

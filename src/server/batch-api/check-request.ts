@@ -28,17 +28,19 @@ import {
   type GroupEntry,
   type ModelEntry,
   nearestRatio,
+  type OptionFacts,
   referenceLimit,
 } from "../../domain/models.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import { createYield } from "../../kernel/pacing.ts";
 import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../http/errors.ts";
+import { checkOptions } from "./check-options.ts";
 
 type ReferenceBody = z.infer<typeof batchSchemas.ReferenceImage>;
 
 /** An item of which all but the references is checked. */
-interface ReadItem extends Omit<CheckedItem, "references" | "ratio"> {
+interface ReadItem extends Omit<CheckedItem, "references"> {
   referenceBodies: readonly unknown[];
 }
 
@@ -54,21 +56,21 @@ interface Rules {
  * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
  * code of the first failure.
  */
-async function readReferences(
-  items: readonly ReadItem[],
-  rules: Rules,
-): Promise<Omit<CheckedItem, "ratio">[]> {
+async function readReferences(items: readonly ReadItem[], rules: Rules): Promise<CheckedItem[]> {
   refuseTooMany(items, rules);
   const yieldSometimes = createYield();
   let totalBytes = 0;
-  const checked: Omit<CheckedItem, "ratio">[] = [];
-  for (const [i, { customId, prompt, outputCount, referenceBodies }] of items.entries()) {
+  const checked: CheckedItem[] = [];
+  const known = new Map<string, CheckedReference>();
+  for (const [i, { referenceBodies, ...item }] of items.entries()) {
     const references: CheckedReference[] = [];
     for (const [j, body] of referenceBodies.entries()) {
       const at = `items[${i}].reference_images[${j}]`;
-      const reference = readReference(parseReference(body, at), at, rules);
+      const read = parseReference(body, at);
+      const reference = read.sha256 == null ? readReference(read, at, rules) : repeated(read, at, known);
       references.push(reference);
-      if (reference.image === null) continue;
+      if (reference.image === null || read.sha256 != null) continue;
+      known.set(reference.image.sha256, reference);
       totalBytes += reference.image.sizeBytes;
       await yieldSometimes(reference.image.sizeBytes);
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
@@ -77,7 +79,7 @@ async function readReferences(
         throw fieldError("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
     }
-    checked.push({ customId, prompt, outputCount, references });
+    checked.push({ ...item, references });
   }
   return checked;
 }
@@ -130,17 +132,37 @@ function parseReference(body: unknown, at: string): ReferenceBody {
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }
 
+/** Returns a reference whose bytes came earlier in the request. */
+function repeated(
+  body: ReferenceBody,
+  at: string,
+  known: ReadonlyMap<string, CheckedReference>,
+): CheckedReference {
+  const earlier = known.get((body.sha256 ?? "").toLowerCase());
+  if (body.data != null || body.storage_uri != null)
+    throw invalidReference(`${at}.sha256`, "cannot be given together with `data` or `storage_uri`");
+  if (earlier === undefined)
+    throw invalidReference(`${at}.sha256`, "no earlier reference of this request has these bytes");
+  if (body.mime_type != null && body.mime_type !== earlier.mimeType)
+    throw invalidReference(`${at}.mime_type`, `the earlier reference is ${earlier.mimeType}; leave it out`);
+  return { ...earlier, ...tagsOf(body, at) };
+}
+
+function tagsOf(body: ReferenceBody, at: string): Pick<CheckedReference, "id" | "type"> {
+  const { referenceIdChars, referenceTypeChars } = FIXED_LIMITS;
+  return {
+    id: checkTag(body.id, `${at}.id`, referenceIdChars),
+    type: checkTag(body.type, `${at}.type`, referenceTypeChars),
+  };
+}
+
 function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedReference {
   const { mime_type: mimeType, data } = body;
+  if (mimeType == null) throw invalidReference(`${at}.mime_type`, "is required: the type of the image");
   if (!isImageMimeType(mimeType)) {
     throw invalidReference(`${at}.mime_type`, "must be image/png, image/jpeg or image/webp");
   }
-  const { referenceIdChars, referenceTypeChars } = FIXED_LIMITS;
-  const tags = {
-    id: checkTag(body.id, `${at}.id`, referenceIdChars),
-    type: checkTag(body.type, `${at}.type`, referenceTypeChars),
-    mimeType,
-  };
+  const tags = { ...tagsOf(body, at), mimeType };
   if (body.storage_uri != null) {
     const storageUri = checkStorageUri(body, at, rules.storageUriPrefixes);
     return { ...tags, storageUri, image: null, sha256: null };
@@ -188,6 +210,8 @@ interface RequestRules {
   sent?: SentTexts;
   /** Whether the same request, known by its hash, was accepted before: then its images are not decoded again. */
   isKnown?: (hash: string) => Promise<boolean>;
+  /** Returns what the provider of a model makes of it; null when no provider serves it now. */
+  optionsOf: (model: ModelEntry) => OptionFacts | null;
 }
 
 /**
@@ -197,7 +221,12 @@ interface RequestRules {
 const bodySchema = batchSchemas.CreateBatch.extend({
   metadata: z.unknown().optional(),
   items: z
-    .array(batchSchemas.CreateItem.extend({ reference_images: z.array(z.unknown()).nullish() }))
+    .array(
+      batchSchemas.CreateItem.extend({
+        reference_images: z.array(z.unknown()).nullish(),
+        options: z.unknown().optional(),
+      }),
+    )
     .min(1, "needs at least one item"),
 });
 
@@ -232,7 +261,12 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   }
   const metadata = checkMetadata(request.metadata);
   const taskName = checkTaskName(request.task_name ?? null);
-  const items = request.items.map((item, i) => checkItem(item, i, limits));
+  const model = rules.models.find((m) => m.id === modelId) ?? null;
+  const facts = model && rules.optionsOf(model);
+  const items = request.items.map((item, i) => {
+    const terms = checkOptions(item.options, `items[${i}]`, { facts, mimeType, limits });
+    return { ...checkItem(item, i, limits), terms };
+  });
   refuseDuplicateIds(items);
   items.forEach((item, i) => {
     if (!isLongerThan(item.prompt, limits.promptChars)) return;
@@ -242,7 +276,6 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     const problem = `has ${length} characters; at most ${most} are allowed`;
     throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
-  const model = rules.models.find((m) => m.id === modelId) ?? null;
   const { sent = NO_SENT_TEXTS, storageUriPrefixes } = rules;
   const checkedItems = await readReferences(items, { model, limits, storageUriPrefixes, sent });
   const asked = {
@@ -265,16 +298,17 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fieldError("BATCH_IMAGE_INVALID_MODEL", "model", "is not in the batch model list of this key");
   }
   const { modelId: _, ...checked } = asked;
-  const withRatios = checkedItems.map((item, i) => {
+  const shaped = checkedItems.map((item, i) => {
     const size = sizes[i] ?? null;
-    return { ...item, ratio: size && nearestRatio(size, model.ratios) };
+    if (size === null || item.terms.ratio !== null) return item;
+    return { ...item, terms: { ...item.terms, ratio: nearestRatio(size, model), keepsRatio: true } };
   });
-  return { ...checked, items: withRatios, model, hash };
+  return { ...checked, items: shaped, model, hash };
 }
 
 type ItemBody = z.infer<typeof bodySchema>["items"][number];
 
-function checkItem(item: ItemBody, index: number, limits: Limits): ReadItem {
+function checkItem(item: ItemBody, index: number, limits: Limits): Omit<ReadItem, "terms"> {
   const refuse = (field: string, problem: string) => invalid(`items[${index}].${field}`, problem);
   const prompt = item.prompt.trim();
   if (prompt === "") throw refuse("prompt", "must not be empty");

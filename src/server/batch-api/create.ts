@@ -1,12 +1,22 @@
 import type { Request, Response } from "express";
 import { type BatchModel, batchSchemas, type ListEnvelope } from "../../contract/batch-api.ts";
 import type { ServiceErrorCode } from "../../contract/errors.ts";
+import type { SizeTier } from "../../contract/image-formats.ts";
 import { inWords } from "../../contract/limits.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, PATHS } from "../../contract/routes.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { isPlayMoney, priceBatchImage, rateFor } from "../../domain/billing/payer.ts";
-import { batchModelsOf, isPaid, referenceLimit } from "../../domain/models.ts";
+import {
+  batchModelsOf,
+  type GroupEntry,
+  isPaid,
+  type ModelEntry,
+  type Offer,
+  optionsOf,
+  referenceLimit,
+} from "../../domain/models.ts";
+import type { AccountRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import {
@@ -23,9 +33,60 @@ import { plainFormat, shapeOf } from "../request-body/json-value.ts";
 import { findBatch, showBatch } from "./batch-view.ts";
 import { checkRequest } from "./check-request.ts";
 
+/** Returns an entry of the batch model list; null for a model without a price. */
+function batchModel(
+  model: ModelEntry,
+  offer: Offer,
+  group: GroupEntry,
+  account: AccountRecord,
+): BatchModel | null {
+  const { provider } = offer;
+  const priceFor = (size: SizeTier, quality: string | null) => {
+    const price = priceBatchImage(model, group, rateFor(offer, account), {
+      size,
+      quality,
+      kind: provider.kind,
+    });
+    if (price === null) return null;
+    const { imageMicroUsd, holdMicroUsd } = price;
+    return { batch_image: microsToNumber(imageMicroUsd), batch_hold: microsToNumber(holdMicroUsd) };
+  };
+  const price = priceFor("1K", null);
+  if (price === null) return null;
+  const facts = optionsOf(model, provider);
+  const qualities = facts.qualities.length === 0 ? [null] : facts.qualities;
+  const shapes = facts.tiers.flatMap((size) => qualities.map((quality) => ({ size, quality })));
+  return {
+    id: model.id,
+    object: "image.batch.model",
+    provider: provider.name,
+    max_reference_images: referenceLimit(model),
+    pricing: {
+      currency: "usd",
+      ...price,
+      ...(isPaid(provider) ? { paid: true } : {}),
+      ...(isPlayMoney(offer, account) ? { play_money: true } : {}),
+    },
+    options: {
+      aspect_ratio: [...facts.ratios],
+      image_size: [...facts.tiers],
+      quality: [...facts.qualities],
+      default_quality: facts.defaultQuality,
+      background: [...facts.backgrounds],
+      seed: facts.seed,
+      negative_prompt: facts.negativePrompt,
+    },
+    prices: shapes.flatMap(({ size, quality }) => {
+      const found = priceFor(size, quality);
+      return found === null ? [] : [{ image_size: size, quality, ...found }];
+    }),
+  };
+}
+
 const SHAPE = shapeOf(batchSchemas.CreateBatch, {
   "items[].prompt": "prompt",
   "items[].reference_images[].data": "image",
+  "items[].options": "any",
 });
 
 function codeOf(param: string): ServiceErrorCode {
@@ -89,23 +150,9 @@ export const createOperations: readonly Operation[] = [
     handler: (deps) => async (_request, response) => {
       const { group } = callerOf(response);
       const account = await accountOf(deps, response);
-      const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
+      const data = batchModelsOf(group, deps.models).flatMap((model) => {
         const offer = deps.offers.first(model.id);
-        if (!offer) return [];
-        const price = priceBatchImage(model, group, rateFor(offer, account), { kind: offer.provider.kind });
-        if (!price) return [];
-        const pricing = {
-          currency: "usd" as const,
-          batch_image: microsToNumber(price.imageMicroUsd),
-          batch_hold: microsToNumber(price.holdMicroUsd),
-          ...(isPaid(offer.provider) ? { paid: true as const } : {}),
-          ...(isPlayMoney(offer, account) ? { play_money: true as const } : {}),
-        };
-        const max_reference_images = referenceLimit(model);
-        const { id } = model;
-        return [
-          { id, object: "image.batch.model", provider: offer.provider.name, max_reference_images, pricing },
-        ];
+        return (offer && batchModel(model, offer, group, account)) ?? [];
       });
       const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
       response.json(envelope);
@@ -157,6 +204,10 @@ export const createOperations: readonly Operation[] = [
           inspector,
           storageUriPrefixes,
           sent,
+          optionsOf: (model) => {
+            const offer = deps.offers.first(model.id);
+            return offer && optionsOf(model, offer.provider);
+          },
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
         });
         return createBatch(deps, caller, checked, idempotencyKey);

@@ -78,7 +78,7 @@ const WIDTHS = ["256", "1024"] as const;
 
 /** Lets the browser of a caller keep what never changes. */
 function keepInBrowser(response: Response): void {
-  // As long as a session of the console, in whose tab it is looked at again and again.
+  // As long as a session of the console, whose tab shows it again and again.
   response.setHeader("Cache-Control", "private, max-age=43200");
   // A browser must not show it to the next person who signs in.
   response.setHeader("Vary", "Authorization");

@@ -90,6 +90,20 @@ function itemError({ code, message, source, said }: ItemError, isOwner: boolean)
   return { code, message: isOwner ? withUpstreamWords(message, said) : message, source };
 }
 
+/** Returns what an item asks for; null for nothing. */
+function optionsOf(item: ListedItem): ItemObject["options"] {
+  const options = {
+    aspect_ratio: item.keepsRatio ? null : item.ratio,
+    image_size: item.tier,
+    quality: item.quality,
+    background: item.background,
+    seed: item.askedSeed,
+    negative_prompt: item.negativePrompt,
+  };
+  const asked = Object.entries(options).filter(([, value]) => value !== null);
+  return asked.length === 0 ? null : Object.fromEntries(asked);
+}
+
 /** An item of a batch as the item list shows it. `isOwner`: with the upstream's own words about a failure. */
 function itemView(
   { price }: Pick<BatchRecord, "price">,
@@ -107,6 +121,7 @@ function itemView(
     model_version: item.modelVersion,
     provider: item.status === "pending" ? null : item.provider,
     seed: item.seed,
+    options: optionsOf(item),
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
     notes: [...item.notes, ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : [])],
     error: item.error && itemError(item.error, isOwner),

@@ -1,7 +1,7 @@
 import type { Response } from "express";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER, MAY_BE_PAID_TWICE_HEADER } from "../../contract/routes.ts";
-import type { RealtimeRequest } from "../../domain/realtime/realtime.ts";
+import type { Realtime } from "../../domain/realtime/realtime.ts";
 import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "./errors.ts";
 
@@ -12,7 +12,7 @@ import { toServiceError } from "./errors.ts";
 export async function answerOnce(
   { realtime }: Pick<ApiDeps, "realtime">,
   response: Response,
-  request: RealtimeRequest,
+  request: Parameters<Realtime["answer"]>[0],
 ): Promise<Buffer> {
   const answer = await realtime.answer(request);
   if (request.once !== null && !response.headersSent) {

@@ -176,8 +176,8 @@ const TAKES_KEY_IN_URL = /^\/(?:upload\/)?v1beta\//;
 
 /** A header without a value counts as absent. */
 function credentialOf(request: Request, keyHeaders: readonly string[]): string | null {
-  const vendorKey = vendorKeyOf(request, keyHeaders);
-  if (vendorKey !== null) return vendorKey;
+  const vendorKey = keyHeaders.map((name) => request.get(name)).find((key) => key);
+  if (vendorKey) return vendorKey;
   const token = bearerToken(request);
   if (token !== null) return token;
   const key = request.get("x-api-key");
@@ -187,15 +187,6 @@ function credentialOf(request: Request, keyHeaders: readonly string[]): string |
   if (inUrl === undefined || inUrl === "") return null;
   if (typeof inUrl !== "string") throw new ImgbatchError("INVALID_API_KEY");
   return inUrl;
-}
-
-/** The key in one of the vendor's headers, which marks a client of the vendor; null without one. */
-export function vendorKeyOf(request: Request, keyHeaders: readonly string[]): string | null {
-  for (const name of keyHeaders) {
-    const key = request.get(name);
-    if (key) return key;
-  }
-  return null;
 }
 
 const authenticateVendorKey = authenticateBy(async (deps, request) => {

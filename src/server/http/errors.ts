@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import type { ErrorRequestHandler, Response } from "express";
+import type { ErrorRequestHandler, Request, Response } from "express";
 import type { ZodError, ZodType } from "zod";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { inWords } from "../../contract/limits.ts";
@@ -64,23 +64,7 @@ export function answerErrors(
   styleOf: (path: string) => ErrorStyle,
   isOwner: (response: Response) => boolean = () => false,
 ): ErrorRequestHandler {
-  const answer = answerError(log, styleOf, isOwner);
-  return (thrown, request, response, next) => {
-    try {
-      answer(thrown, request, response, next);
-    } catch (error) {
-      response.destroy();
-      log.error("an error could not be answered", { error: stackOf(error), of: stackOf(thrown) });
-    }
-  };
-}
-
-function answerError(
-  log: Log,
-  styleOf: (path: string) => ErrorStyle,
-  isOwner: (response: Response) => boolean,
-): ErrorRequestHandler {
-  return (thrown, request, response, _next) => {
+  const answer = (thrown: unknown, request: Request, response: Response): void => {
     const plain = toServiceError(thrown);
     const error = isOwner(response) ? forOwner(plain) : plain;
     // The caller went away before its body was read: no response can reach it, and nothing failed here.
@@ -108,6 +92,14 @@ function answerError(
     }
     response.status(error.httpStatus);
     drainUnreadBody(request, response, style.body(error, request));
+  };
+  return (thrown, request, response, _next) => {
+    try {
+      answer(thrown, request, response);
+    } catch (error) {
+      response.destroy();
+      log.error("an error could not be answered", { error: stackOf(error), of: stackOf(thrown) });
+    }
   };
 }
 

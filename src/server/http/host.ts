@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { hostname } from "node:os";
 import type { Request, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { FILE_VERBS, MODEL_VERBS } from "../../contract/routes.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 
 /** The addresses and names by which clients reach the service. */
@@ -76,4 +77,36 @@ export function publicUrlOf({ server }: { server: Reach }, request: Request): st
     (name) => name !== undefined && hostOf(name) !== null,
   );
   return `${request.protocol}://${host ?? own}`;
+}
+
+/**
+ * Reads other spellings of a path as the one in the table of operations, which has the native API once, below `/v1beta`:
+ * paths below `/v1` when the vendor's key header is there (every other client on `/v1` is OpenAI's), verbs of models below
+ * `/v1` in any case, `/upload/v1` and `/download/v1`. `/images/…` is `/v1/images/…`: some clients of OpenAI's API add the
+ * version to their base URL, others do not.
+ */
+export function readTarget({ keyHeaders }: { keyHeaders: readonly string[] }): RequestHandler {
+  return (request, _response, next) => {
+    const hasVendorKey = keyHeaders.some((name) => request.get(name));
+    const isNative = hasVendorKey ? /^\/v1\/(?!images\/)/ : /^\/v1\/(?=models\/[^?]*:)/;
+    request.url = readColons(request)
+      .replace(/^\/(download|upload)\/v1\//, "/$1/v1beta/")
+      .replace(isNative, "/v1beta/")
+      .replace(/^\/images\/(?=(?:generations|edits)(?:[/?]|$))/, "/v1/images/");
+    next();
+  };
+}
+
+const ENCODED_COLON =
+  /^((?:\/download)?\/v1(?:beta)?\/(?:models|files|batches)\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
+const VERBS: readonly string[] = [...MODEL_VERBS, ...FILE_VERBS];
+
+/**
+ * Clients that encode every part of a path also encode the colon before the verb: `…/models/{model}%3AgenerateContent`.
+ * Before a verb it is read as a colon. Elsewhere it stays a part of the model's id.
+ */
+function readColons({ method, url }: Request): string {
+  return url.replace(ENCODED_COLON, (whole, path: string, verb: string) =>
+    method === "POST" || VERBS.includes(verb) ? `${path}:${verb}` : whole,
+  );
 }

@@ -75,7 +75,7 @@ class TimedSecrets<T extends StoredValue> {
     await this.#deps.stores.write((tx) => tx.timedSecrets.take(sha256Hex(secret)));
   }
 
-  /** Most credentials are API keys: they need no look into the database here. */
+  /** Most credentials are API keys: they need no query here. */
   #mayBeOurs(secret: string): boolean {
     return secret.startsWith(this.#options.prefix ?? "");
   }

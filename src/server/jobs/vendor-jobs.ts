@@ -58,7 +58,7 @@ interface JobDialect {
     find: (id: string) => Promise<BatchRecord | null>,
   ): Promise<ListPage<BatchRecord & { seq: number }, JobFilter>>;
   results: readonly ResultFile[];
-  /** Throws what can be told without the body. */
+  /** Throws the errors that need no body. */
   readerOf(deps: ApiDeps, request: Request, response: Response): JobReader;
 }
 

@@ -11,7 +11,6 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import type { FindFileImage } from "../../domain/files/files.ts";
 import {
-  type InputImageProblem,
   InputImages,
   NO_SENT_TEXTS,
   receiveImage,
@@ -36,7 +35,7 @@ export interface ReceivedImage {
   image: SentImage;
   /** The declared type; null when it does not matter. */
   declared: ImageMimeType | null;
-  fields: Record<InputImageProblem["about"], string>;
+  fields: Record<"type" | "bytes" | "amount", string>;
 }
 
 /** Looks into the input images of one real-time request, in their order. */
@@ -124,22 +123,13 @@ function newest(turns: readonly Turn[], maxChars: number): string {
   return earlier;
 }
 
-interface Rules {
-  limits: Limits;
-  inspector: ImageInspector;
-  sent: SentTexts;
-  /** False: the declared types of the images are ignored. */
-  strictImageConfig: boolean;
-  findFileImage: FindFileImage;
-}
-
 /**
  * The input images in their order, of all messages: an image that the model made earlier can be the one to edit.
  * Interim images of a model that thinks are left out. `first` is the size of the first one.
  */
 async function readImages(
   contents: Contents,
-  rules: Rules,
+  rules: Required<ContentRules>,
 ): Promise<{ images: CheckedImage[]; first: SizePx | null }> {
   const found = contents.flatMap(({ parts }, i) =>
     (parts ?? []).flatMap((part, j) => {
@@ -164,7 +154,7 @@ type Part = NonNullable<Contents[number]["parts"]>[number];
 
 async function receive(
   { at, inlineData, fileData }: Pick<Part, "inlineData" | "fileData"> & { at: string },
-  rules: Rules,
+  rules: Required<ContentRules>,
 ): Promise<ReceivedImage> {
   if (inlineData != null) return receiveInline(`${at}.inlineData`, inlineData, rules);
   const field = `${at}.fileData.fileUri`;
@@ -176,7 +166,11 @@ async function receive(
   return { image, declared: null, fields: { type: field, bytes: field, amount: at } };
 }
 
-function receiveInline(at: string, given: NonNullable<Part["inlineData"]>, rules: Rules): ReceivedImage {
+function receiveInline(
+  at: string,
+  given: NonNullable<Part["inlineData"]>,
+  rules: Required<ContentRules>,
+): ReceivedImage {
   const { mimeType, data } = given;
   const declared = rules.strictImageConfig ? mimeType : null;
   if (declared !== null && !isImageMimeType(declared)) {
@@ -275,7 +269,7 @@ export async function checkContent(
     findFileImage: async () => null,
     ...rules,
   });
-  const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
+  const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model));
   const keepsRatio = ratio === null && first !== null;
   return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType };
 }
@@ -328,7 +322,8 @@ function checkModalities(modalities: readonly string[]): void {
 function checkRatio({ aspectRatio }: ImageConfig, model: ModelEntry): AspectRatio | null {
   if (aspectRatio == null || aspectRatio === "") return null;
   const ratios = ratiosOf(model);
-  if (ratios.includes(aspectRatio)) return aspectRatio as AspectRatio;
+  const known = ratios.find((ratio) => ratio === aspectRatio);
+  if (known !== undefined) return known;
   const problem = `the aspect ratio has an unsupported value; this model takes ${ratios.join(", ")}`;
   throw invalidArgument(`${IMAGE_CONFIG}.aspectRatio`, problem);
 }

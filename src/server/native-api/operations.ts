@@ -13,7 +13,7 @@ const MODEL_PATH = /^\/v1(?:beta)?\/models\/(.+)$/;
 
 /**
  * A path that cannot name a model is a bad request, not an unknown model, and a verb that does not exist is not a model.
- * The router could not decode some of these paths, so they are looked at before it. The key is checked first.
+ * The router could not decode some of these paths, so they are checked before it. The key is checked first.
  */
 function screenModelPath({ authenticate }: Credential): Credential["authenticate"] {
   return (deps) => {

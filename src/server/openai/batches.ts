@@ -156,7 +156,7 @@ export async function removeResult(deps: ApiDeps, keyId: string, fileId: string)
 /** The library asks three times at most, and waits ten minutes for each answer. */
 const REPEATED_WITHIN_MS = 35 * 60_000;
 
-/** What the row of a request says of it, in the place of a hash: the key is one. */
+/** The `requestHash` of a row: whether the library repeated the request. The key of the row is the hash. */
 const [FIRST, REPEAT] = ["first", "repeat"];
 
 /**

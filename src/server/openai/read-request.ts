@@ -330,7 +330,7 @@ export async function checkFields(
   const checker = new ImageChecker(inspector);
   for (const image of images) await checker.add(image);
   const shape = size ?? checker.first;
-  const ratio = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model.ratios);
+  const ratio = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model);
   const tiers = pricedSizes(model);
   const tier = size === null ? defaultTier(tiers) : nearestTier(size, ratio, tiers);
   const keepsRatio = size === null && shape !== null;

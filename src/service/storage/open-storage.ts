@@ -38,7 +38,7 @@ export interface OpenStorage {
   close(): Promise<void>;
 }
 
-export interface StorageOptions {
+interface StorageOptions {
   /** The data directory: SQLite and files are in it, and bytes on their way to a bucket. */
   directory: string;
   clock?: Clock;
@@ -218,7 +218,7 @@ export function writeMoved(directory: string, moved: Moved): Promise<void> {
  * Throws `INVALID_CONFIG`, which names the new places, for data of a directory that is being moved, at either side, and for
  * the old places of data that was moved.
  */
-export function refuseMoved(directory: string, { database, blobs }: StoragePlaces): void {
+function refuseMoved(directory: string, { database, blobs }: StoragePlaces): void {
   const moved = readMoved(directory);
   if (moved === null) return;
   const flags = flagsOf(moved);
@@ -243,7 +243,7 @@ function flagsOf({ database, blobs }: Moved): string {
 }
 
 /** Makes a data directory that only its user can read. Throws `SAVE_FAILED` with the reason of the system. */
-export async function makeDataDirectory(directory: string): Promise<void> {
+async function makeDataDirectory(directory: string): Promise<void> {
   await makeDirectory(directory, 0o700).catch((cause) => {
     const message = `The data directory ${directory} cannot be made: ${systemCodeOf(cause)}.`;
     throw new ImgbatchError("SAVE_FAILED", message, {

@@ -98,7 +98,7 @@ export async function openPostgres(
 ): Promise<SqlDatabase> {
   const connection = connectionOf(url);
   const { pool, close } = openPool(connection, isPatient, hurry);
-  const time = new DatabaseClock(clock);
+  const time = databaseClock(clock);
   const limits = `${LIMITS}${isPatient ? "0" : "'10s'"}`;
   const warnings = isOpenToOthers(connection) ? [PLAIN_TEXT] : [];
   const again = <T>(attempt: () => Promise<T>) => repeated(clock, attempt, hurry);
@@ -126,7 +126,7 @@ export async function openPostgres(
         }),
       ),
     snapshot,
-    clock: time,
+    clock: time.clock,
     clockMs: async (session) =>
       (await session.first(written(session, sql<{ ms: number }>`${sql.raw(CLOCK)}`)))?.ms ?? 0,
     // The server checks its own files.
@@ -137,7 +137,7 @@ export async function openPostgres(
   try {
     // In a transaction, which not every mode of a pooler takes.
     await snapshot((session) => prepare(session, time));
-    const aheadMs = clock.nowMs() - time.nowMs();
+    const aheadMs = clock.nowMs() - time.clock.nowMs();
     if (Math.abs(aheadMs) > MOST_ASTRAY_MS) warnings.push(astray(aheadMs));
   } catch (error) {
     await close();
@@ -216,37 +216,25 @@ function toSafeInteger(text: string): number {
  * The time of the database, which is the same for all processes: one with a wrong clock would make items too early, or
  * let others wait. Each answer with the time corrects it, by no more than is certain, because it may have come late.
  */
-class DatabaseClock implements Clock {
-  readonly #own: Clock;
-  #aheadMs = 0;
-
-  constructor(own: Clock) {
-    this.#own = own;
-  }
-
-  nowMs(): number {
-    return this.#own.nowMs() + this.#aheadMs;
-  }
-
-  monotonicMs(): number {
-    return this.#own.monotonicMs();
-  }
-
-  sleep(ms: number, signal?: AbortSignal): Promise<void> {
-    return this.#own.sleep(ms, signal);
-  }
-
+function databaseClock(own: Clock) {
+  let aheadMs = 0;
+  const clock: Clock = {
+    nowMs: () => own.nowMs() + aheadMs,
+    monotonicMs: () => own.monotonicMs(),
+    sleep: (ms, signal) => own.sleep(ms, signal),
+  };
   /** Asks for the time with `ask`, and for anything else. */
-  async corrected<T extends { ms: number }>(ask: () => Promise<T>): Promise<T> {
-    const startMs = this.#own.nowMs();
+  const corrected = async <T extends { ms: number }>(ask: () => Promise<T>): Promise<T> => {
+    const startMs = own.nowMs();
     const answer = await ask();
-    const [least, most] = [answer.ms - this.#own.nowMs(), answer.ms - startMs];
-    this.#aheadMs = Math.min(Math.max(this.#aheadMs, least), most);
+    const [least, most] = [answer.ms - own.nowMs(), answer.ms - startMs];
+    aheadMs = Math.min(Math.max(aheadMs, least), most);
     return answer;
-  }
+  };
+  return { clock, corrected };
 }
 
-async function prepare(session: SqlSession, time: DatabaseClock): Promise<void> {
+async function prepare(session: SqlSession, time: ReturnType<typeof databaseClock>): Promise<void> {
   const facts = sql<{ version: string; encoding: string; ms: number }>`${sql.raw(FACTS)}`;
   const { version, encoding } = await time.corrected(async () => {
     const row = await session.first(written(session, facts));

@@ -1,6 +1,7 @@
 import { type Insertable, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import type { FinishedItem, ListedItem, NewItem } from "../../domain/ports/batches.ts";
+import type { Carried } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import { BATCH_TERMS, type ItemRecord } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
@@ -14,6 +15,7 @@ import { liveWorkers } from "./workers.ts";
 const LISTED_ITEM = [
   ...(["id", "position", "sourceIndex", "customId", "prompt", "status", "mimeType", "imageCount"] as const),
   ...(["error", "modelVersion", "provider", "maybePaid", "seed", "notes", "usage", "priceMicroUsd"] as const),
+  ...(["tier", "ratio", "keepsRatio", "quality", "background", "askedSeed", "negativePrompt"] as const),
 ] as const satisfies readonly (keyof ListedItem)[];
 
 const NO_LEASE = { leaseToken: null, leaseWorker: null };
@@ -165,25 +167,28 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
       const query = build
         .selectFrom("items")
         .select([
-          sql<number | null>`sum(${hold})`.as("hold"),
-          sql<number | null>`sum(${price})`.as("total"),
-          sql<number | null>`sum(case when status = 'success' then ${price} else 0 end)`.as("earned"),
+          sql<number>`coalesce(sum(${hold}), 0)`.as("holdMicroUsd"),
+          sql<number>`coalesce(sum(${price}), 0)`.as("priceMicroUsd"),
+          sql<number>`coalesce(sum(case when status = 'success' then ${price} else 0 end), 0)`.as(
+            "earnedMicroUsd",
+          ),
         ])
         .where("batchId", "=", batchId);
-      const sums = await first(query);
-      return {
-        holdMicroUsd: sums?.hold ?? 0,
-        priceMicroUsd: sums?.total ?? 0,
-        earnedMicroUsd: sums?.earned ?? 0,
-      };
+      return (await first(query)) ?? { holdMicroUsd: 0, priceMicroUsd: 0, earnedMicroUsd: 0 };
     },
     totals: (batchIds) => totalsOf(session, batchIds),
     shapes: async (batchId) => {
-      const query = build.selectFrom("items").select(["tier", "ratio"]).distinct();
-      const own = query
-        .where("batchId", "=", batchId)
-        .where((eb) => eb.or([eb("tier", "is not", null), eb("ratio", "is not", null)]));
-      return all(own);
+      // Only whether there is a seed or a negative prompt counts: of these there can be as many as items.
+      const has = (column: string, name: string) =>
+        sql`case when ${sql.ref(column)} is null then '' else ${sql.lit(`${name} `)} end`;
+      const asked = sql<string>`${has("quality", "quality")} || ${has("background", "background")}
+        || ${has("askedSeed", "seed")} || ${has("negativePrompt", "negativePrompt")}`;
+      const query = build.selectFrom("items").where("batchId", "=", batchId).distinct();
+      const rows = await all(query.select(["tier", "ratio", asked.as("asked")]).orderBy("asked"));
+      return rows.map(({ asked: names, ...shape }) => ({
+        ...shape,
+        options: names.split(" ").slice(0, -1) as Carried[],
+      }));
     },
     claim: (batchId, claim) => claimItems(session, batchId, claim),
     abandoned: async (batchId) => {

@@ -47,15 +47,13 @@ export async function insertRows<Table extends keyof Database>(
   await runEach(insertInto(table, columns)(build, first), values);
 }
 
-/** The last insert into each table: mostly all of them have the same columns. */
-const known = new Map<keyof Database, { columns: readonly string[]; insert: ReturnType<typeof newInsert> }>();
+const INSERTS = new Map<string, ReturnType<typeof newInsert>>();
 
+/** Mostly all inserts into a table have the same columns. */
 function insertInto(table: keyof Database, columns: readonly string[]): ReturnType<typeof newInsert> {
-  const last = known.get(table);
-  if (last?.columns.length === columns.length && last.columns.every((name, i) => name === columns[i]))
-    return last.insert;
-  const insert = newInsert(table, columns);
-  known.set(table, { columns, insert });
+  const name = `${table} ${columns}`;
+  const insert = INSERTS.get(name) ?? newInsert(table, columns);
+  INSERTS.set(name, insert);
   return insert;
 }
 

@@ -1,5 +1,4 @@
 import type { ItemError, ItemStatus } from "../../contract/statuses.ts";
-import { askedOf } from "../../domain/batches/create-batch.ts";
 import {
   failItem,
   failLeased,
@@ -8,16 +7,14 @@ import {
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
-import { itemRule, MAX_ATTEMPTS } from "../../domain/health/transitions.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
-import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { isPaid, type Offer } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { aside, backoffMs } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { buildImageRequest } from "../image-request.ts";
+import { buildImageRequest, inspectOutput } from "../image-request.ts";
 import { slotsOf } from "../provider-slots.ts";
 import { TROUBLE_DELAY_MS } from "../worker-pool.ts";
 
@@ -168,23 +165,41 @@ export async function recordItem(
 
 /** Decodes the images: the upstream's word is not enough. */
 async function inspected(
-  { inspector, log }: WorkerDeps,
+  deps: WorkerDeps,
   { batch, item, offer: { provider } }: ItemRequest,
   attempt: ItemAttempt,
 ): Promise<Parameters<typeof finishItem>[3] | Exclude<ItemAttempt, GeneratedImages>> {
   if (attempt === "aborted" || attempt instanceof ProviderError) return attempt;
   await aside();
   try {
-    const images = await readOutput(attempt, inspector, provider);
-    const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
-    return { ...attempt, images, notes: [...(attempt.notes ?? []), ...notes] };
+    return await inspectOutput(deps, provider, batch, item, attempt);
   } catch (error) {
     if (error instanceof ProviderError) return error;
-    log.error("an image could not be inspected", { error: String(error) });
+    deps.log.error("an image could not be inspected", { error: String(error) });
     return new ProviderError("INVALID_IMAGE_OUTPUT", "The image could not be inspected.", {
       source: "service",
     });
   }
+}
+
+/** Tries of one item in all that the upstream reported as failed, the first included. */
+const MAX_ATTEMPTS = 3;
+
+/**
+ * The meaning of a failure for the item. Without costs an ambiguous failure is like any other. The first request after a
+ * pause does not count: it was sent to learn whether the upstream is well.
+ * - `again`: nothing was made, and the item is not at fault. It waits as long as it must.
+ * - `counted`: nothing was made. The item has `MAX_ATTEMPTS` tries.
+ * - `once-more`: an image may have been made and paid. One more request is sent, and the item is marked.
+ */
+function itemRule(
+  { trouble }: ProviderError,
+  { isPaid, isProbe }: { isPaid: boolean; isProbe: boolean },
+): "again" | "counted" | "once-more" {
+  if (trouble === null) return "counted";
+  if (trouble === "ambiguous" && isPaid) return "once-more";
+  const isCounted = trouble === "failing" || trouble === "ambiguous";
+  return isCounted && !isProbe ? "counted" : "again";
 }
 
 async function recordFailure(
@@ -195,10 +210,7 @@ async function recordFailure(
   const { item, offer, ticket, batch } = request;
   const { trouble } = error;
   const nowMs = deps.clock.nowMs();
-  const rule =
-    trouble === null
-      ? "counted"
-      : itemRule(trouble, { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe });
+  const rule = itemRule(error, { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe });
   const attempts = rule === "again" ? item.attempts : item.attempts + 1;
   const mayRetry = {
     again: true,

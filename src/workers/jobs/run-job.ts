@@ -1,11 +1,10 @@
 import type { ItemError } from "../../contract/statuses.ts";
-import { askedOf } from "../../domain/batches/create-batch.ts";
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
-import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
+import { inspectOutput } from "../image-request.ts";
 import { createJob, findJobInTime, findLostJob, type JobWork, waitAfter } from "./send-job.ts";
 import { uploadInput } from "./upload-input.ts";
 
@@ -150,14 +149,12 @@ async function recordResult(
   item: LeasedItem,
   result: Extract<JobResult, { key: string }>,
 ): Promise<void> {
-  const { stores, clock, inspector, feed } = deps;
+  const { stores, clock, feed } = deps;
   const nowMs = () => clock.nowMs();
   let status: "success" | "failed" | null;
   try {
     if ("error" in result) throw result.error;
-    const images = await readOutput(result.output, inspector, provider);
-    const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
-    const made = { ...result.output, images, notes: [...(result.output.notes ?? []), ...notes] };
+    const made = await inspectOutput(deps, provider, batch, item, result.output);
     status = await finishItem(deps, batch, item, made, nowMs);
   } catch (error) {
     if (!(error instanceof ProviderError)) throw error;

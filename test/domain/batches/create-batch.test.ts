@@ -5,6 +5,7 @@ import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import { Offers } from "../../../src/domain/models.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
+import { BATCH_TERMS } from "../../../src/domain/records.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { groupEntry, modelEntry } from "../../support/entries.ts";
@@ -27,7 +28,7 @@ const REQUEST: CheckedRequest = {
       prompt: "a",
       outputCount: 1,
       references: [{ ...reference, image, sha256: image.sha256 }],
-      ratio: "1:1",
+      terms: BATCH_TERMS,
     },
   ],
   hash: "h",

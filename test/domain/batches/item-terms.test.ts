@@ -70,7 +70,12 @@ describe("items that differ from the rest of their batch", () => {
   it("[LINES-1] ask for a provider that takes every size and ratio among them", async () => {
     const { stores } = await openBeside(await tempDir());
     const batch = await openBatchRecord(stores, 3);
-    expect(await needsOf(stores.read, batch.id)).toEqual({ references: 0, ratios: ["1:1"], tiers: ["1K"] });
+    expect(await needsOf(stores.read, batch.id)).toEqual({
+      references: 0,
+      ratios: ["1:1"],
+      tiers: ["1K"],
+      options: [],
+    });
     const wide = { tier: "2K", ratio: "21:9" } as const;
     const tall = { tier: "1K", ratio: "9:16" } as const;
     await stores.write((tx) =>

@@ -1,10 +1,5 @@
 import { describe, expect, it } from "vitest";
-import {
-  afterResult,
-  type HealthEvent,
-  healthy,
-  lateResult,
-} from "../../../src/domain/health/transitions.ts";
+import { afterResult, healthy, lateResult } from "../../../src/domain/health/transitions.ts";
 import type { Trouble } from "../../../src/domain/ports/image-provider.ts";
 import type { HealthRecord } from "../../../src/domain/records.ts";
 
@@ -14,7 +9,11 @@ const HOUR = 60 * MINUTE;
 const NOW = 1_800_000_000_000;
 const WELL = healthy({ provider: "p", model: "m", fingerprint: "f" });
 
-const event = (trouble: Trouble, itemId = "1", retryAfterMs: number | null = null): HealthEvent => ({
+const event = (
+  trouble: Trouble,
+  itemId = "1",
+  retryAfterMs: number | null = null,
+): Parameters<typeof afterResult>[1] => ({
   type: "trouble",
   trouble,
   message: trouble,

@@ -5,7 +5,7 @@ import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { Offers } from "../../../src/domain/models.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import { Realtime, type RealtimeRequest } from "../../../src/domain/realtime/realtime.ts";
+import { Realtime } from "../../../src/domain/realtime/realtime.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
@@ -92,7 +92,8 @@ async function processesOn(
         /** The bytes of the answer, and whether it is a replay. */
         answer: async () => {
           const once = { key: "once", fingerprint: "f" };
-          const render: RealtimeRequest["render"] = ([first]) => first?.images[0]?.image ?? Buffer.alloc(0);
+          const render: Parameters<Realtime["answer"]>[0]["render"] = ([first]) =>
+            first?.images[0]?.image ?? Buffer.alloc(0);
           const answer = await realtime.answer({ ...asked, count: 1, once, render });
           if ("error" in answer) throw answer.error;
           return [answer.body.toString("base64"), answer.isReplay];

@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 import { promisify } from "node:util";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { EXTENDED_RATIOS, IMAGE_MIME_TYPES, imageSizePx } from "../../../src/contract/image-formats.ts";
+import { IMAGE_MIME_TYPES, imageSizePx, RATIOS } from "../../../src/contract/image-formats.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { difference, meanDifference, pixels, type Region, share } from "./pixels.ts";
@@ -90,7 +90,7 @@ describe("a drawing", () => {
     },
   );
 
-  it.each(EXTENDED_RATIOS)("[DRAW-2] at %s the picture has exactly the pixels of its size", async (ratio) => {
+  it.each(RATIOS.extended)("[DRAW-2] at %s the picture has exactly the pixels of its size", async (ratio) => {
     const size = imageSizePx("1K", ratio);
     const facts = await inspector.inspect(await draw("mountains and a lake", { ratio }), { maxPixels });
     const decodedPixels = size.widthPx * size.heightPx;

@@ -6,7 +6,7 @@ import type { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { readLines } from "../../../src/prompts/lines.ts";
 import { readTable } from "../../../src/prompts/table.ts";
-import { readRunInput, storeReferences, writeRunInput } from "../../../src/runs/directory/input.ts";
+import { readRunInput, writeInput } from "../../../src/runs/directory/input.ts";
 import { planRun } from "../../../src/runs/plan/plan.ts";
 import { readPromptFiles } from "../../../src/runs/plan/prompt-files.ts";
 import { Spool, textOf } from "../../../src/runs/plan/spool.ts";
@@ -133,11 +133,7 @@ it("a run of prompts that were put aside has the keys, the request and the files
       const dir = await tempDir();
       const items = await readPromptFiles([{ name: "-", cwd: dir, stdin }], RULES, spool);
       const plan = planRun({ ...head, items }, { ...DEFAULT_LIMITS, itemsPerBatch: 4 });
-      await storeReferences(
-        dir,
-        plan.items.flatMap((item) => item.references),
-      );
-      await writeRunInput(dir, plan.items);
+      await writeInput(dir, plan.items);
       const bodies: string[] = [];
       for (const chunk of plan.chunks) {
         const body = createBody(dir, plan.request, chunk.items);

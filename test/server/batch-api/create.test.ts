@@ -1,6 +1,6 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import type { ErrorBody } from "../../../src/contract/errors.ts";
+import type { errorBody } from "../../../src/contract/errors.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeProvider, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { picture } from "../../support/realtime.ts";
@@ -13,7 +13,7 @@ const turnedJpeg = () =>
     .withMetadata({ orientation: 6 })
     .jpeg()
     .toBuffer();
-const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error;
+const codeOf = async (answer: Response) => ((await answer.json()) as ReturnType<typeof errorBody>).error;
 
 describe("creating a batch", () => {
   it("[BATCH-1] answers the whole batch object, queued and unpaid", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ErrorBody } from "../../../src/contract/errors.ts";
+import type { errorBody } from "../../../src/contract/errors.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
@@ -8,7 +8,7 @@ import { items, MODEL, openBeside, startTestService, type TestService } from "..
 import { readZip } from "../../support/zip.ts";
 
 const bytesOf = async (answer: Response) => Buffer.from(await answer.arrayBuffer());
-const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error.code;
+const codeOf = async (answer: Response) => ((await answer.json()) as ReturnType<typeof errorBody>).error.code;
 
 /** A completed batch: `i1` failed, the others have images. */
 async function finishedBatch(count = 3): Promise<{ service: TestService; id: string }> {
@@ -221,10 +221,16 @@ describe("lists", () => {
       { id: "other", prices: { "1K": 1 } },
     ];
     const service = await startTestService({ config: { groups, models } });
-    const list = (await (await service.ask("/models")).json()) as object;
+    const list = await (await service.ask("/models")).json();
     const pricing = { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402, play_money: true };
     const provider = "procedural";
     const entry = { id: MODEL, object: "image.batch.model", provider, max_reference_images: 3, pricing };
-    expect(list).toEqual({ object: "list", data: [entry], has_more: false, next_cursor: null });
+    const [{ options, prices, ...known }, ...others] = list.data;
+    expect([known, ...others]).toEqual([entry]);
+    expect({ ...list, data: [] }).toEqual({ object: "list", data: [], has_more: false, next_cursor: null });
+    const asked = { default_quality: "medium", background: ["transparent", "opaque", "auto"], seed: true };
+    expect(options).toMatchObject({ ...asked, quality: ["low", "medium", "high"], negative_prompt: true });
+    const { batch_image, batch_hold } = pricing;
+    expect(prices).toContainEqual({ image_size: "1K", quality: "high", batch_image, batch_hold });
   });
 });

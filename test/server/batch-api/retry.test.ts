@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ErrorBody } from "../../../src/contract/errors.ts";
+import type { errorBody } from "../../../src/contract/errors.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
@@ -117,7 +117,7 @@ describe("a retry over HTTP", () => {
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await service.until(id);
     const refused = await service.ask(`/${id}/retry`, { method: "POST" });
-    const { error } = (await refused.json()) as ErrorBody;
+    const { error } = (await refused.json()) as ReturnType<typeof errorBody>;
     expect([refused.status, error.code]).toEqual([400, "BATCH_IMAGE_INVALID_ITEMS"]);
     const off = await startTestService({ config: { features: { batchImages: false } }, workers: false });
     const hidden = await off.ask(`/${id}/retry`, { method: "POST" });

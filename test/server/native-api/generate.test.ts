@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/image-formats.ts";
+import { imageSizePx, RATIOS } from "../../../src/contract/image-formats.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
@@ -89,7 +89,7 @@ describe("an image in real time", () => {
     const expected = [];
     for (const model of [MODEL, "vendorx-3-pro-image"]) {
       for (const imageSize of ["1K", "2K", "4K"] as const) {
-        for (const aspectRatio of EXTENDED_RATIOS.slice(0, model === MODEL ? 14 : 10)) {
+        for (const aspectRatio of RATIOS.extended.slice(0, model === MODEL ? 14 : 10)) {
           const answer = await generate(service, content("fox", { imageSize, aspectRatio }), { model });
           const { usageMetadata, ...made } = await answerOf(answer);
           expect(imagesOf(made)).toHaveLength(1);

@@ -27,7 +27,7 @@ async function answerTo(answer: Response): Promise<[number, string | null, strin
 
 /**
  * Expects something of a repeat after a jump of the clock. Beside others, a process sends nothing after a jump until its
- * next beat, so there it is repeated until it holds.
+ * next heartbeat, so there it is repeated until it holds.
  */
 const expectOfRepeat = <T>(repeat: () => Promise<T>) =>
   TEST_STORES === "local" ? expect(repeat()).resolves : expect.poll(repeat);

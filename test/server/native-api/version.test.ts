@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { describe, expect, it } from "vitest";
-import { readTarget } from "../../../src/server/http/target.ts";
+import { readTarget } from "../../../src/server/http/host.ts";
 import { MODEL, startTestService } from "../../support/service.ts";
 import { start, upload } from "../../support/uploads.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
-import { LINK_RETENTION_MS } from "../../../src/domain/files/linked-images.ts";
+import { KEPT } from "../../../src/domain/retention.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
 import { generate, refusalOf } from "../../support/openai-images.ts";
@@ -47,7 +47,7 @@ describe("an image by URL", () => {
       await answer.arrayBuffer();
       return answer.status;
     };
-    await clock.advance(LINK_RETENTION_MS - 1);
+    await clock.advance(KEPT.links.forMs - 1);
     expect(await statusOf()).toBe(200);
     await clock.advance(1);
     expect(await refusalOf(await fetch(second.url + path))).toEqual([404, "REALTIME_OUTPUT_NOT_FOUND", null]);
@@ -56,7 +56,7 @@ describe("an image by URL", () => {
     // The sweep comes every half an hour; one may be at work, for any time.
     let polls = 0;
     const later = async () => {
-      if (polls++ % 50 === 0) await clock.advance(LINK_RETENTION_MS / 2);
+      if (polls++ % 50 === 0) await clock.advance(KEPT.links.forMs / 2);
       return blobs.list("links/");
     };
     await expect.poll(later).toEqual([]);

@@ -55,13 +55,4 @@ onEachDialect("turns", (open) => {
     expect(await stores.read.items.nextDueMs(10)).toBe(50);
     expect(await stores.read.items.nextDueMs(50)).toBeNull();
   });
-
-  it("are taken by the first of a queue only", async () => {
-    const stores = await open();
-    const first = await batchOf(stores);
-    const { apiKeyId, provider } = first;
-    const ids = [first.id];
-    for (let i = 1; i < 34; i++) ids.push((await batchOf(stores, { apiKeyId })).id);
-    expect(await stores.read.batches.nextOf({ apiKeyId, provider }, 1)).toEqual(ids.slice(0, 32));
-  });
 });

@@ -48,8 +48,8 @@ export interface JobPlan {
   isShuffled?: boolean;
   /** How long a cancel takes. `Infinity`: it is taken and nothing happens. Default 0. */
   cancelMs?: number;
-  /** It appears in lists after this many lists and this much time. Default at once. */
-  listedAfter?: { lists?: number; ms?: number };
+  /** It appears in lists after this much time. Default at once. */
+  listedAfterMs?: number;
 }
 
 export interface Job {
@@ -62,8 +62,6 @@ export interface Job {
   file: string | null;
   lines: JobLine[];
   createdAt: number;
-  /** How many lists had been asked for before. */
-  listsBefore: number;
   cancelledAt: number | null;
   /** It can no longer be asked for; it runs on and is paid. */
   isDeleted: boolean;
@@ -80,16 +78,7 @@ export interface StoredFile {
   createdAt: number;
 }
 
-/** An image that was made and billed. */
-export interface Payment {
-  job: string;
-  key: string | null;
-  prompt: string;
-  /** The service still has the image, and its result line can be read. */
-  canBeFetched: boolean;
-}
-
-export interface BookOptions {
+interface BookOptions {
   /** In ms since 1970. */
   now: () => number;
   /** How long a job may wait and run. */
@@ -106,7 +95,6 @@ export class JobBook {
   /** The future of each job that is created from now on; `at` counts from 0. */
   plan: (job: Job, at: number) => JobPlan = () => ({});
   readonly #options: BookOptions;
-  #lists = 0;
 
   constructor(options: BookOptions) {
     this.#options = options;
@@ -122,7 +110,7 @@ export class JobBook {
 
   add(job: Pick<Job, "name" | "label" | "model" | "file" | "lines"> & Partial<Job>): Job {
     const started: Job = {
-      ...{ metadata: {}, createdAt: this.now, listsBefore: this.#lists, cancelledAt: null },
+      ...{ metadata: {}, createdAt: this.now, cancelledAt: null },
       ...{ isDeleted: false, isForeign: false, plan: {}, ...job },
     };
     if (!started.isForeign) started.plan = this.plan(started, this.own().length);
@@ -149,14 +137,11 @@ export class JobBook {
     return this.jobs.find((job) => job.name === name && this.#isKept(job));
   }
 
-  /** Newest first, without those that the list does not show yet. `isFirstPage`: another list was asked for. */
-  listed(isFirstPage: boolean): Job[] {
-    if (isFirstPage) this.#lists += 1;
-    const shown = this.jobs.filter((job) => {
-      const { lists = 0, ms = 0 } = job.plan.listedAfter ?? {};
-      const isLate = this.#lists - job.listsBefore <= lists || this.now < job.createdAt + ms;
-      return this.#isKept(job) && (job.isForeign || !isLate);
-    });
+  /** Newest first, without those that the list does not show yet. */
+  listed(): Job[] {
+    const isShown = ({ isForeign, plan, createdAt }: Job) =>
+      isForeign || this.now >= createdAt + (plan.listedAfterMs ?? 0);
+    const shown = this.jobs.filter((job) => this.#isKept(job) && isShown(job));
     return shown.reverse().sort((one, other) => other.createdAt - one.createdAt);
   }
 
@@ -189,21 +174,16 @@ export class JobBook {
     );
   }
 
-  /** Each image that the jobs of this account's caller have made: what it owes. */
-  payments(): Payment[] {
+  /** Each image that the jobs of this account's caller have made: what it owes, and whether it can still be fetched. */
+  payments(): { prompt: string; canBeFetched: boolean }[] {
     return this.own().flatMap((job) =>
       this.made(job)
         .filter(({ line, fault }) => line.problem === null && !(fault && UNPAID.includes(fault)))
-        .map(({ line: { key, prompt }, fault }) => {
+        .map(({ line: { prompt }, fault }) => {
           const canBeFetched = fault !== "lost" && fault !== "unreadable" && this.#isKept(job);
-          return { job: job.name, key, prompt, canBeFetched };
+          return { prompt, canBeFetched };
         }),
     );
-  }
-
-  /** How often an image of this prompt was paid. */
-  paid(prompt: string): number {
-    return this.payments().filter((payment) => payment.prompt === prompt).length;
   }
 
   /** The caller's jobs that have not ended. */

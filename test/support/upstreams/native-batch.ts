@@ -118,7 +118,7 @@ export async function startNativeBatch(options: Partial<Settings> & { now?: () =
     if (kind === "upload") return upload.start(request);
     if (kind === "models") return listed(name, MODELS, version);
     if (kind === "download") return download(request, name, query);
-    if (kind === "list") return page(book.listed(!query.has("pageToken")), query);
+    if (kind === "list") return page(book.listed(), query);
     if (kind === "create") {
       const job = await create(book, request.body, name, version);
       return "status" in job ? job : json(200, shown(job, "pending"));

@@ -245,9 +245,6 @@ export async function made(body: unknown, model: string, twist: Twist): Promise<
       usageMetadata: {
         ...{ promptTokenCount: prompted, candidatesTokenCount: tokens + 212, thoughtsTokenCount: 137 },
         totalTokenCount: prompted + tokens + 212 + 137,
-        promptTokensDetails: [{ modality: "TEXT", tokenCount: prompted }],
-        candidatesTokensDetails: [{ modality: "IMAGE", tokenCount: tokens }],
-        serviceTier: "standard",
       },
       ...{ modelVersion: model, responseId: "resp-of-the-fake" },
       ...twist.more,

@@ -96,7 +96,7 @@ export async function startOpenaiBatch(options: Partial<Settings> & { now?: () =
   /** One page of the jobs, from behind the id `after`. */
   const page = (query: URLSearchParams): Answer => {
     const after = query.get("after");
-    const all = book.listed(after === null);
+    const all = book.listed();
     const start = all.findIndex(({ name }) => name === after) + 1;
     const listed = all.slice(start, start + Number(query.get("limit") ?? 20));
     const more = { last_id: listed.at(-1)?.name ?? null, has_more: start + listed.length < all.length };

@@ -152,7 +152,7 @@ for (const [nth, type] of JOB_UPSTREAMS.entries()) {
     const minutes = [3, 9, 15];
     const cases = minutes.map((late): JobCase => {
       const arrange: JobCase["arrange"] = (fake) => {
-        fake.book.plan = (_, at) => (at === 0 ? { listedAfter: { ms: late * MINUTE_MS } } : {});
+        fake.book.plan = (_, at) => (at === 0 ? { listedAfterMs: late * MINUTE_MS } : {});
         fake.setBehaviour(hostile.first(1, hostile.resetAfter({ made: true })), "create");
       };
       return { name: `${late} minutes late`, type, arrange };
@@ -189,7 +189,7 @@ describe("a job that is found after it was created once more", () => {
     const type = "native-batch";
     const arrange: JobCase["arrange"] = (fake) => {
       fake.book.plan = (_, at) =>
-        at === 0 ? { runningMs: Number.POSITIVE_INFINITY, listedAfter: { ms: 15 * MINUTE_MS } } : {};
+        at === 0 ? { runningMs: Number.POSITIVE_INFINITY, listedAfterMs: 15 * MINUTE_MS } : {};
       fake.setBehaviour(hostile.first(1, hostile.resetAfter({ made: true })), "create");
     };
     const world = await JobWorld.start([{ name: "twin", type, arrange }]);

@@ -11,7 +11,7 @@ import { systemClock } from "../../../src/kernel/clock.ts";
 import { answerError } from "../../../src/providers/upstream/classify.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts";
-import { made, tinyPng, troubled } from "../../support/fake-provider.ts";
+import { tinyPng, troubled } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { openConnection } from "../../support/raw-http.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
@@ -192,36 +192,6 @@ describe("a provider that takes many images as a job", () => {
     await expect.poll(() => [...upstream.jobs.values()].map((job) => job.items.length)).toEqual([1, 1, 1, 1]);
   });
 
-  it("[JOB-2] is not given a job twice when its answer was lost", async () => {
-    const upstream = new FakeJobProvider();
-    upstream.afterCreate = () => {
-      upstream.afterCreate = () => {};
-      throw lostAnswer();
-    };
-    const service = await startTestService({ providers: [upstream] });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
-    expect(upstream.jobs.size).toBe(1);
-  });
-
-  it("[JOB-2] is asked for the job of an earlier process after a restart", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider();
-    upstream.status = () => ({ state: "running" });
-    const first = await startTestService({ providers: [upstream], clock });
-    const { id } = await first.submit({ model: MODEL, items: items(2) });
-    await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([1, upstream.times.pollMs]);
-    await first.close(0);
-    upstream.status = () => ({ state: "succeeded" });
-    const second = await startTestService({ data: first.data, providers: [upstream] });
-    expect(await second.until(id)).toMatchObject({
-      status: "completed",
-      success_count: 2,
-      actual_cost: 0.067,
-    });
-    expect(upstream.jobs.size).toBe(1);
-  });
-
   it("whose job fails, fails the batch, and the whole hold goes back", async () => {
     const upstream = new FakeJobProvider({ images: 1 });
     upstream.status = () => ({ state: "expired", said: "the job expired" });
@@ -243,22 +213,6 @@ describe("a provider that takes many images as a job", () => {
     await expectBooks(service);
   });
 
-  it.each(["failed", "expired", "cancelled"] as const)(
-    "that ends a job as %s keeps the results that it has; the rest fails with its reason",
-    async (state) => {
-      const upstream = new FakeJobProvider();
-      upstream.status = () => ({ state, said: "half of it was made" });
-      const { resultOf } = upstream;
-      upstream.resultOf = async (item) => (item.key === "i1" ? resultOf(item) : null);
-      const service = await startTestService({ providers: [upstream] });
-      const { id } = await service.submit({ model: MODEL, items: items(2) });
-      expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, error: null });
-      expect(await failure(service, id)).toMatchObject({
-        data: [{ custom_id: "i2", error: { code: "PROVIDER_ITEM_FAILED", message: "half of it was made" } }],
-      });
-    },
-  );
-
   it("that refuses one of several jobs fails only its items", async () => {
     const upstream = new FakeJobProvider({ images: 1, concurrency: 1 });
     upstream.beforeCreate = () => {
@@ -268,41 +222,6 @@ describe("a provider that takes many images as a job", () => {
     const { id } = await service.submit({ model: MODEL, items: items(2) });
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
     expect(await failure(service, id)).toMatchObject({ data: [{ error: { message: "not this one" } }] });
-  });
-
-  it("that refuses every job fails the batch with its words", async () => {
-    const upstream = new FakeJobProvider({ images: 1 });
-    upstream.beforeCreate = () => {
-      throw new ProviderError("INVALID_ARGUMENT", "no such thing");
-    };
-    const service = await startTestService({ providers: [upstream] });
-    const { id } = await service.submit({ model: MODEL, items: items(3) });
-    const error = { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message: "no such thing" };
-    expect(await service.until(id)).toMatchObject({ status: "failed", fail_count: 3, error });
-    expect(upstream.jobs.size).toBe(0);
-    await expectBooks(service);
-  });
-
-  it("that forgets an item fails that item alone; of two results the first counts", async () => {
-    const upstream = new FakeJobProvider();
-    const { resultOf, results } = upstream;
-    upstream.resultOf = async (item) => (item.key === "i1" ? null : resultOf(item));
-    upstream.results = async function* (name) {
-      yield { unreadable: "a line that is no JSON" };
-      yield* results.call(upstream, name);
-      yield { key: "i2", error: new ProviderError("SAFETY_BLOCKED", "later") };
-      yield { key: "i1 ", output: made(await tinyPng()) };
-    };
-    const logLines: string[] = [];
-    const service = await startTestService({ providers: [upstream], logLines });
-    const { id } = await service.submit({ model: MODEL, items: items(2) });
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
-    expect(await failure(service, id)).toMatchObject({
-      data: [{ custom_id: "i1", error: { code: "RESULT_MISSING", source: "provider" } }],
-    });
-    const log = logLines.join("\n");
-    for (const words of ["no JSON", "two results", "was not given", "without results"])
-      expect(log).toContain(words);
   });
 });
 
@@ -329,26 +248,6 @@ describe("a job whose creation has no answer", () => {
     });
     expect(upstream.jobs.size).toBe(1);
     expect((await itemsOf(service, id)).flatMap(({ notes }) => notes.join()).join()).not.toContain(MARK);
-  });
-
-  it("and is in no list is created once more, marked; when it shows up after all, it is stopped", async () => {
-    const { clock, upstream } = paidUpstream();
-    lostOnce(upstream);
-    upstream.status = (name) => ({ state: name === "upstream/1" ? "running" : "succeeded" });
-    upstream.times.lostMs = SOON_LOST_MS;
-    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
-    expect(await passToEnd(clock, 10_000, service, id)).toMatchObject({
-      status: "completed",
-      success_count: 2,
-    });
-    expect(upstream.jobs.size).toBe(2);
-    for (const { notes } of await itemsOf(service, id)) expect(notes.join()).toContain(MARK);
-    expect(upstream.cancelled).toEqual([]);
-    upstream.unlisted.clear();
-    await passUntil(clock, MINUTE_MS, () => upstream.cancelled.length > 0);
-    expect(upstream.cancelled).toEqual(["upstream/1"]);
-    await passUntil(clock, MINUTE_MS, async () => (await jobsOf(service, id))[0]?.step === "closed");
-    expect(upstream.inputs.size).toBe(0);
   });
 
   it("gives what the second job did not return", async () => {
@@ -775,34 +674,6 @@ describe("results that end early", () => {
     expect(ended).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
     expect(reads()).toBe(6);
     expect(failed).toMatchObject([{ code: "RESULT_MISSING", message: expect.stringContaining("1 of 2") }]);
-  });
-});
-
-describe("a job that takes too long", () => {
-  it("[JOB-7] is stopped after its time; the results that it has count, and the rest fails", async () => {
-    const { clock, upstream } = paidUpstream();
-    upstream.status = () => ({ state: "running", said: "PENDING" });
-    const { resultOf } = upstream;
-    upstream.resultOf = async (item) => (item.key === "i1" ? resultOf(item) : null);
-    const { service, id } = await startWith({ clock, upstream }, { count: 2 });
-    const startMs = clock.nowMs();
-    expect(await passToEnd(clock, HOUR_MS / 2, service, id)).toMatchObject({
-      status: "completed",
-      success_count: 1,
-      fail_count: 1,
-    });
-    expect(upstream.cancelled).toEqual(["upstream/1"]);
-    expect(clock.nowMs() - startMs).toBeGreaterThanOrEqual(24 * HOUR_MS);
-  });
-
-  it("[JOB-7] and does not stop within an hour is given up, and that is said", async () => {
-    const { clock, upstream } = paidUpstream();
-    upstream.status = () => ({ state: "running" });
-    upstream.cancel = () => Promise.reject(troubled("failing"));
-    upstream.resultOf = async () => null;
-    const { service, id } = await startWith({ clock, upstream }, { count: 1 });
-    const error = { message: expect.stringContaining("did not end the job within 24 hours") };
-    expect(await passToEnd(clock, HOUR_MS / 2, service, id)).toMatchObject({ status: "failed", error });
   });
 });
 

@@ -3,20 +3,16 @@ import type { ListedBlob } from "../../../domain/ports/blob-store.ts";
 import { type Answer, boundedBytes, headersOf } from "../../../http/transport.ts";
 import { systemClock } from "../../../kernel/clock.ts";
 import {
-  type BucketPlace,
-  bucketUrl,
-  encodePath,
-  encodeQuery,
+  type ConnectionSettings,
   lastError,
   ObjectGone,
   readPage,
   S3Connection,
-  type S3Credentials,
   S3Error,
   unavailable,
 } from "./s3-connection.ts";
 
-export interface BucketSettings extends BucketPlace, S3Credentials {
+export interface BucketSettings extends ConnectionSettings {
   /** Before every key, without slashes at its ends; may be empty. */
   prefix: string;
 }
@@ -50,12 +46,10 @@ const READINGS = 3;
 /** The objects of a bucket below a prefix. Methods reject with `StorageUnavailable` when the server cannot be used. */
 export class S3Bucket {
   readonly #connection: S3Connection;
-  readonly #url: string;
   readonly #prefix: string;
 
   constructor(settings: BucketSettings) {
     this.#connection = new S3Connection(settings);
-    this.#url = bucketUrl(settings);
     this.#prefix = settings.prefix === "" ? "" : `${settings.prefix}/`;
   }
 
@@ -150,7 +144,7 @@ export class S3Bucket {
     const query = { "list-type": "2", "encoding-type": "url", prefix: this.#prefix + keyPrefix };
     for (let next: string | null = ""; next !== null; ) {
       const from: Record<string, string> = next === "" ? {} : { "continuation-token": next };
-      const url = `${this.#url}?${encodeQuery({ ...query, ...from })}`;
+      const url = this.#connection.urlOf("", { ...query, ...from });
       const { page, nowMs }: ListAnswer = await this.#connection.send({ method: "GET", url }, readList);
       for (const { key, sizeBytes, changedAtMs } of page.objects) {
         // Consoles of some servers make such objects for the directories that they show.
@@ -171,7 +165,7 @@ export class S3Bucket {
   }
 
   #urlOf(key: string): string {
-    return this.#url + encodePath(this.#prefix + key);
+    return this.#connection.urlOf(this.#prefix + key);
   }
 
   async #get(

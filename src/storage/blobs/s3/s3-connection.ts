@@ -13,7 +13,7 @@ import { type Clock, systemClock } from "../../../kernel/clock.ts";
 import { backoffMs } from "../../../kernel/pacing.ts";
 import { systemCodeOf } from "../../../kernel/system-errors.ts";
 
-export interface BucketPlace {
+interface BucketPlace {
   bucket: string;
   /** Like `https://minio.example:9000`; default: Amazon's own for the region. */
   endpoint?: string | undefined;
@@ -31,12 +31,12 @@ export function bucketUrl({ bucket, endpoint, region }: BucketPlace): string {
 }
 
 /** Encodes each segment as signatures need it: everything but letters, digits and `-._~` (RFC 3986, section 2.3). */
-export function encodePath(path: string): string {
+function encodePath(path: string): string {
   return path.split("/").map(encodeStrictly).join("/");
 }
 
 /** A query in the order and the form that is signed. */
-export function encodeQuery(query: Readonly<Record<string, string>>): string {
+function encodeQuery(query: Readonly<Record<string, string>>): string {
   const pairs = Object.entries(query).sort(([a], [b]) => (a < b ? -1 : 1));
   return pairs.map(([name, value]) => `${encodeStrictly(name)}=${encodeStrictly(value)}`).join("&");
 }
@@ -164,8 +164,7 @@ export function unavailable(cause: unknown): unknown {
   return new StorageUnavailable("broken", message, cause);
 }
 
-export interface S3Credentials {
-  region: string;
+export interface ConnectionSettings extends BucketPlace {
   accessKeyId: string;
   secretAccessKey: string;
   sessionToken?: string | undefined;
@@ -212,11 +211,13 @@ export class S3Connection {
   });
   readonly #engine = overConnections(this.#agent);
   readonly #signing: Omit<ConstructorParameters<typeof AwsV4Signer>[0], "url">;
+  readonly #bucketUrl: string;
   readonly #silenceMs: number;
   readonly #clock: Clock;
   readonly #closed: AbortSignal | undefined;
 
-  constructor(settings: S3Credentials) {
+  constructor(settings: ConnectionSettings) {
+    this.#bucketUrl = bucketUrl(settings);
     const { region, accessKeyId, secretAccessKey, sessionToken } = settings;
     const token = sessionToken === undefined ? {} : { sessionToken };
     this.#signing = { service: "s3", region, accessKeyId, secretAccessKey, ...token, cache: new Map() };
@@ -224,6 +225,11 @@ export class S3Connection {
     this.#clock = settings.clock ?? systemClock;
     this.#closed = settings.closed;
     this.#closed?.addEventListener("abort", () => void this.#agent.destroy(), { once: true });
+  }
+
+  /** Returns the URL of an object by its name; of the bucket itself for an empty one. */
+  urlOf(name: string, query?: Readonly<Record<string, string>>): string {
+    return this.#bucketUrl + encodePath(name) + (query ? `?${encodeQuery(query)}` : "");
   }
 
   /** Resolves before attempt number `attempt + 1`. */

@@ -1,0 +1,95 @@
+import { ITEM_OPTIONS } from "../../contract/batch-api.ts";
+import type { ImgbatchError } from "../../contract/errors.ts";
+import { BACKGROUNDS, type ImageMimeType, MOST_SEED } from "../../contract/image-formats.ts";
+import type { Limits } from "../../contract/limits.ts";
+import type { OptionFacts } from "../../domain/models.ts";
+import { BATCH_TERMS, type ItemTerms } from "../../domain/records.ts";
+import { didYouMean } from "../../kernel/did-you-mean.ts";
+import { codePointLength, hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
+import { fieldError } from "../http/errors.ts";
+
+interface OptionRules {
+  /** Null for an unknown model: the request is refused later, and values are not compared with it. */
+  facts: OptionFacts | null;
+  mimeType: ImageMimeType;
+  limits: Pick<Limits, "promptChars">;
+}
+
+/**
+ * Checks the `options` of an item, and returns the terms that it asks for. An option that asks for what the item has
+ * anyway is left out, so that both requests are the same. `at` is the item, such as `items[3]`. Throws
+ * `BATCH_IMAGE_INVALID_ITEMS` with the field and what the model takes.
+ */
+export function checkOptions(options: unknown, at: string, rules: OptionRules): ItemTerms {
+  if (options === undefined || options === null) return BATCH_TERMS;
+  if (typeof options !== "object" || Array.isArray(options))
+    throw invalid(`${at}.options`, "must be an object");
+  const given = options as Record<string, unknown>;
+  for (const name of Object.keys(given)) {
+    if (ITEM_OPTIONS.some((known) => known === name)) continue;
+    const meant = didYouMean(name, ITEM_OPTIONS);
+    const advice = meant === null ? `the options are ${ITEM_OPTIONS.join(", ")}` : `did you mean ${meant}?`;
+    throw invalid(`${at}.options.${name}`, `is not an option; ${advice}`);
+  }
+  const { facts, mimeType, limits } = rules;
+  const choose = <T extends string>(name: string, known: readonly T[] | undefined): T | null => {
+    const value = given[name] ?? null;
+    const found = known === undefined ? (value as T | null) : known.find((each) => each === value);
+    if (value === null || found !== undefined) return found ?? null;
+    const takes = known?.length === 0 ? "the model takes none" : `the model takes ${known?.join(", ")}`;
+    throw invalid(`${at}.options.${name}`, `${shown(value)} is not possible; ${takes}`);
+  };
+  const tier = choose("image_size", facts?.tiers);
+  const quality = choose("quality", facts?.qualities);
+  const ratio = choose("aspect_ratio", facts?.ratios);
+  // `auto` is what the model does without the option.
+  const background =
+    given.background === "auto" ? null : choose("background", facts?.backgrounds ?? BACKGROUNDS);
+  if (background === "transparent" && mimeType === "image/jpeg")
+    throw invalid(`${at}.options.background`, "a JPEG has no transparency; ask for image/png or image/webp");
+  return {
+    ...BATCH_TERMS,
+    tier: tier === "1K" ? null : tier,
+    ratio,
+    quality: quality === facts?.defaultQuality ? null : quality,
+    background,
+    askedSeed: checkSeed(given.seed, `${at}.options.seed`, facts),
+    negativePrompt: checkNegativePrompt(
+      given.negative_prompt,
+      `${at}.options.negative_prompt`,
+      facts,
+      limits,
+    ),
+  };
+}
+
+function checkSeed(seed: unknown, at: string, facts: OptionFacts | null): number | null {
+  if (seed === undefined || seed === null) return null;
+  if (facts?.seed === false) throw invalid(at, "the model takes none");
+  if (typeof seed === "number" && Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED) return seed;
+  throw invalid(at, `must be a whole number from 0 to ${MOST_SEED}`);
+}
+
+function checkNegativePrompt(
+  text: unknown,
+  at: string,
+  facts: OptionFacts | null,
+  { promptChars }: OptionRules["limits"],
+): string | null {
+  if (text === undefined || text === null || text === "") return null;
+  if (typeof text !== "string") throw invalid(at, "must be a text");
+  if (facts?.negativePrompt === false) throw invalid(at, "the model takes none; say it in the prompt");
+  if (hasUnstorableText(text)) throw invalid(at, "must not hold NUL or half of a surrogate pair");
+  if (isLongerThan(text, promptChars))
+    throw invalid(at, `has ${codePointLength(text)} characters; at most ${promptChars} are allowed`);
+  return text.trim() === "" ? null : text.trim();
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? "";
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+}
+
+function invalid(param: string, problem: string): ImgbatchError {
+  return fieldError("BATCH_IMAGE_INVALID_ITEMS", param, problem);
+}

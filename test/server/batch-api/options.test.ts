@@ -1,0 +1,137 @@
+import sharp from "sharp";
+import { expect, it } from "vitest";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { sha256Hex } from "../../../src/kernel/ids.ts";
+import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
+import { FakeProvider, tinyPng } from "../../support/fake-provider.ts";
+import { MODEL, startTestService, type TestService } from "../../support/service.ts";
+
+const create = (service: TestService, items: object[], more: object = {}, key?: string) =>
+  service.ask("", {
+    method: "POST",
+    headers: { "content-type": "application/json", ...(key && { "idempotency-key": key }) },
+    body: JSON.stringify({ model: MODEL, items, ...more }),
+  });
+const bodyOf = async (answer: Response) => (await answer.json()) as Record<string, unknown>;
+
+it("[OPT-1] items have their own size, ratio, quality, background, seed and negative prompt, and their own price", async () => {
+  const provider = new FakeProvider();
+  const service = await startTestService({ providers: [provider] });
+  const options = { aspect_ratio: "16:9", image_size: "2K", seed: 7, negative_prompt: " snow " };
+  const answer = await create(service, [
+    { prompt: "a fox", custom_id: "a", output_count: 2, options },
+    { prompt: "an owl", options: { background: "transparent", quality: "high" } },
+    { prompt: "a boat", options: {} },
+  ]);
+  const batch = await bodyOf(answer);
+  // Two images of 2K (0.101) and two of 1K (0.067), at half the price; 0.6 of it is held.
+  expect([answer.status, batch.estimated_cost, batch.hold_amount]).toEqual([200, 0.168, 0.2016]);
+  await expect.poll(async () => (await bodyOf(await service.ask(`/${batch.id}`))).status).toBe("completed");
+  const { data } = (await bodyOf(await service.ask(`/${batch.id}/items`))) as {
+    data: Record<string, unknown>[];
+  };
+  expect(data.map((item) => [item.options, item.cost])).toEqual([
+    [{ ...options, negative_prompt: "snow" }, 0.0505],
+    [{ ...options, negative_prompt: "snow", seed: 8 }, 0.0505],
+    [{ background: "transparent", quality: "high" }, 0.0335],
+    [null, 0.0335],
+  ]);
+  expect((await bodyOf(await service.ask(`/${batch.id}`))).actual_cost).toBe(0.168);
+  const asked = provider.requests.map(({ prompt, tier, ratio, seed, asked }) => [
+    prompt,
+    tier,
+    ratio,
+    seed,
+    asked,
+  ]);
+  const nothing = { quality: null, background: null, seed: null, negativePrompt: null };
+  expect(asked).toEqual(
+    expect.arrayContaining([
+      ["a fox", "2K", "16:9", 7, { ...nothing, seed: 7, negativePrompt: "snow" }],
+      ["a fox", "2K", "16:9", 8, { ...nothing, seed: 8, negativePrompt: "snow" }],
+      ["an owl", "1K", "1:1", expect.any(Number), { ...nothing, background: "transparent", quality: "high" }],
+      ["a boat", "1K", "1:1", expect.any(Number), nothing],
+    ]),
+  );
+});
+
+it("[OPT-2] an option that the model does not take, and one that is none, are refused with item and field", async () => {
+  const service = await startTestService();
+  const refused: [object | string, string, string][] = [
+    [{ aspect_ratio: "7:3" }, "aspect_ratio", '"7:3" is not possible; the model takes 1:1, 2:3'],
+    [{ image_size: "8K" }, "image_size", "the model takes 1K, 2K, 4K"],
+    [{ quality: "best" }, "quality", "the model takes low, medium, high"],
+    [{ background: "pink" }, "background", "the model takes transparent, opaque, auto"],
+    [{ seed: -1 }, "seed", "must be a whole number from 0 to 2147483647"],
+    [{ seed: 1.5 }, "seed", "must be a whole number"],
+    [{ negative_prompt: 5 }, "negative_prompt", "must be a text"],
+    [{ qualty: "low" }, "qualty", "did you mean quality?"],
+    [{ size: "2K" }, "size", "the options are aspect_ratio, image_size"],
+  ];
+  for (const [options, field, words] of refused) {
+    const answer = await create(service, [{ prompt: "a" }, { prompt: "b", options }]);
+    const { error } = (await bodyOf(answer)) as { error: { code: string; message: string; param: string } };
+    expect([answer.status, error.code]).toEqual([400, "BATCH_IMAGE_INVALID_ITEMS"]);
+    expect(error.message).toContain(`items[1].options.${field}`);
+    expect(error.message).toContain(words);
+  }
+  const jpeg = { response_mime_type: "image/jpeg" };
+  const answer = await create(service, [{ prompt: "a", options: { background: "transparent" } }], jpeg);
+  expect(((await bodyOf(answer)).error as { message: string }).message).toContain(
+    "a JPEG has no transparency",
+  );
+  expect((await create(service, [{ prompt: "a", options: "2K" }])).status).toBe(400);
+  expect((await bodyOf(await service.ask(""))).data).toEqual([]);
+});
+
+it("[OPT-3] no options, null, {} and what the item has anyway are the same request; others are another one", async () => {
+  const service = await startTestService();
+  const same = { image_size: "1K", quality: "medium", background: "auto", seed: null, aspect_ratio: null };
+  const first = await bodyOf(await create(service, [{ prompt: "a" }], {}, "key"));
+  for (const options of [null, {}, same]) {
+    const again = await create(service, [{ prompt: "a", options }], {}, "key");
+    expect([again.headers.get("idempotency-replayed"), (await bodyOf(again)).id]).toEqual(["true", first.id]);
+  }
+  expect((await create(service, [{ prompt: "a", options: { seed: 1 } }], {}, "key")).status).toBe(409);
+});
+
+it("[OPT-4] a reference is sent once: later items name its bytes by their hash", async () => {
+  const provider = new FakeProvider();
+  const service = await startTestService({ providers: [provider] });
+  const png = await tinyPng();
+  const sha256 = sha256Hex(png);
+  const sent = { mime_type: "image/png", data: png.toString("base64") };
+  const answer = await create(service, [
+    { prompt: "a", reference_images: [sent] },
+    { prompt: "b", reference_images: [{ sha256, id: "again" }] },
+  ]);
+  const { id } = await bodyOf(answer);
+  expect(answer.status).toBe(200);
+  await expect.poll(async () => (await bodyOf(await service.ask(`/${id}`))).status).toBe("completed");
+  expect(provider.requests.map(({ references }) => references.length)).toEqual([1, 1]);
+  const wrong = [
+    [{ sha256: "0".repeat(64) }, "no earlier reference of this request has these bytes"],
+    [{ sha256, data: "x" }, "cannot be given together with"],
+    [{ data: sent.data }, "is required: the type of the image"],
+  ] as const;
+  for (const [reference, words] of wrong) {
+    const refused = await create(service, [
+      { prompt: "a", reference_images: [sent] },
+      { prompt: "b", reference_images: [reference] },
+    ]);
+    const { error } = (await bodyOf(refused)) as { error: { code: string; message: string } };
+    expect(error.code).toBe("BATCH_IMAGE_INVALID_REFERENCE_IMAGE");
+    expect(error.message).toContain(words);
+  }
+});
+
+it("[OPT-5] the drawn image has the size, the ratio and the transparency that its item asks for", async () => {
+  const drawings = { name: "procedural", concurrency: 1, models: () => true, clock: systemClock };
+  const service = await startTestService({ providers: [createProceduralProvider(drawings)] });
+  const options = { aspect_ratio: "16:9", image_size: "2K", background: "transparent" };
+  const { id } = await bodyOf(await create(service, [{ prompt: "a fox", custom_id: "a", options }]));
+  await expect.poll(async () => (await bodyOf(await service.ask(`/${id}`))).status).toBe("completed");
+  const image = Buffer.from(await (await service.ask(`/${id}/items/a/content`)).arrayBuffer());
+  const { width, height, hasAlpha } = await sharp(image).metadata();
+  expect({ width, height, hasAlpha }).toEqual({ width: 2752, height: 1536, hasAlpha: true });
+});
