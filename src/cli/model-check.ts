@@ -1,7 +1,7 @@
 import { cacheDirectory } from "../config/paths.ts";
 import type { Config } from "../config/schema.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import type { UpstreamEntry } from "../contract/provider-entries.ts";
+import type { ProviderEntry, UpstreamEntry } from "../contract/provider-entries.ts";
 import { secretOf } from "../environment.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { formatUsd, multiplyToMicros } from "../kernel/money.ts";
@@ -79,6 +79,59 @@ export async function vendorListOf(
   const { hasVendorList, readVendorList } = await import("../providers/vendor-list.ts");
   const source = { entry, signal, cacheDirectory: cacheDirectory(), deps: { clock, secret: secretOf } };
   return hasVendorList(source) ? readVendorList(source, { isFresh }) : null;
+}
+
+/** A configured model that its vendor does not offer, or ends soon. */
+export interface ModelTrouble {
+  model: string;
+  isOffered: boolean;
+  /** Whether runs use it that name no model. */
+  isDefault: boolean;
+  message: string;
+  successor: string | null;
+}
+
+/**
+ * Compares the models that an entry serves with the vendor's list. Models that only the preset brings along may have ended
+ * on the day that is known of them, or have no price to be used with. Nothing is returned when there is no list to be had.
+ */
+export async function modelTroubles(
+  { models }: Pick<Config, "models">,
+  entry: ProviderEntry,
+  signal: AbortSignal,
+): Promise<ModelTrouble[]> {
+  const preset = presetOf(entry);
+  if (entry.type === "procedural" || preset === undefined) return [];
+  const list = await vendorListOf(entry, signal, true).catch(() => null);
+  signal.throwIfAborted();
+  if (list === null) return [];
+  const today = dayOf(Date.now());
+  const isFromPreset = preset.models.every(({ id }) => models.some((model) => model.id === id));
+  const troubles = await Promise.all(
+    models.map(async (model, at): Promise<ModelTrouble[]> => {
+      const upstreamId = upstreamIdOf(entry, model);
+      if (upstreamId === null || (preset.isOfJobs && model.jobPrice === null)) return [];
+      const checked = await compareModel(preset, { id: model.id, upstreamId }, list, Date.now());
+      const { isOffered, retires } = checked;
+      const isOld = retires !== null && retires <= today;
+      const isSoon = retires !== null && Date.parse(retires) - Date.now() <= SOON_DAYS * DAY_MS;
+      const isExpected = isFromPreset && at > 0 && (isOld || Object.keys(model.prices).length === 0);
+      if (isOffered ? !isSoon : isExpected) return [];
+      const ends = retires === null ? "" : `${isOld ? "ended" : "ends"} on ${retires}`;
+      return [
+        {
+          model: model.id,
+          isOffered: isOffered === true,
+          isDefault: at === 0,
+          message: isOffered
+            ? `${model.id} ${ends}`
+            : `${model.id} is not offered any more${ends && ` (it ${ends})`}`,
+          successor: checked.successor?.id ?? null,
+        },
+      ];
+    }),
+  );
+  return troubles.flat();
 }
 
 /** The vendor does not offer the model of a run any more. */

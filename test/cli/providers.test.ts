@@ -93,7 +93,7 @@ describe("imgbatch providers", () => {
     const table = (await runHere(KEY)).stdout.split("\n");
     expect(table[0]).toMatch(/^provider +type +state +until +last success +requests 1h\/all/);
     expect(table[1]).toMatch(
-      /^own +openai +ok +\d{4}-.*Z +2\/3 +1\/3 +1\/1 +\$0\.04\/\$0\.08 +\$0\.03\/\$0\.06$/,
+      /^own +openai +ok +\d{4}-.*Z +2\/3 +1\/3 +1\/1 +\$0\.04\/\$0\.08 +\$0\.03\/\$0\.06 \(-25%\)$/,
     );
     expect(table[2]).toMatch(/^drawings +procedural +ok +0\/0 +0\/0 +0\/0 +drawn, free of charge +-\/-$/);
   });

@@ -65,7 +65,7 @@ describe("imgbatch admin usage", () => {
       [
         "provider  requests  images  errors  paid twice?  billed  upstream cost  tokens in  tokens out",
         "own              2       2       0            0   $0.08              -          6          10",
-        "relay            3       2       1            1   $0.08          $0.06          6          10",
+        "relay            3       2       1            1   $0.08   $0.06 (-25%)          6          10",
         "",
       ].join("\n"),
     );

@@ -208,3 +208,50 @@ describe("imgbatch models --upstream", () => {
     expect([local.code, local.stdout]).toEqual([0, expect.stringContaining("known here")]);
   });
 });
+
+describe("the configured models beside the vendor's list", () => {
+  const examine = async (...args: string[]) => {
+    const { code, stdout, json } = await run(...args);
+    return { code, stdout, json };
+  };
+
+  it("doctor fails for a default that is gone, and warns for others and for one that ends soon", async () => {
+    const vendor = await startVendor({ "gpt-image-2": inDays(10) });
+    const { code, stdout } = await examine("doctor");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^warn +model +openai: gpt-image-2 ends on \d{4}-\d\d-\d\d$/m);
+    expect(stdout).toMatch(
+      /^warn +model +openai: gpt-image-2\.5-flare is not offered any more\n +-> use --model /m,
+    );
+    // That it has ended is known, and nobody has configured it.
+    expect(stdout).not.toContain("gpt-image-1 is");
+    vendor.list = { "gpt-image-2.5-flare": null };
+    const gone = await examine("doctor", "--json");
+    expect(gone.code).toBe(2);
+    const found = (gone.json() as { findings?: { check: string; state: string; message: string }[] })
+      .findings;
+    expect(found).toContainEqual(
+      expect.objectContaining({
+        ...{ check: "model", state: "fail", exit: "usage" },
+        message: "openai: gpt-image-2 is not offered any more",
+        advice: "use --model gpt-image-2.5-flare",
+      }),
+    );
+    vendor.list = null;
+    expect((await examine("doctor")).stdout).not.toMatch(/^\w+ +model /m);
+  });
+
+  it("providers --probe names them below their provider", async () => {
+    await startVendor({ "gpt-image-2": null, "gpt-image-2.5-sunburst": null });
+    const { stdout } = await examine("providers", "--probe");
+    expect(stdout).toMatch(/^ {2}gpt-image-2\.5-flare .*not offered any more.*; in its place: gpt-image-2$/m);
+    expect(stdout).not.toMatch(/^ {2}gpt-image-2 /m);
+    const probed = await examine("providers", "--probe", "--json");
+    const [provider] = (probed.json() as { providers?: { probe: object }[] }).providers ?? [];
+    expect(provider?.probe).toMatchObject({
+      ok: true,
+      models_missing: expect.arrayContaining(["gpt-image-2.5-flare"]),
+    });
+    expect((await examine("providers")).stdout).not.toContain("not offered");
+  });
+});

@@ -41,6 +41,17 @@ export function wrongArgument(argument: string, text: string, advice: string): I
 
 const NAMES_SHOWN = 10;
 
+/**
+ * Returns ` (+25%)` if what an upstream reports is that much more than what was billed, or less: from a tenth on. Empty if
+ * it is less than that, and if the upstream reports nothing.
+ */
+export function costDifference(billedMicroUsd: number, costMicroUsd: number): string {
+  const more = costMicroUsd - billedMicroUsd;
+  if (costMicroUsd === 0 || Math.abs(more) * 10 <= billedMicroUsd) return "";
+  if (billedMicroUsd === 0) return " (not billed)";
+  return ` (${more > 0 ? "+" : "-"}${Math.round((Math.abs(more) / billedMicroUsd) * 100)}%)`;
+}
+
 /** The advice for an unknown name: it lists the known ones. */
 export function oneOf(names: readonly string[]): string {
   const more = names.length > NAMES_SHOWN ? ", …" : "";

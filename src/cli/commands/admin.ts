@@ -14,7 +14,14 @@ import type { Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
 import { accountCommands } from "./admin-accounts.ts";
-import { formatMoment, toSeconds, unknownAccount, withAdmin, wrongArgument } from "./admin-data.ts";
+import {
+  costDifference,
+  formatMoment,
+  toSeconds,
+  unknownAccount,
+  withAdmin,
+  wrongArgument,
+} from "./admin-data.ts";
 import { storageOptions } from "./shared-options.ts";
 
 const accountOption: OptionSpec = {
@@ -220,7 +227,11 @@ const USAGE_COLUMNS: readonly Column<UsageLine>[] = [
   numbers("paid twice?", ({ maybePaidTwice }) => maybePaidTwice),
   numbers("billed", billedText),
   // Most upstreams report no costs.
-  numbers("upstream cost", ({ costMicroUsd }) => (costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd))),
+  numbers("upstream cost", ({ billedMicroUsd, playMicroUsd, costMicroUsd }) =>
+    costMicroUsd === 0
+      ? "-"
+      : formatUsd(costMicroUsd) + costDifference(billedMicroUsd - playMicroUsd, costMicroUsd),
+  ),
   numbers("tokens in", ({ inputTokens }) => inputTokens),
   numbers("tokens out", ({ outputTokens }) => outputTokens),
 ];

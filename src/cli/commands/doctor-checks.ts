@@ -17,6 +17,7 @@ import type { CommandContext } from "../command.ts";
 import type { ReachableService } from "../connect/connection.ts";
 import { providersInWords } from "../connect/embedded.ts";
 import { findRunning } from "../connect/running-service.ts";
+import { modelTroubles } from "../model-check.ts";
 import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { problemsOf } from "./ready.ts";
 
@@ -312,13 +313,27 @@ export async function checkUpstreams({
     const probes = await status.ask(signal);
     const upstreams = config.providers.filter(({ type }) => type !== "procedural");
     const isAnyUsable = upstreams.some(({ name }) => isUsable(probes.get(name)));
-    return upstreams.map((entry) => {
+    const findings: Finding[] = [];
+    for (const entry of upstreams) {
       const report = reports.find(({ name }) => name === entry.name);
-      return findingOf(entry, report, probes.get(entry.name), { isAnyUsable, where });
-    });
+      const probe = probes.get(entry.name);
+      findings.push(findingOf(entry, report, probe, { isAnyUsable, where }));
+      if (probe?.isOk) findings.push(...(await checkModels(config, entry, signal)));
+    }
+    return findings;
   } finally {
     await status.close();
   }
+}
+
+/** Checks whether the vendor still offers the configured models. A run does not start on one that is gone. */
+async function checkModels(config: Config, entry: ProviderEntry, signal: AbortSignal): Promise<Finding[]> {
+  const troubles = await modelTroubles(config, entry, signal);
+  return troubles.map(({ message, isOffered, isDefault, successor }) => {
+    const use = successor === null ? "name another model with --model" : `use --model ${successor}`;
+    const text = named(entry.name, message);
+    return !isOffered && isDefault ? fail("model", "usage", text, use) : warn("model", text, use);
+  });
 }
 
 function isUsable(probe: Probe | undefined): boolean {

@@ -19,9 +19,10 @@ import type { CommandContext, CommandDetails, CommandResult } from "../command.t
 import { providersInWords } from "../connect/embedded.ts";
 import { findRunning } from "../connect/running-service.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
+import { type ModelTrouble, modelTroubles } from "../model-check.ts";
 import { flagOption } from "../options.ts";
 import { type Column, tableLines } from "../output/table.ts";
-import { formatMoment } from "./admin-data.ts";
+import { costDifference, formatMoment } from "./admin-data.ts";
 import { exitOfTrouble, worstExitCode } from "./doctor-checks.ts";
 import { storageOptions, upstreamOption } from "./shared-options.ts";
 
@@ -59,10 +60,17 @@ async function run(context: CommandContext): Promise<CommandResult> {
   try {
     const probes = flagOption(options, "probe") ? await status.probe(signal) : null;
     const reports = await status.report();
+    const troubles = new Map<string, ModelTrouble[]>();
+    for (const entry of config.providers)
+      if (probes?.get(entry.name)?.isOk) troubles.set(entry.name, await modelTroubles(config, entry, signal));
     return {
       exitCode: probes ? exitCodeOf([...probes.values()]) : EXIT_CODES.ok.code,
-      json: { providers: reports.map((report) => providerView(report, probes?.get(report.name))) },
-      lines: tableOf(reports, probes),
+      json: {
+        providers: reports.map((report) =>
+          providerView(report, probes?.get(report.name), troubles.get(report.name)),
+        ),
+      },
+      lines: tableOf(reports, probes, troubles),
     };
   } finally {
     await status.close();
@@ -90,10 +98,20 @@ async function runningProviders(
 }
 
 /** A provider as `--json` prints it. */
-function providerView(report: ProviderReport, probe: Probe | undefined): object {
+function providerView(
+  report: ProviderReport,
+  probe: Probe | undefined,
+  troubles: readonly ModelTrouble[] = [],
+): object {
+  const missing = troubles.flatMap(({ isOffered, model }) => (isOffered ? [] : [model]));
   return {
     ...providerObject({ ...report, ...splitTroubles(report) }),
-    ...(probe && { probe: { ok: probe.isOk, error: probe.isOk ? null : probe.message } }),
+    ...(probe && {
+      probe: {
+        ...{ ok: probe.isOk, error: probe.isOk ? null : probe.message },
+        ...(missing.length > 0 && { models_missing: missing }),
+      },
+    }),
   };
 }
 
@@ -108,13 +126,21 @@ interface Row {
 }
 
 /** Returns the lines of the table. Counts and money are written as `last hour/all`. */
-function tableOf(reports: readonly ProviderReport[], probes: ReadonlyMap<string, Probe> | null): string[] {
+function tableOf(
+  reports: readonly ProviderReport[],
+  probes: ReadonlyMap<string, Probe> | null,
+  troubles: ReadonlyMap<string, readonly ModelTrouble[]>,
+): string[] {
   const rows = reports.flatMap((report): Row[] => {
     const { ofAll, ofModels } = splitTroubles(report);
     return [
       { name: report.name, trouble: ofAll, report, probe: probes?.get(report.name) },
       ...saidRows(ofAll),
       ...ofModels.flatMap((trouble) => [{ name: `  ${trouble.model}`, trouble }, ...saidRows(trouble)]),
+      ...(troubles.get(report.name) ?? []).map(({ model, message, successor }) => ({
+        ...{ name: `  ${model}`, trouble: undefined },
+        said: `${message.replace(`${model} `, "")}${successor === null ? "" : `; in its place: ${successor}`}`,
+      })),
     ];
   });
   const jobs = reports.some((report) => report.jobs !== null) ? [JOBS] : [];
@@ -148,7 +174,18 @@ const COLUMNS: readonly Column<Row>[] = [
     },
   },
   // Most upstreams report no costs.
-  counted("upstream cost", ({ costMicroUsd }) => (costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd))),
+  {
+    title: "upstream cost",
+    align: "right",
+    of: ({ report }) => {
+      if (!report) return "";
+      const [hour, all] = [report.lastHour, report.total].map(({ costMicroUsd }) =>
+        costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd),
+      );
+      const { billedMicroUsd, costMicroUsd } = report.total;
+      return `${hour}/${all}${report.isPlay ? "" : costDifference(billedMicroUsd, costMicroUsd)}`;
+    },
+  },
 ];
 const JOBS: Column<Row> = {
   title: "jobs",

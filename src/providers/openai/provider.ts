@@ -146,15 +146,20 @@ function usageOf(answer: unknown): UpstreamUsage | null {
   const usage = {
     inputTokens: countAt(answer, "usage", "input_tokens") ?? countAt(answer, "usage", "prompt_tokens"),
     outputTokens: countAt(answer, "usage", "output_tokens") ?? countAt(answer, "usage", "completion_tokens"),
-    costMicroUsd: costOf(valueAt(answer, "usage", "cost")),
+    costMicroUsd:
+      costOf(valueAt(answer, "usage", "cost")) ??
+      costOf(valueAt(answer, "usage", "cost_in_usd_ticks"), 1 / TICKS),
   };
   return Object.values(usage).every((each) => each === null) ? null : usage;
 }
 
-/** A cost in US dollars, a JSON number, in micro-dollars. */
-function costOf(usd: unknown): number | null {
-  if (typeof usd !== "number" || !(usd >= 0)) return null;
-  const micros = Number.isFinite(usd) ? multiplyToMicros([usd]) : Number.NaN;
+/** The ticks of xAI that are a US dollar. */
+const TICKS = 1e10;
+
+/** A cost in US dollars, or in a `unit` of them, a JSON number, in micro-dollars. */
+function costOf(cost: unknown, unit = 1): number | null {
+  if (typeof cost !== "number" || !(cost >= 0)) return null;
+  const micros = Number.isFinite(cost) ? multiplyToMicros([cost, unit]) : Number.NaN;
   return Number.isSafeInteger(micros) ? micros : null;
 }
 

@@ -249,6 +249,7 @@ describe("an answer in the form of OpenAI Images", () => {
     const cost = { prompt_tokens: 3, completion_tokens: 1290, cost: 0.0387003 };
     expect(await usageOf(cost)).toEqual({ inputTokens: 3, outputTokens: 1290, costMicroUsd: 38_700 });
     expect((await usageOf({ cost: 0.1 + 0.2 }))?.costMicroUsd).toBe(300_000);
+    expect((await usageOf({ cost_in_usd_ticks: 600_000_000 }))?.costMicroUsd).toBe(60_000);
     expect((await usageOf({ cost: 1.005 }))?.costMicroUsd).toBe(1_005_000);
     for (const wrong of [{ cost: -1 }, { cost: "free" }, { cost: 1e300 }, { input_tokens: 1.5 }, 7, null]) {
       expect(await usageOf(wrong)).toBeNull();
