@@ -202,9 +202,15 @@ function refuseZeroPrices(
   context: z.RefinementCtx,
 ): void {
   const paid = providers.filter((entry) => entry.type !== "procedural" && !entry.free);
-  for (const [at, { id, mapsTo = id, prices }] of models.entries()) {
-    const size = Object.entries(prices).find(([, usd]) => usd === 0)?.[0];
-    if (size === undefined) continue;
+  for (const [at, { id, mapsTo = id, prices, qualityPrices = {} }] of models.entries()) {
+    const tables = [
+      { path: ["prices"], table: prices },
+      ...Object.entries(qualityPrices).map(([word, table]) => ({ path: ["qualityPrices", word], table })),
+    ];
+    const zero = tables.flatMap(({ path, table }) =>
+      Object.entries(table).flatMap(([size, usd]) => (usd === 0 ? [[...path, size]] : [])),
+    )[0];
+    if (zero === undefined) continue;
     const entry = paid.find((each) =>
       Array.isArray(each.models)
         ? ["*", id, mapsTo].some((name) => (each.models as string[]).includes(name))
@@ -212,7 +218,7 @@ function refuseZeroPrices(
     );
     if (entry === undefined) continue;
     const message = `is 0, and ${entry.name} is not free: write what an image costs, or "free": true in that provider`;
-    context.addIssue({ code: "custom", path: ["models", at, "prices", size], message });
+    context.addIssue({ code: "custom", path: ["models", at, ...zero], message });
   }
 }
 

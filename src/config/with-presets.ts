@@ -74,8 +74,10 @@ function withPrice(models: unknown, priced: PricedModel | null): unknown {
   const prices = { "1K": priced.usd };
   if (!models.some((model) => isObject(model) && model.id === id)) return [...models, { id, prices }];
   return models.map((model) => {
-    if (!isObject(model) || model.id !== id) return model;
-    return { ...model, prices: { ...prices, ...(isObject(model.prices) ? model.prices : {}) } };
+    const known = isObject(model) && isObject(model.prices) ? model.prices : {};
+    if (!isObject(model) || model.id !== id || "1K" in known) return model;
+    // It holds for every quality.
+    return { ...model, prices: { ...known, ...prices }, qualityPrices: undefined };
   });
 }
 

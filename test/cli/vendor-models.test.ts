@@ -57,7 +57,7 @@ const run = (...args: string[]) => runInProcess(withData(args), { cwd });
 const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
 
 describe("a run on a paid upstream", () => {
-  it("does not start on a model that the vendor does not offer: exit 2, the successor, and the command that uses it", async () => {
+  it("[VENDOR-1] does not start on a model that the vendor does not offer: exit 2, the successor, and the command that uses it", async () => {
     const vendor = await startVendor({ "gpt-image-2.5-flare": null });
     for (const args of [
       [...SUBMIT, "--max-cost", "1"],
@@ -87,7 +87,7 @@ describe("a run on a paid upstream", () => {
     expect([yes.code, vendor.paid]).toEqual([0, ["gpt-image-2.5-flare"]]);
   });
 
-  it("keeps the model of its directory: what is made is fetched, and nothing more is paid when the list has lost it", async () => {
+  it("[VENDOR-2] keeps the model of its directory: what is made is fetched, and nothing more is paid when the list has lost it", async () => {
     const vendor = await startVendor({ "gpt-image-2": null });
     expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
     expect(vendor.paid).toEqual(["gpt-image-2"]);
@@ -145,6 +145,22 @@ describe("a run on a paid upstream", () => {
     vendor.list = { "gpt-image-2": inDays(40) };
     vi.stubEnv("XDG_CACHE_HOME", await tempDir());
     expect((await run("generate", "a cat", "--max-cost", "1")).stderr).not.toContain("ends gpt-image-2");
+  });
+
+  it("[VENDOR-3] needs a price for a model that has none here, and 0 is none", async () => {
+    const vendor = await startVendor({ "gpt-image-2.6-flare": null });
+    const model = ["--model", "gpt-image-2.6-flare", "--max-cost", "1"];
+    const unpriced = await run(...SUBMIT, ...model);
+    expect([unpriced.code, unpriced.stderr]).toEqual([
+      2,
+      expect.stringContaining("--model ID --unit-cost USD"),
+    ]);
+    const free = await run(...SUBMIT, ...model, "--unit-cost", "0");
+    expect([free.code, free.stderr]).toEqual([2, expect.stringContaining("is 0, and openai is not free")]);
+    expect(vendor.paid).toEqual([]);
+    for (const args of [SUBMIT, ["generate", "a fox"]])
+      expect((await run(...args, ...model, "--unit-cost", "0.04")).code).toBe(0);
+    expect(vendor.paid).toEqual(["gpt-image-2.6-flare", "gpt-image-2.6-flare"]);
   });
 
   it("shows an old price with its day where consent is asked", async () => {

@@ -124,11 +124,20 @@ describe("an entry with a preset", () => {
     expect(() => parse({ preset: "google", concurency: 8 })).toThrow(/providers\.0.*concurency/);
   });
 
-  it("a price of 0 needs a provider that is free", () => {
+  it("[VENDOR-3] a price of 0 needs a provider that is free", () => {
     const models = [{ id: "m", prices: { "1K": 0 } }];
     const config = (entry: object) => parseConfig({ models, providers: [entry] }, "test");
     expect(() => config({ preset: "xai" })).toThrow(
       'test: models.0.prices.1K: is 0, and xai is not free: write what an image costs, or "free": true in that provider',
+    );
+    const byQuality = {
+      id: "m",
+      qualities: ["low"],
+      defaultQuality: "low",
+      qualityPrices: { low: { "1K": 0 } },
+    };
+    expect(() => parseConfig({ models: [byQuality], providers: [{ preset: "xai" }] }, "test")).toThrow(
+      "models.0.qualityPrices.low.1K: is 0",
     );
     expect(config({ preset: "xai", free: true }).models).toMatchObject(models);
     expect(config({ preset: "xai", models: ["other"] }).models).toMatchObject(models);
