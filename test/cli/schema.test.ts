@@ -70,6 +70,20 @@ describe("imgbatch schema", () => {
     expect(validate({})).toBe(true);
     expect(validate({ $schema: "x", models: [{ id: "m", prices: { "1K": 0.1 } }] })).toBe(true);
     expect(validate({ server: { prot: 1 } })).toBe(false);
+    expect(validate({ providers: [{ preset: "google", concurrency: 8 }] })).toBe(true);
+    expect(validate({ providers: [{ preset: "gogle" }] })).toBe(false);
+    expect(
+      validate({ providers: [{ name: "own", type: "openai", baseUrl: "http://a", concurency: 8 }] }),
+    ).toBe(false);
+  });
+
+  it("[SCHEMA-1] catalogue: takes a vendor's file, and refuses unknown keys", async () => {
+    const validate = await validatorOf("catalogue");
+    const google = JSON.parse(
+      await readFile(join(TEMPLATES, "../src/providers/catalogue/google.json"), "utf8"),
+    );
+    expect([validate(google), validate.errors]).toEqual([true, null]);
+    expect(validate({ ...google, modells: [] })).toBe(false);
   });
 
   it("[SCHEMA-1] result: takes every line that a run writes", async () => {
@@ -120,7 +134,7 @@ describe("imgbatch schema", () => {
     const cli = await createCli();
     expect((await cli.here(["schema", "openapi"])).json()).toMatchObject({ openapi: "3.1.0" });
     expect((await cli.here(["schema"])).stdout.trim().split("\n")).toEqual([
-      ...["prompts", "config", "result", "event", "openapi"],
+      ...["prompts", "config", "catalogue", "result", "event", "openapi"],
     ]);
     expect((await cli.here(["schema", "propmts"])).code).toBe(2);
   });
