@@ -117,7 +117,7 @@ export function optionsOf(model: ModelEntry, { upstream }: Pick<ImageProvider, "
     tiers: pricedSizes(model).filter((tier) => tiers === "any" || tiers.includes(tier)),
     ...(carries("quality") ? words : { qualities: [], defaultQuality: null }),
     backgrounds: carries("background") ? (upstream ? (model.backgrounds ?? []) : BACKGROUNDS) : [],
-    seed: carries("seed") && model.seed !== false,
+    seed: carries("seed") && (upstream === undefined || model.seed !== false),
     negativePrompt: carries("negativePrompt"),
   };
 }
@@ -260,7 +260,8 @@ function mostReferences({ upstream }: ImageProvider): number {
 function fittest<P extends ImageProvider>(offers: readonly Offer<P>[], needs: Needs | undefined): Offer<P>[] {
   if (needs === undefined) return [...offers];
   const able = offers.filter(({ provider: { upstream } }) => {
-    if (!upstream) return true;
+    // A drawing has no place for a mask.
+    if (!upstream) return !needs.options?.includes("mask");
     const { ratios, tiers, options = [] } = upstream.takes;
     return (
       areAllIn(ratios, needs.ratios) && areAllIn(tiers, needs.tiers) && areAllIn(options, needs.options ?? [])
