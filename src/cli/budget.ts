@@ -18,7 +18,7 @@ import { commandAgain } from "./output/next-step.ts";
 type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid" | "isPlay">;
 type Surroundings = Pick<
   CommandContext,
-  "global" | "options" | "cwd" | "typed" | "ask" | "output" | "signal"
+  "global" | "options" | "cwd" | "typed" | "ask" | "output" | "signal" | "purse"
 >;
 
 /**
@@ -35,8 +35,10 @@ export function createBudget(
   const isPlay = model.isPlay && options.unitCostMicroUsd === undefined;
   const max = options.maxCostMicroUsd;
   const needsConsent = model.isPaid && service.kind !== "remote";
+  /** An agent needs the consent of a person at any service that takes real money. */
+  const isOfPurse = context.purse !== undefined && (service.kind === "remote" ? !isPlay : model.isPaid);
   // The hold is the most that an image can cost.
-  const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
+  const limited = needsConsent || isOfPurse ? (model.imageHoldMicroUsd ?? unit) : unit;
   /** Null if the price of an image is not known. */
   const estimate = (images: number): Cost | null =>
     unit === null ? null : { micros: unit * images, isPlay };
@@ -58,17 +60,21 @@ export function createBudget(
    * null if none is needed. Throws `COST_LIMIT` without consent.
    */
   const consent = async (images: number, costMicroUsd?: number): Promise<number | null> => {
-    if (!needsConsent || images === 0) {
+    if ((!needsConsent && !isOfPurse) || images === 0) {
       approve(images, costMicroUsd);
       return null;
     }
     const { requireOffered } = await import("./model-check.ts");
-    const asOf = await requireOffered(context, model.id, service.upstream ?? null);
+    const asOf = needsConsent ? await requireOffered(context, model.id, service.upstream ?? null) : null;
     if (limited === null) {
       const message = `The price of an image of ${model.id} is not known, and it costs real money: add --unit-cost.`;
       throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
     }
     approve(images, costMicroUsd, asOf);
+    if (context.purse !== undefined) {
+      await context.purse.reserve({ micros: costMicroUsd ?? limited * images, images, model: model.id });
+      return needsConsent ? limited : null;
+    }
     if (max === undefined)
       await requireYes(context, model.id, images, {
         price: limited,
