@@ -23,6 +23,7 @@ export interface GenerateContentBody {
   generationConfig: {
     /** Must hold `IMAGE`. */
     responseModalities: ("TEXT" | "IMAGE")[];
+    seed?: number;
     imageConfig: {
       /** One of the ratios of the model; absent: the input image's, else 1:1. */
       aspectRatio?: string;
