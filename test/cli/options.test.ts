@@ -33,7 +33,7 @@ async function workplace(lines: readonly object[]) {
   return { cwd, edit, type, read, rows, results, planned };
 }
 
-it("[OPT-1] every option of a line decides its picture, and an update makes only what asks for something else", async () => {
+it("[LINE-1] every option of a line decides its picture, and an update makes only what asks for something else", async () => {
   const all = { aspect_ratio: "16:9", size: "2k", quality: "high", background: "transparent", seed: 7 };
   const fox = { custom_id: "fox", prompt: "a fox", ...all, negative_prompt: " snow ", output_count: 2 };
   const { edit, type, results, rows, read } = await workplace([fox, { prompt: "an owl" }]);
@@ -60,7 +60,7 @@ it("[OPT-1] every option of a line decides its picture, and an update makes only
   expect(read("input.jsonl").trim().split("\n")).toHaveLength(2);
 });
 
-it("[OPT-1] what the model has anyway is the same as nothing, and the price is the sum of all images", async () => {
+it("[LINE-1] what the model has anyway is the same as nothing, and the price is the sum of all images", async () => {
   const { edit, planned } = await workplace([{ prompt: "a" }, { prompt: "b" }]);
   const plain = await planned();
   edit([{ prompt: "a", size: "1K", quality: "medium", background: "auto", seed: null }, { prompt: "b" }]);
@@ -72,7 +72,7 @@ it("[OPT-1] what the model has anyway is the same as nothing, and the price is t
   expect((await planned("--size", "2K")).estimated_cost).toBe(0.101);
 });
 
-it("[OPT-1] keys, hashes and input of lines without options are those of earlier versions, byte for byte", async () => {
+it("[LINE-1] keys, hashes and input of lines without options are those of earlier versions, byte for byte", async () => {
   const { type, read } = await workplace([
     { custom_id: "cat", prompt: "a cat", output_count: 2, shop: 7 },
     { prompt: "an owl" },
@@ -89,7 +89,7 @@ it("[OPT-1] keys, hashes and input of lines without options are those of earlier
   });
 });
 
-it("[OPT-2] an option that the model does not take is named with file, line and field, and nothing is sent", async () => {
+it("[LINE-2] an option that the model does not take is named with file, line and field, and nothing is sent", async () => {
   const { type } = await workplace([
     { prompt: "a", quality: "ultra" },
     { prompt: "b", size: "4K", model: "vendorx-3.1-flash-lite-image" },
@@ -108,7 +108,7 @@ it("[OPT-2] an option that the model does not take is named with file, line and 
   expect((await type("list", "--json")).json().batches).toEqual([]);
 });
 
-it("[OPT-2] misspelt options and wrong values are reported before any service is asked", async () => {
+it("[LINE-2] misspelt options and wrong values are reported before any service is asked", async () => {
   const { type } = await workplace([
     { prompt: "a", seed: 1.5 },
     { prompt: "a", seed: 2 ** 31 },
@@ -128,7 +128,7 @@ it("[OPT-2] misspelt options and wrong values are reported before any service is
     expect(stderr).toContain(problem);
 });
 
-it("[OPT-2] a service that announces no options gets plain lines only, and the way out is named", async () => {
+it("[LINE-2] a service that announces no options gets plain lines only, and the way out is named", async () => {
   const cli = await createCli();
   const lines = [{ prompt: "a", seed: 4 }, { prompt: "b" }, { prompt: "c", seed: 5 }];
   writeFileSync(join(cli.cwd, "my p.jsonl"), lines.map((line) => JSON.stringify(line)).join("\n"));
@@ -173,7 +173,7 @@ const announcing = (answer: Answer): Answer => {
   return { ...answer, body: Buffer.from(JSON.stringify({ ...list, data })) };
 };
 
-it("[OPT-1] a request names the options, and has the bytes of equal reference images once", async () => {
+it("[LINE-1] a request names the options, and has the bytes of equal reference images once", async () => {
   const cli = await createCli();
   cli.fake.always(/GET .*models/, { lie: announcing });
   writeFileSync(join(cli.cwd, "photo.png"), await tinyPng());
@@ -199,7 +199,7 @@ it("[OPT-1] a request names the options, and has the bytes of equal reference im
   expect(readdirSync(join(cli.cwd, "p-images", "images"))).toHaveLength(2);
 });
 
-it("[OPT-3] models stand side by side in one run, and another one makes only its own images", async () => {
+it("[LINE-3] models stand side by side in one run, and another one makes only its own images", async () => {
   const [first, second] = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
   const fox = { custom_id: "fox", prompt: "a fox" };
   const { edit, type, results, rows, read } = await workplace([fox, { prompt: "an owl" }]);
