@@ -3,6 +3,7 @@ import { EXIT_CODES, type ExitName, ImgbatchError } from "../contract/errors.ts"
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import type { CommandSpec } from "./command.ts";
+import { exitsOf } from "./help-document.ts";
 import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals, type OptionSpec } from "./options.ts";
 
 /** A command line after parsing. */
@@ -16,8 +17,8 @@ type Invocation =
       options: Record<string, unknown>;
       global: GlobalOptions;
     }
-  /** The help or the version, as requested. */
-  | { kind: "text"; text: string }
+  /** The help or the version, as requested. `helpOf` is the path of the command whose help it is, empty for the program; null for the version. */
+  | { kind: "text"; text: string; helpOf: string | null }
   /** No command was named: the help, as an error. */
   | { kind: "help"; text: string };
 
@@ -57,7 +58,10 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     const text = written.join("");
-    if (error.exitCode === 0) return { kind: "text", text };
+    if (error.exitCode === 0) {
+      const helpOf = error.code === "commander.version" ? null : commandIn(argv, table);
+      return { kind: "text", text, helpOf };
+    }
     if (error.code === "commander.help") return { kind: "help", text };
     const message = error.message.replace(/^error: /, "").replace(/\n+/g, " ");
     throw new ImgbatchError("USAGE", explained(message, error.code, commandIn(argv, table), argv));
@@ -182,23 +186,12 @@ function pathOf(command: Command): string {
 /** The width of help texts, in terminal columns. */
 const HELP_COLUMNS = 80;
 
-/** The exits that every command has. */
-const ALWAYS: readonly ExitName[] = ["ok", "internal", "usage"];
-
 /** The part of a command's help after its options: examples, notes and exit codes. */
 function commandHelp(spec: CommandSpec): string {
   const { examples = [], notes = [] } = spec;
   const lines = examples.length === 0 ? [] : ["", "Examples:", ...examples.map((line) => `  $ ${line}`)];
   for (const note of notes) lines.push("", ...wrap(note, HELP_COLUMNS));
-  const names = Object.keys(EXIT_CODES) as ExitName[];
-  const exits = exitsOf(spec);
-  const own = names.filter((name) => ALWAYS.includes(name) || exits.includes(name));
-  return [...lines, ...exitCodeLines(own)].join("\n");
-}
-
-/** The exits of a command; for a group, those of its commands. */
-function exitsOf({ exits = [], commands = [] }: CommandSpec): readonly ExitName[] {
-  return [...exits, ...commands.flatMap(exitsOf)];
+  return [...lines, ...exitCodeLines(exitsOf(spec))].join("\n");
 }
 
 /** The part of the program's help after its commands. */
@@ -206,7 +199,7 @@ function programHelp(): string {
   const more = [
     "",
     ...wrap(
-      "`imgbatch <command> --help` shows the options, examples and exit codes of a command.",
+      "`imgbatch <command> --help` shows the options, examples and exit codes of a command; with --json as JSON, also without a command.",
       HELP_COLUMNS,
     ),
   ];

@@ -3,7 +3,8 @@ import { type Clock, systemClock } from "../kernel/clock.ts";
 import { safeLine, safeResultLine } from "../kernel/hide-keys.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import type { CommandContext, CommandResult, CommandSpec, Output } from "./command.ts";
-import { loadNamedCommands } from "./commands/registry.ts";
+import { loadCommands, loadNamedCommands } from "./commands/registry.ts";
+import { helpDocument } from "./help-document.ts";
 import { createFinish, toImgbatchError } from "./output/finish.ts";
 import { NOTHING_TYPED } from "./output/next-step.ts";
 import { createOutput, openEventLog } from "./output/output.ts";
@@ -48,7 +49,11 @@ async function runArguments(
   } catch (error) {
     return { finish, code: finish.fail(error, guessed) };
   }
-  if (invocation.kind === "text") return { finish, code: finish.text(invocation.text) };
+  if (invocation.kind === "text") {
+    const { text, helpOf } = invocation;
+    if (!isJson || helpOf === null) return { finish, code: finish.text(text) };
+    return { finish, code: finish.done({ json: helpDocument(helpOf, await loadCommands()) }) };
+  }
   if (invocation.kind === "help") {
     if (isJson) return { finish, code: finish.fail(new ImgbatchError("USAGE", "Name a command."), guessed) };
     terminal.stderr.write(invocation.text);

@@ -212,7 +212,9 @@ const overviewSchema = z.object({
   money: moneySchema
     .extend({ play_money: z.boolean().describe("only drawings are made, and it is no real money") })
     .describe("of all accounts; real money where one of them has some"),
-  batches: z.partialRecord(z.enum(BATCH_STATUSES), z.int()).describe("how many have each status"),
+  batches: z
+    .partialRecord(z.enum(BATCH_STATUSES), z.int())
+    .describe("how many unfinished ones have each status"),
   providers: z.array(providerSchema),
   requests: z
     .array(

@@ -126,6 +126,15 @@ const openaiSchema = z.strictObject({
   sizeAs: z.enum(["size", "width_height", "aspect_ratio"]).default("size"),
   edits: z.enum(["multipart", "json", "input_references", "none"]).default("multipart"),
   responseFormat: z.enum(["b64_json", "base64", "url", "omit"]).default("b64_json"),
+  resolution: z
+    .enum(["lower", "upper"])
+    .nullable()
+    .default(null)
+    .describe("beside `aspect_ratio`, sizes other than 1K are asked for as `resolution`: 2k, or 2K"),
+  takes: z
+    .array(z.enum(["seed", "negative_prompt"]))
+    .default([])
+    .describe("the fields that it takes besides those of OpenAI"),
   auth: openaiAuth,
   extra,
 });

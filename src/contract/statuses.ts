@@ -23,6 +23,8 @@ export const TERMINAL_BATCH_STATUSES: readonly BatchStatus[] = [
   "output_deleted",
 ];
 
+export const UNFINISHED_BATCH_STATUSES = BATCH_STATUSES.filter((status) => !isTerminal(status));
+
 /** Items are made only for a batch in one of these statuses. */
 export const MAKING_BATCH_STATUSES: readonly BatchStatus[] = ["queued", "running"];
 

@@ -101,6 +101,7 @@ export interface OptionFacts {
   backgrounds: readonly Background[];
   seed: boolean;
   negativePrompt: boolean;
+  mask: boolean;
 }
 
 /** The qualities of drawings. */
@@ -117,8 +118,9 @@ export function optionsOf(model: ModelEntry, { upstream }: Pick<ImageProvider, "
     tiers: pricedSizes(model).filter((tier) => tiers === "any" || tiers.includes(tier)),
     ...(carries("quality") ? words : { qualities: [], defaultQuality: null }),
     backgrounds: carries("background") ? (upstream ? (model.backgrounds ?? []) : BACKGROUNDS) : [],
-    seed: carries("seed") && model.seed !== false,
+    seed: carries("seed") && (upstream === undefined || model.seed !== false),
     negativePrompt: carries("negativePrompt"),
+    mask: upstream !== undefined && carries("mask"),
   };
 }
 
@@ -212,6 +214,14 @@ export class Offers<P extends ImageProvider = ImageProvider> {
     return this.all(modelId, needs)[0] ?? null;
   }
 
+  /** Returns what a request for a model may ask for: as its first provider has it, and a mask if any provider takes one. */
+  options(model: ModelEntry): OptionFacts {
+    const serving = this.serving(model.id);
+    const { provider = {} } = this.first(model.id) ?? serving[0] ?? {};
+    const mask = serving.some((offer) => optionsOf(model, offer.provider).mask);
+    return { ...optionsOf(model, provider), mask };
+  }
+
   /**
    * Returns the providers that may make the items of a batch, in their order. Empty if the provider that it was priced with
    * is not configured, nor one of the same type and address.
@@ -260,7 +270,8 @@ function mostReferences({ upstream }: ImageProvider): number {
 function fittest<P extends ImageProvider>(offers: readonly Offer<P>[], needs: Needs | undefined): Offer<P>[] {
   if (needs === undefined) return [...offers];
   const able = offers.filter(({ provider: { upstream } }) => {
-    if (!upstream) return true;
+    // A drawing has no place for a mask.
+    if (!upstream) return !needs.options?.includes("mask");
     const { ratios, tiers, options = [] } = upstream.takes;
     return (
       areAllIn(ratios, needs.ratios) && areAllIn(tiers, needs.tiers) && areAllIn(options, needs.options ?? [])

@@ -1,11 +1,5 @@
-import { IncomingMessage, type RequestListener, type ServerOptions, ServerResponse } from "node:http";
-import express, {
-  type Express,
-  type Request,
-  type RequestHandler,
-  type Response,
-  type Router,
-} from "express";
+import type { RequestListener } from "node:http";
+import express, { type RequestHandler, type Router } from "express";
 import { ImgbatchError } from "../contract/errors.ts";
 import { consolePage } from "./console/page.ts";
 import type { ApiDeps, HandlerDeps } from "./deps.ts";
@@ -19,14 +13,8 @@ import { openApi } from "./openapi/document.ts";
 import type { Operation, Surface } from "./operation.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
 
-/** The HTTP side of a server. The server must be made with the options in `http`. */
-interface App {
-  listener: RequestListener;
-  http: Pick<ServerOptions, "IncomingMessage" | "ServerResponse">;
-}
-
 /** The whole HTTP side, in the order in which a request passes it. A worker takes no requests of callers. */
-export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): App {
+export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): RequestListener {
   const surfaces = isWorker ? [monitoring] : SURFACES;
   const metrics = createMetrics(deps);
   const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
@@ -45,7 +33,7 @@ export function buildApp(deps: ApiDeps, { isWorker }: { isWorker: boolean }): Ap
     },
     answerErrors(deps.log, errorStyleOf, ({ locals }) => isOwner(locals.key?.id)),
   );
-  return { listener: withPathTargets(app), http: exchangeClasses(app) };
+  return withPathTargets(app);
 }
 
 /**
@@ -62,20 +50,6 @@ function withPathTargets(listener: RequestListener): RequestListener {
     }
     listener(request, response);
   };
-}
-
-/**
- * Classes whose objects have the methods of Express from the start. Express changes the prototype of every other object,
- * which doubles the time of a request.
- */
-function exchangeClasses(app: Express): App["http"] {
-  class ServedRequest extends IncomingMessage {}
-  class ServedResponse extends ServerResponse {}
-  Object.setPrototypeOf(ServedRequest.prototype, app.request);
-  Object.setPrototypeOf(ServedResponse.prototype, app.response);
-  app.request = ServedRequest.prototype as Request;
-  app.response = ServedResponse.prototype as Response;
-  return { IncomingMessage: ServedRequest, ServerResponse: ServedResponse as typeof ServerResponse };
 }
 
 /** The order of the methods in `Allow`. */

@@ -104,7 +104,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     },
   };
   const app = buildApp(deps, { isWorker: role === "worker" });
-  const listening = await listen(app.listener, address, { log, http: app.http });
+  const listening = await listen(app, address, { log });
   let closeLiveView = async () => {};
   const close = (graceMs: number) =>
     runAll(
@@ -140,7 +140,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     const operatorToken = randomBytes(32).toString("base64url");
     const all = { ...deps, operatorToken, isOwnerKey: () => true, isLocalKey: () => false };
     const view = buildApp(all, { isWorker: false });
-    const opened = await listen(view.listener, { host: "127.0.0.1", port: 0 }, { http: view.http });
+    const opened = await listen(view, { host: "127.0.0.1", port: 0 });
     const unsubscribe = logFailures(feed, log, stores);
     closeLiveView = async () => {
       unsubscribe();

@@ -5,9 +5,9 @@ import { type SqlDatabase, type SqlSession, written } from "./dialects/sql-sessi
 import { foundation } from "./foundation.ts";
 
 /** The row of `schema_migrations` for the tables of `foundation`. */
-const FOUNDATION = "foundation";
-/** The first step of every program before 0.1.0. */
-const BEFORE = "001-foundation";
+const FOUNDATION = "0.1.0";
+/** The first steps of programs before 0.1.0. */
+const BEFORE = ["001-foundation", "foundation"];
 
 /** Fixed id of the advisory lock, unlike that of any other program in the same database. */
 const LOCK = 5_104_391_287;
@@ -24,7 +24,7 @@ export function migrate(database: SqlDatabase): Promise<void> {
       await session.run(written(session, sql`select pg_advisory_xact_lock(${LOCK})`));
     const steps = await stepsOf(session);
     if (steps === null) return makeTables(session);
-    if (steps.some(({ name }) => name === BEFORE)) throw fromBefore();
+    if (steps.some(({ name }) => BEFORE.includes(name))) throw fromBefore();
     const unknown = steps.filter(({ name, isAdditive }) => name !== FOUNDATION && isAdditive !== true);
     if (unknown.length === 0) return;
     const names = unknown.map(({ name }) => name).join(", ");

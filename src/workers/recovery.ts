@@ -26,7 +26,7 @@ export async function recover(deps: WorkerDeps): Promise<void> {
   let orphans = 0;
   for (const { id } of [...begun, ...stopped]) orphans += await removeOrphans(deps, id);
   await removeUnknown(deps, 0);
-  const queued = (await deps.stores.read.batches.countByStatus()).queued ?? 0;
+  const queued = (await deps.stores.read.batches.unfinishedByStatus()).queued ?? 0;
   if (begun.length + queued + orphans > 0) {
     deps.log.info("continuing after the last run", { batches: begun.length + queued, leases, orphans });
   }

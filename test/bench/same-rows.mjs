@@ -24,7 +24,8 @@ export function sameRows(file, id) {
     const counter = table === "items" ? "id" : "seq";
     const columns = Object.keys(rows[0]).filter((name) => name !== counter);
     const places = columns.map(() => "?").join();
-    const insert = to.prepare(`INSERT INTO ${table} (${columns.join()}) VALUES (${places})`);
+    const names = columns.map((name) => `"${name}"`);
+    const insert = to.prepare(`INSERT INTO ${table} (${names.join()}) VALUES (${places})`);
     return (newId) => {
       for (const row of rows) {
         insert.run(...columns.map((name) => (own.includes(name) ? row[name].replace(id, newId) : row[name])));

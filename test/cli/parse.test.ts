@@ -59,6 +59,39 @@ it("the help of each command and group has an example and its exit codes, and fi
   expect(() => helpOf(["help", "admin", "kyes"])).toThrow("Did you mean keys?");
 });
 
+it("[CLI-30] the help is also a JSON document, of the program and of each command", async () => {
+  const cli = await createCli();
+  // biome-ignore lint/suspicious/noExplicitAny: a document, read as a program reads it
+  const help = async (...args: string[]): Promise<any> =>
+    (await cli.here([...args, "--json"], { env: {} })).json();
+  const program = await help("--help");
+  expect(program).toMatchObject({ ok: true, exit_code: 0, exit_codes: Object.values(EXIT_CODES) });
+  expect(program.commands.map(({ name }: { name: string }) => name)).toEqual(
+    COMMANDS.map(({ name }) => name),
+  );
+  expect(program.options).toContainEqual(expect.objectContaining({ name: "--json", type: "boolean" }));
+  expect(program.examples).toContain("imgbatch submit prompts.jsonl");
+
+  const submit = await help("submit", "--help");
+  const { options, ...own } = program.commands[0];
+  expect(submit).toEqual({ ok: true, exit_code: 0, ...own, options: [...options, ...program.options] });
+  expect(submit.arguments).toMatchObject([{ name: "file", required: true, repeatable: true }]);
+  expect(submit.options).toEqual(
+    expect.arrayContaining([
+      expect.objectContaining({ name: "--max-cost", type: "number" }),
+      expect.objectContaining({ name: "--max-batch", type: "integer", default: "200" }),
+      expect.objectContaining({ name: "--mime-type", flags: "--mime-type <type>", default: "image/png" }),
+      expect.objectContaining({ name: "--progress", choices: ["auto", "plain", "none"] }),
+    ]),
+  );
+  const names = await help("help", "admin", "keys");
+  expect(names.commands[0]).toMatchObject({ name: "admin keys create", examples: [expect.any(String)] });
+  // `serve` has no --json of its own.
+  const serve = await help("serve", "--help");
+  expect(serve.name).toBe("serve");
+  expect(serve.options).not.toContainEqual(expect.objectContaining({ name: "--json" }));
+});
+
 it("what every command takes can also stand before the name of a group's command", () => {
   const read = readCommandLine(
     ["--json", "admin", "--data", "d", "keys", "--no-color", "list", "-q"],

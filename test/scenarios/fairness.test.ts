@@ -159,7 +159,7 @@ describe("the order of work", () => {
     const { stores } = await openBeside(first.data);
     await leaveQueued(stores, id, MOST_IN_TURN + 8);
     await startTestService({ data: first.data });
-    const completed = async () => (await stores.read.batches.countByStatus()).completed;
+    const completed = async () => (await stores.read.batches.withStatus(["completed"])).length;
     await expect.poll(completed).toBe(MOST_IN_TURN + 9);
   });
 

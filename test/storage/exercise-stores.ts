@@ -190,7 +190,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.byId("b3");
     await read.batches.events("b1");
     await read.batches.countUnended("key1", "batch");
-    await read.batches.countByStatus();
+    await read.batches.unfinishedByStatus();
     await read.batches.pendingItemCount();
     await read.batches.withStatus(["queued", "failed"]);
     await read.batches.withStatus([]);

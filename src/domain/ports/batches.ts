@@ -102,8 +102,8 @@ export interface BatchRepository {
   endedSince(ms: number, statuses: readonly BatchStatus[]): Promise<{ id: string }[]>;
   /** Items without an outcome, of all batches that are at work. */
   pendingItemCount(): Promise<number>;
-  /** How many batches have each status; a status without batches is left out. */
-  countByStatus(): Promise<Partial<Record<BatchStatus, number>>>;
+  /** How many unfinished batches have each status; a status without batches is left out. */
+  unfinishedByStatus(): Promise<Partial<Record<BatchStatus, number>>>;
   /** Changes the status if it still is `from`. Only the lifecycle calls this. */
   changeStatus(id: string, from: BatchStatus, to: BatchStatus): Promise<{ isChanged: boolean }>;
   /** Changes other columns. */

@@ -30,6 +30,8 @@ export interface ImageRequest {
   mimeType: ImageMimeType;
   /** They were checked: they decode, and have the declared type. */
   references: readonly ReferenceImage[];
+  /** Where the first reference is to change: a PNG of its size, transparent there. Left out: anywhere. */
+  mask?: ReferenceImage;
   /** References in a storage that the provider reads and the service does not. */
   storedReferences: readonly { uri: string; mimeType: ImageMimeType }[];
   /** Counts the tries of this image, from 1: a repeated request is told apart from the same one sent twice. */
@@ -53,7 +55,7 @@ export interface AskedOptions {
 }
 
 /** An option that a provider may be able to pass on to its model. */
-export type Carried = keyof AskedOptions;
+export type Carried = keyof AskedOptions | "mask";
 
 /** Where an image is asked for: in a batch, in one that links a parent batch (as a retry does), or in real time. */
 type RequestOrigin = "batch" | "child-batch" | "realtime";

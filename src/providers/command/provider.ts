@@ -69,7 +69,12 @@ export function createCommandAdapter(entry: EntryOf<"command">, deps: AdapterDep
 
   return {
     address: entry.argv.join(" "),
-    takes: { maxReferences: 14, ratios: "any", tiers: "any" },
+    takes: {
+      maxReferences: 14,
+      ratios: "any",
+      tiers: "any",
+      options: ["quality", "background", "seed", "negativePrompt"],
+    },
     generate: async (request, signal, onSent): Promise<GeneratedImages> => {
       const linked = linkSignals(signal, closing.signal);
       const running = call(request, linked.signal, onSent).finally(() => linked.unlink());
@@ -107,6 +112,7 @@ function argvOf({ argv }: EntryOf<"command">, request: ImageRequest, folder: Wor
 
 /** The one JSON object on the program's standard input. `deadline_ms`: ms since 1970, when the program is ended. */
 function inputOf(entry: EntryOf<"command">, request: ImageRequest, folder: WorkFolder, nowMs: number) {
+  const { quality, background, negativePrompt } = request.asked ?? {};
   return {
     v: 1,
     id: folder.id,
@@ -118,6 +124,9 @@ function inputOf(entry: EntryOf<"command">, request: ImageRequest, folder: WorkF
     height: request.size.heightPx,
     mime_type: request.mimeType,
     seed: request.seed,
+    ...(quality != null && { quality }),
+    ...(background != null && { background }),
+    ...(negativePrompt != null && { negative_prompt: negativePrompt }),
     references: folder.references,
     output_dir: folder.output,
     deadline_ms: Math.round(nowMs + entry.timeoutSeconds * 1000),

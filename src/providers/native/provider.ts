@@ -21,6 +21,7 @@ export const NATIVE_TAKES: Capabilities = {
   maxReferences: 14,
   ratios: "any",
   tiers: "any",
+  options: ["seed"],
 };
 
 /** `models/` and the id, unless the id names another collection itself, as `tunedModels/mine` does. */
@@ -29,8 +30,12 @@ export function modelPath(model: string): string {
   return path.split("/").map(encodeURIComponent).join("/");
 }
 
-/** Whether a model takes a seed. A model of another imgbatch does; of a vendor's, only one that is known to do so. */
-function takesSeed(preset: string | null, model: string): boolean {
+/**
+ * Whether a request has a seed: one that was asked for, or else for a model that is known to take one. A model of another
+ * imgbatch does.
+ */
+function hasSeed(preset: string | null, { model, asked }: ImageRequest): boolean {
+  if (asked?.seed != null) return true;
   return modelFacts(preset, model)?.seed ?? (preset === null && modelFacts(null, model) === null);
 }
 
@@ -53,7 +58,7 @@ export function generateContentBody(request: ImageRequest, preset: string | null
         ...(keepsRatio ? {} : { aspectRatio: ratio }),
         ...(hasOneSize ? {} : { imageSize: tier }),
       },
-      ...(takesSeed(preset, model) ? { seed } : {}),
+      ...(hasSeed(preset, request) ? { seed } : {}),
     },
   };
 }
@@ -136,7 +141,7 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       const call = { method: "POST", path, headers, body, asked } as const;
       return http.images(call, signal, { onSent, onAnswered }, ({ value, decode }) => ({
         ...readContent(name, value, decode),
-        seed: takesSeed(preset, request.model) ? request.seed : null,
+        seed: hasSeed(preset, request) ? request.seed : null,
       }));
     },
     async probe(signal) {

@@ -21,7 +21,7 @@ import { credentialHeaders, imageFields, MAX_REFERENCES, readImages } from "./pr
 /** OpenAI's own names of what a job may ask for, whatever the base URL is. */
 const GENERATIONS = "/v1/images/generations";
 const EDITS = "/v1/images/edits";
-const FIELDS = { sizeAs: "size", responseFormat: "omit" } as const;
+const FIELDS = { sizeAs: "size", resolution: null, responseFormat: "omit" } as const;
 const PAGE = 100;
 /** The upstream deletes an input that could not be deleted after this time: by then no job can be made of it any more. */
 const EXPIRY = { "expires_after[anchor]": "created_at", "expires_after[seconds]": String(3 * 86_400) };
@@ -43,7 +43,12 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
   };
   return {
     address: http.baseUrl,
-    takes: { maxReferences: MAX_REFERENCES, ratios: "any", tiers: "any" },
+    takes: {
+      maxReferences: MAX_REFERENCES,
+      ratios: "any",
+      tiers: "any",
+      options: ["quality", "background"],
+    },
     // All requests of a job have one address.
     splitsReferences: true,
     lineBytes: async (item) => jsonLinesBody([lineOf(item)]).length(),

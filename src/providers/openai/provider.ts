@@ -2,6 +2,8 @@ import { promisify } from "node:util";
 import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/image-formats.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import {
+  type AskedOptions,
+  type Carried,
   type GeneratedImages,
   type ImageRequest,
   type LargeImage,
@@ -31,13 +33,13 @@ export function credentialHeaders(auth: string, key: string | null): Readonly<Re
 
 type Entry = EntryOf<"openai">;
 /** The keys of an entry that decide the fields of a request. `preset`: the vendor's, if it is known. */
-type FieldRules = Pick<Entry, "sizeAs" | "responseFormat" | "extra" | "preset">;
+type FieldRules = Pick<Entry, "sizeAs" | "resolution" | "responseFormat" | "extra" | "preset">;
 type Fields = Record<string, unknown>;
 
 /** The request for an image: a generation, or with references an edit. */
 export function imagesRequest(entry: Entry, request: ImageRequest): { path: string; body: RequestBody } {
   const { path, editPath, edits } = entry;
-  const { references } = request;
+  const { references, mask } = request;
   const fields = imageFields(entry, request);
   if (references.length === 0) return { path, body: jsonBody(fields) };
   if (edits === "input_references") {
@@ -61,25 +63,36 @@ export function imagesRequest(entry: Entry, request: ImageRequest): { path: stri
     fileName: `reference-${i + 1}.${IMAGE_EXTENSIONS[image.mimeType]}`,
     content: image,
   }));
+  if (mask) files.push({ field: "mask", fileName: "mask.png", content: mask });
   return { path: editPath, body: formBody(asTexts(fields), files) };
 }
 
 /** The fields of a request for an image, without its references. */
 export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
-  const { model, prompt, earlier = "" } = request;
+  const { model, prompt, earlier = "", asked, tier } = request;
   const { formats, defaultQuality } = modelFacts(entry.preset, model) ?? {};
-  const { responseFormat } = entry;
+  const { responseFormat, resolution } = entry;
+  // Without a type, some servers make a JPEG, which has no transparency.
+  const hasType = formats !== undefined || asked?.background === "transparent";
   return {
     ...sizeFields(entry, request),
     // Models that can be asked for a type refuse `response_format`: they always return Base64.
-    ...(formats ? { output_format: IMAGE_EXTENSIONS[request.mimeType].replace("jpg", "jpeg") } : {}),
+    ...(hasType ? { output_format: IMAGE_EXTENSIONS[request.mimeType].replace("jpg", "jpeg") } : {}),
     ...(formats || responseFormat === "omit" ? {} : { response_format: responseFormat }),
     // The price depends on it.
     ...(defaultQuality !== undefined && { quality: defaultQuality }),
     ...entry.extra,
+    ...(resolution !== null &&
+      tier !== "1K" && { resolution: resolution === "lower" ? tier.toLowerCase() : tier }),
+    ...askedFields(asked),
     model,
     prompt: joinTurns(earlier, prompt),
   };
+}
+
+function askedFields({ quality, background, seed, negativePrompt }: Partial<AskedOptions> = {}): Fields {
+  const fields = Object.entries({ quality, background, seed, negative_prompt: negativePrompt });
+  return Object.fromEntries(fields.filter(([, value]) => value !== null && value !== undefined));
 }
 
 /** Pixels are sent for an edit that keeps the ratio of its reference, too: without them many servers make a square. */
@@ -239,7 +252,13 @@ export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: Adapter
   const maxReferences = edits === "none" ? 0 : MAX_REFERENCES;
   return {
     address: http.baseUrl,
-    takes: { maxReferences, ratios: "any", tiers: "any" },
+    takes: {
+      maxReferences,
+      ratios: "any",
+      // A ratio alone says nothing about the size.
+      tiers: entry.sizeAs === "aspect_ratio" && entry.resolution === null ? ["1K"] : "any",
+      options: carriedBy(entry),
+    },
     async generate(request, signal, onSent, onAnswered) {
       if (request.storedReferences.length > 0) {
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
@@ -251,13 +270,21 @@ export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: Adapter
       const { path, body } = imagesRequest(entry, request);
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const call = { method: "POST", path, headers, body, asked } as const;
-      return http.images(call, signal, { onSent, onAnswered }, (answer) =>
-        readImages(http, answer, headers, signal),
-      );
+      const seed = request.asked?.seed ?? null;
+      return http.images(call, signal, { onSent, onAnswered }, async (answer) => {
+        const made = await readImages(http, answer, headers, signal);
+        return seed === null ? made : { ...made, seed };
+      });
     },
     async probe(signal) {
       await http.json({ method: "GET", path: "/models", headers }, signal);
     },
     close: () => http.close(),
   };
+}
+
+/** The options that a server of this kind has fields for. A mask needs a form. */
+function carriedBy({ edits, takes }: Pick<Entry, "edits" | "takes">): Carried[] {
+  const more = takes.map((field) => (field === "seed" ? "seed" : "negativePrompt"));
+  return ["quality", "background", ...more, ...(edits === "multipart" ? (["mask"] as const) : [])];
 }

@@ -1,6 +1,11 @@
 import { z } from "zod";
 import type { EntryOf } from "../../contract/provider-entries.ts";
-import { type GeneratedImages, type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
+import {
+  type GeneratedImages,
+  type ImageRequest,
+  ProviderError,
+  type ReferenceImage,
+} from "../../domain/ports/image-provider.ts";
 import { joinTurns, truncateCodePoints } from "../../kernel/text.ts";
 import { type AdapterDeps, refuseStoredReferences, type UpstreamAdapter } from "../upstream/adapter.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
@@ -38,11 +43,18 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
 
   return {
     address: entry.baseUrl,
-    takes: { maxReferences: 1, usesFirstReferences: true, ratios: "any", tiers: "any" },
+    takes: {
+      maxReferences: 1,
+      usesFirstReferences: true,
+      ratios: "any",
+      tiers: "any",
+      options: ["seed", "negativePrompt", "mask"],
+    },
     generate: async (request, signal, onSent, onAnswered) => {
       refuseStoredReferences(request);
       const asked = joinTurns(request.earlier ?? "", request.prompt);
-      const body = jsonBody(bodyOf(entry, request, asked));
+      const mask = request.mask && (await paintedMask(request.mask));
+      const body = jsonBody(bodyOf(entry, request, asked, mask));
       let isSent = false;
       running++;
       try {
@@ -95,8 +107,14 @@ function authorization(
 }
 
 /** The fields of `extra` win, except over those that make the image the one that was asked for. */
-function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest, prompt: string): object {
+function bodyOf(
+  { extra, models }: EntryOf<"sdapi">,
+  request: ImageRequest,
+  prompt: string,
+  mask: Buffer | undefined,
+): object {
   const [reference] = request.references;
+  const negativePrompt = request.asked?.negativePrompt ?? null;
   const { override_settings: settings } = extra;
   // The models of a list are names of ours: only a mapping names a checkpoint of the server.
   const checkpoint = Array.isArray(models) ? {} : { sd_model_checkpoint: request.model };
@@ -107,12 +125,27 @@ function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest, prom
     ...(Array.isArray(models) ? {} : { override_settings_restore_afterwards: false }),
     ...extra,
     prompt,
+    ...(negativePrompt !== null && { negative_prompt: negativePrompt }),
     width: multipleOf8(request.size.widthPx),
     height: multipleOf8(request.size.heightPx),
     seed: request.seed,
     ...(reference && { init_images: [new ReferenceText(reference)] }),
+    ...(mask && { mask: mask.toString("base64"), inpainting_mask_invert: 0 }),
     override_settings: { ...(isObject(settings) ? settings : {}), ...checkpoint },
   };
+}
+
+/** These servers paint where a mask is white. Throws `INVALID_ARGUMENT` for a mask without transparency. */
+async function paintedMask(mask: ReferenceImage): Promise<Buffer> {
+  const { sharp } = await import("../../imaging/sharp-config.ts");
+  return mask.lend(async (bytes) => {
+    const image = sharp(bytes);
+    if (!(await image.metadata()).hasAlpha) {
+      const message = "The mask has no transparency: nothing is to change.";
+      throw new ProviderError("INVALID_ARGUMENT", message);
+    }
+    return image.extractChannel("alpha").negate().png().toBuffer();
+  });
 }
 
 function isObject(value: unknown): value is object {

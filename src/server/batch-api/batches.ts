@@ -2,7 +2,7 @@ import type { Request } from "express";
 import type { BatchObject, ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
+import { BATCH_STATUSES, UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
@@ -24,7 +24,7 @@ const NEWEST_OF_ALL_KEYS = 500;
 /** Returns all open batches and the newest of the others, newest first. */
 async function listOfAllKeys(deps: ApiDeps): Promise<ListEnvelope<BatchObject>> {
   const { batches } = deps.stores.read;
-  const open = await batches.withStatus(BATCH_STATUSES.filter((status) => !isTerminal(status)));
+  const open = await batches.withStatus(UNFINISHED_BATCH_STATUSES);
   const newest = await batches.latest(NEWEST_OF_ALL_KEYS);
   const byId = new Map([...newest, ...open].map((batch) => [batch.id, batch]));
   const data = await Promise.all([...byId.values()].map((batch) => showBatch(deps, batch)));

@@ -9,7 +9,6 @@ import { reportProviders, splitTroubles } from "../../domain/health/calls.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { authenticate, authenticateBy, bearerErrors, bearerToken, callerOf } from "../http/authenticate.ts";
-import { seldom } from "../monitoring/metrics.ts";
 import type { Surface } from "../operation.ts";
 
 const REQUESTS = 100;
@@ -25,7 +24,6 @@ function requireOwner({ isOwnerKey }: Pick<ApiDeps, "isOwnerKey">): RequestHandl
 /** `GET /v1/console/service`: providers, queue, disk, and the last requests of all keys. */
 function overview(deps: ApiDeps) {
   const lastRequests = rememberRequests(deps.feed);
-  const countBatches = seldom(() => deps.stores.read.batches.countByStatus());
   return async (_request: Request, response: Response): Promise<void> => {
     const { stores, health, clock, facts } = deps;
     const { running, slots, isPaused } = await deps.queueOfAll();
@@ -42,7 +40,7 @@ function overview(deps: ApiDeps) {
       disk_free_bytes: await deps.freeDiskBytes().catch(() => null),
       queue: { running, waiting: Math.max(0, pending - running), concurrency: slots, paused: isPaused },
       money: await moneyOfAll(deps),
-      batches: await countBatches(),
+      batches: await stores.read.batches.unfinishedByStatus(),
       providers: reports.map((report) => providerObject({ ...report, ...splitTroubles(report) })),
       requests: lastRequests().map(({ atMs, durationMs, ...line }) => ({
         at: atMs / 1000,

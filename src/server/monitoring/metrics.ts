@@ -1,6 +1,6 @@
 import type { RequestHandler } from "express";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import { BATCH_STATUSES } from "../../contract/statuses.ts";
+import { BATCH_STATUSES, UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { Feed } from "../../domain/feed.ts";
 import { CALLS_EVERY_MS, type CallSums, sumCalls } from "../../domain/health/calls.ts";
 import type { ProviderHealth } from "../../domain/health/provider-health.ts";
@@ -128,38 +128,17 @@ function gaugeAll<Source>(registry: Registry, readings: Record<string, Reading<S
 function gaugeStores(registry: Registry, stores: Stores): () => Promise<void> {
   const batches = new Gauge({
     name: "imgbatch_batches",
-    help: "Batches by status, deleted records among them",
+    help: "Unfinished batches by status",
     labelNames: ["status"],
     registers: [registry],
   });
   const readAll = gaugeAll(registry, STORES);
-  const countBatches = seldom(() => stores.read.batches.countByStatus());
-  return async () => {
-    const counts = await countBatches();
-    for (const status of BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);
-    await stores.snapshot(readAll);
-  };
-}
-
-/** A query that takes longer keeps other requests waiting. */
-const LONG_MS = 10;
-
-/**
- * Runs a query. After one that took long, returns its result again until a hundred times as long has passed: to count a
- * million batches takes a tenth of a second.
- */
-export function seldom<T>(query: () => Promise<T>): () => Promise<T> {
-  let last: Promise<T> | null = null;
-  let untilMs = 0;
-  return async () => {
-    const startMs = performance.now();
-    if (last !== null && startMs < untilMs) return last;
-    last = query();
-    await last;
-    const tookMs = performance.now() - startMs;
-    if (tookMs > LONG_MS) untilMs = performance.now() + 100 * tookMs;
-    return last;
-  };
+  return () =>
+    stores.snapshot(async (now) => {
+      const counts = await now.batches.unfinishedByStatus();
+      for (const status of UNFINISHED_BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);
+      await readAll(now);
+    });
 }
 
 const STATES = ["ok", "cooling", "disabled"] as const;

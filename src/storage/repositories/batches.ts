@@ -1,11 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { sql } from "kysely";
-import {
-  BATCH_STATUSES,
-  type BatchStatus,
-  isTerminal,
-  TERMINAL_BATCH_STATUSES,
-} from "../../contract/statuses.ts";
+import { type BatchStatus, UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import type { BatchEvent, BatchRecord } from "../../domain/records.ts";
@@ -271,7 +266,7 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
         .selectFrom("batches")
         .select((eb) => eb.fn.countAll<number>().as("count"))
         .where("apiKeyId", "=", apiKeyId)
-        .where("status", "not in", [...TERMINAL_BATCH_STATUSES])
+        .where("status", "in", UNFINISHED_BATCH_STATUSES)
         .where("source", "=", source);
       return (await first(query))?.count ?? 0;
     },
@@ -354,13 +349,14 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
     },
     pendingItemCount: async () => {
       const pending = sql<number | null>`sum(item_count - success_count - fail_count)`;
-      const atWork = BATCH_STATUSES.filter((status) => !isTerminal(status));
-      const query = build.selectFrom("batches").select(pending.as("count")).where("status", "in", atWork);
+      const unfinished = build.selectFrom("batches").where("status", "in", UNFINISHED_BATCH_STATUSES);
+      const query = unfinished.select(pending.as("count"));
       return (await first(query))?.count ?? 0;
     },
-    countByStatus: async () => {
+    unfinishedByStatus: async () => {
       const counts = build
         .selectFrom("batches")
+        .where("status", "in", UNFINISHED_BATCH_STATUSES)
         .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
         .groupBy("status");
       return Object.fromEntries((await all(counts)).map(({ status, count }) => [status, count]));

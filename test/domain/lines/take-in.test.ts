@@ -170,6 +170,6 @@ describe("the reading of a job's input", () => {
     await takeIn({ ...deps, offers: new Offers([provider], [model]) }, batch, NEVER);
     const [first, second] = await stores.read.items.page(batch.id, { afterPosition: -1, limit: 9 });
     expect(first?.status).toBe("pending");
-    expect(second?.error?.message).toContain("asks for a size or an aspect ratio");
+    expect(second?.error?.message).toContain("asks for a size, an aspect ratio or another option");
   });
 });

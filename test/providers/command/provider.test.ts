@@ -52,6 +52,14 @@ describe("the input of a program", () => {
     expect(left()).toEqual([]);
   });
 
+  it("[OPT-6] the program reads what was asked for besides", async () => {
+    const { generate, told } = await programmed(`tell("seen", job); make("a.png");`);
+    const asked = { quality: "high", background: "transparent", seed: 3, negativePrompt: "text" } as const;
+    await generate({ asked, seed: 3 });
+    const { quality, background, seed, negativePrompt: negative_prompt } = asked;
+    expect(told("seen")).toMatchObject({ quality, background, seed, negative_prompt });
+  });
+
   it("placeholders are replaced once, and the prompt is in a file only", async () => {
     const { generate, told } = await programmed(
       `const [file, ...args] = process.argv.slice(2);

@@ -95,6 +95,15 @@ describe("the native protocol", () => {
     expect(made.seed).toBe(null);
   });
 
+  it("[OPT-6] sends a seed that was asked for also to a model that is not known", async () => {
+    const server = await scriptedServer(json(content(image(PNG))));
+    const asked = { quality: null, background: null, negativePrompt: null, seed: 7 };
+    const request = imageRequest({ model: "gemini-9-image", seed: 7, asked });
+    const made = await connect(server.url, { preset: "google" }).generate(request, never, () => {});
+    expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig.seed).toBe(7);
+    expect(made.seed).toBe(7);
+  });
+
   it("cannot be asked for a type or for references in a storage", async () => {
     const server = await scriptedServer();
     const adapter = connect(server.url);
@@ -102,6 +111,7 @@ describe("the native protocol", () => {
       maxReferences: 14,
       ratios: "any",
       tiers: "any",
+      options: ["seed"],
     });
     const storedReferences = [{ uri: "gs://bucket/x.png", mimeType: "image/png" as const }];
     const error = await providerError(adapter.generate(imageRequest({ storedReferences }), never, () => {}));

@@ -50,9 +50,11 @@ describe("OpenAI's batch jobs", () => {
     ]);
     const provider = connect(server.url, { sizes: ["1024x1024", "1536x1024"], extra: { quality: "medium" } });
     const request = imageRequest({ model: "gpt-image-2" });
+    const asked = { quality: "high", background: "opaque", seed: null, negativePrompt: null } as const;
     const lines = [
       { key: "a", request },
       { key: "b", request: { ...request, references: [reference(PNG)] } },
+      { key: "c", request: { ...request, asked } },
     ];
     expect(await provider.upload("our-id", lines, never)).toBe("file-in");
     const job = { jobId: "our-id", model: "gpt-image-2", input: "file-in" };
@@ -80,6 +82,7 @@ describe("OpenAI's batch jobs", () => {
     });
     const images = [{ image_url: `data:image/png;base64,${PNG.toString("base64")}` }];
     expect(JSON.parse(texts[1] ?? "")).toMatchObject({ url: "/v1/images/edits", body: { ...body, images } });
+    expect(JSON.parse(texts[2] ?? "").body).toMatchObject({ quality: "high", background: "opaque" });
     expect(JSON.parse(create?.text ?? "")).toEqual({
       input_file_id: "file-in",
       endpoint: "/v1/images/generations",

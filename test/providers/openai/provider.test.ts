@@ -33,6 +33,8 @@ const base64 = (...images: Buffer[]) => ({
   data: images.map((each) => ({ b64_json: each.toString("base64") })),
 });
 
+const NOTHING = { quality: null, background: null, seed: null, negativePrompt: null };
+
 /** Sends a request and returns what arrived. */
 async function sent(changes: object, request: Partial<ImageRequest> = {}): Promise<Seen> {
   const server = await scriptedServer(json(base64(PNG)));
@@ -112,7 +114,60 @@ describe("a request in the form of OpenAI Images", () => {
     expect((await bodyOf({}, { ...gpt, mimeType: "image/webp" })).output_format).toBe("webp");
     expect(await bodyOf({}, { model: "flux", mimeType: "image/jpeg" })).not.toHaveProperty("output_format");
     const server = await scriptedServer();
-    expect(connect(server).takes).toEqual({ maxReferences: 16, ratios: "any", tiers: "any" });
+    expect(connect(server).takes).toEqual({
+      maxReferences: 16,
+      ratios: "any",
+      tiers: "any",
+      options: ["quality", "background", "mask"],
+    });
+  });
+
+  it("[OPT-6] has the quality, the background, the seed and the negative prompt that were asked for", async () => {
+    const gpt = { model: "gpt-image-2.5-flare", mimeType: "image/webp" } as const;
+    const transparent = { ...NOTHING, quality: "high", background: "transparent" } as const;
+    expect(await bodyOf({ extra: { quality: "low" } }, { ...gpt, asked: transparent })).toMatchObject({
+      quality: "high",
+      background: "transparent",
+      output_format: "webp",
+    });
+    const nothing = await bodyOf({}, { ...gpt, asked: NOTHING });
+    expect(nothing).toEqual(await bodyOf({}, gpt));
+    expect(nothing.quality).toBe("medium");
+    // A server that chooses the type by itself could choose JPEG.
+    expect(await bodyOf({}, { asked: transparent })).toMatchObject({
+      output_format: "png",
+      response_format: "b64_json",
+    });
+    const asked = { ...NOTHING, seed: 5, negativePrompt: "text" };
+    const together = { preset: "together", takes: ["seed", "negative_prompt"] };
+    expect(await bodyOf(together, { asked, seed: 5 })).toMatchObject({ seed: 5, negative_prompt: "text" });
+    const server = await scriptedServer(json(base64(PNG)));
+    const adapter = connect(server, together);
+    expect(adapter.takes.options).toEqual(["quality", "background", "seed", "negativePrompt", "mask"]);
+    expect((await adapter.generate(imageRequest({ asked }), never, () => {})).seed).toBe(5);
+  });
+
+  it("[OPT-6] has the resolution as the entry says, beside the ratio", async () => {
+    const byRatio = { sizeAs: "aspect_ratio", edits: "json" };
+    const lower = { ...byRatio, resolution: "lower", extra: { resolution: "1k" } };
+    expect((await bodyOf(lower)).resolution).toBe("2k");
+    expect((await bodyOf(lower, { tier: "1K" })).resolution).toBe("1k");
+    expect((await bodyOf({ ...byRatio, resolution: "upper" })).resolution).toBe("2K");
+    expect(await bodyOf({ ...byRatio, resolution: "upper" }, { tier: "1K" })).not.toHaveProperty(
+      "resolution",
+    );
+    const takes = (entry: object) => connect({ url: "http://127.0.0.1:9" } as ScriptedServer, entry).takes;
+    expect(takes(byRatio)).toMatchObject({ tiers: ["1K"], options: ["quality", "background"] });
+    expect(takes(lower).tiers).toBe("any");
+  });
+
+  it("[OPT-7] has a mask as a file of its form", async () => {
+    const seen = await sent({}, { references: [reference(JPEG, "image/jpeg")], mask: reference(PNG) });
+    const headers = { "content-type": seen.headers["content-type"] ?? "" };
+    const form = await new Response(new Uint8Array(seen.body), { headers }).formData();
+    const mask = form.get("mask") as File;
+    expect([mask.name, mask.type]).toEqual(["mask.png", "image/png"]);
+    expect(Buffer.from(await mask.arrayBuffer())).toEqual(PNG);
   });
 
   it("sends references as a form", async () => {

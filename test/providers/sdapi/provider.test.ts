@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import sharp from "sharp";
 import { expect, it } from "vitest";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
 import { watchKey } from "../../../src/kernel/hide-keys.ts";
@@ -105,6 +106,40 @@ it("the first reference goes to img2img; others are noted", async () => {
   expect(notes).toEqual(["Only the first reference image was used."]);
   const stored = [{ uri: "gs://bucket/a.png", mimeType: "image/png" as const }];
   expect(await failureOf(generate({ storedReferences: stored }))).toMatchObject({ code: "INVALID_ARGUMENT" });
+  expect(seen).toHaveLength(1);
+});
+
+it("[OPT-6] an item's negative prompt wins over that of the entry", async () => {
+  const { seen, generate } = await sdapi(json(made()), { extra: { negative_prompt: "text" } });
+  const asked = { quality: null, background: null, seed: 9, negativePrompt: "people" };
+  await generate({ asked, seed: 9 });
+  expect(seen[0]?.body).toMatchObject({ negative_prompt: "people", seed: 9 });
+});
+
+it("[OPT-7] a mask is white where it was transparent, and one without transparency is refused", async () => {
+  const { seen, generate } = await sdapi(json(made()));
+  const maskOf = (bytes: Buffer) => ({
+    ...reference,
+    lend: <T>(work: (bytes: Buffer) => Promise<T>) => work(bytes),
+  });
+  const left = { create: { width: 2, height: 4, channels: 4, background: "#f00f" } } as const;
+  const half = { create: { width: 4, height: 4, channels: 4, background: "#0000" } } as const;
+  const mask = await sharp(half)
+    .composite([{ input: await sharp(left).png().toBuffer(), left: 0, top: 0 }])
+    .png()
+    .toBuffer();
+  await generate({ references: [reference], mask: maskOf(mask) });
+  const sent = Buffer.from(String(seen[0]?.body?.mask), "base64");
+  const { data, info } = await sharp(sent).greyscale().raw().toBuffer({ resolveWithObject: true });
+  expect([...data.subarray(0, 4 * info.channels)].filter((_, i) => i % info.channels === 0)).toEqual([
+    0, 0, 255, 255,
+  ]);
+  const plain = await sharp(half).removeAlpha().png().toBuffer();
+  const refused = await failureOf(generate({ references: [reference], mask: maskOf(plain) }));
+  expect(refused).toMatchObject({
+    code: "INVALID_ARGUMENT",
+    message: expect.stringContaining("transparency"),
+  });
   expect(seen).toHaveLength(1);
 });
 
