@@ -46,7 +46,7 @@ export interface CommandContext {
 /** What an agent may spend. */
 export interface Purse {
   /** Sets aside what images may cost, before they are asked for. Throws `COST_LIMIT` if that is too much. */
-  reserve(wanted: { micros: number; images: number; model: string }): Promise<void>;
+  reserve(wanted: { micros: number; images: number }): Promise<void>;
 }
 
 /** The result of a command: its exit code, and stdout in both forms. `json` is the one document of `--json`. */
