@@ -146,6 +146,7 @@ const LOCAL_ERRORS = {
   SERVICE_GONE: e(0, "temporary", "The service of another command has ended."),
   BAD_RESPONSE: e(0, "temporary", "The service sent a response that does not belong to this API."),
   SUBMISSION_UNKNOWN: e(0, "temporary", "It is not known whether the service took the batch."),
+  IMAGES_MISSING: e(0, "temporary", "Images of this run are missing here."),
   ITEMS_FAILED: e(0, "someFailed", "Some images failed."),
   NO_IMAGES: e(0, "noImages", "Not one image was made."),
   IMAGE_REFUSED: e(0, "noImages", "The service refused to make this image."),

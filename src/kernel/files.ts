@@ -19,7 +19,7 @@ export const PARTIAL_SUFFIX = ".partial";
  */
 export async function writeFileDurably(
   path: string,
-  data: Uint8Array | string | AsyncIterable<string>,
+  data: Uint8Array | string | AsyncIterable<Uint8Array | string>,
   options: { mode?: number } = {},
 ): Promise<void> {
   const temporary = join(

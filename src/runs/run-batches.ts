@@ -32,7 +32,8 @@ export async function findBatch(
 export function recordedBatch(entry: RunBatch, request: RunState["request"] = null): Batch | null {
   const { id, status, item_count, success_count, fail_count } = entry;
   const { estimated_cost, actual_cost, play_money, parent_batch_id, created_at } = entry;
-  const { model, task_name } = request ?? {};
+  const { model: usual, task_name } = request ?? {};
+  const { model = usual } = entry;
   const costs = { estimated_cost, actual_cost, ...(play_money === undefined ? {} : { play_money }) };
   const facts = { item_count, success_count, fail_count, ...costs, parent_batch_id, created_at };
   return readBatch({ id, model, status, task_name, ...facts });

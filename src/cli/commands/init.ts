@@ -1,4 +1,4 @@
-import { chmod, readFile, stat, writeFile } from "node:fs/promises";
+import { appendFile, chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
@@ -18,15 +18,20 @@ export const command: CommandDetails = {
     {
       flags: "--template <name>",
       description:
-        "starter (prompts and configuration), github, gitlab, script, comfyui, compose or all; may be repeated",
+        "starter (prompts and configuration), agent (a skill for coding agents), github, gitlab, script, comfyui, compose or all; may be repeated",
       default: "starter",
       repeatable: true,
-      choices: ["starter", "github", "gitlab", "script", "comfyui", "compose", "all"],
+      choices: ["starter", "agent", "github", "gitlab", "script", "comfyui", "compose", "all"],
     },
     { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
     { flags: "--force", description: "replace existing files" },
   ],
-  examples: ["imgbatch init", "imgbatch init --upstream google", "imgbatch init --template github"],
+  examples: [
+    "imgbatch init",
+    "imgbatch init --upstream google",
+    "imgbatch init --template github",
+    "imgbatch init --template agent",
+  ],
   exits: ["saving"],
   run,
 };
@@ -48,9 +53,12 @@ async function run({
   await requireDirectory(dir, named);
   const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
-  const next = templates.every((name) => name === "compose")
+  const isOnly = (template: string) => templates.every((name) => name === template);
+  const next = isOnly("compose")
     ? [...composeCommands(dirname(packageFile("package.json"))), SUBMIT]
-    : [`${SUBMIT} --dry-run`, SUBMIT];
+    : isOnly("agent")
+      ? ["imgbatch doctor"]
+      : [`${SUBMIT} --dry-run`, SUBMIT];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
   const first = upstream === null ? null : preparationOf(upstream);
   if (first !== null) output.note(`first: ${first}`);
@@ -112,8 +120,13 @@ async function copyTemplates(
   const written: string[] = [];
   const kept: string[] = [];
   for (const file of files) {
-    const { target, isExecutable } = file;
+    const { target, isExecutable, onlyBelow } = file;
     const path = join(dir, target);
+    if (onlyBelow !== undefined && (await stat(join(dir, onlyBelow)).catch(() => null)) === null) continue;
+    if ("appended" in file) {
+      if (await saving(path, () => append(path, file.appended))) written.push(target);
+      continue;
+    }
     const text = "text" in file ? file.text : await readTemplate(file.source);
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
@@ -145,17 +158,33 @@ async function writeNew(path: string, text: string, mode: number): Promise<boole
   }
 }
 
-/** A file to write: one of the package, or a text. */
+/** Adds lines to the end of a file, and creates it if it is missing. Returns false if it has them already. */
+async function append(path: string, lines: string): Promise<boolean> {
+  const before = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return "";
+    throw error;
+  });
+  if (before.includes(lines)) return false;
+  const gap = before === "" ? "" : before.endsWith("\n") ? "\n" : "\n\n";
+  await makeDirectory(dirname(path));
+  await appendFile(path, `${gap}${lines}`);
+  return true;
+}
+
+/** A file to write: one of the package, a text, or lines to add to what is there. */
 type TemplateFile = {
   /** The path below the chosen directory, with `/`. */
   target: string;
   isExecutable?: true;
+  /** Written only if this folder exists. */
+  onlyBelow?: string;
 } & (
   | {
       /** The name below `templates/`. */
       source: string;
     }
   | { text: string }
+  | { appended: string }
 );
 
 const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
@@ -166,16 +195,31 @@ const script: TemplateFile = { source: "make-images.sh", target: "make-images.sh
 const comfyui: TemplateFile = { source: "comfyui.mjs", target: "comfyui.mjs", isExecutable: true };
 const compose: TemplateFile = { source: "compose.yaml", target: "compose.yaml" };
 const workflow: TemplateFile = { source: "comfyui-workflow.json", target: "comfyui-workflow.json" };
+const SKILL = "skills/imgbatch/SKILL.md";
+const skills: readonly TemplateFile[] = [
+  { source: "skill/SKILL.md", target: `.agents/${SKILL}` },
+  { source: "skill/SKILL.md", target: `.claude/${SKILL}`, onlyBelow: ".claude" },
+  {
+    target: "AGENTS.md",
+    appended: [
+      "## Images",
+      `Make images with \`imgbatch\`, which makes, resumes and verifies many at once: read \`.agents/${SKILL}\` first.`,
+      "Agree to pay for images (`--max-cost`) only with an amount that a person has named.",
+      "",
+    ].join("\n"),
+  },
+];
 
 /** The files of each template. They work together in an empty directory. */
 const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   starter: [prompts, config],
+  agent: skills,
   github: [prompts, github],
   gitlab: [prompts, gitlab],
   script: [prompts, script],
   comfyui: [prompts, comfyui, workflow],
   compose: [prompts, compose],
-  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose],
+  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose, ...skills],
 };
 
 /**

@@ -40,7 +40,7 @@ export async function writeGallery(
   options: { loadThumbnail: () => Promise<MakeThumbnail | null>; signal?: AbortSignal | undefined },
 ): Promise<string> {
   const path = join(dir, GALLERY_FILE);
-  const template = await readFile(packageFile("templates/contact-sheet.html"), "utf8");
+  const template = await readTemplate();
   // Reading a complete run again changes only the time.
   const fingerprint = fingerprintOf(template, report);
   const before = await beginningOf(path);
@@ -48,9 +48,20 @@ export async function writeGallery(
   if (before !== null && before !== "" && !before.includes(MARK))
     throw new ImgbatchError("DIRECTORY_CONFLICT", `${path} is not a contact sheet and stays as it is`);
   const thumbnail = await options.loadThumbnail();
-  const page = pageText(template, { dir, report, fingerprint, thumbnail, signal: options.signal });
+  const read = (name: string) => readFile(join(dir, name));
+  const page = pageText(template, { read, report, fingerprint, thumbnail, signal: options.signal });
   await saving(path, () => writeFileDurably(path, page));
   return path;
+}
+
+/** The text of a contact sheet for another place than the directory of the run, piece by piece. */
+export async function* contactSheet(page: Omit<Page, "fingerprint">): AsyncGenerator<string> {
+  const template = await readTemplate();
+  yield* pageText(template, { ...page, fingerprint: fingerprintOf(template, page.report) });
+}
+
+function readTemplate(): Promise<string> {
+  return readFile(packageFile("templates/contact-sheet.html"), "utf8");
 }
 
 /** Image by image: all of them as one text take much memory. */
@@ -63,7 +74,8 @@ function fingerprintOf(template: string, report: RunReport): string {
 }
 
 interface Page {
-  dir: string;
+  /** Reads a picture by its path in the report. */
+  read: (path: string) => Promise<Buffer>;
   report: RunReport;
   fingerprint: string;
   thumbnail: MakeThumbnail | null;
@@ -71,14 +83,14 @@ interface Page {
 }
 
 async function* pageText(template: string, page: Page): AsyncGenerator<string> {
-  const { dir, report, fingerprint, thumbnail, signal } = page;
+  const { read, report, fingerprint, thumbnail, signal } = page;
   const slots: Record<string, string> = { ...pageSlots(report), fingerprint, policy: policyOf(template) };
   const fill = (text: string) => text.replace(SLOT, (_, name: string) => slots[name] ?? "");
   const [head = "", tail = ""] = template.split("{{items}}");
   yield fill(head);
   const comparison = compareImages(report.images);
   const ordered = comparison?.rows.flatMap(({ cells }) => cells.flat()) ?? report.images;
-  const cards = withSmallPictures(dir, ordered, thumbnail, signal);
+  const cards = withSmallPictures(read, ordered, thumbnail, signal);
   const total = report.images.length;
   const first = total > MOST_AT_ONCE ? FIRST_CARDS : total;
   let count = 0;
@@ -279,7 +291,7 @@ function edgeFor(count: number): number {
  * its file. Never holds more than a few pictures at once.
  */
 async function* withSmallPictures(
-  dir: string,
+  read: Page["read"],
   images: readonly ReportImage[],
   thumbnail: MakeThumbnail | null,
   signal?: AbortSignal,
@@ -292,7 +304,7 @@ async function* withSmallPictures(
     const isFull = embedded >= MAX_EMBEDDED || embeddedBytes >= MAX_EMBEDDED_BYTES;
     if (thumbnail === null || isZipped || isFull) return fileHref(path);
     embedded++;
-    const bytes = await readFile(join(dir, path)).catch(() => null);
+    const bytes = await read(path).catch(() => null);
     const small = bytes === null ? null : await thumbnail(bytes, edgePx).catch(() => null);
     if (small === null) return fileHref(path);
     embeddedBytes += small.byteLength;

@@ -105,18 +105,7 @@ export type EndedImage = Pick<
 > & { model_version?: string | null };
 
 /** What the input of a run says about an image. */
-interface AskedImage {
-  prompt: string;
-  source?: InputLine["source"];
-  /** Absent: that of the run. */
-  model?: unknown;
-  aspect_ratio?: unknown;
-  size?: unknown;
-  quality?: unknown;
-  background?: unknown;
-  seed?: unknown;
-  negative_prompt?: unknown;
-}
+type AskedImage = Pick<InputLine, "prompt"> & Partial<Omit<InputLine, "custom_id" | "prompt">>;
 
 /** The most characters of all prompts in a report, so that it can still be opened, and the fewest of each prompt. */
 const PROMPT_CHARS = 4_000_000;
