@@ -2,6 +2,7 @@ import { isTerminal } from "../../contract/statuses.ts";
 import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
 import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
+import type { OptionFields } from "../../prompts/options.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import type { InputLine } from "../directory/input.ts";
 import type { ResultLine } from "../directory/results.ts";
@@ -105,7 +106,7 @@ export type EndedImage = Pick<
 > & { model_version?: string | null };
 
 /** What the input of a run says about an image. */
-type AskedImage = Pick<InputLine, "prompt"> & Partial<Omit<InputLine, "custom_id" | "prompt">>;
+type AskedImage = Pick<InputLine, "prompt"> & Partial<Pick<InputLine, "source" | "model">> & OptionFields;
 
 /** The most characters of all prompts in a report, so that it can still be opened, and the fewest of each prompt. */
 const PROMPT_CHARS = 4_000_000;
@@ -129,7 +130,7 @@ export function buildReport(facts: ReportFacts): RunReport {
     const asked = input.get(line.custom_id);
     const prompt = asked === undefined ? null : truncateCodePoints(asked.prompt, promptChars, "…");
     const at = fileLineOf(asked?.source);
-    const model = typeof asked?.model === "string" ? asked.model : facts.model;
+    const model = asked?.model ?? facts.model;
     if (model !== null) models.add(model);
     const { custom_id: id, files, error, status, notes = [] } = line;
     const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
@@ -175,9 +176,9 @@ function variantOf(
   prompt: string,
   model: string | null,
 ): ReportImage["variant"] {
-  const { values, file, line } = asked?.source ?? {};
-  if (values !== undefined) return { origin: `${file}:${line}`, values: new Map(Object.entries(values)) };
-  const { aspect_ratio, size, quality, background, negative_prompt } = asked ?? {};
+  const { source, aspect_ratio, size, quality, background, negative_prompt } = asked ?? { prompt };
+  if (source?.values !== undefined)
+    return { origin: `${source.file}:${source.line}`, values: new Map(Object.entries(source.values)) };
   const named = { model, aspect_ratio, size, quality, background, negative_prompt };
   const given = Object.entries(named).filter(([, value]) => value != null);
   return { origin: prompt, values: new Map(given.map(([name, value]) => [name, String(value)])) };
@@ -185,7 +186,8 @@ function variantOf(
 
 /** The seed that made the image says more than the one that was asked for. */
 function optionTexts(asked: AskedImage | undefined, madeWith: number | undefined): string[] {
-  const { aspect_ratio, size, quality, background, seed, negative_prompt } = asked ?? {};
+  if (asked === undefined) return [];
+  const { aspect_ratio, size, quality, background, seed, negative_prompt } = asked;
   const named = {
     quality,
     background,
