@@ -29,7 +29,7 @@ interface PricedModels {
 
 type Surroundings = Pick<
   CommandContext,
-  "global" | "options" | "cwd" | "typed" | "ask" | "output" | "signal"
+  "global" | "options" | "cwd" | "typed" | "ask" | "output" | "signal" | "purse"
 >;
 
 /** Images of a model in a size and quality. */
@@ -67,7 +67,10 @@ export function createBudget(
   context: Surroundings,
 ) {
   const { unitCostMicroUsd: typed, maxCostMicroUsd: max } = options;
-  const isPaidFor = ({ model }: Group) => model.isPaid && service.kind !== "remote";
+  const isElsewhere = service.kind === "remote";
+  /** An agent needs the consent of a person at every service that takes real money. */
+  const isPaidFor = ({ model }: Group) =>
+    isElsewhere ? context.purse !== undefined && !model.isPlay : model.isPaid;
   const unitOf = ({ model, asked }: Group) => typed ?? model.priceOf(asked)?.imageMicroUsd ?? null;
   // The hold is the most that an image can cost.
   const limitOf = (group: Group) =>
@@ -122,7 +125,7 @@ export function createBudget(
       }
       const { requireOffered } = await import("./model-check.ts");
       let asOf: string | null = null;
-      for (const model of new Set(paid.map((group) => group.model))) {
+      for (const model of new Set(isElsewhere ? [] : paid.map((group) => group.model))) {
         const old = await requireOffered(context, model.id, service.upstream ?? null, model === models.first);
         asOf ??= old;
       }
@@ -132,7 +135,11 @@ export function createBudget(
         throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
       }
       const cost = limit(groups, asOf);
-      if (max === undefined) await requireYes(context, paid, { limitOf, asOf, cost: cost ?? 0 });
+      if (context.purse !== undefined) {
+        const count = paid.reduce((sum, group) => sum + group.count, 0);
+        await context.purse.reserve({ micros: sumOf(paid, limitOf) ?? 0, images: count });
+        if (isElsewhere) return null;
+      } else if (max === undefined) await requireYes(context, paid, { limitOf, asOf, cost: cost ?? 0 });
       return (image) => {
         const [group] = grouped(models, [image]);
         return (group && limitOf(group)) ?? 0;

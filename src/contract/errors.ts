@@ -135,6 +135,7 @@ const LOCAL_ERRORS = {
   INVALID_INPUT: e(0, "usage", "The input is not right; nothing was sent."),
   INVALID_CONFIG: e(0, "usage", "The configuration is not right."),
   CONSENT_REQUIRED: e(0, "auth", "The configuration file of this directory needs your consent."),
+  OUTSIDE_ROOT: e(0, "usage", "The path leads out of the root of this server."),
   COST_LIMIT: e(0, "money", "The run would cost more than --max-cost."),
   DATA_DIRECTORY_IN_USE: e(0, "conflict", "Another process uses this data directory."),
   EARLIER_VERSION: e(0, "conflict", "This was made by a version before 0.1.0, which cannot be read."),

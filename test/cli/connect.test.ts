@@ -95,7 +95,7 @@ type Kind = ServiceConnection["kind"];
 
 const ON_DATA_DIRECTORY = {
   ...{ dataDirectory: "d", providers: [], upstream: null, disabled: () => [], noteDrawings: () => {} },
-  ...{ failed: new AbortController().signal, paidRequests: () => 0 },
+  ...{ failed: new AbortController().signal, paidRequests: () => 0, pause() {} },
 };
 
 /** A context whose connections go to these addresses, one after the other. */

@@ -62,6 +62,7 @@ export async function generateMany(
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
     stdinFormat: options.stdinFormat,
+    root: context.root,
     ...(await readVariableRules(context.options, cwd)),
     note: (remark) => context.output.note(remark),
   });
@@ -88,7 +89,7 @@ export async function retryLost(
   runState: RunState,
 ): Promise<CommandResult> {
   const { options } = context;
-  for (const name of ["dryRun", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
+  for (const name of ["dryRun", "detach", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
     if (options[name] !== undefined) {
       const flag = flagOf(name);
       const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;

@@ -12,7 +12,14 @@ import { type Asked, chooseModels, type RunModels, usedModels } from "../../runs
 import { openRetry, planRetry } from "../../runs/plan/retry.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
-import { askedIn, type Run, readAskedItems, type Submissions, send } from "../../runs/send.ts";
+import {
+  askedIn,
+  type Run,
+  readAskedItems,
+  type StartedRun,
+  type Submissions,
+  send,
+} from "../../runs/send.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
@@ -24,6 +31,7 @@ import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
+import { describeDetached, withoutService } from "./submit.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
@@ -43,6 +51,7 @@ export const command: CommandDetails = {
       description:
         "go on with this service, which does not know batches of the run (its data are new, or it is another service or key); with --include-lost, only the missing images are made, and paid again if the other service still runs",
     },
+    { flags: "-d, --detach", description: "print the batch ids and do not wait" },
     { flags: "--dry-run", description: "count the images and estimate the cost; submit nothing" },
     ...runOptions,
   ],
@@ -95,6 +104,7 @@ async function retry(
 ): Promise<CommandResult> {
   const { dir, shownDir, allowance, intervalMs, dryRun } = options;
   const { signal, clock, output: reporter } = context;
+  if (options.detach && service.kind === "embedded" && !dryRun) throw await withoutService(context);
   const target = await resolveTarget(options.shownDir, context.cwd);
   const runState = target.run?.state;
   if (runState === undefined) throw new ImgbatchError("INTERNAL", "A retry has no run.");
@@ -118,6 +128,10 @@ async function retry(
   // The run does not record the options that it was submitted with.
   const updateStep = `run the submit command of ${shellWord(shownDir)} again with --update`;
   const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
+  const finish = async (started: StartedRun) =>
+    options.detach
+      ? describeDetached(context, options, started)
+      : finishRun(context, service, { ...started, ...run });
   const open = openRetry(runState, service);
   const budget = createBudget(options, models, service, context);
   if (open !== null) {
@@ -125,8 +139,7 @@ async function retry(
     if (dryRun) return describeDry(options, models, budget, { images, batches: 0, refused: 0 });
     const consentOf = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");
-    const started = await send({ ...work, consentOf });
-    return finishRun(context, service, { ...started, ...run });
+    return finish(await send({ ...work, consentOf }));
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
@@ -150,8 +163,7 @@ async function retry(
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
   const consentOf = await budget.consent(images);
-  const started = await send({ ...work, consentOf }, { added: plan.added });
-  return finishRun(context, service, { ...started, ...run });
+  return finish(await send({ ...work, consentOf }, { added: plan.added }));
 }
 
 async function modelsOf(
@@ -260,6 +272,7 @@ async function readRetryOptions(context: CommandContext) {
     withLost: read.flagOption(options, "includeLost"),
     isHere: read.flagOption(options, "here"),
     dryRun: read.flagOption(options, "dryRun"),
+    detach: read.flagOption(options, "detach"),
     ...readRunOptions(options),
   };
 }

@@ -79,6 +79,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       defaultCount: options.count,
       stdinFormat: options.stdinFormat,
       isStrict: options.isStrict,
+      root: context.root,
       usualReferences: usualReferences(options.model),
       ...(await readVariableRules(context.options, cwd)),
       shared: await loadReferences(context.options, "reference", cwd),
@@ -262,9 +263,10 @@ function imagesOf(chunks: readonly Chunk[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
 }
 
-function describeDetached(
+/** Describes batches that were made and go on. */
+export function describeDetached(
   context: CommandContext,
-  options: SubmitOptions,
+  options: Pick<SubmitOptions, "shownDir">,
   started: StartedRun,
 ): CommandResult {
   const { batches, replayed } = started;
@@ -285,7 +287,7 @@ function describeDetached(
  * Returns the error of `--detach` where no service outlives the command. Its advice names the directory, and mentions a
  * service of this program that runs at the usual address on another one.
  */
-async function withoutService(context: CommandContext): Promise<ImgbatchError> {
+export async function withoutService(context: CommandContext): Promise<ImgbatchError> {
   const { global, options, cwd } = context;
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   const { server } = loadConfig(configChoice(context));

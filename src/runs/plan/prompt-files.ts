@@ -71,6 +71,8 @@ export async function readPromptFiles(
 interface FileRules extends ReaderRules {
   /** Reference images of every prompt, behind its own. Default: none. */
   shared?: readonly PromptReference[];
+  /** Reference images lie below this directory. Default: anywhere. */
+  root?: string | undefined;
   /** What every prompt asks for that does not say so itself. Default: nothing. */
   options?: Options;
   /** Gets what the variables of the files came to. */
@@ -125,7 +127,8 @@ async function keep(
     const { path, id, type } = spec;
     const known = path === undefined ? "" : JSON.stringify([path, id, type]);
     const reference =
-      loaded.get(known) ?? (await loadReference(spec, { baseDir, limits: rules.limits, spool }, report));
+      loaded.get(known) ??
+      (await loadReference(spec, { baseDir, limits: rules.limits, spool, root: rules.root }, report));
     if (path !== undefined) loaded.set(known, reference);
     if (reference !== null) references.push(reference);
   }
