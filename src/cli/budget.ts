@@ -1,3 +1,4 @@
+import type { TakenOptions } from "../client/models.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import {
   amountText,
@@ -6,84 +7,185 @@ import {
   FREE_DRAWINGS,
   formatUsd,
   microsToDecimal,
+  microsToNumber,
+  playMoneyField,
   upToCents,
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
-import type { ChosenModel } from "../runs/plan/choose-model.ts";
+import type { Asked, ChosenModel } from "../runs/plan/choose-model.ts";
+import type { ImageConsent } from "../runs/send.ts";
 import type { CommandContext } from "./command.ts";
 import type { ConnectedService } from "./connect/connection.ts";
 import { commandAgain } from "./output/next-step.ts";
 
 /** The parts of a model that a budget needs. */
-type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid" | "isPlay">;
+interface PricedModel extends Pick<ChosenModel, "id" | "priceOf" | "isPaid" | "isPlay"> {
+  options: Pick<TakenOptions, "defaultQuality"> | null;
+}
+
+/** The models of a run: `first` makes the images that name none. */
+interface PricedModels {
+  first: PricedModel;
+  isOfLines?: boolean;
+  of(image: Asked): PricedModel;
+}
+
 type Surroundings = Pick<
   CommandContext,
-  "global" | "options" | "cwd" | "typed" | "ask" | "output" | "signal"
+  "global" | "options" | "cwd" | "typed" | "ask" | "output" | "signal" | "purse"
 >;
 
+/** Images of a model in a size and quality. */
+interface Group {
+  model: PricedModel;
+  asked: Asked;
+  /** The quality that is used; null if the model has none. */
+  quality: string | null;
+  count: number;
+}
+
+/** Groups the images of a run by what decides their price. */
+function grouped(models: PricedModels, images: readonly Asked[]): Group[] {
+  const groups = new Map<string, Group>();
+  for (const asked of images) {
+    const model = models.of(asked);
+    const quality = asked.quality ?? model.options?.defaultQuality ?? null;
+    const key = JSON.stringify([model.id, asked.size ?? "1K", quality]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, { model, asked, quality, count: 1 });
+    else group.count++;
+  }
+  return [...groups.values()];
+}
+
 /**
- * Returns the price and the cost limit of a run, in micro-dollars. Approving images throws `USAGE` if there is a limit but no
- * price. Consent is for the embedded service alone: any other service has accounts of its own.
+ * Returns the price and the cost limit of a run, in micro-dollars: the sum of the prices of its images. Approving images
+ * throws `USAGE` if there is a limit but no price. Consent is for the embedded service alone: any other service has accounts
+ * of its own.
  */
 export function createBudget(
   options: { maxCostMicroUsd: number | undefined; unitCostMicroUsd: number | undefined },
-  model: PricedModel,
+  models: PricedModels,
   service: Pick<ConnectedService, "kind"> & { upstream?: string | null },
   context: Surroundings,
 ) {
-  const unit = options.unitCostMicroUsd ?? model.imageCostMicroUsd;
-  const isPlay = model.isPlay && options.unitCostMicroUsd === undefined;
-  const max = options.maxCostMicroUsd;
-  const needsConsent = model.isPaid && service.kind !== "remote";
+  const { unitCostMicroUsd: typed, maxCostMicroUsd: max } = options;
+  const isElsewhere = service.kind === "remote";
+  /** An agent needs the consent of a person at every service that takes real money. */
+  const isPaidFor = ({ model }: Group) =>
+    isElsewhere ? context.purse !== undefined && !model.isPlay : model.isPaid;
+  const unitOf = ({ model, asked }: Group) => typed ?? model.priceOf(asked)?.imageMicroUsd ?? null;
   // The hold is the most that an image can cost.
-  const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
-  /** Null if the price of an image is not known. */
-  const estimate = (images: number): Cost | null =>
-    unit === null ? null : { micros: unit * images, isPlay };
-  /** Throws `COST_LIMIT` if these images would cost more than `--max-cost`. */
-  const approve = (images: number, costMicroUsd?: number, asOf: string | null = null) => {
-    if (max === undefined || images === 0) return;
-    if (limited === null) {
+  const limitOf = (group: Group) =>
+    isPaidFor(group) ? (group.model.priceOf(group.asked)?.holdMicroUsd ?? unitOf(group)) : unitOf(group);
+  const isPlay = (groups: readonly Group[]) =>
+    typed === undefined && groups.every(({ model }) => model.isPlay);
+  /** Throws `COST_LIMIT` if these images would cost more than `--max-cost`. Returns the most that they can cost. */
+  const limit = (groups: readonly Group[], asOf: string | null): number | null => {
+    const cost = sumOf(groups, limitOf);
+    if (max === undefined || groups.length === 0) return cost;
+    if (cost === null) {
+      const { model } = groups.find((group) => limitOf(group) === null) ?? { model: models.first };
       const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
       throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
     }
-    const cost = costMicroUsd ?? limited * images;
-    if (cost <= max) return;
-    const agreeing = needsConsent ? withMaxCost(context, cost) : null;
-    throw aboveLimit({ micros: cost, isPlay }, images, max, agreeing, asOf);
+    if (cost <= max) return cost;
+    const agreeing = groups.some(isPaidFor) ? withMaxCost(context, cost) : null;
+    const images = groups.reduce((sum, { count }) => sum + count, 0);
+    throw aboveLimit({ micros: cost, isPlay: isPlay(groups) }, images, max, agreeing, asOf);
   };
-  /**
-   * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal.
-   * `costMicroUsd` is their price together, where not every image costs the same. Returns the consent for one image;
-   * null if none is needed. Throws `COST_LIMIT` without consent.
-   */
-  const consent = async (images: number, costMicroUsd?: number): Promise<number | null> => {
-    if (!needsConsent || images === 0) {
-      approve(images, costMicroUsd);
-      return null;
-    }
-    const { requireOffered } = await import("./model-check.ts");
-    const asOf = await requireOffered(context, model.id, service.upstream ?? null);
-    if (limited === null) {
-      const message = `The price of an image of ${model.id} is not known, and it costs real money: add --unit-cost.`;
-      throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
-    }
-    approve(images, costMicroUsd, asOf);
-    if (max === undefined)
-      await requireYes(context, model.id, images, {
-        price: limited,
-        asOf,
-        cost: costMicroUsd ?? limited * images,
-      });
-    return limited;
+  /** Null if the price of an image is not known. */
+  const estimateOf = (groups: readonly Group[]): Cost | null => {
+    const micros = sumOf(groups, unitOf);
+    return micros === null
+      ? null
+      : { micros, isPlay: groups.length === 0 ? models.first.isPlay : isPlay(groups) };
   };
-  return { estimate, approve, consent };
+  return {
+    /** The facts of a dry run about what it would cost. */
+    facts: (images: readonly Asked[]) => {
+      const groups = grouped(models, images);
+      const cost = estimateOf(groups);
+      return {
+        estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+        ...playMoneyField(cost),
+        prices: groups.map((group) => {
+          const [unit, { model, asked, quality, count }] = [unitOf(group), group];
+          const price = unit === null ? null : microsToNumber(unit);
+          return { model: model.id, size: asked.size ?? "1K", quality, image_count: count, price };
+        }),
+      };
+    },
+    estimate: (images: readonly Asked[]) => estimateOf(grouped(models, images)),
+    /** The lines of a dry run about what it would cost; none when that is not known. */
+    estimateLines: (images: readonly Asked[]): string[] => {
+      const groups = grouped(models, images);
+      const cost = estimateOf(groups);
+      if (cost === null) return [];
+      if (cost.isPlay) return [FREE_DRAWINGS];
+      const [only, ...others] = groups;
+      const each = others.length === 0 ? [] : groups.map((group) => groupLine(group, unitOf(group)));
+      const quality = only === undefined || others.length > 0 ? "" : qualityNote([only]);
+      return [...each, `estimated cost ${costText(cost, "limit")}${quality}`];
+    },
+    approve: (images: readonly Asked[]) => void limit(grouped(models, images), null),
+    /**
+     * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal. Returns
+     * the consent for an image; null if none is needed. Throws `COST_LIMIT` without consent.
+     */
+    consent: async (images: readonly Asked[]): Promise<ImageConsent | null> => {
+      const groups = grouped(models, images);
+      const paid = groups.filter(isPaidFor);
+      if (paid.length === 0) {
+        limit(groups, null);
+        return null;
+      }
+      const { requireOffered } = await import("./model-check.ts");
+      let asOf: string | null = null;
+      for (const model of new Set(isElsewhere ? [] : paid.map((group) => group.model))) {
+        const isChosen = model === models.first && models.isOfLines !== true;
+        const old = await requireOffered(context, model.id, service.upstream ?? null, isChosen);
+        asOf ??= old;
+      }
+      const unknown = paid.find((group) => limitOf(group) === null);
+      if (unknown !== undefined) {
+        const message = `The price of an image of ${unknown.model.id} is not known, and it costs real money: add --unit-cost.`;
+        throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
+      }
+      const cost = limit(groups, asOf);
+      if (context.purse !== undefined) {
+        const count = paid.reduce((sum, group) => sum + group.count, 0);
+        await context.purse.reserve({ micros: sumOf(paid, limitOf) ?? 0, images: count });
+        if (isElsewhere) return null;
+      } else if (max === undefined) await requireYes(context, paid, { limitOf, asOf, cost: cost ?? 0 });
+      return (image) => {
+        const [group] = grouped(models, [image]);
+        return (group && limitOf(group)) ?? 0;
+      };
+    },
+  };
 }
 
-/** The line of a dry run about what it would cost; none when that is not known. */
-export function estimateLine(cost: Cost | null): string[] {
-  if (cost === null) return [];
-  return [cost.isPlay ? FREE_DRAWINGS : `estimated cost ${costText(cost, "limit")}`];
+/** Null if the price of a group is not known. */
+function sumOf(groups: readonly Group[], priceOf: (group: Group) => number | null): number | null {
+  let sum = 0;
+  for (const group of groups) {
+    const price = priceOf(group);
+    if (price === null) return null;
+    sum += price * group.count;
+  }
+  return sum;
+}
+
+function groupLine({ model, asked, quality, count }: Group, price: number | null): string {
+  const words = [model.id, asked.size ?? "1K", ...(quality === null ? [] : [`quality ${quality}`])];
+  return `  ${counted(count, "image")}, ${words.join(", ")}: ${formatUsd(price ?? 0)} each`;
+}
+
+/** The qualities behind a price: a word is not one price. */
+function qualityNote(groups: readonly Group[]): string {
+  const words = [...new Set(groups.flatMap(({ quality }) => quality ?? []))];
+  return words.length === 0 ? "" : ` (quality ${words.join(", ")})`;
 }
 
 /** `agreeing`: the command that agrees to the cost; null where no consent is needed. */
@@ -105,12 +207,16 @@ function aboveLimit(
 
 async function requireYes(
   context: Surroundings,
-  model: string,
-  images: number,
-  { price, asOf, cost }: { price: number; asOf: string | null; cost: number },
+  groups: readonly Group[],
+  { limitOf, asOf, cost }: { limitOf: (group: Group) => number | null; asOf: string | null; cost: number },
 ): Promise<void> {
   const { ask, output, signal } = context;
-  const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: ${formatUsd(price)} each${agedNote(asOf)}, up to ${formatUsd(cost, "limit")} in all.`;
+  const images = groups.reduce((sum, { count }) => sum + count, 0);
+  const models = [...new Set(groups.map(({ model }) => model.id))].join(", ");
+  const prices = [...new Set(groups.map((group) => limitOf(group) ?? 0))].sort((a, b) => a - b);
+  const [lowest = 0, highest = lowest] = [prices[0], prices.at(-1)];
+  const each = lowest === highest ? formatUsd(lowest) : `${formatUsd(lowest)} to ${formatUsd(highest)}`;
+  const facts = `${counted(images, "image")} with ${models}${qualityNote(groups)} ${images === 1 ? "costs" : "cost"} real money: ${each} each${agedNote(asOf)}, up to ${formatUsd(cost, "limit")} in all.`;
   output.settle();
   const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));
   if (isAgreed) return;

@@ -17,6 +17,10 @@ export interface CommandContext {
   typed: readonly string[];
   /** The working directory, for relative paths. */
   cwd: string;
+  /** Files are read and written below this directory alone, also where links lead. Default: anywhere. */
+  root?: string;
+  /** Pays for images in place of a person's consent. */
+  purse?: Purse;
   /** Time for everything that the command records, shows or waits for. */
   clock: Clock;
   /** Aborted by the first SIGINT or SIGTERM; the reason is an `ImgbatchError` (INTERRUPTED, TERMINATED). */
@@ -37,6 +41,12 @@ export interface CommandContext {
   loadView: LoadView;
   /** Finds or starts the service; the signal (default: the command's) stops that. Close an embedded one at the end. */
   connect(needs: ServiceNeeds, signal?: AbortSignal): Promise<ServiceConnection>;
+}
+
+/** What an agent may spend. */
+export interface Purse {
+  /** Sets aside what images may cost, before they are asked for. Throws `COST_LIMIT` if that is too much. */
+  reserve(wanted: { micros: number; images: number }): Promise<void>;
 }
 
 /** The result of a command: its exit code, and stdout in both forms. `json` is the one document of `--json`. */

@@ -146,12 +146,13 @@ export class ModelGone extends ImgbatchError {
 
 /**
  * Asks the vendor of a paid upstream, before the user agrees to pay, whether it still offers the model of a run. Throws
- * `ModelGone` if not. A list that cannot be read is a note. Returns the day of the model's price if it is old, else null.
+ * `ModelGone` if not. `isChosen`: an option can choose another model, since no line names it. A list that cannot be read is a note. Returns the day of the model's price if it is old, else null.
  */
 export async function requireOffered(
   context: Surroundings,
   model: string,
   upstream: string | null,
+  isChosen = true,
 ): Promise<string | null> {
   const { loadConfig } = await import("../config/load.ts");
   const { configChoice } = await import("./connect/service-config.ts");
@@ -173,7 +174,7 @@ export async function requireOffered(
   const hasEnded = retires !== null && retires <= today;
   const { name } = found.entry;
   if (checked.isOffered === false || (checked.isOffered === null && hasEnded))
-    throw goneError(context, { preset, name, checked, today });
+    throw goneError(context, { preset, name, checked, today, isChosen });
   const instead = successor === null ? "" : `; in its place: ${successor.id}`;
   if (hasEnded)
     context.output.warn(`${name} still offers ${model}, which was to end on ${retires}${instead}`);
@@ -204,7 +205,13 @@ async function checkNow(
 
 function goneError(
   { typed }: Surroundings,
-  { preset, name, checked, today }: { preset: Preset; name: string; checked: CheckedModel; today: string },
+  {
+    preset,
+    name,
+    checked,
+    today,
+    isChosen,
+  }: { preset: Preset; name: string; checked: CheckedModel; today: string; isChosen: boolean },
 ): ModelGone {
   const { id, retires, successor } = checked;
   const ended = retires !== null && retires <= today ? ` (it ended on ${retires})` : "";
@@ -214,11 +221,9 @@ function goneError(
   const facts = modelFacts(preset.name, id);
   const [before, after] = [facts, successor].map((model) => model && listPrice(preset, model));
   const prices = `${after ?? "no known price"} an image${before ? ` instead of ${before}` : ""}`;
-  return new ModelGone(
-    message,
-    successor.id,
-    `use ${successor.id} (${prices}): ${commandAgain(typed, "--model", successor.id)}`,
-  );
+  const use = `use ${successor.id} (${prices})`;
+  if (!isChosen) return new ModelGone(message, null, `${use} in the lines that name ${id}`);
+  return new ModelGone(message, successor.id, `${use}: ${commandAgain(typed, "--model", successor.id)}`);
 }
 
 /** The price of an image at 1K as the preset's upstream charges it; null when it is not known. */

@@ -123,6 +123,8 @@ export interface ItemFacts {
   seed?: number;
   /** US dollars, as the upstream reports them. */
   upstream_cost?: number;
+  /** US dollars. */
+  cost?: number;
   notes?: string[];
 }
 
@@ -170,51 +172,16 @@ export function readItem(value: unknown): BatchItem | null {
 function factsOf(wire: Record<string, unknown>): ItemFacts {
   const [provider, version] = [textOf(wire.provider), textOf(wire.model_version)];
   const seed = Number.isSafeInteger(wire.seed) ? (wire.seed as number) : null;
-  const cost = usdOf(numeric(wire.upstream_cost));
-  const notes = (Array.isArray(wire.notes) ? wire.notes : []).filter((note) => typeof note === "string");
+  const upstreamCost = usdOf(numeric(wire.upstream_cost));
+  const cost = usdOf(numeric(wire.cost), 0);
+  const notes = textsOf(wire.notes);
   return {
     ...(provider === null ? {} : { provider }),
     ...(version === null ? {} : { model_version: version }),
     ...(seed === null ? {} : { seed }),
-    ...(cost === null ? {} : { upstream_cost: cost }),
+    ...(upstreamCost === null ? {} : { upstream_cost: upstreamCost }),
+    ...(cost === null ? {} : { cost }),
     ...(notes.length === 0 ? {} : { notes }),
-  };
-}
-
-/** An entry of the batch model list. */
-export interface ListedModel {
-  id: string;
-  maxReferenceImages: number | null;
-  /** The price of one image of a batch; null when the service does not report it. */
-  imageCostMicroUsd: number | null;
-  /** The amount that is held for one image; null when the service does not report it. */
-  imageHoldMicroUsd: number | null;
-  /** Whether the service reports that its images cost real money. */
-  isPaid: boolean;
-  /** Whether the service reports that its images are drawn, and its prices are no real money. */
-  isPlay: boolean;
-  raw: Record<string, unknown>;
-}
-
-/** Null when the value is not a model. */
-export function readModel(value: unknown): ListedModel | null {
-  const wire = fieldsOf(value);
-  const id = textOf(wire?.id);
-  if (wire === null || !id) return null;
-  const pricing = fieldsOf(wire.pricing);
-  const imageCostMicroUsd = microsOf(pricing?.batch_image, 0);
-  // Prices without that of an image are not believed.
-  const isPriced = imageCostMicroUsd !== null;
-  return {
-    id,
-    maxReferenceImages: Number.isSafeInteger(wire.max_reference_images)
-      ? (wire.max_reference_images as number)
-      : null,
-    imageCostMicroUsd,
-    imageHoldMicroUsd: isPriced ? microsOf(pricing?.batch_hold, 0) : null,
-    isPaid: isPriced && pricing?.paid === true,
-    isPlay: isPriced && pricing?.play_money === true,
-    raw: wire,
   };
 }
 
@@ -349,8 +316,12 @@ export function unexpectedAnswer(what: string, requestId: string | undefined): I
 export const MOST_USD = 1_000_000_000;
 const LAST_SECOND = 8_640_000_000_000;
 
-function textOf(value: unknown): string | null {
+export function textOf(value: unknown): string | null {
   return typeof value === "string" ? value : null;
+}
+
+export function textsOf(value: unknown): string[] {
+  return (Array.isArray(value) ? value : []).filter((each) => typeof each === "string");
 }
 
 /** A whole number from 0 up. */
@@ -366,7 +337,7 @@ function usdOf(value: unknown, least = -MOST_USD): number | null {
 }
 
 /** The same in micro-dollars. */
-function microsOf(value: unknown, least = -MOST_USD): number | null {
+export function microsOf(value: unknown, least = -MOST_USD): number | null {
   const usd = usdOf(value, least);
   return usd === null ? null : numberToMicros(usd);
 }

@@ -11,17 +11,7 @@ import type { Http, HttpRequest, JsonAnswer } from "../http/http.ts";
 import { retryAfterMs } from "../http/retries.ts";
 import type { StreamedBody } from "../http/transport.ts";
 import { microsToDecimal } from "../kernel/money.ts";
-import {
-  type Batch,
-  type BatchItem,
-  type ListedModel,
-  readBatch,
-  readItem,
-  readModel,
-  readPage,
-  readPages,
-  unexpectedAnswer,
-} from "./answers.ts";
+import { type Batch, type BatchItem, readBatch, readItem, readPages, unexpectedAnswer } from "./answers.ts";
 
 /** A create body can be as large as 192 MiB of text. */
 const CREATE_TIMEOUT_MS = 300_000;
@@ -257,17 +247,6 @@ export async function deleteRecord(http: Http, id: string, signal?: AbortSignal)
   const { attempts, error } = await sendChange(http, request);
   const wasDone = attempts > 1 && error instanceof ImgbatchError && error.code === "BATCH_IMAGE_NOT_FOUND";
   if (error !== null && !wasDone) throw error;
-}
-
-/** Lists the models that this key can make batches with. The first one is the default. */
-export async function listModels(http: Http, signal?: AbortSignal): Promise<ListedModel[]> {
-  const answer = await http.json({ method: "GET", path: routes.batchModels, signal });
-  const page = readPage(answer.json);
-  const models = page?.data.map(readModel).filter((model) => model !== null) ?? [];
-  // An empty list is valid. A list without a single model is not.
-  if (page === null || (models.length === 0 && page.data.length > 0))
-    throw unexpectedAnswer("a list of models", answer.requestId);
-  return models;
 }
 
 /** A code that signs in to the web console of a service once. */

@@ -27,6 +27,8 @@ interface GenerateRequest {
   aspectRatio: string | null;
   /** Null: the service's default, 1K. */
   size: SizeTier | null;
+  /** Null: the service chooses one, if it has any. */
+  seed: number | null;
   /** Null: the service's default, PNG. */
   mimeType: ImageMimeType | null;
 }
@@ -108,7 +110,7 @@ export async function generateImage(
   );
 }
 
-function toBody({ prompt, images, aspectRatio, size, mimeType }: GenerateRequest): GenerateContentBody {
+function toBody({ prompt, images, aspectRatio, size, seed, mimeType }: GenerateRequest): GenerateContentBody {
   const inputs = images.map(({ mimeType, data }) => ({
     inlineData: { mimeType, data: data.toString("base64") },
   }));
@@ -116,6 +118,7 @@ function toBody({ prompt, images, aspectRatio, size, mimeType }: GenerateRequest
     contents: [{ role: "user", parts: [{ text: prompt }, ...inputs] }],
     generationConfig: {
       responseModalities: ["TEXT", "IMAGE"],
+      ...(seed === null ? {} : { seed }),
       imageConfig: {
         ...(aspectRatio === null ? {} : { aspectRatio }),
         ...(size === null ? {} : { imageSize: size }),

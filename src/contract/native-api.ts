@@ -23,6 +23,7 @@ export interface GenerateContentBody {
   generationConfig: {
     /** Must hold `IMAGE`. */
     responseModalities: ("TEXT" | "IMAGE")[];
+    seed?: number;
     imageConfig: {
       /** One of the ratios of the model; absent: the input image's, else 1:1. */
       aspectRatio?: string;
@@ -74,6 +75,7 @@ const generateContentSchema = z.object({
   generationConfig: z.object({
     responseModalities: z.array(z.string()).describe("must hold `IMAGE`"),
     responseMimeType: z.string().nullish().describe("an image type sets the format; others are ignored"),
+    seed: z.number().nullish().describe("a whole number from 0 to 2147483647"),
     imageConfig: z
       .object({
         aspectRatio: z.string().nullish().describe("absent: the ratio of the first input image, else 1:1"),

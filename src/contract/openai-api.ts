@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { type ErrorCode, errorType, type ImgbatchError } from "./errors.ts";
+import { BACKGROUNDS, MOST_SEED } from "./image-formats.ts";
 import { PATHS } from "./routes.ts";
 
 /** The most images of one request. */
@@ -7,6 +8,7 @@ const MAX_COUNT = 10;
 
 const countError = `must be 1 to ${MAX_COUNT}`;
 const percentError = "must be 0 to 100";
+const seedError = `must be a whole number from 0 to ${MOST_SEED}`;
 
 /** Fields of both operations. A null or empty field is an absent one; a number or truth value may come as its text. */
 const common = {
@@ -30,6 +32,20 @@ const common = {
     .max(100, percentError)
     .nullish()
     .describe("the quality of a JPEG or WebP in percent"),
+  quality: z
+    .string()
+    .nullish()
+    .describe("`low`, `medium` (also `standard`), `high` (also `hd`) or a word of the model: the nearest"),
+  background: z
+    .enum(BACKGROUNDS, `must be one of ${BACKGROUNDS.join(", ")}`)
+    .nullish()
+    .describe("`transparent` goes with `png` and `webp`"),
+  seed: z
+    .int(seedError)
+    .min(0, seedError)
+    .max(MOST_SEED, seedError)
+    .nullish()
+    .describe("that of the first image; each further one has the next"),
   stream: z.boolean().nullish().describe("an event for each image; then `response_format` does not count"),
 };
 
@@ -45,12 +61,16 @@ const sentImage = z.object({
 const editImagesSchema = z.object({
   ...common,
   images: z.array(sentImage).describe("each with one of the two fields"),
+  mask: sentImage
+    .nullish()
+    .describe("a PNG of the size of the first image, transparent where that is to change"),
 });
 
 /** The same as a form. Fields of the form are texts. */
 const editImagesFormSchema = z.object({
   ...common,
   image: z.array(z.string().meta({ format: "binary" })).describe("one image or several, also as `image[]`"),
+  mask: z.string().meta({ format: "binary" }).optional(),
 });
 
 const tokens = z.int();
@@ -66,8 +86,8 @@ const usageSchema = z.object({
 
 const facts = {
   size: z.string().describe("`WIDTHxHEIGHT` of the image as it is"),
-  quality: z.literal("auto"),
-  background: z.literal("auto"),
+  quality: z.string().describe("what was used; `auto`: as the model does it by itself"),
+  background: z.enum(BACKGROUNDS),
   output_format: z.enum(["png", "jpeg", "webp"]),
   usage: usageSchema,
 };

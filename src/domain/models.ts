@@ -101,6 +101,7 @@ export interface OptionFacts {
   backgrounds: readonly Background[];
   seed: boolean;
   negativePrompt: boolean;
+  mask: boolean;
 }
 
 /** The qualities of drawings. */
@@ -119,6 +120,7 @@ export function optionsOf(model: ModelEntry, { upstream }: Pick<ImageProvider, "
     backgrounds: carries("background") ? (upstream ? (model.backgrounds ?? []) : BACKGROUNDS) : [],
     seed: carries("seed") && (upstream === undefined || model.seed !== false),
     negativePrompt: carries("negativePrompt"),
+    mask: upstream !== undefined && carries("mask"),
   };
 }
 
@@ -210,6 +212,14 @@ export class Offers<P extends ImageProvider = ImageProvider> {
   /** Returns the first provider that serves the model; null when there is none. */
   first(modelId: string, needs?: Needs): Offer<P> | null {
     return this.all(modelId, needs)[0] ?? null;
+  }
+
+  /** Returns what a request for a model may ask for: as its first provider has it, and a mask if any provider takes one. */
+  options(model: ModelEntry): OptionFacts {
+    const serving = this.serving(model.id);
+    const { provider = {} } = this.first(model.id) ?? serving[0] ?? {};
+    const mask = serving.some((offer) => optionsOf(model, offer.provider).mask);
+    return { ...optionsOf(model, provider), mask };
   }
 
   /**

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { statSync } from "node:fs";
-import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
+import { lstat, mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, relative, sep } from "node:path";
 import { promisify } from "node:util";
 
@@ -19,7 +19,7 @@ export const PARTIAL_SUFFIX = ".partial";
  */
 export async function writeFileDurably(
   path: string,
-  data: Uint8Array | string | AsyncIterable<string>,
+  data: Uint8Array | string | AsyncIterable<Uint8Array | string>,
   options: { mode?: number } = {},
 ): Promise<void> {
   const temporary = join(
@@ -102,6 +102,26 @@ export async function nearestExisting(path: string): Promise<string> {
     if (isThere || at === dirname(at)) return at;
   }
 }
+
+/**
+ * Returns the real path of what lies below a directory, or could be made there. Null if it lies elsewhere, also where links
+ * lead, and for a link that leads nowhere.
+ */
+export async function realPathBelow(root: string, path: string): Promise<string | null> {
+  const existing = await nearestExisting(path);
+  const missing = relative(existing, path);
+  const [first = ""] = missing.split(sep);
+  if (first !== "" && (await isLink(join(existing, first)))) return null;
+  const top = await realpath(root);
+  const real = join(await realpath(existing), missing);
+  return real === top || real.startsWith(join(top, sep)) ? real : null;
+}
+
+const isLink = (path: string) =>
+  lstat(path).then(
+    (facts) => facts.isSymbolicLink(),
+    () => false,
+  );
 
 /** Returns a text that differs from that of any later file of the same name. Null when the file is missing. */
 export function fileIdentity(path: string): string | null {

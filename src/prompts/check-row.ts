@@ -2,8 +2,8 @@ import { customIdProblem, FIXED_LIMITS, type Limits } from "../contract/limits.t
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import type { FormatName } from "./lines.ts";
+import { checkOptions, OPTION_FIELDS, type Options } from "./options.ts";
 import type { Report } from "./problems.ts";
-import { checkShape, type Shape } from "./shape.ts";
 
 /** The fields of a line. Any other one counts as metadata. */
 export const FIELDS: readonly string[] = [
@@ -12,19 +12,28 @@ export const FIELDS: readonly string[] = [
   "custom_id",
   "output_count",
   "reference_images",
-  "aspect_ratio",
-  "size",
+  "model",
+  ...OPTION_FIELDS,
   "metadata",
 ];
+/** Names of other programs, and of our own API, for fields. */
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  image_size: "size",
+  imageSize: "size",
+  aspectRatio: "aspect_ratio",
+  negativePrompt: "negative_prompt",
+};
 /** A line of a run's own input, given as a prompt file, says where its prompt was read at first. */
 const SOURCE = "source";
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
-export interface CheckedRow extends Shape {
+export interface CheckedRow extends Options {
   customId: string | null;
   prompt: string;
   outputCount: number;
   references: ReferenceSpec[];
+  /** Absent: that of the run. */
+  model?: string;
   /** Kept for the results: the fields that are not known here, and those inside `metadata`. Null for none. */
   metadata: Record<string, unknown> | null;
   /** Absent in prompt files that no run has written. */
@@ -67,11 +76,6 @@ export interface RowRules {
   isStrict?: boolean;
   /** Gets the names of all metadata. */
   kept?: Set<string>;
-  /**
-   * Set for a batch, which makes 1K images in the ratio of the model: a line that asks for others is a problem. The text
-   * is the command that can make them.
-   */
-  isBatchOf?: (file: string) => string;
 }
 
 /** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
@@ -83,9 +87,21 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
     customId: checkCustomId(fields.custom_id, report),
     outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
     references: checkReferences(fields.reference_images, report),
-    ...checkShape(fields, report),
+    ...checkOptions(fields, report),
+    ...checkModel(fields.model, report),
     ...(isSource(fields.source) ? { source: fields.source } : {}),
   };
+}
+
+const MOST_MODEL_CHARS = 200;
+
+function checkModel(value: unknown, report: Report): { model?: string } {
+  if (value === undefined || value === null) return {};
+  const model = typeof value === "string" ? value.trim() : "";
+  if (model !== "" && codePointLength(model) <= MOST_MODEL_CHARS && !hasUnstorableText(model))
+    return { model };
+  report("model", `${shown(value)}: write the id of a model`);
+  return {};
 }
 
 function isSource(value: unknown): value is RowSource {
@@ -127,12 +143,13 @@ const LONGEST_COMMON = 5;
 /** Whether a line may have a field: a known one, or one of the caller's own, which does not look like a misspelt one. */
 export function isTaken(name: string, isStrict: boolean): boolean {
   const long = FIELDS.filter((field) => field.length > LONGEST_COMMON);
-  return FIELDS.includes(name) || (!isStrict && name !== "" && didYouMean(name, long) === null);
+  const isMisspelt = Object.hasOwn(OTHER_NAMES, name) || didYouMean(name, long) !== null;
+  return FIELDS.includes(name) || (!isStrict && name !== "" && !isMisspelt);
 }
 
 /** Returns the report for an unknown field. */
 export function unknownField(name: string, known = FIELDS, prefix = ""): [field: string, message: string] {
-  const meant = didYouMean(name, known);
+  const meant = (known === FIELDS ? OTHER_NAMES[name] : undefined) ?? didYouMean(name, known);
   const advice = meant === null ? `the fields are ${known.join(", ")}` : `did you mean ${meant}?`;
   return [prefix + (name || '""'), `is not a known field; ${advice}`];
 }

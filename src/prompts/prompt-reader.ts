@@ -4,7 +4,6 @@ import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.t
 import { formatOf } from "./formats.ts";
 import { BAD_TEXT, type FormatName, inspectFile, readLines } from "./lines.ts";
 import { type FileLine, Problems, type Report } from "./problems.ts";
-import { NO_SHAPES, unbatchableField } from "./shape.ts";
 import { Expander, type VariableRules, type Variant } from "./variables.ts";
 
 export interface ReaderRules extends RowRules, VariableRules {}
@@ -32,9 +31,6 @@ export class PromptReader {
   readonly #owners = new Map<string, FileLine>();
   /** Lines with more reference images than usual. */
   readonly #crowded: { fileLine: FileLine; count: number }[] = [];
-
-  /** Lines that ask for a ratio or size that no batch has, with the field. */
-  readonly #shaped: { fileLine: FileLine; field: string }[] = [];
 
   readonly #expander: Expander;
   #rowCount = 0;
@@ -101,8 +97,6 @@ export class PromptReader {
         for (const name of Object.keys(row.metadata ?? {})) this.#rules.kept?.add(name);
         const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
         if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
-        const field = this.#rules.isBatchOf === undefined ? null : unbatchableField(row);
-        if (field !== null) this.#shaped.push({ fileLine, field });
         yield { row, number, variant, fileLine, report };
         if (row.customId !== null) this.#claimIds(row.customId, row.outputCount, fileLine);
       }
@@ -114,8 +108,7 @@ export class PromptReader {
    * Ends the reading of these files. Lines with unusually many references are reported now, beside other problems only: the
    * service's own limit is known after all else is right.
    */
-  finish(files: readonly string[]): Problems {
-    for (const file of files) this.#reportShaped(file);
+  finish(): Problems {
     for (const name of this.#expander.idle) {
       const use = name === "image" ? "give a file with prompts" : `write {{${name}}} in a prompt`;
       this.problems.add({ file: "--var", line: null }, name, `no line uses it; ${use}, or leave it out`);
@@ -127,16 +120,6 @@ export class PromptReader {
       this.problems.add(fileLine, "reference_images", message);
     }
     return this.problems;
-  }
-
-  /** Reports the first line of a file that asks for a ratio or size that no batch has: one command makes them all. */
-  #reportShaped(file: string): void {
-    const { isBatchOf } = this.#rules;
-    const [first, ...others] = this.#shaped.filter(({ fileLine }) => fileLine.file === file);
-    if (first === undefined || isBatchOf === undefined) return;
-    const also = others.length === 0 ? "" : ` (also on ${counted(others.length, "other line")})`;
-    const message = `${NO_SHAPES}${also}; ${isBatchOf(file)} makes these images, one request each, at the real-time price`;
-    this.problems.add(first.fileLine, first.field, message);
   }
 
   /** Reports an id that another line uses, or that an image of another line gets. */

@@ -4,10 +4,14 @@ import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 interface SizedItem {
   prompt: { length: number };
   outputCount: number;
+  /** Absent: that of the run. The items of a batch have the same. */
+  model?: string;
+  negativePrompt?: string;
   references: readonly SizedReference[];
 }
 
 interface SizedReference {
+  sha256?: string;
   bytes: number;
   /** 0 when the header does not say. */
   pixels: number;
@@ -20,8 +24,15 @@ type Load = Record<(typeof KINDS)[number], number>;
 /** The share of the body limit that the items may use. The rest is for the fields around them. */
 const BODY_SHARE = 0.95;
 
-/** Splits items, in their order, into batches that are as large as the service allows. */
-export function splitIntoBatches<T extends SizedItem>(items: readonly T[], limits: Limits): T[][] {
+/**
+ * Splits items, in their order, into batches that are as large as the service allows. `sharesReferences`: the bytes of equal
+ * reference images are sent once in a request.
+ */
+export function splitIntoBatches<T extends SizedItem>(
+  items: readonly T[],
+  limits: Limits,
+  sharesReferences = false,
+): T[][] {
   const most: Load = {
     items: limits.itemsPerBatch,
     images: limits.outputImagesPerBatch,
@@ -32,24 +43,30 @@ export function splitIntoBatches<T extends SizedItem>(items: readonly T[], limit
   };
   const batches: T[][] = [];
   let load: Load | null = null;
+  let known = new Set<string>();
   for (const item of items) {
-    const own = loadOf(item);
-    const together: Load = load === null ? own : sumOf(load, own);
+    const next = loadOf(item, known);
+    const together: Load = load === null ? next : sumOf(load, next);
     const batch = batches.at(-1);
-    if (batch === undefined || KINDS.some((kind) => together[kind] > most[kind])) {
+    const isOther = batch?.[0]?.model !== item.model;
+    if (batch === undefined || isOther || KINDS.some((kind) => together[kind] > most[kind])) {
       batches.push([item]);
-      load = own;
+      known = new Set();
+      load = loadOf(item, known);
     } else {
       batch.push(item);
       load = together;
     }
+    if (sharesReferences) for (const { sha256 = "" } of item.references) known.add(sha256);
   }
   return batches;
 }
 
-function loadOf(item: SizedItem): Load {
+/** `known`: the references whose bytes the request has already, by their hashes. */
+function loadOf(item: SizedItem, known: ReadonlySet<string>): Load {
+  const sent = item.references.filter(({ sha256 = "" }) => !known.has(sha256));
   const sum = (value: (reference: SizedReference) => number) =>
-    item.references.reduce((total, r) => total + value(r), 0);
+    sent.reduce((total, r) => total + value(r), 0);
   return {
     items: 1,
     images: item.outputCount,
@@ -57,7 +74,11 @@ function loadOf(item: SizedItem): Load {
     referenceBytes: sum((reference) => reference.bytes),
     pixels: sum((reference) => reference.pixels),
     // Base64 takes four bytes for three; JSON may escape each character of a prompt as six.
-    bodyBytes: 6 * item.prompt.length + 1024 + sum((reference) => Math.ceil(reference.bytes / 3) * 4 + 512),
+    bodyBytes:
+      6 * (item.prompt.length + (item.negativePrompt?.length ?? 0)) +
+      1024 +
+      512 * item.references.length +
+      sum((reference) => Math.ceil(reference.bytes / 3) * 4),
   };
 }
 

@@ -1,3 +1,4 @@
+import { generatedCustomId } from "../contract/limits.ts";
 import { didYouMean } from "../kernel/did-you-mean.ts";
 import { counted, safeFileName, truncateCodePoints } from "../kernel/text.ts";
 import { FIELDS } from "./check-row.ts";
@@ -66,7 +67,7 @@ const MOST_PART_CHARS = 40;
 const PLACEHOLDER = /\{\{\s*([^{}\s](?:[^{}]{0,79}?[^{}\s])?)\s*\}\}/g;
 /** A variable with the name of one of these fields sets it. */
 const SETTABLE = FIELDS.filter((field) => !["vars", "custom_id", "metadata"].includes(field));
-const WHOLE_NUMBERS: readonly string[] = ["output_count"];
+const WHOLE_NUMBERS: readonly string[] = ["output_count", "seed"];
 /** They hold bytes, not words. */
 const BYTES: readonly string[] = ["data", "mime_type"];
 
@@ -141,8 +142,11 @@ export class Expander {
         const listed = used.flatMap(({ name, isList }, i) =>
           isList ? [[name, values[i]?.text ?? ""] as const] : [],
         );
-        const parts = listed.filter(([name]) => !inId.has(name)).map(([, text]) => text);
-        const stem = truncateCodePoints([base, ...parts].map(namePart).join("-"), MOST_STEM_CHARS);
+        // The plan adds the model, unless it is that of the run.
+        const isNamed = (name: string) => !inId.has(name) && name !== "model";
+        const parts = listed.filter(([name]) => isNamed(name)).map(([, text]) => text);
+        const first = custom_id === null && parts.length === 0 ? generatedCustomId(row.number) : base;
+        const stem = truncateCodePoints([first, ...parts].map(namePart).join("-"), MOST_STEM_CHARS);
         const isId = custom_id === null || typeof custom_id === "string";
         yield { fields: isId ? rest : made, variant: { stem, values: Object.fromEntries(listed) } };
       }

@@ -32,6 +32,7 @@ import { textOf } from "./plan/spool.ts";
 import { changedRealtimeError } from "./plan/update.ts";
 import { itemsOf } from "./request.ts";
 import { requireWritable } from "./save-image.ts";
+import type { ImageConsent } from "./send.ts";
 import { stands } from "./standing.ts";
 
 type PlannedImage = RealtimePlan["images"][number];
@@ -45,10 +46,10 @@ export interface RealtimeRunOptions extends GenerateOptions {
   clock: Clock;
   reporter: RunReporter;
   /**
-   * Called before anything is sent, with the images that are missing; may throw to refuse. Returns the consent for
-   * one image; null if none is needed.
+   * Called before anything is sent, with the images that are missing; may throw to refuse. Returns the consent for an image;
+   * null if none is needed.
    */
-  approve?: (images: readonly PlannedImage[]) => Promise<number | null>;
+  approve?: (images: readonly PlannedImage[]) => Promise<ImageConsent | null>;
   /** The failures of an earlier run that stay as they are. Default: images that two requests may have paid for. */
   staysFailed?: (line: ResultLine) => boolean;
 }
@@ -93,7 +94,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const missing = plan.images.filter(({ customId }) => !lines.has(customId));
   if (earlier !== null && missing.length > 0) requireSameService(dir, earlier, options.service.identity);
   // A refused run that is new leaves nothing behind.
-  const consentMicroUsd = (await options.approve?.(missing)) ?? null;
+  const consentOf = (await options.approve?.(missing)) ?? null;
   const runState = await openDirectory(options);
   for (const path of replaced) await removeFile(join(dir, path));
   for (const line of lines.values()) reportEnded(reporter, line);
@@ -131,6 +132,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       return noted;
     };
     try {
+      const consentMicroUsd = consentOf?.(image) ?? null;
       const idempotencyKey = requestKeyOf(runState, image.customId, position);
       const line = note(await make({ ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey }, image));
       failuresInARow = 0;
@@ -189,9 +191,10 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   for (const { sha256, mimeType } of image.references) {
     images.push({ mimeType, data: await readReference(dir, sha256) });
   }
-  const { aspectRatio, size, customId } = image;
+  const { aspectRatio = null, size = null, seed = null, customId } = image;
   const prompt = textOf(image.prompt);
-  const request = { ...plan.settings, aspectRatio, size, prompt, images };
+  const { model, mimeType: asked } = plan.settings;
+  const request = { model, aspectRatio, size, seed, mimeType: asked, prompt, images };
   const { data, mimeType, modelVersion, mayBePaidTwice } = await generateImage(
     service.http,
     request,
@@ -247,7 +250,8 @@ async function checkRun({ dir, plan }: Run): Promise<RunState | null> {
 async function openDirectory({ dir, plan, service, clock }: Run): Promise<RunState> {
   const { inputSha256, settings, items } = plan;
   const earlier = await claimDirectory(dir, inputSha256);
-  const { model, aspectRatio: aspect_ratio, size, mimeType: mime_type } = settings;
+  const { model, mimeType: mime_type } = settings;
+  const { aspectRatio: aspect_ratio = null, size = null } = settings.options;
   const facts = { input_sha256: inputSha256, is_fresh: false, request: null, batches: [] };
   const runState: RunState = earlier ?? {
     ...newRunState(service, clock, facts),
@@ -345,6 +349,6 @@ export async function readRealtimePlan(dir: string, runState: RunState): Promise
   if (model === undefined || inputSha256 === null) throw damaged(`${dir} does not tell the model of its run`);
   const items = await itemsOf(dir, input, ids);
   const images = realtimeImages(items.map((item, at) => [ids[at] ?? "", item]));
-  const settings = { model, aspectRatio: null, size: null, mimeType };
+  const settings = { model, options: {}, mimeType };
   return { settings, items: null, images, inputSha256 };
 }

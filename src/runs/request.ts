@@ -7,6 +7,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../contract/limits.ts";
 import type { StreamedBody } from "../http/transport.ts";
 import { checkRow } from "../prompts/check-row.ts";
+import { wireOptions } from "../prompts/options.ts";
 import { Problems } from "../prompts/problems.ts";
 import {
   damaged,
@@ -17,7 +18,7 @@ import {
 } from "./directory/input.ts";
 import { retriedId } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
-import { contentKeyOf, type PlannedItem, type RunRequest } from "./plan/plan.ts";
+import { contentKeyOf, modelOf, type PlannedItem, type RunRequest } from "./plan/plan.ts";
 import type { PromptItem } from "./plan/prompt-files.ts";
 import { loadReference, type PromptReference } from "./plan/reference-files.ts";
 import { type KeptText, Spool } from "./plan/spool.ts";
@@ -28,12 +29,11 @@ import { type KeptText, Spool } from "./plan/spool.ts";
  * is not as the run has written it, so that no other prompt is sent under the key of this one.
  */
 export async function requestOf(
-  dir: string,
-  state: RunState,
+  { dir, state, sharesReferences }: { dir: string; state: RunState; sharesReferences?: boolean | undefined },
   entry: RunBatch,
   input: RunInput,
   parentId: string | null,
-): Promise<string | StreamedBody> {
+): Promise<{ body: string | StreamedBody; items: readonly PromptItem[] }> {
   const items = (await itemsOf(dir, input, entry.images ?? entry.prompts ?? [])).map(withId);
   const request = { ...settingsOf(state), parentId };
   if (entry.prompts !== undefined) {
@@ -42,7 +42,7 @@ export async function requestOf(
     if (isContentKey(key) && key !== contentKey)
       throw damaged(`${input.path} is not as the run has written it`);
   }
-  return createBody(dir, request, items);
+  return { body: createBody(dir, request, items, sharesReferences), items };
 }
 
 /** Returns the settings that all requests of a run share. Throws `USAGE` when the run did not make its batches. */
@@ -153,8 +153,9 @@ export function createBody(
   dir: string,
   request: Omit<RunRequest, "items">,
   items: readonly PlannedItem[],
+  sharesReferences = false,
 ): string | StreamedBody {
-  const pieces = joined(piecesOf(request, items));
+  const pieces = joined(piecesOf(request, items, sharesReferences));
   const [only, ...more] = pieces;
   if (typeof only === "string" && more.length === 0) return only;
   return {
@@ -169,35 +170,51 @@ export function createBody(
   };
 }
 
-function* piecesOf(request: Omit<RunRequest, "items">, items: readonly PlannedItem[]): Generator<Piece> {
+function* piecesOf(
+  request: Omit<RunRequest, "items">,
+  items: readonly PlannedItem[],
+  sharesReferences: boolean,
+): Generator<Piece> {
   const head: Omit<CreateBatchBody, "items"> = {
-    model: request.model,
+    model: modelOf(request, items),
     ...(request.name === null ? {} : { task_name: request.name }),
     ...(request.parentId === null ? {} : { parent_batch_id: request.parentId }),
     ...(request.metadata === null ? {} : { metadata: request.metadata }),
     response_mime_type: request.mimeType,
   };
   yield `${opened(head)},"items":[`;
+  const sent = new Set<string>();
   for (const [index, item] of items.entries()) {
     if (index > 0) yield ",";
-    yield* itemPieces(item);
+    yield* itemPieces(item, sharesReferences ? sent : null);
   }
   yield "]}";
 }
 
-function* itemPieces({ customId, prompt, outputCount, references }: PlannedItem): Generator<Piece> {
+/** `sent`: the hashes of references that the request has already, which are not sent again; null: all are sent. */
+function* itemPieces(
+  { customId, prompt, outputCount, references, ...item }: PlannedItem,
+  sent: Set<string> | null,
+): Generator<Piece> {
   const head: Pick<CreateItemBody, "custom_id"> = { custom_id: customId };
   yield `${opened(head)},"prompt":`;
   yield typeof prompt === "string" ? JSON.stringify(prompt) : prompt;
   if (outputCount !== 1) yield `,"output_count":${outputCount}`;
   for (const [index, reference] of references.entries()) {
-    const { id, type, mimeType } = reference;
+    const { id, type, mimeType, sha256 } = reference;
     yield index === 0 ? ',"reference_images":[' : ",";
+    if (sent?.has(sha256)) {
+      yield JSON.stringify({ id, type, sha256 });
+      continue;
+    }
+    sent?.add(sha256);
     yield `${opened({ id, type, mime_type: mimeType })},"data":"`;
     yield reference;
     yield '"}';
   }
-  yield references.length === 0 ? "}" : "]}";
+  if (references.length > 0) yield "]";
+  const options = wireOptions(item);
+  yield Object.keys(options).length === 0 ? "}" : `,"options":${JSON.stringify(options)}}`;
 }
 
 /** Returns the text of an object without its closing brace. */

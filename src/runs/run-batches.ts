@@ -32,7 +32,8 @@ export async function findBatch(
 export function recordedBatch(entry: RunBatch, request: RunState["request"] = null): Batch | null {
   const { id, status, item_count, success_count, fail_count } = entry;
   const { estimated_cost, actual_cost, play_money, parent_batch_id, created_at } = entry;
-  const { model, task_name } = request ?? {};
+  const { model: usual, task_name } = request ?? {};
+  const { model = usual } = entry;
   const costs = { estimated_cost, actual_cost, ...(play_money === undefined ? {} : { play_money }) };
   const facts = { item_count, success_count, fail_count, ...costs, parent_batch_id, created_at };
   return readBatch({ id, model, status, task_name, ...facts });
@@ -164,8 +165,9 @@ export function recordedItems(lines: readonly ResultLine[], batchId: string, isR
 }
 
 /** Returns the facts of an item that its line has. */
-export function factsOf({ provider, model_version, seed, upstream_cost, notes }: ResultLine): ItemFacts {
-  const facts = Object.entries({ provider, model_version, seed, upstream_cost, notes });
+export function factsOf(line: ResultLine): ItemFacts {
+  const { provider, model_version, seed, upstream_cost, cost, notes } = line;
+  const facts = Object.entries({ provider, model_version, seed, upstream_cost, cost, notes });
   return Object.fromEntries(facts.filter(([, value]) => value !== undefined));
 }
 

@@ -2,6 +2,7 @@ import PQueue from "p-queue";
 import type { Batch } from "../client/answers.ts";
 import { createBatch } from "../client/batches.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { expandedCustomIds } from "../contract/limits.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { counted } from "../kernel/text.ts";
@@ -10,6 +11,7 @@ import { type RunInput, readRunInput } from "./directory/input.ts";
 import type { RunReporter, RunService } from "./directory/run-service.ts";
 import { isUpdate, lastRound, recordBatch, submittedBatches, writeRunState } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import type { Asked } from "./plan/choose-model.ts";
 import { requestOf } from "./request.ts";
 import { findBatch, isUnsentElsewhere, isUnsentHere } from "./run-batches.ts";
 
@@ -23,9 +25,13 @@ export interface Run {
   signal?: AbortSignal | undefined;
   /** Records what becomes of the batches. */
   submissions?: Submissions | undefined;
-  /** The most that one image may hold, in micro-dollars, with the consent to pay it. Default: null, none. */
-  imageConsentMicroUsd?: number | null;
+  /** Returns the most that an image may hold, in micro-dollars, with the consent to pay it. Default: null, none. */
+  consentOf?: ImageConsent | null;
+  /** The service takes the hash of a reference image whose bytes came earlier in the request. Default: no. */
+  sharesReferences?: boolean;
 }
+
+export type ImageConsent = (image: Asked) => number;
 
 export interface StartedRun {
   state: RunState;
@@ -60,6 +66,39 @@ export function unsentBatches(state: RunState, service: RunService): RunBatch[] 
 /** The number of images of batches. */
 export function imagesIn(entries: readonly RunBatch[]): number {
   return entries.reduce((sum, { asked_count: asked = 1 }) => sum + asked, 0);
+}
+
+/** A line of the input as far as prices need it. */
+interface AskedItem extends Asked {
+  customId: string;
+  outputCount: number;
+}
+
+/** Returns what the images of batches ask for. `items` are the prompts of the run. */
+export function askedIn(
+  entries: readonly Pick<RunBatch, "images" | "prompts">[],
+  items: readonly AskedItem[],
+): Asked[] {
+  const byId = new Map<string, Asked>();
+  if (entries.some(({ images }) => images !== undefined))
+    for (const item of items)
+      for (const id of expandedCustomIds(item.customId, item.outputCount)) byId.set(id, item);
+  return entries.flatMap(({ images, prompts: [first, count] = [0, 0] }) =>
+    images === undefined
+      ? items.slice(first, first + count).flatMap((item) => Array<Asked>(item.outputCount).fill(item))
+      : images.map((id) => byId.get(id) ?? {}),
+  );
+}
+
+/** Reads the input of a run as far as prices need it. */
+export async function readAskedItems(dir: string): Promise<AskedItem[]> {
+  const input = await readRunInput(dir);
+  const items: AskedItem[] = [];
+  for (let found = input.at(0); found !== undefined; found = input.at(items.length)) {
+    const { custom_id: customId, output_count: outputCount = 1, model, size, quality } = found.line;
+    items.push({ customId, outputCount, model, size, quality });
+  }
+  return items;
 }
 
 /** Requests in flight at once, where they are small. */
@@ -130,9 +169,7 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
       // A service refuses a parent that it does not know.
       const parent = made.find(({ id, isUnknown }) => id === entry.parent_batch_id && !isUnknown);
       const parentId = entry.round === 0 ? entry.parent_batch_id : (parent?.id ?? null);
-      const answer = await create(run, entry, async () =>
-        requestOf(dir, state, entry, await readInput(), parentId),
-      );
+      const answer = await create(run, entry, async () => requestOf(run, entry, await readInput(), parentId));
       found.set(entry, answer);
       const { batch, replayed } = answer;
       if (replayed) reportReplay(run, batch, entry);
@@ -186,10 +223,10 @@ function progressText(state: RunState, entry: RunBatch, made: readonly Batch[]):
 
 /** Sends the request of an entry that is on disk with its key, and writes the batch that the service names into it. */
 async function create(run: Run, entry: RunBatch, bodyOf: () => ReturnType<typeof requestOf>): Promise<Found> {
-  const { dir, service, state, signal, submissions, imageConsentMicroUsd = null } = run;
-  const { idempotency_key: key, asked_count: imageCount = 1 } = entry;
+  const { dir, service, state, signal, submissions, consentOf = null } = run;
+  const { idempotency_key: key } = entry;
   if (key === null) throw new ImgbatchError("INTERNAL", "A batch of the run has no key.");
-  const body = await bodyOf();
+  const { body, items } = await bodyOf();
   signal?.throwIfAborted();
   const wasOpen = submissions?.open.has(entry) ?? false;
   submissions?.open.add(entry);
@@ -197,7 +234,7 @@ async function create(run: Run, entry: RunBatch, bodyOf: () => ReturnType<typeof
     const { batch, replayed } = await createBatch(service.http, body, key, {
       signal,
       answerSignal: submissions?.answerSignal,
-      consentMicroUsd: imageConsentMicroUsd === null ? null : imageConsentMicroUsd * imageCount,
+      consentMicroUsd: consentOf && items.reduce((sum, item) => sum + consentOf(item) * item.outputCount, 0),
     });
     submissions?.open.delete(entry);
     submissions?.known.set(batch.id, batch);

@@ -20,10 +20,21 @@ import {
   writeRunState,
 } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
+import type { Asked } from "./plan/choose-model.ts";
 import type { Chunk, Plan, PlannedItem, RunRequest } from "./plan/plan.ts";
 import { planAgain } from "./plan/retry.ts";
 import { changedError, describeChanges, planUpdate } from "./plan/update.ts";
-import { imagesIn, isDefiniteRefusal, type Run, type StartedRun, send, unsentBatches } from "./send.ts";
+import {
+  askedIn,
+  type ImageConsent,
+  imagesIn,
+  isDefiniteRefusal,
+  type Run,
+  readAskedItems,
+  type StartedRun,
+  send,
+  unsentBatches,
+} from "./send.ts";
 
 /*
  * How `submit` and `submit --update` begin or go on: they plan the entries that the run state gets and leave the rest to
@@ -37,23 +48,23 @@ interface KeyChoice {
   isNew: boolean;
 }
 
-export interface StartOptions extends Omit<Run, "state" | "imageConsentMicroUsd"> {
+export interface StartOptions extends Omit<Run, "state" | "consentOf"> {
   plan: Plan;
   keys: KeyChoice;
   /** How the files of a new run are named. An earlier run keeps its names. Default: `id`. */
   names?: Naming;
   /**
-   * Called before anything is sent, with the number of images whose batches were not made yet; may throw to refuse. Returns
-   * the consent for one image; null if none is needed.
+   * Called before anything is sent, with the images whose batches were not made yet; may throw to refuse. Returns the consent
+   * for an image; null if none is needed.
    */
-  approve?: (images: number) => Promise<number | null>;
+  approve?: (images: readonly Asked[]) => Promise<ImageConsent | null>;
   /** The directory for messages. */
   shownDir: string;
   limits: Limits;
   /** Change the run to these prompts if it had others. Else that throws `DIRECTORY_CONFLICT`. */
   isUpdate: boolean;
   /** The advice to update the run, which makes this many images. */
-  adviseUpdate: (images: number) => string;
+  adviseUpdate: (images: readonly Asked[]) => string;
 }
 
 /** How a submission begins. Nothing is written or sent yet. */
@@ -69,7 +80,7 @@ interface Start {
   /** The prompts, with the ids that the run gives them. */
   items: readonly PlannedItem[];
   /** The images whose requests leave, with those that an earlier command left open. */
-  images: number;
+  images: readonly Asked[];
   /** Of these, the images of batches that the service may have made without an answer. Other prompts replace theirs. */
   openImages: number;
   /** The changes of the prompts; null if the run was never updated, or is new. */
@@ -98,7 +109,7 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
     const state = planSubmission(options, own);
     const known = new Set(own?.batches.map((batch) => batch.idempotency_key));
     const added = state.batches.filter(({ idempotency_key: key }) => !known.has(key));
-    const images = imagesIn(unsentBatches(state, service));
+    const images = askedIn(unsentBatches(state, service), plan.items);
     const fresh = { state, added, items: plan.items, images, openImages: 0, update: null };
     return { ...fresh, kind: "run", isNew: own === null };
   }
@@ -106,16 +117,23 @@ export async function chooseStart(options: StartOptions, claim: typeof claimDire
   const update = await planUpdate(dir, earlier, plan);
   const unsent = unsentBatches(earlier, service);
   const begun = { state: earlier, isNew: false, added: [], items: update.items, update };
-  if (isSame) return { ...begun, kind: "run", images: imagesIn(unsent), openImages: 0 };
-  if (!options.isUpdate) throw changedError(shownDir, update, options.adviseUpdate);
-  const openImages = imagesIn(unsent.filter(({ refused }) => refused !== true));
-  return { ...begun, kind: "update", images: update.images.length + openImages, openImages };
+  if (isSame) return { ...begun, kind: "run", images: askedIn(unsent, update.items), openImages: 0 };
+  if (!options.isUpdate) {
+    const advise = () => options.adviseUpdate(askedIn([{ images: update.images }], update.items));
+    throw changedError(shownDir, update, advise);
+  }
+  const open = unsent.filter(({ refused }) => refused !== true);
+  const images = [
+    ...askedIn([{ images: update.images }], update.items),
+    ...(open.length === 0 ? [] : askedIn(open, await readAskedItems(dir))),
+  ];
+  return { ...begun, kind: "update", images, openImages: imagesIn(open) };
 }
 
 async function submit(options: StartOptions, start: Start): Promise<StartedRun> {
   const { plan, dir } = options;
   const { state, isNew, added, update } = start;
-  const imageConsentMicroUsd = (await options.approve?.(start.images)) ?? null;
+  const consentOf = (await options.approve?.(start.images)) ?? null;
   await writeRunState(dir, state);
   await removeLeftovers(dir);
   // The lines of the prompt file may have moved, and metadata may have changed.
@@ -124,7 +142,7 @@ async function submit(options: StartOptions, start: Start): Promise<StartedRun> 
     const chunk = round === 0 && update === null ? plan.chunks[index] : undefined;
     return chunk === undefined ? error : locateInInput(error, chunk);
   };
-  const run = { ...options, state, imageConsentMicroUsd };
+  const run = { ...options, state, consentOf };
   const sending = send(run, { added, saysReused: update === null, explain });
   const started = await sending.catch(async (error: unknown) => {
     if (isNew) await undoRefusedRun(dir, state, error);
@@ -145,13 +163,14 @@ function planSubmission(
   if (isSame) return earlier;
   refuseOtherKeys(known, chosen, keys);
   let first = 0;
-  const batches = plan.chunks.map(({ items, imageCount }, index) => {
+  const batches = plan.chunks.map(({ items, imageCount, model }, index) => {
     const { parentId } = plan.request;
     const idempotency_key = chosen[index] ?? "";
     const prompts: [number, number] = [first, items.length];
     first += items.length;
     const parent = { parent_batch_id: parentId };
-    return newBatch(index, service, { idempotency_key, ...parent, asked_count: imageCount, prompts });
+    const facts = { idempotency_key, ...parent, model, asked_count: imageCount, prompts };
+    return newBatch(index, service, facts);
   });
   const state = newRunState(service, clock, {
     input_sha256: plan.inputSha256,
@@ -278,18 +297,15 @@ export async function leaveRun(dir: string, state: RunState): Promise<void> {
 }
 
 async function startUpdate(options: StartOptions, start: Start): Promise<StartedRun> {
-  const { dir, plan, service, limits } = options;
+  const { dir, plan } = options;
   const { state: before, items, update } = start;
   if (update === null) throw new ImgbatchError("INTERNAL", "An update has no changes.");
   if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
-  const imageConsentMicroUsd = (await options.approve?.(start.images)) ?? null;
+  const consentOf = (await options.approve?.(start.images)) ?? null;
   if (start.openImages > 0) {
     // Their prompts are about to be replaced. Batches that the service has already made are found by their keys.
     options.reporter.note("finishing the earlier submission first");
-    await send(
-      { ...options, state: before, imageConsentMicroUsd },
-      { isWanted: ({ refused }) => refused !== true },
-    );
+    await send({ ...options, state: before, consentOf }, { isWanted: ({ refused }) => refused !== true });
   }
   await removeLeftovers(dir);
   const input = pendingInputName(plan.inputSha256);
@@ -309,6 +325,6 @@ async function startUpdate(options: StartOptions, start: Start): Promise<Started
   const parentId = state.batches.findLast(({ id }) => id !== null)?.id ?? null;
   const pending = await readRunInput(dir, input);
   const again = { parentId, ids: update.images, round };
-  const added = await planAgain({ dir, state, service, limits }, pending, again);
-  return send({ ...options, state, imageConsentMicroUsd }, { added });
+  const added = await planAgain({ ...options, state }, pending, again);
+  return send({ ...options, state, consentOf }, { added });
 }

@@ -66,6 +66,8 @@ export interface Service {
   failed: AbortSignal;
   /** The load of this process now. `paid`: the requests that a stop waits for. */
   queue(): { running: number; paid: number; slots: number; isPaused: boolean };
+  /** Begins no more work for batches from now on. Requests are still answered. */
+  pause(): void;
   /** The state of its providers. */
   health: ProviderHealth;
   /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
@@ -155,6 +157,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       feed,
       failed: failing.signal,
       queue: () => scheduler.load,
+      pause: () => scheduler.setPaused(true),
       health: workers.deps.health,
       signInLink: api.signInLink,
       openLiveView: api.openLiveView,

@@ -6,14 +6,12 @@ import { measureLiveView } from "./live-view.mjs";
 import { measurePipeline } from "./pipeline.mjs";
 import { measureRequests } from "./requests.mjs";
 import { measureStartUp } from "./start-up.mjs";
-import { measureSubmission } from "./submission.mjs";
 import { measureUpstream } from "./upstream.mjs";
 import { measureZip } from "./zip.mjs";
 
 const measures = [
   measureStartUp,
   measurePipeline,
-  measureSubmission,
   measureLiveView,
   measureZip,
   measureRequests,

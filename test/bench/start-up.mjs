@@ -57,13 +57,13 @@ export async function measureStartUp() {
     const [id] = ids;
     const here = process.execPath;
     const commands = [
-      { name: "--help", goal: 3, args: ["--help"], node: here },
-      { name: "status of a service", goal: 4.8, args: ["status", id], node: here },
-      { name: "list, embedded", goal: 13, args: ["list"], data: embedded, node: here },
+      { name: "--help", goal: 3.7, args: ["--help"], node: here },
+      { name: "status of a service", goal: 5.8, args: ["status", id], node: here },
+      { name: "list, embedded", goal: 15.5, args: ["list"], data: embedded, node: here },
       ...(existsSync(NODE_22)
         ? [
-            { name: "--help, Node 22", goal: 2, args: ["--help"], node: NODE_22 },
-            { name: "status of a service, Node 22", goal: 3.1, args: ["status", id], node: NODE_22 },
+            { name: "--help, Node 22", goal: 2.5, args: ["--help"], node: NODE_22 },
+            { name: "status of a service, Node 22", goal: 3.9, args: ["status", id], node: NODE_22 },
           ]
         : []),
     ].map((command) => ({ data: served, times: [], bare: [], ...command }));

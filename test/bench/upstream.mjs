@@ -60,7 +60,7 @@ async function runBatches({ baseUrl, images, concurrency, isFree }) {
   try {
     const config = parseConfig(
       {
-        models: [{ id: MODEL, prices: { "1K": 0 } }],
+        models: [{ id: MODEL, prices: { "1K": isFree ? 0 : 0.01 } }],
         providers: [{ name: "bench", type: "native", baseUrl, concurrency, free: isFree }],
       },
       "bench",
@@ -76,6 +76,7 @@ async function runBatches({ baseUrl, images, concurrency, isFree }) {
     const headers = {
       authorization: `Bearer ${service.credentials.api_key}`,
       "content-type": "application/json",
+      "x-imgbatch-max-cost": "100",
     };
     const left = new Set();
     let allEnded = () => {};

@@ -10,7 +10,8 @@ import { openService, withService } from "../../src/cli/connect/connect.ts";
 import type { ServiceConnection } from "../../src/cli/connect/connection.ts";
 import { findRunning } from "../../src/cli/connect/running-service.ts";
 import { explainStop } from "../../src/cli/interruption.ts";
-import { getBatch, listModels } from "../../src/client/batches.ts";
+import { getBatch } from "../../src/client/batches.ts";
+import { listModels } from "../../src/client/models.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -94,7 +95,7 @@ type Kind = ServiceConnection["kind"];
 
 const ON_DATA_DIRECTORY = {
   ...{ dataDirectory: "d", providers: [], upstream: null, disabled: () => [], noteDrawings: () => {} },
-  ...{ failed: new AbortController().signal, paidRequests: () => 0 },
+  ...{ failed: new AbortController().signal, paidRequests: () => 0, pause() {} },
 };
 
 /** A context whose connections go to these addresses, one after the other. */

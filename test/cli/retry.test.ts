@@ -42,6 +42,21 @@ it("[RETRY-1] makes the failed images anew, linked to their batch, into the same
   expect(results.map((line) => JSON.parse(line).custom_id)).toEqual(["cat", "dog", "cow"]);
 });
 
+it("--detach makes them and does not wait: download fetches them", async () => {
+  const cli = await bench();
+  cli.fake.options.failing = /none/;
+  const { code, stdout } = await cli.here(["retry", "pets-images", "-d"]);
+  expect({ code, stdout }).toEqual({
+    code: 0,
+    stdout: `${cli.fake.batches.map(({ id }) => id).join("\n")}\n`,
+  });
+  expect((await runState(cli)).finished_at).toBeNull();
+  expect((await cli.here(["download", "pets-images", "--json"])).json()).toMatchObject({
+    counts: { success: 3, failed: 0 },
+    fetched_count: 1,
+  });
+});
+
 it("[RETRY-1] afterwards every command takes the run as a whole, and nothing is sent again", async () => {
   const cli = await bench();
   cli.fake.options.failing = /none/;

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { createInProcessCli, type InProcessCli } from "../support/cli-in-process.ts";
 
@@ -17,40 +17,6 @@ async function bench(lines: readonly string[] = MIXED): Promise<InProcessCli> {
 /** The shape that each request asked for, by its prompt. */
 const asked = ({ fake }: InProcessCli) =>
   Object.fromEntries(fake.requests.map(({ prompt, json }) => [prompt, json.generationConfig.imageConfig]));
-
-it("submit refuses a ratio and a size that no batch has, with the command that makes such images", async () => {
-  const cli = await bench(['{"prompt":"a"}']);
-  const flags = ["--aspect-ratio", "16:9", "--count", "2", "-o", "out"];
-  const { code, stdout, stderr } = await cli.run(["submit", "my p.jsonl", ...flags]);
-  expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-  expect(stderr).toContain(
-    "error: --aspect-ratio: a batch makes 1K images in the ratio that the model chooses",
-  );
-  expect(stderr).toContain(
-    "next: imgbatch generate --file 'my p.jsonl' --aspect-ratio 16:9 --output out --count 2 --base-url",
-  );
-  expect((await cli.run(["submit", "my p.jsonl", "--size", "4K"])).stderr).toContain("--size 4K");
-  mkdirSync(cli.path("out"));
-  writeFileSync(cli.path("out/imgbatch.json"), '{"batches": []}');
-  const taken = await cli.run(["submit", "my p.jsonl", ...flags]);
-  expect(taken.stderr).toContain("--output out-generated");
-  writeFileSync(cli.path("out/imgbatch.json"), '{"kind": "realtime", "batches": []}');
-  expect((await cli.run(["submit", "my p.jsonl", ...flags])).stderr).toContain("--output out --");
-  for (const wrong of [
-    ["--size", "3K"],
-    ["--aspect-ratio", "wide"],
-  ])
-    expect((await cli.run(["submit", "my p.jsonl", ...wrong])).stderr).toContain(wrong[1]);
-});
-
-it("submit names the first line of each file that asks for a ratio or size, and counts the others", async () => {
-  const cli = await bench();
-  const { code, stderr } = await cli.run(["submit", "my p.jsonl", "--dry-run"]);
-  expect(code).toBe(2);
-  expect(stderr).toContain("my p.jsonl:2: aspect_ratio: a batch makes 1K images");
-  expect(stderr).toContain("(also on 1 other line); `imgbatch generate --file 'my p.jsonl'");
-  expect(stderr).not.toContain("my p.jsonl:3");
-});
 
 it("generate makes each image in the ratio and size of its line, else in those of the command", async () => {
   const cli = await bench();

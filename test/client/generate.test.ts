@@ -16,6 +16,7 @@ const REQUEST: Parameters<typeof generateImage>[1] = {
   images: [],
   aspectRatio: null,
   size: null,
+  seed: null,
   mimeType: null,
 };
 

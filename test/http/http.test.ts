@@ -1,8 +1,9 @@
 import { createServer, type RequestListener } from "node:http";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
-import { createBatch, getBatch, listItems, listModels, withCounts } from "../../src/client/batches.ts";
+import { createBatch, getBatch, listItems, withCounts } from "../../src/client/batches.ts";
 import { getContent } from "../../src/client/download.ts";
+import { listModels } from "../../src/client/models.ts";
 import { createServiceHttp } from "../../src/client/service-http.ts";
 import { errorEntry } from "../../src/contract/errors.ts";
 import type { Attempt, Http } from "../../src/http/http.ts";

@@ -75,7 +75,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   },
   { target: /^providers\/vendor-list\.ts$/, from: /^cli\/(model-check|commands\/models)\.ts$/ },
   // Loaded only when they are needed.
-  { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/output\/reports\.ts$/ },
+  { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/(output\/reports|mcp\/previews)\.ts$/ },
   { target: /^imaging\/thumbnail\.ts$/, from: /^cli\/dashboard-source\.ts$/ },
   { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\.ts$/ },
 ];

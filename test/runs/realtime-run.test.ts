@@ -25,10 +25,7 @@ async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: 
     fileLine: { file: "p.txt", line: index + 1 },
   }));
   const options = {
-    plan: planRealtimeRun(
-      { model: "vendorx-3-pro-image", aspectRatio: null, size: null, mimeType: null },
-      items,
-    ),
+    plan: planRealtimeRun({ model: "vendorx-3-pro-image", options: {}, mimeType: null }, items),
     dir: join(await tempDir(), "out"),
     service: {
       http,

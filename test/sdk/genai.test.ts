@@ -67,6 +67,16 @@ for (const library of ["genai-2", "genai-3"] as const) {
       expect(value.sdkHttpResponse.headers["x-request-id"]).toMatch(/^req_/);
     });
 
+    it("[SDK-1] [OPT-8] gets the same image for the same seed, and another one for another", async () => {
+      const seeded = async (seed: number) => {
+        const wanted = { ...FOX, config: { ...config, seed } };
+        return imagesOf([(await sdk.call<Answer>("models.generateContent", wanted)).value])[0]?.data;
+      };
+      const first = await seeded(7);
+      expect(await seeded(7)).toBe(first);
+      expect(await seeded(8)).not.toBe(first);
+    });
+
     it("[SDK-1] edits an image: the answer has its ratio and not its bytes", async () => {
       const data = png("input", 300, 200).toString("base64");
       const contents = [{ text: "make it blue" }, { inlineData: { mimeType: "image/png", data } }];

@@ -1,5 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import sharp from "sharp";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readImageHeader } from "../../src/contract/image-formats.ts";
 import type { OpenaiBody } from "../../src/contract/openai-api.ts";
@@ -39,6 +40,14 @@ for (const library of ["openai", "openai-7"] as const) {
           ["image/webp", 848, 1264],
         ]);
       }
+    });
+
+    it("[SDK-10] [OPT-8] asks for quality and background, and reads what was used", async () => {
+      const wanted = { prompt: "a red fox", quality: "hd", background: "transparent", output_format: "webp" };
+      const { value } = await sdk.call<OpenaiBody<"Images">>("images.generate", wanted);
+      expect(value).toMatchObject({ quality: "high", background: "transparent", output_format: "webp" });
+      const bytes = Buffer.from(value.data[0]?.b64_json ?? "", "base64");
+      expect((await sharp(bytes).stats()).isOpaque).toBe(false);
     });
 
     it("[SDK-10] edits an image and several, sent as streams without a length", async () => {

@@ -10,9 +10,10 @@ import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import {
+  type Asked,
   type ChosenRealtimeModel,
   chooseRealtimeModel,
-  requireShapesFit,
+  requireRealtimeFits,
   type Wish,
 } from "../../runs/plan/choose-model.ts";
 import { planRealtimeRun, type RealtimePlan } from "../../runs/plan/plan.ts";
@@ -24,6 +25,7 @@ import {
   runRealtime,
 } from "../../runs/realtime-run.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
+import type { ImageConsent } from "../../runs/send.ts";
 import { stands } from "../../runs/standing.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
@@ -60,21 +62,22 @@ export async function generateMany(
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
     stdinFormat: options.stdinFormat,
+    root: context.root,
     ...(await readVariableRules(context.options, cwd)),
     note: (remark) => context.output.note(remark),
   });
   const prompts = read.map((item) =>
     item.references.length === 0 ? { ...item, references: options.images } : item,
   );
-  const { aspectRatio, size, mimeType } = options;
+  const { mimeType } = options;
   const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
   return makeRun(context, options, {
     shownDir,
-    wish: { model: options.model, aspectRatio, size, inputImages },
+    wish: { model: options.model, options: options.options, inputImages },
     itemCount: prompts.length,
     planFor: (model) => {
-      requireShapesFit(prompts, model);
-      return planRealtimeRun({ model: model.id, aspectRatio, size, mimeType }, prompts);
+      requireRealtimeFits(prompts, model);
+      return planRealtimeRun({ model: model.id, options: options.options, mimeType }, prompts);
     },
   });
 }
@@ -86,7 +89,7 @@ export async function retryLost(
   runState: RunState,
 ): Promise<CommandResult> {
   const { options } = context;
-  for (const name of ["dryRun", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
+  for (const name of ["dryRun", "detach", "interval", "unitCost", "allowFailures", "cancelOnInterrupt"])
     if (options[name] !== undefined) {
       const flag = flagOf(name);
       const message = `${flag}: ${shownDir} was made by \`imgbatch generate\`, which has no batches.`;
@@ -100,7 +103,7 @@ export async function retryLost(
     { maxCostMicroUsd: usdOption(options, "maxCost") },
     {
       shownDir,
-      wish: { model: plan.settings.model, aspectRatio: null, size: null, inputImages },
+      wish: { model: plan.settings.model, options: {}, inputImages },
       itemCount: plan.images.length,
       planFor: () => plan,
       staysFailed: (line) => stands(line, "refused") && !withRefused,
@@ -172,7 +175,7 @@ async function makeRun(
       });
     }
     const { isPlay } = model;
-    const sum = sumCosts(outcome.made.map(({ size }) => ({ micros: model.costOf(size), isPlay })));
+    const sum = sumCosts(outcome.made.map((image) => ({ micros: model.costOf(image), isPlay })));
     const cost = sum && { ...sum, isPlay };
     const made = { ...outcome, model: model.id, upstream: service.upstream, cost };
     return describeMany(context, shownDir, made);
@@ -309,7 +312,7 @@ function retryOf({ dir, model, upstream }: MadeImages, where: Whereabouts = {}):
 }
 
 /**
- * Returns the function that gets the consent for real-time images, each with its size: see `Budget.consent`. It notes first
+ * Returns the function that gets the consent for real-time images: see `createBudget`. It notes first
  * whether the images are drawings, and throws `USAGE` if there is a limit but no price.
  */
 export function realtimeConsent(
@@ -320,20 +323,20 @@ export function realtimeConsent(
   model: ChosenRealtimeModel,
   service: Pick<ConnectedService, "kind" | "noteDrawings">,
   context: CommandContext,
-): (images: readonly { size: string | null }[]) => Promise<number | null> {
+): (images: readonly Asked[]) => Promise<ImageConsent | null> {
+  const costOf = (image: Asked) => model.costOf(image) ?? unitCostMicroUsd ?? null;
   return async (images) => {
     if (images.length > 0) service.noteDrawings();
-    const costs = images.map(({ size }) => model.costOf(size) ?? unitCostMicroUsd ?? null);
-    const known = costs.filter((cost) => cost !== null);
-    const isKnown = known.length === costs.length;
-    if (maxCostMicroUsd !== undefined && !isKnown) {
+    if (maxCostMicroUsd !== undefined && images.some((image) => costOf(image) === null)) {
       const message = `--max-cost: the service does not publish the price of an image of ${model.id}: add --unit-cost.`;
       throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
     }
-    const highest = isKnown && known.length > 0 ? Math.max(...new Set(known)) : null;
-    const total = isKnown ? known.reduce((sum, cost) => sum + cost, 0) : undefined;
-    const priced = { ...model, imageCostMicroUsd: highest, imageHoldMicroUsd: highest };
+    const priceOf = (image: Asked) => {
+      const micros = costOf(image);
+      return micros === null ? null : { imageMicroUsd: micros, holdMicroUsd: micros };
+    };
+    const priced = { ...model, priceOf, options: null };
     const options = { maxCostMicroUsd, unitCostMicroUsd: undefined };
-    return createBudget(options, priced, service, context).consent(images.length, total);
+    return createBudget(options, { first: priced, of: () => priced }, service, context).consent(images);
   };
 }

@@ -3,12 +3,13 @@ import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
-import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../prompts/shape.ts";
+import { type Options, optionFields, withoutDefaults } from "../../prompts/options.ts";
+import { BATCHES_ONLY } from "../../runs/plan/choose-model.ts";
 import { STDIN } from "../../runs/plan/prompt-files.ts";
 import type { PromptReference } from "../../runs/plan/reference-files.ts";
 import type { CommandContext } from "../command.ts";
 import * as read from "../options.ts";
-import { loadReferences } from "./input-options.ts";
+import { loadReferences, readItemOptions } from "./input-options.ts";
 
 /** The options of `generate`, checked. */
 export type GenerateOptions = Awaited<ReturnType<typeof readGenerateOptions>>;
@@ -40,8 +41,7 @@ export async function readGenerateOptions(context: CommandContext) {
     file,
     output,
     model: read.textOption(options, "model") ?? null,
-    aspectRatio: read.readOption(options, "aspectRatio", RATIO_ADVICE, readRatio) ?? null,
-    size: read.readOption(options, "size", SIZE_ADVICE, readSize) ?? null,
+    options: readRealtimeOptions(options),
     /** Null: by the ending of the output file, else PNG. */
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? null,
     /** The checked input images. With a file, they go with each prompt that has no images of its own. */
@@ -55,6 +55,14 @@ export async function readGenerateOptions(context: CommandContext) {
     maxCostMicroUsd: read.usdOption(options, "maxCost"),
     unitCostMicroUsd: read.usdOption(options, "unitCost"),
   };
+}
+
+function readRealtimeOptions(typed: read.TypedOptions): Options {
+  const options = readItemOptions(typed);
+  const { quality, background, negativePrompt } = withoutDefaults(options);
+  const [wrong] = Object.keys(optionFields({ quality, background, negativePrompt } as Options));
+  if (wrong !== undefined) throw usage(`--${wrong.replace("_", "-")}`, BATCHES_ONLY);
+  return options;
 }
 
 function requireOneSource(argument: string | undefined, file: string | null): void {

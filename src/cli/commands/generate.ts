@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { basename, extname, isAbsolute, relative } from "node:path";
 import { generateImage } from "../../client/realtime.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_MIME_TYPES, SIZE_TIERS, typeOfFileName } from "../../contract/image-formats.ts";
+import { IMAGE_MIME_TYPES, typeOfFileName } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { type Cost, costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { chooseRealtimeModel } from "../../runs/plan/choose-model.ts";
@@ -17,7 +17,7 @@ import { positiveDurationOption } from "../options.ts";
 import { chooseUpstream } from "../targets.ts";
 import { generateMany, realtimeConsent } from "./generate-file.ts";
 import { type GenerateOptions, readGenerateOptions } from "./generate-options.ts";
-import { variableOptions } from "./input-options.ts";
+import { itemOptions, variableOptions } from "./input-options.ts";
 import {
   formatOption,
   maxCostOption,
@@ -48,17 +48,7 @@ export const command: CommandDetails = {
       default: "the first of `imgbatch models --realtime`",
     },
     upstreamOption,
-    {
-      flags: "--aspect-ratio <w:h>",
-      description: "width to height, such as 1:1, 3:2 or 16:9; a prompt's aspect_ratio wins",
-      default: "the model decides",
-    },
-    {
-      flags: "--size <tier>",
-      description: "512, 1K, 2K or 4K, as far as the model has it; a prompt's size wins",
-      default: "1K",
-      choices: SIZE_TIERS,
-    },
+    ...itemOptions,
     {
       flags: "--mime-type <type>",
       description: "image/png, image/jpeg or image/webp",
@@ -149,24 +139,26 @@ async function generateOne(
   const upstream = await chooseUpstream(context, null);
   return withService(context, { workers: true, upstream }, async (service) => {
     const { http } = service;
-    const { aspectRatio, size, retries, images } = options;
+    const { retries, images } = options;
+    const { aspectRatio = null, size = null, seed = null } = options.options;
     const named = target.name === null ? null : typeOfFileName(target.name);
     // PNG is the default of every service; some refuse a field that they do not know.
     const mimeType = options.mimeType ?? (named === "image/png" ? null : named);
-    const wish = { model: options.model, aspectRatio, size, inputImages: images.length };
+    const wish = { model: options.model, options: options.options, inputImages: images.length };
     const chosen = await chooseRealtimeModel(http, wish, signal);
     const model = chosen.id;
     const inputs = await Promise.all(images.map(readInput));
     signal.throwIfAborted();
-    const consentMicroUsd = await realtimeConsent(options, chosen, service, context)([{ size }]);
-    const request = { model, prompt, images: inputs, aspectRatio, size, mimeType };
+    const consentOf = await realtimeConsent(options, chosen, service, context)([options.options]);
+    const consentMicroUsd = consentOf?.(options.options) ?? null;
+    const request = { model, prompt, images: inputs, aspectRatio, size, seed, mimeType };
     const image = await whileTelling(context, model, () =>
       generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd }).catch((error) => {
         throw explainLoss(error, chosen.isPlay);
       }),
     );
     const saved = await saveImage(target, image.data, image.mimeType);
-    const micros = chosen.costOf(size);
+    const micros = chosen.costOf(options.options);
     const cost = micros === null ? null : { micros, isPlay: chosen.isPlay };
     return describe(context, { model, image, saved, target, cost });
   });

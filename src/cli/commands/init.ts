@@ -1,4 +1,4 @@
-import { chmod, readFile, stat, writeFile } from "node:fs/promises";
+import { appendFile, chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
@@ -18,15 +18,20 @@ export const command: CommandDetails = {
     {
       flags: "--template <name>",
       description:
-        "starter (prompts and configuration), github, gitlab, script, comfyui, compose or all; may be repeated",
+        "starter (prompts and configuration), agent (a skill for coding agents), github, gitlab, script, comfyui, compose or all; may be repeated",
       default: "starter",
       repeatable: true,
-      choices: ["starter", "github", "gitlab", "script", "comfyui", "compose", "all"],
+      choices: ["starter", "agent", "github", "gitlab", "script", "comfyui", "compose", "all"],
     },
     { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
     { flags: "--force", description: "replace existing files" },
   ],
-  examples: ["imgbatch init", "imgbatch init --upstream google", "imgbatch init --template github"],
+  examples: [
+    "imgbatch init",
+    "imgbatch init --upstream google",
+    "imgbatch init --template github",
+    "imgbatch init --template agent",
+  ],
   exits: ["saving"],
   run,
 };
@@ -48,11 +53,20 @@ async function run({
   await requireDirectory(dir, named);
   const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
-  const next = templates.every((name) => name === "compose")
+  const isOnly = (...names: string[]) => templates.every((name) => names.includes(name));
+  // A pipeline names its upstream itself, and has the key as a secret.
+  const inPipeline = isOnly("github", "gitlab") ? upstream : null;
+  const next = isOnly("compose")
     ? [...composeCommands(dirname(packageFile("package.json"))), SUBMIT]
-    : [`${SUBMIT} --dry-run`, SUBMIT];
+    : isOnly("agent")
+      ? ["imgbatch doctor"]
+      : inPipeline !== null
+        ? [`${SUBMIT} --upstream ${inPipeline.name} --dry-run`]
+        : [`${SUBMIT} --dry-run`, SUBMIT];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
-  const first = upstream === null ? null : preparationOf(upstream);
+  const secret =
+    inPipeline === null ? null : `give the pipeline your key as the secret ${inPipeline.keyVariable}`;
+  const first = secret ?? (upstream === null ? null : preparationOf(upstream));
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
@@ -73,10 +87,28 @@ async function requireDirectory(dir: string, named: string): Promise<void> {
   throw new ImgbatchError("USAGE", message, { advice: "name another directory; nothing was written" });
 }
 
-/** The files with the configuration of an upstream in place of the example. */
+/**
+ * The files with the configuration of an upstream in place of the example, and pipelines that keep what it has made. Throws
+ * `USAGE` for a pipeline with an upstream that only this machine has.
+ */
 function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): TemplateFile[] {
   if (upstream === null) return [...files];
-  const others = files.filter(({ target }) => target !== CONFIG);
+  const isPipeline = (file: TemplateFile) => "withUpstream" in file;
+  const pipelines = files.filter(isPipeline);
+  if (pipelines.length > 0 && upstream.keyVariable === null) {
+    const message = `--upstream ${upstream.name}: no pipeline elsewhere can reach it; use an upstream with a key.`;
+    throw new ImgbatchError("USAGE", message, { param: "--upstream" });
+  }
+  const { name, title, keyVariable } = upstream;
+  const others = files
+    .filter(({ target }) => target !== CONFIG)
+    .map((file) =>
+      "withUpstream" in file && file.withUpstream !== undefined
+        ? { ...file, source: file.withUpstream, values: { upstream: name, title, key: keyVariable ?? "" } }
+        : file,
+    );
+  // A pipeline names its upstream itself.
+  if (pipelines.length > 0 && files.every((file) => file === prompts || isPipeline(file))) return others;
   return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
 }
 
@@ -112,9 +144,14 @@ async function copyTemplates(
   const written: string[] = [];
   const kept: string[] = [];
   for (const file of files) {
-    const { target, isExecutable } = file;
+    const { target, isExecutable, onlyBelow } = file;
     const path = join(dir, target);
-    const text = "text" in file ? file.text : await readTemplate(file.source);
+    if (onlyBelow !== undefined && (await stat(join(dir, onlyBelow)).catch(() => null)) === null) continue;
+    if ("appended" in file) {
+      if (await saving(path, () => append(path, file.appended))) written.push(target);
+      continue;
+    }
+    const text = "text" in file ? file.text : await readTemplate(file);
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
       await makeDirectory(dirname(path));
@@ -128,10 +165,11 @@ async function copyTemplates(
   return { written, kept };
 }
 
-/** Returns a template of the package, with the package's version where it names one. */
-async function readTemplate(source: string): Promise<string> {
+/** Returns a template of the package, with its values and the package's version. */
+async function readTemplate({ source, values }: PackagedFile): Promise<string> {
   const text = await readFile(packageFile(`templates/${source}`), "utf8");
-  return text.replaceAll("{{version}}", readVersion());
+  const known: Record<string, string> = { version: readVersion(), ...values };
+  return text.replaceAll(/\{\{(\w+)\}\}/g, (slot, name: string) => known[name] ?? slot);
 }
 
 /** Returns false if the name is taken, even by a link whose target is missing. */
@@ -145,37 +183,78 @@ async function writeNew(path: string, text: string, mode: number): Promise<boole
   }
 }
 
-/** A file to write: one of the package, or a text. */
+/** Adds lines to the end of a file, and creates it if it is missing. Returns false if it has them already. */
+async function append(path: string, lines: string): Promise<boolean> {
+  const before = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return "";
+    throw error;
+  });
+  if (before.includes(lines)) return false;
+  const gap = before === "" ? "" : before.endsWith("\n") ? "\n" : "\n\n";
+  await makeDirectory(dirname(path));
+  await appendFile(path, `${gap}${lines}`);
+  return true;
+}
+
+interface PackagedFile {
+  /** The name below `templates/`. */
+  source: string;
+  /** The same with an upstream, whose key is a secret of the pipeline. */
+  withUpstream?: string;
+  /** For the `{{name}}` slots of the template. */
+  values?: Readonly<Record<string, string>>;
+}
+
+/** A file to write: one of the package, a text, or lines to add to what is there. */
 type TemplateFile = {
   /** The path below the chosen directory, with `/`. */
   target: string;
   isExecutable?: true;
-} & (
-  | {
-      /** The name below `templates/`. */
-      source: string;
-    }
-  | { text: string }
-);
+  /** Written only if this folder exists. */
+  onlyBelow?: string;
+} & (PackagedFile | { text: string } | { appended: string });
 
 const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
 const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch.config.json" };
-const github: TemplateFile = { source: "github-actions.yml", target: ".github/workflows/images.yml" };
-const gitlab: TemplateFile = { source: "gitlab-ci.yml", target: ".gitlab-ci.yml" };
+const github: TemplateFile = {
+  source: "github-actions.yml",
+  withUpstream: "github-actions-upstream.yml",
+  target: ".github/workflows/images.yml",
+};
+const gitlab: TemplateFile = {
+  source: "gitlab-ci.yml",
+  withUpstream: "gitlab-ci-upstream.yml",
+  target: ".gitlab-ci.yml",
+};
 const script: TemplateFile = { source: "make-images.sh", target: "make-images.sh", isExecutable: true };
 const comfyui: TemplateFile = { source: "comfyui.mjs", target: "comfyui.mjs", isExecutable: true };
 const compose: TemplateFile = { source: "compose.yaml", target: "compose.yaml" };
 const workflow: TemplateFile = { source: "comfyui-workflow.json", target: "comfyui-workflow.json" };
+const SKILL = "skills/imgbatch/SKILL.md";
+const skills: readonly TemplateFile[] = [
+  { source: "skill/SKILL.md", target: `.agents/${SKILL}` },
+  { source: "skill/SKILL.md", target: `.claude/${SKILL}`, onlyBelow: ".claude" },
+  {
+    target: "AGENTS.md",
+    appended: [
+      "## Images",
+      `Make images with \`imgbatch\`, which makes, resumes and verifies many at once: read \`.agents/${SKILL}\` first.`,
+      "Agree to pay for images (`--max-cost`) only with an amount that a person has named.",
+      "",
+    ].join("\n"),
+  },
+];
 
 /** The files of each template. They work together in an empty directory. */
 const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   starter: [prompts, config],
+  agent: skills,
   github: [prompts, github],
   gitlab: [prompts, gitlab],
   script: [prompts, script],
   comfyui: [prompts, comfyui, workflow],
   compose: [prompts, compose],
-  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose],
+  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose, ...skills],
 };
 
 /**

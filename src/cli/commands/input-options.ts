@@ -1,12 +1,56 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { BACKGROUNDS, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { type Options, readOptions } from "../../prompts/options.ts";
 import type { VariableRules } from "../../prompts/variables.ts";
 import { loadReference, type PromptReference } from "../../runs/plan/reference-files.ts";
 import { Spool } from "../../runs/plan/spool.ts";
 import { readImages, readVariable } from "../../runs/plan/variable-lists.ts";
-import { flagOf, type OptionSpec, pathOption, type TypedOptions, textOption } from "../options.ts";
+import {
+  flagOf,
+  type OptionSpec,
+  pathOption,
+  readOption,
+  type TypedOptions,
+  textOption,
+} from "../options.ts";
+
+/** What images are asked for besides the prompt. `readItemOptions` reads these options. */
+export const itemOptions: readonly OptionSpec[] = [
+  {
+    flags: "--aspect-ratio <w:h>",
+    description: "width to height, such as 1:1, 3:2 or 16:9; as all of these, a line's own wins",
+    default: "that of the first reference image, else the model decides",
+  },
+  {
+    flags: "--size <tier>",
+    description: "512, 1K, 2K or 4K, as far as the model has it",
+    default: "1K",
+    choices: SIZE_TIERS,
+  },
+  {
+    flags: "--quality <word>",
+    description: "a quality of the model, such as low or high; in batches only",
+    default: "the model's own",
+  },
+  {
+    flags: "--background <kind>",
+    description: "transparent (PNG or WebP), opaque or auto; in batches only",
+    default: "auto",
+    choices: BACKGROUNDS,
+  },
+  { flags: "--seed <n>", description: "the seed of the first image of each prompt; each further one adds 1" },
+  { flags: "--negative-prompt <text>", description: "what the images must not show; in batches only" },
+];
+
+/** Throws `USAGE` for a wrong option. */
+export function readItemOptions(typed: TypedOptions): Options {
+  return readOptions((_field, { key, read, advice }) =>
+    readOption(typed, key, advice, (text) => read(text.trim())),
+  );
+}
 
 /** What goes into the prompts of a file. `readVariableRules` reads these options. */
 export const variableOptions: readonly OptionSpec[] = [

@@ -1,4 +1,4 @@
-import { listModels } from "../../client/batches.ts";
+import { listModels } from "../../client/models.ts";
 import { listRealtimeModels } from "../../client/realtime.ts";
 import type { Config } from "../../config/schema.ts";
 import { identityOf } from "../../contract/data-directory.ts";

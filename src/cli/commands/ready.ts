@@ -1,4 +1,4 @@
-import { listModels } from "../../client/batches.ts";
+import { listModels } from "../../client/models.ts";
 import { deadline } from "../../client/poll.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";

@@ -54,6 +54,11 @@ const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./open.ts")).command,
   },
   {
+    name: "pack",
+    summary: "write a run into one ZIP to hand over: contact sheet, images, results and prompts",
+    load: async () => (await import("./pack.ts")).command,
+  },
+  {
     name: "cancel",
     summary: "cancel a batch, or all batches of a run; finished images stay and are billed",
     load: async () => (await import("./cancel.ts")).command,

@@ -1,19 +1,25 @@
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
-import { microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
 import { readResults } from "../../runs/directory/results.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
-import { type ChosenModel, chooseModel } from "../../runs/plan/choose-model.ts";
+import { type Asked, chooseModels, type RunModels, usedModels } from "../../runs/plan/choose-model.ts";
 import { openRetry, planRetry } from "../../runs/plan/retry.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { findBatch, isUnsentHere } from "../../runs/run-batches.ts";
-import { imagesIn, type Run, type Submissions, send } from "../../runs/send.ts";
-import { createBudget, estimateLine } from "../budget.ts";
+import {
+  askedIn,
+  type Run,
+  readAskedItems,
+  type StartedRun,
+  type Submissions,
+  send,
+} from "../../runs/send.ts";
+import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
@@ -24,6 +30,7 @@ import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
 import { rememberedUpstream, resolveTarget } from "../targets.ts";
 import { readRunOptions, running, runOptions } from "./shared-options.ts";
+import { describeDetached, withoutService } from "./submit.ts";
 
 export const command: CommandDetails = {
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
@@ -43,6 +50,7 @@ export const command: CommandDetails = {
       description:
         "go on with this service, which does not know batches of the run (its data are new, or it is another service or key); with --include-lost, only the missing images are made, and paid again if the other service still runs",
     },
+    { flags: "-d, --detach", description: "print the batch ids and do not wait" },
     { flags: "--dry-run", description: "count the images and estimate the cost; submit nothing" },
     ...runOptions,
   ],
@@ -95,10 +103,12 @@ async function retry(
 ): Promise<CommandResult> {
   const { dir, shownDir, allowance, intervalMs, dryRun } = options;
   const { signal, clock, output: reporter } = context;
+  if (options.detach && service.kind === "embedded" && !dryRun) throw await withoutService(context);
   const target = await resolveTarget(options.shownDir, context.cwd);
   const runState = target.run?.state;
   if (runState === undefined) throw new ImgbatchError("INTERNAL", "A retry has no run.");
-  const model = await modelOf(runState, service, signal);
+  const items = await readAskedItems(dir);
+  const models = await modelsOf(runState, items, service, signal);
   const work = {
     dir,
     state: runState,
@@ -108,6 +118,7 @@ async function retry(
     reporter,
     signal,
     submissions,
+    sharesReferences: models.first.options !== null,
   };
   // A run that kept its ZIPs keeps those of its retries too.
   const keepZip = (await readResults(dir)).some((line) =>
@@ -116,14 +127,18 @@ async function retry(
   // The run does not record the options that it was submitted with.
   const updateStep = `run the submit command of ${shellWord(shownDir)} again with --update`;
   const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true, updateStep };
-  const images = openRetry(runState, service);
-  const budget = createBudget(options, model, service, context);
-  if (images !== null) {
-    if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
-    const imageConsentMicroUsd = await budget.consent(images);
+  const finish = async (started: StartedRun) =>
+    options.detach
+      ? describeDetached(context, options, started)
+      : finishRun(context, service, { ...started, ...run });
+  const open = openRetry(runState, service);
+  const budget = createBudget(options, models, service, context);
+  if (open !== null) {
+    const images = askedIn(open, items);
+    if (dryRun) return describeDry(options, models, budget, { images, batches: 0, refused: 0 });
+    const consentOf = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");
-    const started = await send({ ...work, imageConsentMicroUsd });
-    return finishRun(context, service, { ...started, ...run });
+    return finish(await send({ ...work, consentOf }));
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
@@ -134,30 +149,30 @@ async function retry(
     reporter.note("nothing was sent");
     return describeRun(context, ended);
   }
-  const count = imagesIn(plan.added);
+  const images = askedIn(plan.added, items);
   if (dryRun) {
-    const counts = { images: count, batches: plan.added.length, refused: plan.refused };
-    return describeDry(options, model, budget, counts);
+    const counts = { images, batches: plan.added.length, refused: plan.refused };
+    return describeDry(options, models, budget, counts);
   }
-  if (count === 0) {
+  if (images.length === 0) {
     for (const line of nothingNotes(plan)) reporter.note(line);
     return describeRun(context, { ...ended, updateStep });
   }
   if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
-  const imageConsentMicroUsd = await budget.consent(count);
-  const started = await send({ ...work, imageConsentMicroUsd }, { added: plan.added });
-  return finishRun(context, service, { ...started, ...run });
+  const consentOf = await budget.consent(images);
+  return finish(await send({ ...work, consentOf }, { added: plan.added }));
 }
 
-async function modelOf(
-  runState: RunState,
+async function modelsOf(
+  { request }: RunState,
+  items: readonly Asked[],
   service: ConnectedService,
   signal: AbortSignal,
-): Promise<ChosenModel> {
-  const { request } = runState;
-  if (request !== null) return chooseModel(service.http, null, signal, request.model);
+): Promise<RunModels> {
+  const earlier = request?.model ?? null;
+  if (earlier !== null) return chooseModels(service.http, items, { named: null, earlier }, signal);
   const message =
     "This directory was made by `download` and does not have the request of its images. Submit the prompts again.";
   throw new ImgbatchError("USAGE", message);
@@ -207,28 +222,26 @@ function nothingNotes({ refused, unknown, missing }: Awaited<ReturnType<typeof p
 
 function describeDry(
   options: RetryCommandOptions,
-  model: ChosenModel,
+  models: RunModels,
   budget: ReturnType<typeof createBudget>,
-  count: { images: number; batches: number; refused: number },
+  count: { images: readonly Asked[]; batches: number; refused: number },
 ): CommandResult {
-  budget.approve(count.images);
-  const cost = budget.estimate(count.images);
   const { images, batches, refused } = count;
+  budget.approve(images);
   return {
     json: {
       dry_run: true,
       directory: options.shownDir,
-      model: model.id,
-      image_count: images,
+      model: models.first.id,
+      image_count: images.length,
       batch_count: batches,
       refused_count: refused,
-      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
-      ...playMoneyField(cost),
+      ...budget.facts(images),
     },
     lines: [
-      `${counted(images, "image")} to make again with ${model.id}`,
+      `${counted(images.length, "image")} to make again with ${usedModels(models, images)}`,
       ...(refused === 0 ? [] : [refusedNote(refused)]),
-      ...estimateLine(cost),
+      ...budget.estimateLines(images),
     ],
   };
 }
@@ -256,6 +269,7 @@ async function readRetryOptions(context: CommandContext) {
     withLost: read.flagOption(options, "includeLost"),
     isHere: read.flagOption(options, "here"),
     dryRun: read.flagOption(options, "dryRun"),
+    detach: read.flagOption(options, "detach"),
     ...readRunOptions(options),
   };
 }

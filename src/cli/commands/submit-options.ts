@@ -1,31 +1,23 @@
-import { readFileSync } from "node:fs";
-import { basename, extname, join, resolve } from "node:path";
+import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { holdsApiKey } from "../../kernel/hide-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import { FORMAT_NAMES } from "../../prompts/lines.ts";
-import {
-  NO_SHAPES,
-  RATIO_ADVICE,
-  readRatio,
-  readSize,
-  SIZE_ADVICE,
-  unbatchableField,
-} from "../../prompts/shape.ts";
 import { NAMINGS } from "../../runs/directory/names.ts";
-import { RUN_STATE_FILE } from "../../runs/directory/run-state.ts";
 import type { CommandContext } from "../command.ts";
 import * as read from "../options.ts";
-import { flagOf, readOption, textOption } from "../options.ts";
-import { defaultRunDirectory, nextCommand } from "../output/next-step.ts";
-
-import { variableOptions } from "./input-options.ts";
+import { defaultRunDirectory } from "../output/next-step.ts";
+import { itemOptions, readItemOptions, variableOptions } from "./input-options.ts";
 import { formatOption, readRunOptions, runOptions, upstreamOption } from "./shared-options.ts";
 
 export const submitOptions: readonly read.OptionSpec[] = [
-  { flags: "-m, --model <id>", description: "the model", default: "the first of `imgbatch models`" },
+  {
+    flags: "-m, --model <id>",
+    description: "the model of lines that name none",
+    default: "the first of `imgbatch models`",
+  },
   upstreamOption,
   {
     flags: "-n, --name <name>",
@@ -51,16 +43,7 @@ export const submitOptions: readonly read.OptionSpec[] = [
     default: "image/png",
     choices: IMAGE_MIME_TYPES,
   },
-  {
-    flags: "--aspect-ratio <w:h>",
-    description: "not for batches, which cannot choose it: `imgbatch generate --file` takes it",
-  },
-  {
-    flags: "--size <tier>",
-    description: "1K, the only size of batches: `imgbatch generate --file` takes others",
-    default: "1K",
-    choices: ["1K"],
-  },
+  ...itemOptions,
   {
     flags: "--metadata <k=v>",
     description: "a pair to store with the batch; may be repeated",
@@ -108,7 +91,6 @@ export function readSubmitOptions(context: CommandContext) {
   }
   const shownDir = read.pathOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
-  requireBatchShape(context);
   const isNew = read.flagOption(options, "new");
   const dryRun = read.flagOption(options, "dryRun");
   const isExpanded = read.flagOption(options, "expand");
@@ -139,6 +121,8 @@ export function readSubmitOptions(context: CommandContext) {
     stdinFormat: read.choiceOption(options, "format", FORMAT_NAMES) ?? null,
     mimeType: read.choiceOption(options, "mimeType", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
+    /** What all lines ask for that do not say so themselves. */
+    itemOptions: readItemOptions(options),
     detach: read.flagOption(options, "detach"),
     dryRun,
     isExpanded,
@@ -193,56 +177,4 @@ function pairsOf(values: unknown): Record<string, string> | null {
 
 function wrongMetadata(problem: string): ImgbatchError {
   return new ImgbatchError("USAGE", `--metadata${problem}`, { param: "--metadata" });
-}
-
-/** The options of `submit` that `generate --file` takes too. */
-const SHARED = [
-  "aspectRatio",
-  "size",
-  "model",
-  "upstream",
-  "output",
-  "format",
-  "count",
-  "mimeType",
-  "maxCost",
-];
-
-/** Returns the command line that makes the images of a prompt file in real time, with the options that were typed. */
-export function realtimeCommand({ options, global, cwd }: CommandContext, file: string): string {
-  const output = textOption(options, "output") ?? defaultRunDirectory(file);
-  // The files of a run of batches are not mixed with others.
-  const free = isOfBatches(resolve(cwd, output)) ? `${output}-generated` : textOption(options, "output");
-  const words = SHARED.flatMap((name) => {
-    const value = name === "output" ? free : textOption(options, name);
-    return value === undefined ? [] : [{ flag: flagOf(name) }, value];
-  });
-  return nextCommand(global, "generate", { flag: "--file" }, file, ...words);
-}
-
-function isOfBatches(dir: string): boolean {
-  try {
-    return JSON.parse(readFileSync(join(dir, RUN_STATE_FILE), "utf8")).kind !== "realtime";
-  } catch {
-    return false;
-  }
-}
-
-/** Throws `USAGE` for a ratio or size that no batch has. The advice is the command that makes such images. */
-function requireBatchShape(context: CommandContext): void {
-  const { options, arguments: files } = context;
-  const aspectRatio = readOption(options, "aspectRatio", RATIO_ADVICE, readRatio);
-  const size = readOption(options, "size", SIZE_ADVICE, readSize);
-  const shape = {
-    ...(aspectRatio === undefined ? {} : { aspectRatio }),
-    ...(size === undefined ? {} : { size }),
-  };
-  const field = unbatchableField(shape);
-  if (field === null) return;
-  const param = field === "size" ? "--size" : "--aspect-ratio";
-  const commands = files.map((file) => realtimeCommand(context, file)).join("; ");
-  throw new ImgbatchError("USAGE", `${param}: ${NO_SHAPES}. Nothing was sent.`, {
-    param,
-    advice: `${commands} (one request for each image, at the real-time price)`,
-  });
 }

@@ -3,17 +3,25 @@ import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
-import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
+import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
-import { chooseModel, requireReferencesFit, usualReferences } from "../../runs/plan/choose-model.ts";
+import {
+  type Asked,
+  chooseModels,
+  firstModel,
+  type RunModels,
+  usedModels,
+  usualReferences,
+} from "../../runs/plan/choose-model.ts";
 import { assignIds, type Chunk, type Plan, planRun } from "../../runs/plan/plan.ts";
 import { type PromptItem, readPromptFiles, toPromptLine } from "../../runs/plan/prompt-files.ts";
+import { fitItems, settleItems } from "../../runs/plan/settle-items.ts";
 import { describeChanges } from "../../runs/plan/update.ts";
 import { reportReplay, type StartedRun, type Submissions } from "../../runs/send.ts";
 import { chooseStart, leaveRun, type StartOptions, startRun } from "../../runs/start.ts";
-import { createBudget, estimateLine } from "../budget.ts";
+import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { providersToExpect, withService } from "../connect/connect.ts";
 import type { ConnectedService, UpstreamChoice } from "../connect/connection.ts";
@@ -27,7 +35,7 @@ import { commandAgain, type Flag, nextCommand } from "../output/next-step.ts";
 import { chooseUpstream, requireKnown, unknownRun } from "../targets.ts";
 import { loadReferences, readVariableRules } from "./input-options.ts";
 import { running } from "./shared-options.ts";
-import { readSubmitOptions, realtimeCommand, submitOptions } from "./submit-options.ts";
+import { readSubmitOptions, submitOptions } from "./submit-options.ts";
 
 export const command: CommandDetails = {
   arguments: [
@@ -71,14 +79,15 @@ async function run(context: CommandContext): Promise<CommandResult> {
       defaultCount: options.count,
       stdinFormat: options.stdinFormat,
       isStrict: options.isStrict,
+      root: context.root,
       usualReferences: usualReferences(options.model),
       ...(await readVariableRules(context.options, cwd)),
       shared: await loadReferences(context.options, "reference", cwd),
       note: (remark) => context.output.note(remark),
-      isBatchOf: (file) => `\`${realtimeCommand(context, file === "<stdin>" ? "-" : file)}\``,
+      options: options.itemOptions,
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
-    if (options.isExpanded) return describeExpanded(items, cwd);
+    if (options.isExpanded) return describeExpanded(items, options.model, cwd);
     const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
     const isBegun = (await readRunState(options.dir)) !== null;
@@ -100,8 +109,8 @@ async function run(context: CommandContext): Promise<CommandResult> {
 }
 
 /** Returns the prompts as the lines of a prompt file without variables. */
-function describeExpanded(items: readonly PromptItem[], cwd: string): CommandResult {
-  const rows = assignIds(items).map((item) => toPromptLine(item, cwd));
+function describeExpanded(items: readonly PromptItem[], model: string | null, cwd: string): CommandResult {
+  const rows = assignIds(items, firstModel(items, model)).map((item) => toPromptLine(item, cwd));
   return {
     json: { prompts: rows },
     lines: rows.map((row) => JSON.stringify(row)),
@@ -135,9 +144,14 @@ async function runHere(
     const { request = null } = state ?? {};
     if (state === null || request === null) return null;
     const name = options.name ?? request.task_name;
-    const plan = planOf({ ...options, name }, options.model ?? request.model, items, providers);
-    const isSplitSo = state.updates !== undefined || plan.chunks.length === submittedBatches(state).length;
-    if (plan.inputSha256 !== state.input_sha256 || !isSplitSo) return null;
+    const model = firstModel(items, options.model ?? request.model) ?? request.model;
+    const settled = settleItems(items, model);
+    const planned = [false, true].map((shares) =>
+      planOf({ ...options, name }, model, settled, { providers, shares }),
+    );
+    const count = submittedBatches(state).length;
+    const plan = planned.find(({ chunks }) => state.updates !== undefined || chunks.length === count);
+    if (plan === undefined || plan.inputSha256 !== state.input_sha256) return null;
     const { outcomeHere } = await import("../../runs/recorded.ts");
     const outcome = await outcomeHere({ dir, state, plan, keepZip }, signal);
     if (outcome === null) return null;
@@ -171,30 +185,39 @@ async function submit(
   if (options.detach && service.kind === "embedded" && !options.dryRun) throw await withoutService(context);
   // The service's first model may be another one by now: a second payment for the same run.
   const earlier = options.isNew ? null : await readRunState(options.dir);
-  const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
-  requireReferencesFit(items, model);
+  const wanted = { named: options.model, earlier: earlier?.request?.model };
+  const models = await chooseModels(service.http, items, wanted, signal);
+  const settled = fitItems(items, models, options.mimeType);
+  const { providers } = service;
   // The idempotency keys depend on the name, so a run keeps its name.
   const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
-  const plan = planOf({ ...options, name: options.name ?? defaultName }, model.id, items, service.providers);
-  const budget = createBudget(options, model, service, context);
+  const named = { ...options, name: options.name ?? defaultName };
+  const shares = models.first.options !== null;
+  const planFor = (how: { shares: boolean }) =>
+    planOf(named, models.first.id, settled, { providers, ...how });
+  const shared = planFor({ shares });
+  // An earlier version may have split the run so that its keys are others.
+  const isSplitSo = earlier === null || submittedBatches(earlier).length === shared.chunks.length;
+  const plan = isSplitSo ? shared : planFor({ shares: false });
+  const budget = createBudget(options, models, service, context);
   reportPlan(context, options, plan);
   const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
-  const adviseUpdate = (images: number) => {
+  const adviseUpdate = (images: readonly Asked[]) => {
     const cost = budget.estimate(images);
     const again = commandAgain(context.typed, "--update");
-    if (images === 0) return `${again} changes no image`;
+    if (images.length === 0) return `${again} changes no image`;
     const price = cost === null || cost.isPlay ? "" : ` (about ${costText(cost, "limit")})`;
-    return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
+    return `${again} makes only ${counted(images.length, "image")}${price} and keeps the others`;
   };
   const work: StartOptions = {
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
-    ...{ names, shownDir, limits, isUpdate, adviseUpdate },
+    ...{ names, shownDir, limits, isUpdate, adviseUpdate, sharesReferences: shares },
   };
   const target = { argument: shownDir, run: earlier === null ? null : { dir, state: earlier } };
   if (options.dryRun || isUpdate) await requireKnown(target, service, context);
   if (options.dryRun) {
-    const result = await describeDryRun(work, budget);
+    const result = await describeDryRun(work, budget, models);
     return { ...result, next: "the same command without --dry-run" };
   }
   return withRunLock(dir, { clock, signal }, async () => {
@@ -229,20 +252,21 @@ function planOf(
   options: SubmitOptions,
   model: string,
   items: readonly PromptItem[],
-  providers: readonly ProviderIdentity[] = [],
+  { providers = [], shares }: { providers?: readonly ProviderIdentity[] | undefined; shares: boolean },
 ): Plan {
   const { name, parentId, mimeType, metadata, limits } = options;
   const isReal = providers.some(({ type }) => type !== "procedural");
-  return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits);
+  return planRun({ model, name, parentId, mimeType, metadata, items, isReal }, limits, shares);
 }
 
 function imagesOf(chunks: readonly Chunk[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
 }
 
-function describeDetached(
+/** Describes batches that were made and go on. */
+export function describeDetached(
   context: CommandContext,
-  options: SubmitOptions,
+  options: Pick<SubmitOptions, "shownDir">,
   started: StartedRun,
 ): CommandResult {
   const { batches, replayed } = started;
@@ -263,7 +287,7 @@ function describeDetached(
  * Returns the error of `--detach` where no service outlives the command. Its advice names the directory, and mentions a
  * service of this program that runs at the usual address on another one.
  */
-async function withoutService(context: CommandContext): Promise<ImgbatchError> {
+export async function withoutService(context: CommandContext): Promise<ImgbatchError> {
   const { global, options, cwd } = context;
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   const { server } = loadConfig(configChoice(context));
@@ -286,21 +310,20 @@ async function withoutService(context: CommandContext): Promise<ImgbatchError> {
 async function describeDryRun(
   work: StartOptions,
   budget: ReturnType<typeof createBudget>,
+  models: RunModels,
 ): Promise<CommandResult> {
   const { plan, shownDir } = work;
   const start = await chooseStart(work, checkDirectory);
   const { state, update, images, openImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
-  const cost = budget.estimate(images);
   const facts = {
     dry_run: true,
     directory: shownDir,
     model: request.model,
     item_count: items.length,
-    image_count: update === null ? imagesOf(chunks) : images,
-    estimated_cost: cost === null ? null : microsToNumber(cost.micros),
-    ...playMoneyField(cost),
+    image_count: update === null ? imagesOf(chunks) : images.length,
+    ...budget.facts(images),
   };
   if (update !== null) {
     const { kept, changed, added, removed } = update;
@@ -312,11 +335,11 @@ async function describeDryRun(
     };
     const lines = [
       start.kind === "run" ? "the run was updated to these prompts" : describeChanges(update),
-      `${counted(images, "image")} to make with ${request.model}`,
+      `${counted(images.length, "image")} to make with ${usedModels(models, images)}`,
       ...(openImages === 0
         ? []
         : [`${openImages} of them are of the earlier submission, which is finished first`]),
-      ...estimateLine(cost),
+      ...budget.estimateLines(images),
     ];
     return { json: { ...facts, changes }, lines };
   }
@@ -325,17 +348,18 @@ async function describeDryRun(
   const reusedCount = chunks.filter(isReused).length;
   const batches = chunks.map((chunk) => ({
     index: chunk.index,
+    model: chunk.model,
     item_count: chunk.items.length,
     image_count: chunk.imageCount,
     idempotency_key: keys[chunk.index],
     replayed: isReused(chunk),
   }));
   const lines = [
-    `${counted(items.length, "prompt")}, ${counted(imagesOf(chunks), "image")}, ${counted(chunks.length, "batch", "batches")} with ${request.model}`,
+    `${counted(items.length, "prompt")}, ${counted(imagesOf(chunks), "image")}, ${counted(chunks.length, "batch", "batches")} with ${usedModels(models, items)}`,
     ...(reusedCount === 0
       ? []
       : [`${counted(reusedCount, "batch", "batches")} submitted before: re-used, nothing is paid again`]),
-    ...estimateLine(cost),
+    ...budget.estimateLines(images),
     ...keys.map(String),
   ];
   return { json: { ...facts, batches }, lines };

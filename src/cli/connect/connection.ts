@@ -67,6 +67,8 @@ export type ServiceConnection =
       failed: AbortSignal;
       /** Counts the requests that run now and cost money. */
       paidRequests(): number;
+      /** Begins no more work for batches, and still answers. */
+      pause(): void;
       /** Stops it: running items get up to one second, the rest is parked. */
       close(): Promise<void>;
     });

@@ -109,6 +109,7 @@ async function startOwn({
     failed: service.failed,
     disabled: () => disabledNow(service),
     paidRequests,
+    pause: service.pause,
     close: async () => {
       const how = isInterruption(signal.reason) ? "a second Ctrl-C" : "Ctrl-C twice";
       const note = paidRequestsNote(paidRequests(), how);

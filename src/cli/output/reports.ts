@@ -100,7 +100,7 @@ export function fetchAgain(
 }
 
 /** Loads the image library, which is large, only for a page that is written. Null if it does not load. */
-async function loadThumbnail(): Promise<MakeThumbnail | null> {
+export async function loadThumbnail(): Promise<MakeThumbnail | null> {
   try {
     const { Decoding } = await import("../../imaging/decoding.ts");
     const { thumbnail } = await import("../../imaging/thumbnail.ts");

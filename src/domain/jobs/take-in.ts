@@ -6,11 +6,20 @@ import { amountText } from "../../kernel/money.ts";
 import { inputsPrefix } from "../batches/create-batch.ts";
 import { hasItems, holdFor } from "../batches/lifecycle.ts";
 import { priceOf } from "../billing/payer.ts";
-import { identityOf, imagePriceUsd, type ModelEntry, misfit, type Needs, type Offers } from "../models.ts";
+import {
+  identityOf,
+  imagePriceUsd,
+  type ModelEntry,
+  misfit,
+  type Offer,
+  type Offers,
+  type OptionFacts,
+  optionsOf,
+} from "../models.ts";
 import type { NewItem } from "../ports/batches.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
-import type { CheckedContent } from "../realtime/checked-content.ts";
+import { type CheckedContent, needsOf } from "../realtime/checked-content.ts";
 import {
   BATCH_TERMS,
   type BatchError,
@@ -33,7 +42,10 @@ export function invalidLine(message: string): ItemError {
 }
 
 /** The job of some lines: they can name the files of its key. */
-export type JobOfLines = Pick<BatchRecord, "apiKeyId" | "input" | "upstream">;
+export type JobOfLines = Pick<BatchRecord, "apiKeyId" | "input" | "upstream"> & {
+  /** What its lines may ask for. */
+  options: OptionFacts;
+};
 
 /**
  * Reads the lines of a job from its input, one at a time. The content of a line can be used until the next one is
@@ -101,7 +113,8 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   const stored = new Set<string>();
   let moneyMicroUsd = 0;
   try {
-    for await (const line of read(model, whileWanted(bytes, isOver), batch)) {
+    const options = optionsOf(model, ownOffers(deps, batch)[0]?.provider ?? {});
+    for await (const line of read(model, whileWanted(bytes, isOver), { ...batch, options })) {
       if (isOver()) return null;
       if (draft.items.length === deps.limits.linesPerJob) {
         throw unusable(`The input has more than ${deps.limits.linesPerJob} lines.`);
@@ -161,10 +174,11 @@ async function addLine(
     return;
   }
   const { prompt, earlier: texts, size: tier, ratio, keepsRatio, mimeType: askedMimeType } = line.content;
-  const modelPriceUsd = imagePriceUsd(model, tier) ?? batch.price.basis.modelPriceUsd;
+  const { quality = null, background = null, seed: askedSeed = null } = line.content.asked ?? {};
+  const modelPriceUsd = imagePriceUsd(model, tier, quality) ?? batch.price.basis.modelPriceUsd;
   const price = priceOf({ ...batch.price.basis, modelPriceUsd });
   const { imageMicroUsd: priceMicroUsd, holdMicroUsd } = price;
-  const shape = { tier, ratio, keepsRatio, askedMimeType };
+  const shape = { tier, ratio, keepsRatio, askedMimeType, quality, background, askedSeed };
   const terms = { ...BATCH_TERMS, ...shape, earlier: texts || null, priceMicroUsd, holdMicroUsd, clientKey };
   draft.items.push({ ...place, prompt, terms });
   draft.priceMicroUsd += priceMicroUsd;
@@ -209,12 +223,14 @@ function lineId(position: number): string {
 }
 
 /** Why the provider of a batch cannot make a line; null when it can, or when it is not configured now. */
-function refusalOf({ offers }: TakeInDeps, batch: BatchRecord, content: CheckedContent): string | null {
-  const { size, ratio, images } = content;
-  const needs: Needs = { references: images.length, ratios: [ratio], tiers: [size] };
-  const own = offers.forBatch(batch).filter(({ provider }) => identityOf(provider) === batch.upstream);
-  const problem = misfit(own, needs);
+function refusalOf(deps: TakeInDeps, batch: BatchRecord, content: CheckedContent): string | null {
+  const problem = misfit(ownOffers(deps, batch), needsOf(content));
   return problem && `The line ${problem}.`;
+}
+
+/** The providers that the batch was priced with, without those that may take over. */
+function ownOffers({ offers }: TakeInDeps, batch: BatchRecord): Offer[] {
+  return offers.forBatch(batch).filter(({ provider }) => identityOf(provider) === batch.upstream);
 }
 
 async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): Promise<TakenIn | null> {

@@ -1,9 +1,9 @@
 import type { AspectRatio, ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
-import type { ModelEntry } from "../models.ts";
+import type { ModelEntry, Needs } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { ReferenceImage } from "../ports/image-provider.ts";
+import type { AskedOptions, Carried, ReferenceImage } from "../ports/image-provider.ts";
 
 /** An input image that has passed every check. */
 export interface CheckedImage extends ReferenceImage {
@@ -22,11 +22,26 @@ export interface CheckedContent {
   /** The texts of the user's earlier turns, as far as they are passed on. */
   earlier: string;
   images: readonly CheckedImage[];
+  /** As in `ImageRequest`. */
+  mask?: CheckedImage;
   ratio: AspectRatio;
   /** As in `ImageRequest`. Not part of the fingerprint. */
   keepsRatio: boolean;
   size: SizeTier;
   mimeType: ImageMimeType;
+  /** As in `ImageRequest`. `seed` is that of the first image. */
+  asked?: AskedOptions;
+}
+
+/** Returns what a request needs from its provider. */
+export function needsOf({ images, mask, ratio, size, asked }: CheckedContent): Needs {
+  const options = Object.entries({ ...asked, mask: mask ?? null }).filter(([, value]) => value !== null);
+  return {
+    references: images.length,
+    ratios: [ratio],
+    tiers: [size],
+    options: options.map(([name]) => name as Carried),
+  };
 }
 
 /**
@@ -34,7 +49,8 @@ export interface CheckedContent {
  * have equal ones, however they were written.
  */
 export function contentFingerprint(operation: string, request: CheckedContent): string {
-  const { model, images, keepsRatio: _, ...facts } = request;
+  const { model, images, mask, keepsRatio: _, asked, ...facts } = request;
   const sent = images.map(({ sha256, mimeType }) => ({ sha256, mimeType }));
-  return sha256Hex(canonicalJson({ operation, model: model.id, images: sent, ...facts }));
+  const more = { ...(mask && { mask: mask.sha256 }), ...(asked && { asked: { ...asked } }) };
+  return sha256Hex(canonicalJson({ operation, model: model.id, images: sent, ...facts, ...more }));
 }

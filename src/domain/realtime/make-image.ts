@@ -1,5 +1,5 @@
 import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
-import { imageSizePx } from "../../contract/image-formats.ts";
+import { imageSizePx, MOST_SEED } from "../../contract/image-formats.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
@@ -20,7 +20,8 @@ function imageRequest(
   executed: string,
   { id, index }: { id: string; index: number },
 ): ImageRequest {
-  const { prompt, earlier, size, ratio, keepsRatio, mimeType, images } = request;
+  const { prompt, earlier, size, ratio, keepsRatio, mimeType, images, mask, asked } = request;
+  const askedSeed = asked?.seed == null ? null : (asked.seed + index) % (MOST_SEED + 1);
   return {
     model: executed,
     prompt,
@@ -32,9 +33,11 @@ function imageRequest(
     size: imageSizePx(size, ratio),
     mimeType,
     references: images,
+    ...(mask && { mask }),
     storedReferences: [],
     attempt: 1,
-    seed: seedOf(index === 0 ? id : `${id}/${index}`),
+    seed: askedSeed ?? seedOf(index === 0 ? id : `${id}/${index}`),
+    ...(asked && { asked: { ...asked, seed: askedSeed } }),
     origin: "realtime",
   };
 }

@@ -12,7 +12,7 @@ import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import type { KeyedRequestRecord, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 import { KEPT } from "../retention.ts";
-import type { CheckedContent } from "./checked-content.ts";
+import { type CheckedContent, needsOf } from "./checked-content.ts";
 import { countRequest, endHold, openHold, type RequestRate } from "./holds.ts";
 import {
   type Finish,
@@ -152,15 +152,16 @@ export class Realtime {
     gone?.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
     const { stores, blobs, clock, ids, rate, presence } = this.#deps;
-    const { model, size: tier, ratio, images } = content;
-    const needs = { references: images.length, ratios: [ratio], tiers: [tier] };
+    const { model, size: tier } = content;
+    const needs = needsOf(content);
     const offers = this.#deps.offers.all(model.id, needs);
     const first = offers[0];
     if (!first) throw noProvider(misfit(this.#deps.offers.serving(model.id), needs));
     const paidBefore = earlier?.paidRuns ?? 0;
     if (earlier !== null && paidBefore > 1) return this.#giveUp(earlier, first, model.id);
     const payer = await payerOf(this.#deps, caller, first);
-    const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier);
+    const quality = content.asked?.quality ?? null;
+    const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier, quality);
     if (priceMicroUsd === null) throw new Error(`${model.id} has no price at ${tier}`);
     const { id: worker, lost } = presence;
     const createdAtMs = clock.nowMs();

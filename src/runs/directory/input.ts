@@ -4,10 +4,12 @@ import { join } from "node:path";
 import { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { expandedCustomIds } from "../../contract/limits.ts";
 import { makeDirectory, PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readLines } from "../../prompts/lines.ts";
+import { optionFields, seedOf } from "../../prompts/options.ts";
 import type { PlannedItem } from "../plan/plan.ts";
 import type { PromptReference } from "../plan/reference-files.ts";
 import { textOf } from "../plan/spool.ts";
@@ -66,6 +68,14 @@ const inputSchema = z.looseObject({
       }),
     )
     .optional(),
+  /** The model, where it is another than that of the run. */
+  model: z.string().optional(),
+  aspect_ratio: z.string().optional(),
+  size: z.enum(SIZE_TIERS).optional(),
+  quality: z.string().optional(),
+  background: z.enum(BACKGROUNDS).optional(),
+  seed: z.int().min(0).max(MOST_SEED).optional(),
+  negative_prompt: z.string().optional(),
   metadata: z.record(z.string(), z.unknown()).optional(),
   /** Where the prompt was read: file and line, and the id as typed. Without an id, that field is absent. */
   source: z.looseObject({
@@ -175,8 +185,9 @@ export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunI
       const range = ranges.get(id);
       const line = range === undefined ? null : parseLine(readRange(path, range));
       if (line === null) return undefined;
-      const { output_count: _, ...rest } = line;
-      return { ...rest, custom_id: id };
+      const { output_count: _, seed, ...rest } = line;
+      const own = seed === undefined ? {} : { seed: seedOf(seed, imageIds(line).indexOf(id)) };
+      return { ...rest, ...own, custom_id: id };
     },
   };
 }
@@ -235,8 +246,8 @@ function toInputLine(item: PlannedItem): InputLine {
     prompt: textOf(item.prompt),
     ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
     ...(references.length === 0 ? {} : { reference_images: references }),
-    ...(item.aspectRatio === undefined ? {} : { aspect_ratio: item.aspectRatio }),
-    ...(item.size === undefined ? {} : { size: item.size }),
+    ...(item.model === undefined ? {} : { model: item.model }),
+    ...optionFields(item),
     ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
     source: { ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine, ...values }) },
   };

@@ -9,6 +9,7 @@ import { makeDirectory, syncDirectory } from "../../kernel/files.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
+import { givenFields } from "../../prompts/options.ts";
 import { stands } from "../standing.ts";
 import { type InputLine, type RunInput, readRunInput } from "./input.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "./names.ts";
@@ -56,6 +57,18 @@ const common = {
     .record(z.string(), z.string())
     .optional()
     .describe("the values of the lists that made the prompt, by variable"),
+  model: z.string().optional().describe("the model that was asked for, where it is not that of the run"),
+  options: z
+    .looseObject({
+      aspect_ratio: z.string().optional(),
+      size: z.string().optional(),
+      quality: z.string().optional(),
+      background: z.string().optional(),
+      seed: z.int().optional().describe("of this image"),
+      negative_prompt: z.string().optional(),
+    })
+    .optional()
+    .describe("what the image was asked for besides the prompt; absent for nothing"),
   metadata: z.record(z.string(), z.unknown()).optional().describe("the other fields of the prompt"),
 };
 
@@ -65,6 +78,7 @@ const ofBatches = z.looseObject({
   model_version: z.string().optional().describe("the model as the upstream names it"),
   seed: z.int().optional(),
   upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
+  cost: z.number().optional().describe("US dollars that the image costs"),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string().describe("empty if the batch is not known"),
   verified: z
@@ -138,11 +152,14 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
 /** Returns what the input knows of an image, under the names of the results. */
 function askedFor(line: InputLine | undefined): object {
   if (line === undefined) return {};
-  const { prompt, source, metadata } = line;
+  const { prompt, source, metadata, model } = line;
+  const options = givenFields(line);
   return {
     prompt,
     ...{ source_id: source.id ?? null, file: source.file, line: source.line },
     ...(source.values === undefined ? {} : { values: source.values }),
+    ...(model === undefined ? {} : { model }),
+    ...(Object.keys(options).length === 0 ? {} : { options }),
     ...(metadata === undefined ? {} : { metadata }),
   };
 }

@@ -29,6 +29,8 @@ const runBatchFields = z.looseObject({
   created_at: z.number().nullable(),
   /** 0 for the submission, then one more for each retry and each update. */
   round: z.int().min(0),
+  /** The model of its request. Absent: that of the run. */
+  model: z.string().optional(),
   /** The number of requested images. Absent when another program made the request. */
   asked_count: z.int().min(1).optional(),
   /** The prompts that it makes, for a batch of the submission: the first line of `input.jsonl`, from 0, and their number. */

@@ -1,18 +1,34 @@
-import { listModels } from "../../client/batches.ts";
+import { type ListedModel, listModels, type TakenOptions } from "../../client/models.ts";
 import { listRealtimeModels, type RealtimeModel } from "../../client/realtime.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/limits.ts";
 import type { Http } from "../../http/http.ts";
-import { counted } from "../../kernel/text.ts";
+import { type Options, optionFields, withoutDefaults } from "../../prompts/options.ts";
 import { Problems } from "../../prompts/problems.ts";
 import type { PromptItem } from "./prompt-files.ts";
 
+const USUAL_SIZE = "1K";
+
+/** What decides the price of an image. */
+export interface Asked {
+  /** Absent: that of the run. */
+  model?: string | undefined;
+  size?: string | undefined;
+  quality?: string | undefined;
+}
+
+export interface ImagePrice {
+  imageMicroUsd: number;
+  /** The amount that is held for it: the most that it can cost. */
+  holdMicroUsd: number;
+}
+
 export interface ChosenModel {
   id: string;
-  /** The price of one image. Null when the service does not say. */
-  imageCostMicroUsd: number | null;
-  /** The amount that is held for one image. Null when the service does not say. */
-  imageHoldMicroUsd: number | null;
+  /** Returns the price of an image. Null when the service does not say. */
+  priceOf(asked: Asked): ImagePrice | null;
+  /** Null when the service announces none: items have no options there. */
+  options: TakenOptions | null;
   /** Whether the service says that its images cost real money. */
   isPaid: boolean;
   /** Whether the service says that its images are drawn, and the prices are no real money. */
@@ -63,21 +79,81 @@ async function findModel<Model extends { id: string }>(
   });
 }
 
+/** The models of a run. */
+export interface RunModels {
+  /** The model of items that name none. */
+  first: ChosenModel;
+  /** All items name their models: no option chooses another one. */
+  isOfLines: boolean;
+  of(asked: Asked): ChosenModel;
+  /** The list of the service; null if it has none. */
+  listed: readonly ListedModel[] | null;
+}
+
+/** Returns the model of a run: the wanted one, unless all items name others; null for the first of the service's list. */
+export function firstModel(items: readonly Asked[], wanted: string | null): string | null {
+  const isUsed = items.some(({ model }) => model === undefined || model === wanted);
+  return isUsed ? wanted : (items[0]?.model ?? wanted);
+}
+
 /**
- * Chooses the model of a run: the wanted one, else the `earlier` one of the same run, else the first of the service's
- * list. A service without a list gets the wanted model unchecked. Throws `BATCH_IMAGE_INVALID_MODEL` when the list does
- * not have it, unless it is the earlier one.
+ * Chooses the models of a run. The first one is the wanted one, else the `earlier` one of the same run, else the first of the
+ * service's list. A service without a list gets the wanted model unchecked. Throws `BATCH_IMAGE_INVALID_MODEL` when the list
+ * does not have it, unless it is the earlier one.
  */
-export async function chooseModel(
+export async function chooseModels(
   http: Http,
-  named: string | null,
+  items: readonly Asked[],
+  { named, earlier = null }: { named: string | null; earlier?: string | null | undefined },
   signal?: AbortSignal,
-  earlier: string | null = null,
-): Promise<ChosenModel> {
-  const { id, listed } = await findModel(() => listModels(http, signal), BATCH, { named, earlier });
+): Promise<RunModels> {
+  let listed: readonly ListedModel[] | null = null;
+  const list = async () => {
+    const models = await listModels(http, signal);
+    listed = models;
+    return models;
+  };
+  const wanted = firstModel(items, named ?? earlier);
+  const isNamed = named !== null || wanted !== earlier;
+  const found = await findModel(list, BATCH, { named: isNamed ? wanted : null, earlier });
+  const first = chosenModel(found.id, found.listed);
+  const all = listed as readonly ListedModel[] | null;
+  const models = new Map([[first.id, first]]);
+  const of = ({ model: id = first.id }: Asked) => {
+    const known =
+      models.get(id) ??
+      chosenModel(
+        id,
+        all?.find((model) => model.id === id),
+      );
+    models.set(id, known);
+    return known;
+  };
+  const isOfLines = items.length > 0 && items.every(({ model }) => model !== undefined);
+  return { first, isOfLines, of, listed: all };
+}
+
+/** Names the models that make images. */
+export function usedModels({ first, of }: RunModels, images: readonly Asked[]): string {
+  return [...new Set(images.map((image) => of(image).id))].join(", ") || first.id;
+}
+
+function chosenModel(id: string, listed: ListedModel | undefined): ChosenModel {
+  const { isPaid = false, isPlay = false, options = null } = listed ?? {};
   const maxReferenceImages = listed?.maxReferenceImages ?? referenceLimitByName(id);
-  const { imageCostMicroUsd = null, imageHoldMicroUsd = null, isPaid = false, isPlay = false } = listed ?? {};
-  return { id, imageCostMicroUsd, imageHoldMicroUsd, isPaid, isPlay, maxReferenceImages };
+  return { id, priceOf: (asked) => listedPrice(listed, asked), options, isPaid, isPlay, maxReferenceImages };
+}
+
+function listedPrice(
+  listed: ListedModel | undefined,
+  { size = USUAL_SIZE, quality }: Asked,
+): ImagePrice | null {
+  const { prices = [], options = null, imageCostMicroUsd = null, imageHoldMicroUsd } = listed ?? {};
+  const word = quality ?? options?.defaultQuality ?? null;
+  const found = prices.find((price) => price.size === size && price.quality === word);
+  if (found !== undefined) return found;
+  if (size !== USUAL_SIZE || quality !== undefined || imageCostMicroUsd === null) return null;
+  return { imageMicroUsd: imageCostMicroUsd, holdMicroUsd: imageHoldMicroUsd ?? imageCostMicroUsd };
 }
 
 /** The smallest limit of the usual models. */
@@ -90,24 +166,11 @@ export function usualReferences(wanted: string | null): { max: number; who: stri
   return { max: USUAL_REFERENCES, who: "many models (`imgbatch models` lists yours) take" };
 }
 
-/** Throws `INVALID_INPUT` naming every line with more reference images than the model takes. */
-export function requireReferencesFit(items: readonly PromptItem[], model: ChosenModel): void {
-  const max = model.maxReferenceImages;
-  const problems = new Problems();
-  for (const { fileLine, references } of items) {
-    if (references.length <= max) continue;
-    const message = `${model.id} takes at most ${counted(max, "reference image")}; this prompt has ${references.length}`;
-    problems.add(fileLine, "reference_images", message);
-  }
-  problems.throwIfAny();
-}
-
 /** The demands on the model. */
 export interface Wish {
   /** Null: the first of the list. */
   model: string | null;
-  aspectRatio: string | null;
-  size: string | null;
+  options: Options;
   /** The largest number of input images in one request. */
   inputImages: number;
 }
@@ -115,8 +178,8 @@ export interface Wish {
 /** The model that makes the images. */
 export interface ChosenRealtimeModel {
   id: string;
-  /** Returns the price of one image of a size (null: the usual one) in micro-dollars; null when the service does not say. */
-  costOf(size: string | null): number | null;
+  /** Returns the price of an image in micro-dollars; null when the service does not say. */
+  costOf(image: Asked): number | null;
   /** Whether the service says that its images cost real money. */
   isPaid: boolean;
   /** See `RealtimeModel`. */
@@ -125,8 +188,6 @@ export interface ChosenRealtimeModel {
   aspectRatios: readonly string[] | null;
   imageSizes: readonly string[] | null;
 }
-
-const USUAL_SIZE = "1K";
 
 /**
  * Chooses the model for real-time images: the wanted one, else the first of the service's list. The demands are checked
@@ -143,22 +204,26 @@ export async function chooseRealtimeModel(
   if (listed !== undefined) requireFits(listed, wish);
   const { costsMicroUsd = null, isPaid = false, isPlay = false } = listed ?? {};
   const { aspectRatios = null, imageSizes = null } = listed ?? {};
-  const costOf = (size: string | null) => costsMicroUsd?.[size ?? USUAL_SIZE] ?? null;
+  const costOf = ({ size = USUAL_SIZE }: Asked) => costsMicroUsd?.[size] ?? null;
   return { id, costOf, isPaid, isPlay, aspectRatios, imageSizes };
 }
 
-function requireFits(model: RealtimeModel, { aspectRatio, size, inputImages }: Wish): void {
-  requireOneOf(model.id, "--aspect-ratio", aspectRatio, model.aspectRatios);
-  requireOneOf(model.id, "--size", size, model.imageSizes);
+function requireFits(model: RealtimeModel, { options, inputImages }: Wish): void {
+  requireOneOf(model.id, "--aspect-ratio", options.aspectRatio, model.aspectRatios);
+  requireOneOf(model.id, "--size", options.size, model.imageSizes);
   if (model.maxInputImages === null || inputImages <= model.maxInputImages) return;
   const message = `${model.id} takes at most ${model.maxInputImages} input images, not ${inputImages}.`;
   throw new ImgbatchError("USAGE", message, { param: "--image" });
 }
 
-/** Throws `INVALID_INPUT` naming every line that asks for a ratio or size that the model does not make. */
-export function requireShapesFit(items: readonly PromptItem[], model: ChosenRealtimeModel): void {
+/** Throws `INVALID_INPUT` naming every line that asks for what real time, or the model, does not make. */
+export function requireRealtimeFits(items: readonly PromptItem[], model: ChosenRealtimeModel): void {
   const problems = new Problems();
-  for (const { fileLine, aspectRatio, size } of items) {
+  for (const { fileLine, aspectRatio, size, ...item } of items) {
+    const others = { model: item.model, ...optionFields(withoutDefaults(item)) };
+    for (const [field, value] of Object.entries(others))
+      if (value !== undefined && value !== model.id && field !== "seed")
+        problems.add(fileLine, field, BATCHES_ONLY);
     const check = (field: string, value: string | undefined, known: readonly string[] | null) => {
       if (value === undefined || known === null || known.includes(value)) return;
       problems.add(fileLine, field, `${value}: ${model.id} makes ${known.join(", ")}`);
@@ -169,7 +234,15 @@ export function requireShapesFit(items: readonly PromptItem[], model: ChosenReal
   problems.throwIfAny();
 }
 
-function requireOneOf(id: string, flag: string, value: string | null, known: readonly string[] | null): void {
-  if (value === null || known === null || known.includes(value)) return;
+/** The native protocol has no words for these options. */
+export const BATCHES_ONLY = "cannot be chosen in real time; use `imgbatch submit`";
+
+function requireOneOf(
+  id: string,
+  flag: string,
+  value: string | undefined,
+  known: readonly string[] | null,
+): void {
+  if (value === undefined || known === null || known.includes(value)) return;
   throw new ImgbatchError("USAGE", `${flag} ${value}: ${id} makes ${known.join(", ")}.`, { param: flag });
 }

@@ -1,17 +1,18 @@
 import { createHash } from "node:crypto";
-import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
 import { expandedCustomIds, generatedCustomId, type Limits } from "../../contract/limits.ts";
 import { canonicalJson } from "../../kernel/json.ts";
-import { safeFileName } from "../../kernel/text.ts";
-import type { Shape } from "../../prompts/shape.ts";
+import { safeFileName, truncateCodePoints } from "../../kernel/text.ts";
+import { type Options, optionFields, seedOf } from "../../prompts/options.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
-import { createDiskNames } from "../directory/names.ts";
+import { createDiskNames, modelEnd } from "../directory/names.ts";
 import type { PromptItem } from "./prompt-files.ts";
 import type { PromptReference } from "./reference-files.ts";
 import { type PromptText, textOf } from "./spool.ts";
 
 /** Everything that decides the images of a run. */
 export interface RunRequest {
+  /** The model of items that name none. */
   model: string;
   name: string | null;
   parentId: string | null;
@@ -33,6 +34,7 @@ export interface Chunk {
   /** From 0. */
   index: number;
   items: PlannedItem[];
+  model: string;
   /** Images that are requested. */
   imageCount: number;
   /** Derived from the content alone: the same request gives the same key anywhere. */
@@ -47,12 +49,16 @@ export interface Plan {
   inputSha256: string;
 }
 
-/** Assigns the missing ids, splits the run into batches, and derives their idempotency keys. */
-export function planRun(request: RunRequest, limits: Limits): Plan {
+/**
+ * Assigns the missing ids, splits the run into batches, and derives their idempotency keys. `sharesReferences`: a request
+ * holds equal reference images once.
+ */
+export function planRun(request: RunRequest, limits: Limits, sharesReferences = false): Plan {
   const items = assignIds(request.items);
-  const chunks = splitIntoBatches(items, limits).map((part, index) => ({
+  const chunks = splitIntoBatches(items, limits, sharesReferences).map((part, index) => ({
     index,
     items: part,
+    model: modelOf(request, part),
     imageCount: part.reduce((sum, item) => sum + item.outputCount, 0),
     contentKey: contentKeyOf(request, index, part),
   }));
@@ -66,11 +72,30 @@ export function contentKeyOf(
   index: number,
   items: readonly PlannedItem[],
 ): string {
-  return `ib1-${contentHash({ ...headOf(request), chunk: index }, items)}`;
+  const head = { ...headOf(request), model: modelOf(request, items) };
+  return `ib1-${contentHash({ ...head, chunk: index }, items)}`;
 }
 
-/** Gives ids by position in the whole run, so that they do not depend on how it is split. */
-export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
+/** Returns the model of a batch. All of its items have the same. */
+export function modelOf({ model }: Pick<RunRequest, "model">, [item]: readonly PromptItem[]): string {
+  return item?.model ?? model;
+}
+
+const MOST_STEM_CHARS = 100;
+
+/** Returns the id of an item without one of its own, unless another image has it. `model`: the one that is not named. */
+export function idOf(item: PromptItem, index: number, model: string | null = null): string {
+  const stem = item.variant?.stem ?? generatedCustomId(item.number ?? index + 1);
+  if (item.model === undefined || item.model === model) return stem;
+  const end = modelEnd(item.model);
+  return stem.endsWith(end) ? stem : `${truncateCodePoints(stem, MOST_STEM_CHARS - end.length)}${end}`;
+}
+
+/**
+ * Gives ids by position in the whole run, so that they do not depend on how it is split. Those of items with another model
+ * than `model` (default: of items that name one) end with its name.
+ */
+export function assignIds(items: readonly PromptItem[], model: string | null = null): PlannedItem[] {
   const taken = new Set(
     items.flatMap((item) =>
       item.customId === null ? [] : expandedCustomIds(item.customId, item.outputCount),
@@ -79,7 +104,7 @@ export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
   return items.map((item, index) => {
     const { customId: typedId } = item;
     if (typedId !== null) return { ...item, customId: typedId, typedId };
-    const stem = item.variant?.stem ?? generatedCustomId(item.number ?? index + 1);
+    const stem = idOf(item, index, model);
     let customId = stem;
     for (let n = 2; expandedCustomIds(customId, item.outputCount).some((id) => taken.has(id)); n++)
       customId = `${stem}-${n}`;
@@ -125,27 +150,27 @@ function identityOf(item: PromptItem): JsonValue {
     mimeType,
     sha256,
   }));
-  const { customId: custom_id, outputCount: output_count, aspectRatio, size } = item;
+  const { customId: custom_id, outputCount: output_count, model } = item;
   return {
     custom_id,
     prompt: textOf(item.prompt),
     output_count,
     references,
-    ...(aspectRatio === undefined ? {} : { aspect_ratio: aspectRatio }),
-    ...(size === undefined ? {} : { size }),
+    ...(model === undefined ? {} : { model }),
+    ...(optionFields(item) as { [name: string]: JsonValue }),
   };
 }
 
 /** The settings that all requests of a run without batches share. */
 interface RealtimeSettings {
   model: string;
-  aspectRatio: string | null;
-  size: SizeTier | null;
+  /** What prompts ask for that do not say so themselves. */
+  options: Options;
   mimeType: ImageMimeType | null;
 }
 
 /** One request of a run. */
-interface PlannedImage extends Pick<RealtimeSettings, "aspectRatio" | "size"> {
+interface PlannedImage extends Options {
   customId: string;
   prompt: PromptText;
   references: readonly PromptReference[];
@@ -155,7 +180,7 @@ interface PlannedImage extends Pick<RealtimeSettings, "aspectRatio" | "size"> {
 
 export interface RealtimePlan {
   settings: RealtimeSettings;
-  /** Each with the ratio and size that it is asked for in. Null: the directory has them. */
+  /** Each with all that it asks for. Null: the directory has them. */
   items: PlannedItem[] | null;
   images: PlannedImage[];
   /** Identifies the run: hash of everything that it requests. */
@@ -165,27 +190,33 @@ export interface RealtimePlan {
 /** Gives every image an id and a name of its own, the same ones each time. */
 export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly PromptItem[]): RealtimePlan {
   const planned = assignIds(prompts);
-  const items = planned.map((item) => ({ ...shapeOf(settings), ...item }));
+  const items = planned.map((item) => ({ ...settings.options, ...item }));
   const images = realtimeImages(
     items.flatMap((item) =>
-      expandedCustomIds(item.customId, item.outputCount).map((id) => [id, item] as const),
+      expandedCustomIds(item.customId, item.outputCount).map((id, i) => {
+        const seed = item.seed === undefined ? {} : { seed: seedOf(item.seed, i) };
+        return [id, { ...item, ...seed }] as const;
+      }),
     ),
   );
-  const { model, aspectRatio, size, mimeType } = settings;
-  const asked = { model, aspectRatio, size, ...(mimeType === null ? {} : { mimeType }) };
-  const inputSha256 = contentHash({ kind: "realtime", ...asked }, planned);
+  const { model, options, mimeType } = settings;
+  const { aspectRatio = null, size = null, seed } = options;
+  const asked = { model, aspectRatio, size, ...(seed === undefined ? {} : { seed }) };
+  const head = { kind: "realtime", ...asked, ...(mimeType === null ? {} : { mimeType }) };
+  const inputSha256 = contentHash(head, planned);
   return { settings, items, images, inputSha256 };
 }
 
 /** Names the images of a run, one request each. */
 export function realtimeImages(items: readonly (readonly [id: string, PromptItem])[]): PlannedImage[] {
   const names = createDiskNames();
-  return items.map(([customId, { prompt, references, aspectRatio = null, size = null }]) => {
+  return items.map(([customId, { prompt, references, aspectRatio, size, seed }]) => {
     const stem = names.take(safeFileName(customId));
-    return { customId, prompt, references, aspectRatio, size, stem };
+    const options = {
+      ...(aspectRatio === undefined ? {} : { aspectRatio }),
+      ...(size === undefined ? {} : { size }),
+      ...(seed === undefined ? {} : { seed }),
+    };
+    return { customId, prompt, references, ...options, stem };
   });
-}
-
-function shapeOf({ aspectRatio, size }: RealtimeSettings): Shape {
-  return { ...(aspectRatio === null ? {} : { aspectRatio }), ...(size === null ? {} : { size }) };
 }

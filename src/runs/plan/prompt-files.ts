@@ -2,16 +2,16 @@ import { createReadStream } from "node:fs";
 import { dirname, relative, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { RowSource } from "../../prompts/check-row.ts";
+import { type Options, optionFields } from "../../prompts/options.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import { PromptReader, type ReaderRules, type ReadPrompt } from "../../prompts/prompt-reader.ts";
-import type { Shape } from "../../prompts/shape.ts";
 import type { Variant } from "../../prompts/variables.ts";
 import { loadReference, type PromptReference } from "./reference-files.ts";
 import { type PromptText, Spool, textOf } from "./spool.ts";
 import { readListFile } from "./variable-lists.ts";
 
 /** One line of a prompt file, checked. */
-export interface PromptItem extends Shape {
+export interface PromptItem extends Options {
   /** Null when the line has none; the plan gives it one. */
   customId: string | null;
   /** Absent for a prompt without lists. */
@@ -20,6 +20,8 @@ export interface PromptItem extends Shape {
   number?: number;
   prompt: PromptText;
   outputCount: number;
+  /** Absent: that of the run. */
+  model?: string;
   references: PromptReference[];
   /** The JSON text of the fields that only the caller needs, as an object; null for none. */
   metadata: PromptText | null;
@@ -61,7 +63,7 @@ export async function readPromptFiles(
   const input: Input = { rules, spool, shared, reader, items: [], loaded: new Map() };
   for (const source of sources) await readOne(source, input);
   const files = sources.map(fileOf);
-  reader.finish(files).throwIfAny(files);
+  reader.finish().throwIfAny(files);
   for (const remark of reader.remarks) note?.(remark);
   return input.items;
 }
@@ -69,6 +71,10 @@ export async function readPromptFiles(
 interface FileRules extends ReaderRules {
   /** Reference images of every prompt, behind its own. Default: none. */
   shared?: readonly PromptReference[];
+  /** Reference images lie below this directory. Default: anywhere. */
+  root?: string | undefined;
+  /** What every prompt asks for that does not say so itself. Default: nothing. */
+  options?: Options;
   /** Gets what the variables of the files came to. */
   note?: (remark: string) => void;
 }
@@ -121,7 +127,8 @@ async function keep(
     const { path, id, type } = spec;
     const known = path === undefined ? "" : JSON.stringify([path, id, type]);
     const reference =
-      loaded.get(known) ?? (await loadReference(spec, { baseDir, limits: rules.limits, spool }, report));
+      loaded.get(known) ??
+      (await loadReference(spec, { baseDir, limits: rules.limits, spool, root: rules.root }, report));
     if (path !== undefined) loaded.set(known, reference);
     if (reference !== null) references.push(reference);
   }
@@ -130,7 +137,15 @@ async function keep(
   if (reader.problems.count > 0) items.length = 0;
   else {
     const metadata = extra === null ? null : spool.keepText(JSON.stringify(extra));
-    const kept = { ...fields, prompt: spool.keepText(prompt), references, metadata, fileLine, number };
+    const kept = {
+      ...rules.options,
+      ...fields,
+      prompt: spool.keepText(prompt),
+      references,
+      metadata,
+      fileLine,
+      number,
+    };
     items.push(variant === null ? kept : { ...kept, variant });
   }
 }
@@ -146,7 +161,7 @@ function fileOf(source: PromptSource): string {
 
 /** Returns the line of a prompt file that asks for a prompt alone. Its paths lead from `cwd`. */
 export function toPromptLine(item: PromptItem, cwd: string): Record<string, unknown> {
-  const { customId, prompt, outputCount, references, aspectRatio, size, metadata } = item;
+  const { customId, prompt, outputCount, references, model, metadata } = item;
   const images = references.map(({ source, mimeType, id, type }) => {
     const labels = { ...(id === undefined ? {} : { id }), ...(type === undefined ? {} : { type }) };
     if ("path" in source) return { path: relative(cwd, source.path) || source.path, ...labels };
@@ -157,8 +172,8 @@ export function toPromptLine(item: PromptItem, cwd: string): Record<string, unkn
     prompt: textOf(prompt),
     ...(outputCount === 1 ? {} : { output_count: outputCount }),
     ...(images.length === 0 ? {} : { reference_images: images }),
-    ...(aspectRatio === undefined ? {} : { aspect_ratio: aspectRatio }),
-    ...(size === undefined ? {} : { size }),
+    ...(model === undefined ? {} : { model }),
+    ...optionFields(item),
     ...(metadata === null ? {} : { metadata: JSON.parse(textOf(metadata)) }),
   };
 }

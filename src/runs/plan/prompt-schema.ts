@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { SIZE_TIERS } from "../../contract/image-formats.ts";
+import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "../../contract/image-formats.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../contract/limits.ts";
 
 /** Not only blanks, and no NUL. */
@@ -49,15 +49,17 @@ export const promptSchema = z.looseObject({
     .nullish()
     .describe("how many images to make from the prompt; default: --count, else 1"),
   reference_images: z.array(referenceSchema).nullish().describe("images to start from"),
+  model: z.string().min(1).nullish().describe("the model, where it is another than that of the run"),
   aspect_ratio: z
     .string()
     .regex(/^[1-9]\d?:[1-9]\d?$/)
     .nullish()
-    .describe("width:height, such as 16:9; for `imgbatch generate`, since a batch cannot choose it"),
-  size: z
-    .enum(SIZE_TIERS)
-    .nullish()
-    .describe("the size of the image; for `imgbatch generate`, since a batch makes only 1K"),
+    .describe("width:height, such as 16:9, as far as the model has it"),
+  size: z.enum(SIZE_TIERS).nullish().describe("the size of the image; default: 1K"),
+  quality: z.string().min(1).nullish().describe("a word of the model, such as low; default: the model's own"),
+  background: z.enum(BACKGROUNDS).nullish().describe("transparent needs PNG or WebP; default: auto"),
+  seed: z.int().min(0).max(MOST_SEED).nullish().describe("of the first image; each further one adds 1"),
+  negative_prompt: z.string().nullish().describe("what the image must not show"),
   metadata: z
     .record(z.string(), z.unknown())
     .nullish()

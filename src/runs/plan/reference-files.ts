@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { IMAGE_MIME_TYPES, type ImageMimeType, readImageHeader } from "../../contract/image-formats.ts";
 import { measureImage, missingEnd } from "../../contract/image-structure.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { realPathBelow } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ReferenceSpec } from "../../prompts/check-row.ts";
 import {
@@ -39,6 +40,8 @@ interface LoadOptions {
   limits: Limits;
   /** Takes the bytes of inline images. */
   spool: Spool;
+  /** Files lie below this directory, also where links lead. Default: anywhere. */
+  root?: string | undefined;
 }
 
 /**
@@ -48,7 +51,7 @@ interface LoadOptions {
  */
 export async function loadReference(
   spec: ReferenceSpec,
-  { baseDir, limits, spool }: LoadOptions,
+  { baseDir, limits, spool, root }: LoadOptions,
   report: Report,
 ): Promise<PromptReference | null> {
   if (spec.inline !== undefined) return inlineReference(spec, spec.inline, { limits, spool }, report);
@@ -59,6 +62,10 @@ export async function loadReference(
     return null;
   }
   const path = resolve(baseDir, spec.path);
+  if (root !== undefined && (await realPathBelow(root, path)) === null) {
+    report(spec.field, `${spec.path} leads out of ${root}; copy it there`);
+    return null;
+  }
   const facts = await readImageFile(path, limits.referenceImageBytes);
   if (typeof facts === "string") {
     report(spec.field, `${spec.path} ${facts}`);

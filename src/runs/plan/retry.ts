@@ -5,7 +5,7 @@ import { otherMaker, type RunService } from "../directory/run-service.ts";
 import { lastRound, newBatch, retriedId } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { itemsOf, settingsOf } from "../request.ts";
-import { imagesIn, type Run, unsentBatches } from "../send.ts";
+import { type Run, unsentBatches } from "../send.ts";
 import { isUnknownHere, stands } from "../standing.ts";
 import { planRun } from "./plan.ts";
 
@@ -22,12 +22,14 @@ interface RetryPlan {
   unknownHere: number;
 }
 
+type PlannedRun = Pick<Run, "dir" | "state" | "service" | "sharesReferences"> & { limits: Limits };
+
 /**
  * Plans the batches that make these images of the input, after the other batches of the run. Their idempotency keys come
  * from the content, so that the same plan never makes a second batch.
  */
 export async function planAgain(
-  { dir, state, service, limits }: Pick<Run, "dir" | "state" | "service"> & { limits: Limits },
+  { dir, state, service, limits, sharesReferences }: PlannedRun,
   input: RunInput,
   { parentId, ids, round }: { parentId: string | null; ids: readonly string[]; round: number },
 ): Promise<RunBatch[]> {
@@ -35,8 +37,10 @@ export async function planAgain(
   const { isReal: _, ...settings } = settingsOf(state);
   const items = await itemsOf(dir, input, ids);
   const own = new Map(ids.map((id) => [retriedId(id), id]));
-  return planRun({ ...settings, parentId, items }, limits).chunks.map((chunk, i) =>
+  const { chunks } = planRun({ ...settings, parentId, items }, limits, sharesReferences);
+  return chunks.map((chunk, i) =>
     newBatch(state.batches.length + i, service, {
+      model: chunk.model,
       idempotency_key: chunk.contentKey,
       parent_batch_id: parentId,
       asked_count: chunk.imageCount,
@@ -48,7 +52,7 @@ export async function planAgain(
 
 /** Plans a retry of a run: its failed images, as one or more batches for each batch in which they failed. Sends nothing. */
 export async function planRetry(
-  run: Pick<Run, "dir" | "state" | "service"> & { limits: Limits },
+  run: PlannedRun,
   lines: readonly ResultLine[],
   include: { refused: boolean; lost: boolean },
 ): Promise<RetryPlan> {
@@ -77,14 +81,14 @@ export async function planRetry(
 }
 
 /**
- * Returns how many images a retry or an update still has to ask for that was begun with this service and is not finished;
+ * Returns the batches that a retry or an update still has to ask for that was begun with this service and is not finished;
  * null when there is none. Single images that could not be fetched do not keep it open.
  */
-export function openRetry(state: RunState, service: RunService): number | null {
+export function openRetry(state: RunState, service: RunService): RunBatch[] | null {
   const round = lastRound(state);
   const last = state.batches.filter((entry) => round > 0 && entry.round === round);
   const isOfService = last.every((entry) => otherMaker(entry, service) === null);
   const unsent = unsentBatches(state, service).filter((entry) => entry.round > 0);
   const isOpen = round > 0 && isOfService && (state.finished_at === null || unsent.length > 0);
-  return isOpen ? imagesIn(unsent) : null;
+  return isOpen ? unsent : null;
 }

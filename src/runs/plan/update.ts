@@ -3,6 +3,7 @@ import { expandedCustomIds, isGeneratedId } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
 import { counted } from "../../kernel/text.ts";
+import { givenFields, type OptionFields, optionFields } from "../../prompts/options.ts";
 import { formatProblem } from "../../prompts/problems.ts";
 import {
   damaged,
@@ -12,7 +13,7 @@ import {
   requireUndamaged,
 } from "../directory/input.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
-import { assignIds, type Plan, type PlannedItem } from "./plan.ts";
+import { assignIds, idOf, type Plan, type PlannedItem } from "./plan.ts";
 import type { PromptItem } from "./prompt-files.ts";
 import { textOf } from "./spool.ts";
 
@@ -56,7 +57,10 @@ async function readOldItems(dir: string): Promise<OldItem[]> {
 function toOldItem(line: InputLine): OldItem {
   const { custom_id: id, prompt, output_count: outputCount = 1, reference_images = [], source } = line;
   const isGenerated = source.id === undefined;
-  return { id, outputCount, content: contentOf(prompt, reference_images), isGenerated };
+  const { size, ...others } = givenFields(line);
+  // Earlier versions wrote the default size, too.
+  const options = { ...others, ...(size === "1K" ? {} : { size }), model: line.model };
+  return { id, outputCount, content: contentOf(prompt, reference_images, options), isGenerated };
 }
 
 /**
@@ -129,7 +133,7 @@ function findItems(old: readonly OldItem[], items: readonly PromptItem[]): Map<P
     takeNameless(item, alike.get(contentOfItem(item))?.shift());
   // The values in an id name the prompt: a line with other values is another one.
   for (const item of nameless.filter(({ variant }) => variant !== undefined))
-    if (!found.has(item)) takeNameless(item, byId.get(item.variant?.stem ?? ""));
+    if (!found.has(item)) takeNameless(item, byId.get(idOf(item, 0)));
   const places = gapsIn(old, (item) => (free.has(item) ? undefined : item));
   for (const [place, others] of gapsIn(items, (item) => found.get(item))) {
     const gone = places.get(place)?.filter(({ id, isGenerated }) => isGenerated && isGeneratedId(id)) ?? [];
@@ -164,9 +168,9 @@ function groupBy<T>(items: Iterable<T>, keyOf: (item: T) => string): Map<string,
   return groups;
 }
 
-function contentOfItem({ prompt, references }: PromptItem): string {
+function contentOfItem({ prompt, references, ...item }: PromptItem): string {
   const named = references.map(({ sha256, id, type }) => ({ path: referencePath(sha256), id, type }));
-  return contentOf(textOf(prompt), named);
+  return contentOf(textOf(prompt), named, { ...optionFields(item), model: item.model });
 }
 
 interface NamedReference {
@@ -175,9 +179,14 @@ interface NamedReference {
   type?: string | undefined;
 }
 
-function contentOf(prompt: string, references: readonly NamedReference[]): string {
+function contentOf(
+  prompt: string,
+  references: readonly NamedReference[],
+  options: OptionFields & { model: string | undefined },
+): string {
   const named = references.map(({ path, id = null, type = null }) => ({ path, id, type }));
-  return sha256Hex(canonicalJson({ prompt, references: named }));
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  return sha256Hex(canonicalJson({ prompt, references: named, ...given }));
 }
 
 /** The changes from a run to its edited prompts. Nothing is written or sent yet. */
@@ -246,13 +255,9 @@ function countsOf({ kept, changed, added, removed, settings }: Changes): string 
 const MOST_LISTED = 20;
 
 /** The error for a directory whose run had other prompts or settings. `advise` names the command that makes these images. */
-export function changedError(
-  shownDir: string,
-  update: UpdatePlan,
-  advise: (images: number) => string,
-): ImgbatchError {
+export function changedError(shownDir: string, update: UpdatePlan, advise: () => string): ImgbatchError {
   const other = "name another directory with --output to make all images there";
-  const advice = update.keptImages.size === 0 ? other : `${advise(update.images.length)}; or ${other}`;
+  const advice = update.keptImages.size === 0 ? other : `${advise()}; or ${other}`;
   return conflict(shownDir, update, { advice });
 }
 

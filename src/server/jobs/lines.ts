@@ -3,7 +3,7 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import { invalidLine, type JobOfLines, type Line, type LineReader } from "../../domain/jobs/take-in.ts";
-import type { ModelEntry } from "../../domain/models.ts";
+import type { ModelEntry, OptionFacts } from "../../domain/models.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { ImageInspector } from "../../domain/ports/image-inspector.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
@@ -118,6 +118,7 @@ export interface LineFormat {
 
 interface LineContext {
   model: ModelEntry;
+  options: OptionFacts;
   sent: SentTexts;
   findFileImage: FindFileImage;
 }
@@ -145,7 +146,7 @@ export function lineReader(
       // A line keeps the files that it names only until its images are stored.
       const files = fileImagesOf(rules, job.apiKeyId);
       try {
-        const asked = { model, sent: line.sent, findFileImage: files.find };
+        const asked = { model, options: job.options, sent: line.sent, findFileImage: files.find };
         yield simulated(await checked(format, line.value, asked));
       } finally {
         await files.release();

@@ -3,6 +3,7 @@ import {
   DEFAULT_RATIO,
   type ImageMimeType,
   isImageMimeType,
+  MOST_SEED,
   SIZE_TIERS,
   type SizePx,
   type SizeTier,
@@ -22,6 +23,7 @@ import {
   MAX_INPUT_IMAGES,
   type ModelEntry,
   nearestRatio,
+  type OptionFacts,
   pricedSizes,
   ratiosOf,
 } from "../../domain/models.ts";
@@ -234,6 +236,8 @@ interface ContentRules {
   sent?: SentTexts;
   /** Finds the files of the caller. Default: there are none. */
   findFileImage?: FindFileImage;
+  /** What the model takes. */
+  options: Pick<OptionFacts, "seed">;
 }
 
 type ImageConfig = NonNullable<NativeBody<"GenerateContent">["generationConfig"]["imageConfig"]>;
@@ -261,6 +265,7 @@ export async function checkContent(
   const ratio = checkRatio(imageConfig, model);
   const size = checkSize(imageConfig, model);
   const mimeType = checkFormat(imageConfig, generationConfig.responseMimeType);
+  const seed = checkSeed(generationConfig.seed ?? null, rules.options);
   checkRoles(contents);
   refuseUnstorable(contents);
   const { prompt, earlier } = readTurns(contents, rules.limits);
@@ -271,7 +276,9 @@ export async function checkContent(
   });
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model));
   const keepsRatio = ratio === null && first !== null;
-  return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType };
+  const asked =
+    seed === null ? {} : { asked: { quality: null, background: null, seed, negativePrompt: null } };
+  return { model, prompt, earlier, images, ratio: shape, keepsRatio, size, mimeType, ...asked };
 }
 
 /** A client for images alone may leave out that it wants an image. */
@@ -338,6 +345,13 @@ function checkSize({ imageSize }: ImageConfig, model: ModelEntry): SizeTier {
   if (upper !== undefined && upper !== asked)
     throw invalidArgument(at, `must be written with a capital K: ${upper}`);
   throw invalidArgument(at, `the image size has an unsupported value; this model makes ${sizes.join(", ")}`);
+}
+
+function checkSeed(seed: number | null, options: ContentRules["options"]): number | null {
+  if (seed === null) return null;
+  if (!options.seed) throw invalidArgument(`${CONFIG}.seed`, "the model takes none");
+  if (Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED) return seed;
+  throw invalidArgument(`${CONFIG}.seed`, `must be a whole number from 0 to ${MOST_SEED}`);
 }
 
 function checkFormat(config: ImageConfig, responseMimeType: string | null | undefined): ImageMimeType {

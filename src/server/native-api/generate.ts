@@ -185,7 +185,8 @@ function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
       const { strictImageConfig } = deps.features;
       const files = fileImagesOf(deps, caller.key.id);
       try {
-        const rules = { ...deps, strictImageConfig, sent, findFileImage: files.find };
+        const found = { sent, findFileImage: files.find, options: deps.realtimeOffers.options(model) };
+        const rules = { ...deps, strictImageConfig, ...found };
         const content = await checkContent(value, model, rules);
         const operation = isStream ? "streamGenerateContent" : "generateContent";
         const once = key === null ? null : { key, fingerprint: contentFingerprint(operation, content) };

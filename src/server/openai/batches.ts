@@ -308,7 +308,7 @@ function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
   const known = new Set<string>();
   return {
     keyOf: ({ custom_id: id }: SentLine) => (typeof id === "string" ? id : undefined),
-    check: async (line: SentLine, { model, sent, findFileImage }) => {
+    check: async (line: SentLine, { model, options: facts, sent, findFileImage }) => {
       checkEnvelope(line, endpoint, known);
       if (!isObject(line.body)) throw invalidArgument("body", "must be an object");
       const request = await readJson(line.body, endpoint === PATHS.imageEdits, sent, findFileImage);
@@ -319,7 +319,8 @@ function formatOf(rules: LineRules, job: JobOfLines): LineFormat {
           `must be the same in all lines: ${modelName ?? "absent"}, as in the first one`,
         );
       }
-      const asked = await checkFields(rules, model, MAX_INPUT_IMAGES, request);
+      if (request.mask !== null) throw invalidArgument("mask", "is not supported in a batch");
+      const asked = await checkFields(rules, { model, imageLimit: MAX_INPUT_IMAGES, facts }, request);
       const { content, count, isByUrl, isStream } = asked;
       if (count !== 1) throw invalidArgument("body.n", "must be 1 in a batch: write a line for each image");
       if (isStream) throw invalidArgument("body.stream", "must not be true in a batch");
@@ -377,7 +378,7 @@ function bodyOf(
   return {
     created: Math.floor((finishedAtMs ?? batch.createdAtMs) / 1000),
     data: [{ b64_json: "" }],
-    ...imageFacts(output, output.mimeType),
+    ...imageFacts(output, output.mimeType, item),
     usage: usageView(usageOf({ model, prompt, size, inputImages, outputImages: 1 })),
   };
 }

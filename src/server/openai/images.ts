@@ -5,6 +5,7 @@ import { type OpenaiBody, openaiCode, openaiErrorBody } from "../../contract/ope
 import { PATHS, routes } from "../../contract/routes.ts";
 import { findLinkedImage, linkImage } from "../../domain/files/linked-images.ts";
 import type { ImageConverter } from "../../domain/ports/image-inspector.ts";
+import type { AskedOptions } from "../../domain/ports/image-provider.ts";
 import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
 import type { Made } from "../../domain/realtime/make-image.ts";
 import type { GeneratedContent } from "../../domain/realtime/realtime.ts";
@@ -26,6 +27,7 @@ interface FinishedImage {
 /** The images of a request in the format that was asked for: one at least. */
 interface FinishedImages {
   images: readonly FinishedImage[];
+  used: UsedOptions;
   size: SizePx;
   createdAt: number;
   /** The usage of this many images. */
@@ -57,8 +59,10 @@ function finishedImages(
   const [first] = made;
   const [outcome] = contents;
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
-  const { prompt, images: inputs, size } = asked.content;
+  const { prompt, images: inputs, size, model } = asked.content;
+  const { quality = null, background = null } = asked.content.asked ?? {};
   return {
+    used: { quality: quality ?? model.defaultQuality ?? null, background },
     images: made.map(({ image: bytes, facts: { mimeType } }) => ({ bytes, mimeType })),
     size: first.facts,
     createdAt: Math.floor(clock.nowMs() / 1000),
@@ -122,17 +126,26 @@ function eventView(
 
 const event = (name: string, value: object) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 
-function factsOf({ images: [first], size }: FinishedImages) {
-  return imageFacts(size, first?.mimeType ?? "image/png");
+function factsOf({ images: [first], size, used }: FinishedImages) {
+  return imageFacts(size, first?.mimeType ?? "image/png", used);
 }
+
+/** Null: as the model does it by itself. */
+type UsedOptions = Pick<AskedOptions, "quality" | "background">;
 
 /** The facts of an answer about its images. */
 export function imageFacts(
   { widthPx, heightPx }: SizePx,
   mimeType: ImageMimeType,
+  { quality, background }: UsedOptions,
 ): Pick<OpenaiBody<"Images">, "size" | "quality" | "background" | "output_format"> {
   const format = mimeType.replace("image/", "") as OpenaiBody<"Images">["output_format"];
-  return { size: `${widthPx}x${heightPx}`, quality: "auto", background: "auto", output_format: format };
+  return {
+    size: `${widthPx}x${heightPx}`,
+    quality: quality ?? "auto",
+    background: background ?? "auto",
+    output_format: format,
+  };
 }
 
 /** The usage as OpenAI's clients read it. */

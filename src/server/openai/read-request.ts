@@ -24,10 +24,11 @@ import {
   type ModelEntry,
   nearestRatio,
   nearestTier,
+  type OptionFacts,
   pricedSizes,
 } from "../../domain/models.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
+import type { CheckedContent, CheckedImage } from "../../domain/realtime/checked-content.ts";
 import { dataUrlHead } from "../../kernel/base64.ts";
 import { formatBytes, isLongerThan } from "../../kernel/text.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -39,27 +40,23 @@ import { BodyReservation } from "../request-body/body-budgets.ts";
 import { BODY_RATE, streamBody, withJsonBody } from "../request-body/json-body.ts";
 import { type BodyFormat, type Shape, shapeOf } from "../request-body/json-value.ts";
 import { boundaryOf, type Part, readParts, textOf } from "../request-body/multipart.ts";
+import { readOptions } from "./asked-options.ts";
 
 const { editImages, editImageBytes } = FIXED_LIMITS;
 const TOO_LARGE = `is larger than ${formatBytes(editImageBytes)}`;
 const NO_DATA_URL =
   "must be a data URL such as data:image/png;base64,…: nothing is fetched from other addresses";
 
-/** The images of an edit that came as JSON. Throws `REALTIME_INVALID_ARGUMENT`. */
-async function imagesOfJson(
-  { images }: OpenaiBody<"EditImages">,
+/** An image of an edit that came as JSON. Throws `REALTIME_INVALID_ARGUMENT`. */
+async function imageOfJson(
+  { image_url: url, file_id: id }: OpenaiBody<"EditImages">["images"][number],
+  at: string,
   sent: SentTexts,
   findFile: FindFileImage,
-): Promise<ReceivedImage[]> {
-  if (images.length > editImages) throw tooManyImages(images.length, editImages);
-  const received: ReceivedImage[] = [];
-  for (const [i, { image_url: url, file_id: id }] of images.entries()) {
-    const at = `images[${i}]`;
-    if ((url == null) === (id == null)) throw invalidArgument(at, "must have one of image_url and file_id");
-    if (url != null) received.push(receivedImage(imageOfUrl(url, `${at}.image_url`, sent), at));
-    else received.push(receivedImage(await imageOfFile(id ?? "", `${at}.file_id`, findFile), at));
-  }
-  return received;
+): Promise<ReceivedImage> {
+  if ((url == null) === (id == null)) throw invalidArgument(at, "must have one of image_url and file_id");
+  if (url != null) return receivedImage(imageOfUrl(url, `${at}.image_url`, sent), at);
+  return receivedImage(await imageOfFile(id ?? "", `${at}.file_id`, findFile), at);
 }
 
 function imageOfUrl(url: string, at: string, sent: SentTexts): SentImage {
@@ -90,10 +87,6 @@ function tooManyImages(count: number, limit: number): ImgbatchError {
   return invalidArgument("image", `${count} images were sent; at most ${limit} are allowed`);
 }
 
-function refuseMask(): ImgbatchError {
-  return invalidArgument("mask", "is not supported: say in the prompt what is to change, and where");
-}
-
 const KIB = 1024;
 const MOST_PARTS = 100;
 const FIELD_BYTES = 64 * KIB;
@@ -105,6 +98,7 @@ const TEXT_NAMES = Object.keys(openaiSchemas.GenerateImages.shape);
 interface ImagesForm {
   fields: Record<string, string>;
   images: ReceivedImage[];
+  mask: ReceivedImage | null;
 }
 
 /**
@@ -119,24 +113,25 @@ async function withForm<T>(
   work: (form: ImagesForm) => Promise<T>,
 ): Promise<T> {
   const boundary = boundaryOf(request.get("content-type"));
-  const form: ImagesForm = { fields: {}, images: [] };
+  const form: ImagesForm = { fields: {}, images: [], mask: null };
   const drafts: BlobDraft[] = [];
   const reservation = new BodyReservation(deps.bodyBudgets, 0, BODY_RATE.waitMs);
   const ended = new AbortController();
-  const store = async (part: Part) => {
+  const store = (part: Part, at: string) => {
     const draft = deps.blobs.draft();
     drafts.push(draft);
-    const at = `image[${form.images.length}]`;
-    form.images.push(await storeImage(part, at, draft, reservation, ended.signal));
+    return storeImage(part, at, draft, reservation, ended.signal);
   };
   // A character of a prompt takes up to four bytes.
   const fieldBytes = Math.max(FIELD_BYTES, 4 * deps.limits.promptChars + KIB);
   const readPart = async (part: Part) => {
     const { name = "" } = part;
-    if (name === "mask") throw refuseMask();
-    if (IMAGE_NAME.test(name)) {
+    if (name === "mask") {
+      if (form.mask !== null) throw invalidArgument("mask", "must be one file");
+      form.mask = await store(part, "mask");
+    } else if (IMAGE_NAME.test(name)) {
       if (form.images.length === editImages) throw tooManyImages(editImages + 1, editImages);
-      await store(part);
+      form.images.push(await store(part, `image[${form.images.length}]`));
     } else if (part.fileName === undefined) form.fields[name] = await textOf(part, fieldBytes);
     else if (TEXT_NAMES.includes(name)) throw invalidArgument(name, "must be a text, not a file");
   };
@@ -180,13 +175,14 @@ async function storeImage(
 }
 
 /** Fields whose values come as texts in a form, and from some clients in JSON, too. */
-const NUMBERS: readonly string[] = ["n", "output_compression"];
+const NUMBERS: readonly string[] = ["n", "output_compression", "seed"];
 const TRUTHS: readonly string[] = ["stream"];
 
 /** The shape of a request as JSON. */
 export const IMAGES_SHAPE = shapeOf(openaiSchemas.EditImages, {
   prompt: "prompt",
   "images[].image_url": "image",
+  "mask.image_url": "image",
 });
 /** How its images are written. */
 export const EDIT_IMAGES = {
@@ -201,13 +197,15 @@ export function imagesFormat(
   shape: Shape = IMAGES_SHAPE,
 ): BodyFormat {
   const code = () => "REALTIME_INVALID_ARGUMENT" as const;
-  return { shape, prompts: 1, images: FIXED_LIMITS.editImages, promptChars, code };
+  // A mask is an image more.
+  return { shape, prompts: 1, images: FIXED_LIMITS.editImages + 1, promptChars, code };
 }
 
 /** A request whose fields have their types. The images were not looked into yet. */
 interface SentRequest {
   fields: OpenaiBody<"GenerateImages">;
   images: readonly ReceivedImage[];
+  mask: ReceivedImage | null;
 }
 
 /**
@@ -222,10 +220,10 @@ export async function withRequest(
   work: (sent: SentRequest) => Promise<void>,
 ): Promise<void> {
   if (isEdit && request.is("multipart/form-data")) {
-    return withForm(deps, request, response, async ({ fields, images }) => {
+    return withForm(deps, request, response, async ({ fields, images, mask }) => {
       const parsed = parse(openaiSchemas.GenerateImages, fields);
       if (images.length === 0) throw invalidArgument("image", "is required: a file");
-      await work({ fields: parsed, images });
+      await work({ fields: parsed, images, mask });
     });
   }
   const images = { ...EDIT_IMAGES, blobs: deps.blobs };
@@ -252,19 +250,26 @@ export async function readJson(
   sent: SentTexts,
   findFile: FindFileImage,
 ): Promise<SentRequest> {
-  if (!isEdit) return { fields: parse(openaiSchemas.GenerateImages, value), images: [] };
+  if (!isEdit) {
+    const fields = parse(openaiSchemas.GenerateImages, value);
+    if ((value as { mask?: unknown }).mask != null) throw invalidArgument("mask", "needs an image to edit");
+    return { fields, images: [], mask: null };
+  }
   const fields = parse(openaiSchemas.EditImages, value);
-  const images = await imagesOfJson(fields, sent, findFile);
-  if (images.length === 0) throw invalidArgument("images", "must not be empty");
-  return { fields, images };
+  const { length } = fields.images;
+  if (length > editImages) throw tooManyImages(length, editImages);
+  if (length === 0) throw invalidArgument("images", "must not be empty");
+  const images: ReceivedImage[] = [];
+  for (const [i, image] of fields.images.entries())
+    images.push(await imageOfJson(image, `images[${i}]`, sent, findFile));
+  const mask = fields.mask == null ? null : await imageOfJson(fields.mask, "mask", sent, findFile);
+  return { fields, images, mask };
 }
 
 /** Throws `REALTIME_INVALID_ARGUMENT`. */
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  const given = isObject ? withValues(value) : value;
-  if (isObject && (given as { mask?: unknown }).mask !== undefined) throw refuseMask();
-  return parseArgument(schema, given);
+  return parseArgument(schema, isObject ? withValues(value) : value);
 }
 
 /** Leaves out fields that are null or empty, and reads a number or a truth value that came as text. */
@@ -275,7 +280,7 @@ function withValues(fields: object): Record<string, unknown> {
 
 function typedValue(name: string, value: unknown): unknown {
   if (typeof value !== "string") return value;
-  if (NUMBERS.includes(name) && /^\d{1,9}$/.test(value)) return Number(value);
+  if (NUMBERS.includes(name) && /^\d{1,10}$/.test(value)) return Number(value);
   if (TRUTHS.includes(name) && /^(true|false)$/i.test(value)) return value.toLowerCase() === "true";
   return value;
 }
@@ -308,15 +313,15 @@ export async function checkRequest(
   sent: SentRequest,
 ): Promise<AskedImages> {
   const model = modelNamed(deps, group, sent.fields.model ?? null, "realtime");
-  return checkFields(deps, model, inputImageLimit(deps.realtimeOffers.serving(model.id)), sent);
+  const imageLimit = inputImageLimit(deps.realtimeOffers.serving(model.id));
+  return checkFields(deps, { model, imageLimit, facts: deps.realtimeOffers.options(model) }, sent);
 }
 
-/** The same for a model that takes this many images. */
+/** The same for a model that takes this many images and these options. */
 export async function checkFields(
   { limits, inspector }: Pick<ApiDeps, "limits" | "inspector">,
-  model: ModelEntry,
-  imageLimit: number,
-  { fields, images }: SentRequest,
+  { model, imageLimit, facts }: { model: ModelEntry; imageLimit: number; facts: OptionFacts },
+  { fields, images, mask: sentMask }: SentRequest,
 ): Promise<AskedImages> {
   const size = readSize(fields.size ?? "auto");
   const mimeType = FORMATS[(fields.output_format ?? "png").toLowerCase()];
@@ -329,18 +334,41 @@ export async function checkFields(
   if (images.length > imageLimit) throw tooManyImages(images.length, imageLimit);
   const checker = new ImageChecker(inspector);
   for (const image of images) await checker.add(image);
+  const mask = sentMask && (await checkMask(sentMask, checker.first, facts, inspector));
   const shape = size ?? checker.first;
   const ratio = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model);
   const tiers = pricedSizes(model);
   const tier = size === null ? defaultTier(tiers) : nearestTier(size, ratio, tiers);
   const keepsRatio = size === null && shape !== null;
+  const asked = readOptions(fields, { model, facts, tier, mimeType });
+  const more = { ...(mask && { mask }), ...(asked && { asked }) };
+  const { images: inputs } = checker;
   return {
-    content: { model, prompt, earlier: "", images: checker.images, ratio, keepsRatio, size: tier, mimeType },
+    content: { model, prompt, earlier: "", images: inputs, ratio, keepsRatio, size: tier, mimeType, ...more },
     count: fields.n ?? 1,
     quality: mimeType === "image/png" ? null : (fields.output_compression ?? null),
     isByUrl: responseFormat === "url",
     isStream: fields.stream ?? false,
   };
+}
+
+/** Throws `REALTIME_INVALID_ARGUMENT`. `first` is the size of the image that is to change. */
+async function checkMask(
+  mask: ReceivedImage,
+  first: SizePx | null,
+  { mask: takesMask }: OptionFacts,
+  inspector: ApiDeps["inspector"],
+): Promise<CheckedImage> {
+  const refused = (problem: string) => invalidArgument("mask", problem);
+  if (!takesMask)
+    throw refused("is not supported by this model: say in the prompt what is to change, and where");
+  const checker = new ImageChecker(inspector);
+  await checker.add(mask);
+  const [image] = checker.images;
+  if (image?.mimeType !== "image/png") throw refused("must be a PNG");
+  if (checker.first?.widthPx !== first?.widthPx || checker.first?.heightPx !== first?.heightPx)
+    throw refused(`must have the size of the first image, ${first?.widthPx}x${first?.heightPx}`);
+  return image;
 }
 
 /** Null stands for the default. */

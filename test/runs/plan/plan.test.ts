@@ -135,6 +135,6 @@ it("a key that was once derived stays the key of that content", () => {
     "ib1-14adb91b1786cb4e8bd2ffb41e12abebe548ad1059335dcfcf4cf8724ac290ca",
   ]);
   expect(inputSha256).toBe("6d581998bc96566ac86b9beadf1f6faa3e838db5c897d3fa6e97af759ae4a77c");
-  const realtime = planRealtimeRun({ model: "m", aspectRatio: null, size: "2K", mimeType: null }, items);
+  const realtime = planRealtimeRun({ model: "m", options: { size: "2K" }, mimeType: null }, items);
   expect(realtime.inputSha256).toBe("48329113d7cd987e91b558d0391ccab77132053b2690f1e25556c30260dbbb9a");
 });

@@ -21,12 +21,27 @@ const PRO = modelOf("vendorx-3-pro-image");
 const LITE = modelOf("vendorx-3.1-flash-lite-image");
 
 const check = (body: unknown, model = FLASH, strictImageConfig = true) =>
-  checkContent(body, model, { limits: DEFAULT_LIMITS, inspector, strictImageConfig });
+  checkContent(body, model, {
+    limits: DEFAULT_LIMITS,
+    inspector,
+    strictImageConfig,
+    options: { seed: model !== LITE },
+  });
 
 const config = (generationConfig: unknown) => ({
   contents: [{ parts: [{ text: "fox" }] }],
   generationConfig,
 });
+it("[OPT-8] takes a seed for a model that does", async () => {
+  const seeded = (seed: unknown) => config({ responseModalities: ["IMAGE"], imageConfig: {}, seed });
+  const nothing = { quality: null, background: null, negativePrompt: null };
+  expect((await check(seeded(2 ** 31 - 1))).asked).toEqual({ ...nothing, seed: 2 ** 31 - 1 });
+  expect(await check(seeded(null))).not.toHaveProperty("asked");
+  for (const wrong of [-1, 1.5, 2 ** 31, "7"])
+    await expect(check(seeded(wrong))).rejects.toMatchObject({ param: "generationConfig.seed" });
+  await expect(check(seeded(7), LITE)).rejects.toMatchObject({ param: "generationConfig.seed" });
+});
+
 const parts = (...of: unknown[]) => ({ ...content("fox"), contents: [{ parts: of }] });
 
 describe("a real-time request", () => {

@@ -18,6 +18,21 @@ async function expectSound(data: string) {
 }
 
 describe("batch jobs of the native API", () => {
+  it("[OPT-8] makes each line with its own seed", async () => {
+    const provider = new FakeProvider();
+    const service = await startTestService({ providers: [provider] });
+    const seeded = (prompt: string, seed: number) => {
+      const { request } = line(prompt);
+      return { request: { ...request, generationConfig: { ...Object(request.generationConfig), seed } } };
+    };
+    const job = await createInline(service, [seeded("a", 0), line("b"), seeded("c", -1)]);
+    const { metadata } = await endedJob(service, job);
+    expect(metadata.batchStats).toMatchObject({ successfulRequestCount: "2", failedRequestCount: "1" });
+    const asked = new Map(provider.requests.map((request) => [request.prompt, request]));
+    expect(asked.get("a")).toMatchObject({ seed: 0, asked: { seed: 0 } });
+    expect(asked.get("b")?.asked).toMatchObject({ seed: null });
+  });
+
   it("makes each line with its own size, ratio, type, references and earlier turns", async () => {
     const provider = new FakeProvider();
     const service = await startTestService({ providers: [provider] });

@@ -2,6 +2,7 @@ import { type ImageMimeType, readImageHeader } from "../../../contract/image-for
 import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { ReferenceSpec } from "../../../prompts/check-row.ts";
+import { optionFields } from "../../../prompts/options.ts";
 import {
   NOT_AN_IMAGE,
   NOT_BASE64,
@@ -50,12 +51,7 @@ export async function checkDraft(
 ): Promise<CheckedDraft> {
   const name = draft.fileName || `prompts.${draft.format}`;
   const kept = new Set<string>();
-  const reader = new PromptReader({
-    kept,
-    limits,
-    defaultCount: draft.count,
-    isBatchOf: () => "`imgbatch generate --file`",
-  });
+  const reader = new PromptReader({ kept, limits, defaultCount: draft.count });
   const named = new Set<ReferenceFile>();
   const items: DraftItem[] = [];
   for await (const { row, fileLine, report } of reader.read(name, bytesOfText(draft.text), draft.format)) {
@@ -63,7 +59,10 @@ export async function checkDraft(
       .map((spec) => resolveReference(spec, files, report))
       .filter((reference) => reference !== null);
     for (const { source } of references) if ("blob" in source) named.add(source);
-    const { customId, prompt, outputCount } = row;
+    const { customId, prompt, outputCount, model } = row;
+    const asked = { ...(model === undefined ? {} : { model }), ...optionFields(row) };
+    for (const field of Object.keys(asked))
+      report(field, "cannot be chosen here; `imgbatch submit` takes it");
     items.push({ line: fileLine.line, customId, prompt, outputCount, references });
   }
   const unnamed = files.filter((file) => !named.has(file));
@@ -75,7 +74,7 @@ export async function checkDraft(
     const message = `the model takes at most ${counted(maxReferences, "reference image")}; this prompt has ${count}`;
     reader.problems.add({ file: name, line: item.line }, "reference_images", message);
   }
-  const problems = reader.finish([name]);
+  const problems = reader.finish();
   const imageCount = items.reduce((sum, { outputCount }) => sum + outputCount, 0);
   return {
     items,

@@ -1,0 +1,100 @@
+import { routes } from "../contract/routes.ts";
+import type { Http } from "../http/http.ts";
+import { fieldsOf } from "../kernel/json.ts";
+import { microsOf, readPage, textOf, textsOf, unexpectedAnswer } from "./answers.ts";
+
+/** The values that the options of an item may have with a model. */
+export interface TakenOptions {
+  aspectRatios: readonly string[];
+  sizes: readonly string[];
+  qualities: readonly string[];
+  defaultQuality: string | null;
+  backgrounds: readonly string[];
+  seed: boolean;
+  negativePrompt: boolean;
+}
+
+/** What an image costs in a size and quality, in micro-dollars. */
+interface ListedPrice {
+  size: string;
+  quality: string | null;
+  imageMicroUsd: number;
+  /** The amount that is held for it. */
+  holdMicroUsd: number;
+}
+
+/** An entry of the batch model list. */
+export interface ListedModel {
+  id: string;
+  maxReferenceImages: number | null;
+  /** Null when the service announces none: items have no options there. */
+  options: TakenOptions | null;
+  prices: readonly ListedPrice[];
+  /** The price of one image of a batch; null when the service does not report it. */
+  imageCostMicroUsd: number | null;
+  /** The amount that is held for one image; null when the service does not report it. */
+  imageHoldMicroUsd: number | null;
+  /** Whether the service reports that its images cost real money. */
+  isPaid: boolean;
+  /** Whether the service reports that its images are drawn, and its prices are no real money. */
+  isPlay: boolean;
+  raw: Record<string, unknown>;
+}
+
+/** Null when the value is not a model. */
+function readModel(value: unknown): ListedModel | null {
+  const wire = fieldsOf(value);
+  const id = textOf(wire?.id);
+  if (wire === null || !id) return null;
+  const pricing = fieldsOf(wire.pricing);
+  const imageCostMicroUsd = microsOf(pricing?.batch_image, 0);
+  // Prices without that of an image are not believed.
+  const isPriced = imageCostMicroUsd !== null;
+  return {
+    id,
+    maxReferenceImages: Number.isSafeInteger(wire.max_reference_images)
+      ? (wire.max_reference_images as number)
+      : null,
+    options: takenOptions(wire.options),
+    prices: (Array.isArray(wire.prices) ? wire.prices : []).flatMap(priceOf),
+    imageCostMicroUsd,
+    imageHoldMicroUsd: isPriced ? microsOf(pricing?.batch_hold, 0) : null,
+    isPaid: isPriced && pricing?.paid === true,
+    isPlay: isPriced && pricing?.play_money === true,
+    raw: wire,
+  };
+}
+
+function takenOptions(value: unknown): TakenOptions | null {
+  const options = fieldsOf(value);
+  return (
+    options && {
+      aspectRatios: textsOf(options.aspect_ratio),
+      sizes: textsOf(options.image_size).map((size) => size.toUpperCase()),
+      qualities: textsOf(options.quality),
+      defaultQuality: textOf(options.default_quality),
+      backgrounds: textsOf(options.background),
+      seed: options.seed === true,
+      negativePrompt: options.negative_prompt === true,
+    }
+  );
+}
+
+function priceOf(value: unknown): ListedPrice[] {
+  const price = fieldsOf(value);
+  const [size, imageMicroUsd] = [textOf(price?.image_size), microsOf(price?.batch_image, 0)];
+  if (size === null || imageMicroUsd === null) return [];
+  const holdMicroUsd = microsOf(price?.batch_hold, 0) ?? imageMicroUsd;
+  return [{ size: size.toUpperCase(), quality: textOf(price?.quality), imageMicroUsd, holdMicroUsd }];
+}
+
+/** Lists the models that this key can make batches with. The first one is the default. */
+export async function listModels(http: Http, signal?: AbortSignal): Promise<ListedModel[]> {
+  const answer = await http.json({ method: "GET", path: routes.batchModels, signal });
+  const page = readPage(answer.json);
+  const models = page?.data.map(readModel).filter((model) => model !== null) ?? [];
+  // An empty list is valid. A list without a single model is not.
+  if (page === null || (models.length === 0 && page.data.length > 0))
+    throw unexpectedAnswer("a list of models", answer.requestId);
+  return models;
+}

@@ -1,0 +1,140 @@
+import type { ItemOptions } from "../contract/batch-api.ts";
+import {
+  BACKGROUNDS,
+  type Background,
+  MOST_SEED,
+  SIZE_TIERS,
+  type SizeTier,
+} from "../contract/image-formats.ts";
+import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
+import type { Report } from "./problems.ts";
+
+/** What a line asks for besides its prompt. An absent option is that of the run, else as the model does it. */
+export interface Options {
+  aspectRatio?: string;
+  size?: SizeTier;
+  /** A word of the model. */
+  quality?: string;
+  background?: Background;
+  /** The seed of the first image of the prompt. See `seedOf`. */
+  seed?: number;
+  negativePrompt?: string;
+}
+
+/** Options under the names of a line, as files of a run have them. */
+export interface OptionFields {
+  aspect_ratio?: string | undefined;
+  size?: SizeTier | undefined;
+  quality?: string | undefined;
+  background?: Background | undefined;
+  seed?: number | undefined;
+  negative_prompt?: string | undefined;
+}
+export type OptionField = keyof OptionFields;
+
+/** How an option is read from the text of a cell or a flag; null for a wrong one. */
+interface Kind {
+  key: keyof Options;
+  read: (text: string) => string | number | null;
+  /** What would be right. */
+  advice: string;
+}
+
+const MOST_WORD_CHARS = 40;
+const MOST_TEXT_CHARS = 10_000;
+
+const isWord = (text: string) => text.length <= MOST_WORD_CHARS && /^[\w.-]+$/.test(text);
+
+/** In the order in which they are written. Whether a model takes a value is checked when it is known. */
+export const OPTIONS: Readonly<Record<OptionField, Kind>> = {
+  aspect_ratio: {
+    key: "aspectRatio",
+    read: (text) => (/^[1-9]\d?:[1-9]\d?$/.test(text) ? text : null),
+    advice: "write width:height in whole numbers, such as 1:1, 3:2 or 16:9",
+  },
+  size: {
+    key: "size",
+    read: (text) => SIZE_TIERS.find((tier) => tier === text.toUpperCase()) ?? null,
+    advice: `use ${SIZE_TIERS.join(", ")}`,
+  },
+  quality: {
+    key: "quality",
+    read: (text) => (isWord(text) ? text : null),
+    advice: "write a word of the model, such as low or high",
+  },
+  background: {
+    key: "background",
+    read: (text) => BACKGROUNDS.find((each) => each === text) ?? null,
+    advice: `use ${BACKGROUNDS.join(", ")}`,
+  },
+  seed: {
+    key: "seed",
+    read: (text) => (/^\d{1,10}$/.test(text) && Number(text) <= MOST_SEED ? Number(text) : null),
+    advice: `write a whole number from 0 to ${MOST_SEED}`,
+  },
+  negative_prompt: {
+    key: "negativePrompt",
+    read: (text) => (codePointLength(text) > MOST_TEXT_CHARS || hasUnstorableText(text) ? null : text),
+    advice: `write what the image must not show, in at most ${MOST_TEXT_CHARS} characters`,
+  },
+};
+const ENTRIES = Object.entries(OPTIONS) as [OptionField, Kind][];
+export const OPTION_FIELDS = ENTRIES.map(([field]) => field);
+
+/** Returns the options that are given; `read` throws, or reports and returns null, for a wrong one. */
+export function readOptions(
+  read: (field: OptionField, kind: Kind) => string | number | null | undefined,
+): Options {
+  const found = ENTRIES.map(([field, kind]) => [kind.key, read(field, kind)] as const);
+  return Object.fromEntries(found.filter(([, value]) => value != null && value !== ""));
+}
+
+/** Checks the options of a row. */
+export function checkOptions(fields: Record<string, unknown>, report: Report): Options {
+  return readOptions((field, { read, advice }) => {
+    const value = fields[field] ?? null;
+    if (value === null) return null;
+    const isNumber = typeof value === "number" && (field === "seed" || field === "size");
+    const found = isNumber || typeof value === "string" ? read(String(value).trim()) : null;
+    if (found === null) report(field, `${shown(value)}: ${advice}`);
+    return found;
+  });
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text.length > MOST_WORD_CHARS ? `${text.slice(0, MOST_WORD_CHARS)}…` : text;
+}
+
+/** Returns the options of an item, by the names of a line, without those that are absent. */
+export function optionFields(options: Options): OptionFields {
+  const given = ENTRIES.map(([field, { key }]) => [field, options[key]] as const);
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+}
+
+/** Returns the options of a line of a file that a run has written. */
+export function givenFields(line: OptionFields): OptionFields {
+  const given = OPTION_FIELDS.map((field) => [field, line[field]] as const);
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+}
+
+/** Returns the options of an item as the batch API names them. */
+export function wireOptions(options: Options): ItemOptions {
+  const { size, ...others } = optionFields(options);
+  return { ...others, ...(size === undefined ? {} : { image_size: size }) } as ItemOptions;
+}
+
+/** Returns the seed of an image of a prompt, from 0, whose first image has this one. */
+export function seedOf(seed: number, index: number): number {
+  return (seed + index) % (MOST_SEED + 1);
+}
+
+/** Returns the options without those that ask for what every model does anyway. */
+export function withoutDefaults<T extends Options>(item: T): T {
+  const { size, background, ...others } = item;
+  return {
+    ...others,
+    ...(size === undefined || size === "1K" ? {} : { size }),
+    ...(background === undefined || background === "auto" ? {} : { background }),
+  } as T;
+}

@@ -1,0 +1,133 @@
+import type { ListedModel, TakenOptions } from "../../client/models.ts";
+import type { ImageMimeType } from "../../contract/image-formats.ts";
+import { counted } from "../../kernel/text.ts";
+import { OPTIONS, type OptionField, optionFields, withoutDefaults } from "../../prompts/options.ts";
+import { Problems } from "../../prompts/problems.ts";
+import { shellWord } from "../reports/run-report.ts";
+import type { ChosenModel, RunModels } from "./choose-model.ts";
+import { type PromptItem, STDIN } from "./prompt-files.ts";
+
+/**
+ * Returns the items without what is so anyway: `first` as their model, a default size or background, and the default quality
+ * of their model, where it is known. Those of one model stand together, the first model first.
+ */
+export function settleItems(
+  items: readonly PromptItem[],
+  first: string,
+  defaultQuality: (item: PromptItem) => string | null = () => null,
+): PromptItem[] {
+  const settled = items.map((item) => {
+    const { model = first, quality, ...others } = withoutDefaults(item);
+    const isUsual = quality === undefined || quality === defaultQuality(item);
+    return { ...others, ...(model === first ? {} : { model }), ...(isUsual ? {} : { quality }) };
+  });
+  const models = [...new Set([undefined, ...settled.map(({ model }) => model)])];
+  return models.length === 1
+    ? settled
+    : models.flatMap((model) => settled.filter((item) => item.model === model));
+}
+
+/**
+ * Checks what the items ask of their models, and returns them settled. Throws `INVALID_INPUT` naming file, line and field,
+ * what the model takes, and which one would.
+ */
+export function fitItems(
+  items: readonly PromptItem[],
+  models: RunModels,
+  mimeType: ImageMimeType,
+): PromptItem[] {
+  const problems = new Problems();
+  const foreign = new Map<string, ForeignOption>();
+  for (const item of items) {
+    const { fileLine, references } = item;
+    const model = models.of(item);
+    const report = (field: string, message: string) => problems.add(fileLine, field, message);
+    if (item.model !== undefined && models.listed?.every(({ id }) => id !== item.model))
+      report("model", `${item.model}: there is ${models.listed.map(({ id }) => id).join(", ") || "none"}`);
+    const max = model.maxReferenceImages;
+    if (references.length > max) {
+      const message = `${model.id} takes at most ${counted(max, "reference image")}; this prompt has ${references.length}`;
+      report("reference_images", message);
+    }
+    const { background } = item;
+    if (background === "transparent" && mimeType === "image/jpeg")
+      report(
+        "background",
+        "transparent: a JPEG has no transparency; use --mime-type image/png or image/webp",
+      );
+    for (const field of Object.keys(optionFields(withoutDefaults(item))) as OptionField[]) {
+      if (model.options === null) noteForeign(foreign, item, field);
+      else
+        checkOption(
+          field,
+          String(item[OPTIONS[field].key]),
+          { ...model, options: model.options },
+          models,
+          report,
+        );
+    }
+  }
+  for (const { item, field, lines } of foreign.values()) {
+    const also = lines === 1 ? "" : ` (also on ${counted(lines - 1, "other line")})`;
+    const file = item.fileLine.file === "<stdin>" ? STDIN : shellWord(item.fileLine.file);
+    const way = REALTIME.includes(field)
+      ? `\`imgbatch generate --file ${file}\` makes these images, one request each, at the real-time price`
+      : "leave it out, or use the embedded service";
+    problems.add(item.fileLine, field, `this service makes batches without such options${also}; ${way}`);
+  }
+  problems.throwIfAny([...new Set(items.map(({ fileLine }) => fileLine.file))]);
+  return settleItems(items, models.first.id, (item) => models.of(item).options?.defaultQuality ?? null);
+}
+
+/** What `imgbatch generate` can ask for. */
+const REALTIME: readonly OptionField[] = ["aspect_ratio", "size", "seed"];
+
+/** An option that a service does not announce, at the first line of a file that asks for it. */
+interface ForeignOption {
+  item: PromptItem;
+  field: OptionField;
+  lines: number;
+}
+
+function noteForeign(found: Map<string, ForeignOption>, item: PromptItem, field: OptionField): void {
+  const key = `${field} ${item.fileLine.file}`;
+  const noted = found.get(key);
+  if (noted === undefined) found.set(key, { item, field, lines: 1 });
+  else noted.lines++;
+}
+
+type Takes = readonly string[] | boolean;
+
+/** Returns the values that a model takes for an option; true for any. */
+function valuesOf(field: OptionField, options: TakenOptions): Takes {
+  const taken: Record<OptionField, Takes> = {
+    aspect_ratio: options.aspectRatios,
+    size: options.sizes,
+    quality: options.qualities,
+    background: options.backgrounds,
+    seed: options.seed,
+    negative_prompt: options.negativePrompt,
+  };
+  return taken[field];
+}
+
+const hasValue = (values: Takes, value: string) =>
+  typeof values === "boolean" ? values : values.includes(value);
+
+function checkOption(
+  field: OptionField,
+  value: string,
+  { id, options }: Pick<ChosenModel, "id"> & { options: TakenOptions },
+  { listed }: RunModels,
+  report: (field: string, message: string) => void,
+): void {
+  const values = valuesOf(field, options);
+  if (hasValue(values, value)) return;
+  const would = ({ options: other }: ListedModel) =>
+    other !== null && hasValue(valuesOf(field, other), value);
+  const others = (listed ?? []).filter(would).map((model) => model.id);
+  const takes = typeof values === "boolean" || values.length === 0 ? "none" : values.join(", ");
+  const instead = others.length === 0 ? "" : `; ${others.join(", ")} would take it`;
+  const shown = typeof values === "boolean" ? "" : `${value}: `;
+  report(field, `${shown}${id} takes ${takes}${instead}`);
+}

@@ -1,0 +1,53 @@
+import type { ImageMimeType, SizeTier } from "../../contract/image-formats.ts";
+import type { OpenaiBody } from "../../contract/openai-api.ts";
+import { imagePriceUsd, type ModelEntry, type OptionFacts } from "../../domain/models.ts";
+import type { AskedOptions } from "../../domain/ports/image-provider.ts";
+import { invalidArgument } from "../http/errors.ts";
+
+/** OpenAI's words of all times, in their order: those of one place mean the same. */
+const SCALE = [["low"], ["medium", "standard"], ["high", "hd"], ["xhigh"], ["max"]] as const;
+
+const placeOf = (word: string) => SCALE.findIndex((words) => words.some((each) => each === word));
+
+interface Wanted {
+  model: ModelEntry;
+  facts: OptionFacts;
+  tier: SizeTier;
+  mimeType: ImageMimeType;
+}
+
+/**
+ * Returns what a request asks of its model: what the model lacks becomes its nearest. Undefined: nothing. Throws
+ * `REALTIME_INVALID_ARGUMENT` for an unknown quality, and for a seed that the model does not take.
+ */
+export function readOptions(
+  { quality: word, background: behind, seed }: OpenaiBody<"GenerateImages">,
+  { model, facts, tier, mimeType }: Wanted,
+): AskedOptions | undefined {
+  if (seed != null && !facts.seed) throw invalidArgument("seed", "the model takes none");
+  const priced = facts.qualities.filter((each) => imagePriceUsd(model, tier, each) !== undefined);
+  const quality = word == null || word.toLowerCase() === "auto" ? null : nearestQuality(word, priced);
+  // A picture that cannot be transparent is opaque, as a JPEG is.
+  const wanted = behind === "transparent" && mimeType === "image/jpeg" ? "opaque" : (behind ?? "auto");
+  const possible = [wanted, "opaque" as const].find((each) => facts.backgrounds.includes(each)) ?? null;
+  const background = wanted === "auto" ? null : possible;
+  if (quality === null && background === null && seed == null) return undefined;
+  return { quality, background, seed: seed ?? null, negativePrompt: null };
+}
+
+/** Of two that are equally near, the lower one. Null for a model without qualities, or with words of its own alone. */
+function nearestQuality(word: string, known: readonly string[]): string | null {
+  const asked = word.toLowerCase();
+  const own = known.find((each) => each.toLowerCase() === asked);
+  if (own !== undefined) return own;
+  const wanted = placeOf(asked);
+  if (wanted < 0) {
+    const words = new Set(["auto", ...SCALE.flat(), ...known]);
+    throw invalidArgument("quality", `must be one of ${[...words].join(", ")}`);
+  }
+  const near = known
+    .map((each) => ({ each, place: placeOf(each) }))
+    .filter(({ place }) => place >= 0)
+    .sort((a, b) => Math.abs(a.place - wanted) - Math.abs(b.place - wanted) || a.place - b.place);
+  return near[0]?.each ?? null;
+}

@@ -1,0 +1,224 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { createCli } from "../support/cli.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
+import { tinyPng } from "../support/fake-provider.ts";
+import type { Answer } from "../support/fake-service.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+interface Line {
+  custom_id: string;
+  model?: string;
+  options?: Record<string, unknown>;
+  files: { width: number; height: number; sha256: string }[];
+}
+
+/** A directory with a prompt file, and the embedded service, which draws. */
+async function workplace(lines: readonly object[]) {
+  const cwd = await tempDir();
+  const edit = (prompts: readonly object[]) =>
+    writeFileSync(join(cwd, "p.jsonl"), prompts.map((line) => `${JSON.stringify(line)}\n`).join(""));
+  edit(lines);
+  const type = (...args: string[]) => runInProcess([...args, "--data", join(cwd, "data")], { cwd });
+  const read = (name: string) => readFileSync(join(cwd, "p-images", name), "utf8");
+  const rows = (name: string) =>
+    read(name)
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+  const results = (): Line[] => rows("results.jsonl");
+  const planned = async (...args: string[]) =>
+    (await type("submit", "p.jsonl", "--dry-run", "--json", ...args)).json();
+  return { cwd, edit, type, read, rows, results, planned };
+}
+
+it("[LINE-1] every option of a line decides its picture, and an update makes only what asks for something else", async () => {
+  const all = { aspect_ratio: "16:9", size: "2k", quality: "high", background: "transparent", seed: 7 };
+  const fox = { custom_id: "fox", prompt: "a fox", ...all, negative_prompt: " snow ", output_count: 2 };
+  const { edit, type, results, rows, read } = await workplace([fox, { prompt: "an owl" }]);
+  expect((await type("submit", "p.jsonl", "--quality", "low")).code).toBe(0);
+  const options = { ...all, size: "2K", negative_prompt: "snow" };
+  expect(results().map((line) => [line.options, line.files[0]?.width, line.files[0]?.height])).toEqual([
+    [options, 2752, 1536],
+    [{ ...options, seed: 8 }, 2752, 1536],
+    [{ quality: "low" }, 1024, 1024],
+  ]);
+  expect(rows("input.jsonl")[0]).toMatchObject({ custom_id: "fox", ...options });
+  const [, , low] = results();
+
+  edit([fox, { prompt: "an owl", quality: "high" }]);
+  const dry = await type("submit", "p.jsonl", "--update", "--dry-run", "--json");
+  expect(dry.json()).toMatchObject({ image_count: 1, changes: { kept: 1, changed: ["item_000002"] } });
+  const update = await type("submit", "p.jsonl", "--update");
+  expect([update.code, update.stderr]).toEqual([0, expect.stringContaining("submitting 1 image")]);
+  const [, , high] = results();
+  expect([high?.options, high?.files[0]?.sha256 === low?.files[0]?.sha256]).toEqual([
+    { quality: "high" },
+    false,
+  ]);
+  expect(read("input.jsonl").trim().split("\n")).toHaveLength(2);
+});
+
+it("[LINE-1] what the model has anyway is the same as nothing, and the price is the sum of all images", async () => {
+  const { edit, planned } = await workplace([{ prompt: "a" }, { prompt: "b" }]);
+  const plain = await planned();
+  edit([{ prompt: "a", size: "1K", quality: "medium", background: "auto", seed: null }, { prompt: "b" }]);
+  expect(await planned()).toEqual(plain);
+  expect(await planned("--size", "1k", "--model", "vendorx-3.1-flash-image")).toEqual(plain);
+  edit([{ prompt: "a", size: "2K" }, { prompt: "b" }]);
+  expect(plain.estimated_cost).toBe(0.067);
+  expect((await planned()).estimated_cost).toBe(0.084);
+  expect((await planned("--size", "2K")).estimated_cost).toBe(0.101);
+});
+
+it("[LINE-1] keys, hashes and input of lines without options are those of earlier versions, byte for byte", async () => {
+  const { type, read } = await workplace([
+    { custom_id: "cat", prompt: "a cat", output_count: 2, shop: 7 },
+    { prompt: "an owl" },
+  ]);
+  expect((await type("submit", "p.jsonl")).code).toBe(0);
+  expect(read("input.jsonl")).toBe(
+    `{"custom_id":"cat","prompt":"a cat","output_count":2,"metadata":{"shop":7},"source":{"id":"cat","file":"p.jsonl","line":1}}
+{"custom_id":"item_000002","prompt":"an owl","source":{"file":"p.jsonl","line":2}}
+`,
+  );
+  expect(JSON.parse(read("imgbatch.json"))).toMatchObject({
+    input_sha256: "b854c7ec52130120169c82575d74a8472b89e3be057b74bde7b731e8aa1c6f66",
+    batches: [{ idempotency_key: "ib1-a2dac250319e3bd041c369c5c25cb6ccd1fb9fa976468127979341b22f5809e1" }],
+  });
+});
+
+it("[LINE-2] an option that the model does not take is named with file, line and field, and nothing is sent", async () => {
+  const { type } = await workplace([
+    { prompt: "a", quality: "ultra" },
+    { prompt: "b", size: "4K", model: "vendorx-3.1-flash-lite-image" },
+    { prompt: "c", background: "transparent" },
+    { prompt: "d", model: "nobody" },
+  ]);
+  const { code, stderr } = await type("submit", "p.jsonl", "--mime-type", "image/jpeg");
+  expect(code).toBe(2);
+  for (const problem of [
+    "p.jsonl:1: quality: ultra: vendorx-3.1-flash-image takes low, medium, high\n",
+    "p.jsonl:2: size: 4K: vendorx-3.1-flash-lite-image takes 1K; vendorx-3.1-flash-image, ",
+    "p.jsonl:3: background: transparent: a JPEG has no transparency",
+    "p.jsonl:4: model: nobody: there is vendorx-3.1-flash-image, ",
+  ])
+    expect(stderr).toContain(problem);
+  expect((await type("list", "--json")).json().batches).toEqual([]);
+});
+
+it("[LINE-2] misspelt options and wrong values are reported before any service is asked", async () => {
+  const { type } = await workplace([
+    { prompt: "a", seed: 1.5 },
+    { prompt: "a", seed: 2 ** 31 },
+    { prompt: "a", image_size: "2K" },
+    { prompt: "a", qualty: "low" },
+    { prompt: "a", background: "blue" },
+  ]);
+  const { code, stderr } = await type("submit", "p.jsonl", "--base-url", "http://127.0.0.1:9");
+  expect(code).toBe(2);
+  for (const problem of [
+    "p.jsonl:1: seed: 1.5: write a whole number from 0 to 2147483647",
+    "p.jsonl:2: seed: 2147483648: write",
+    "p.jsonl:3: image_size: is not a known field; did you mean size?",
+    "p.jsonl:4: qualty: is not a known field; did you mean quality?",
+    'p.jsonl:5: background: "blue": use transparent, opaque, auto',
+  ])
+    expect(stderr).toContain(problem);
+});
+
+it("[LINE-2] a service that announces no options gets plain lines only, and the way out is named", async () => {
+  const cli = await createCli();
+  const lines = [{ prompt: "a", seed: 4 }, { prompt: "b" }, { prompt: "c", seed: 5 }];
+  writeFileSync(join(cli.cwd, "my p.jsonl"), lines.map((line) => JSON.stringify(line)).join("\n"));
+  const refused = await cli.here(["submit", "my p.jsonl"]);
+  expect([refused.code, cli.fake.batches.length]).toEqual([2, 0]);
+  expect(refused.stderr).toContain(
+    "my p.jsonl:1: seed: this service makes batches without such options (also on 1 other line); `imgbatch generate --file 'my p.jsonl'`",
+  );
+  writeFileSync(join(cli.cwd, "plain.jsonl"), '{"prompt":"a","size":"1K","background":"auto"}');
+  expect((await cli.here(["submit", "plain.jsonl"])).code).toBe(0);
+  expect(JSON.parse(cli.fake.batches[0]?.request ?? "").items).toEqual([
+    { custom_id: "item_000001", prompt: "a" },
+  ]);
+});
+
+it("real time takes seeds, and refuses the options that only batches have", async () => {
+  const { type } = await workplace([{ prompt: "a", quality: "low", seed: 1 }]);
+  for (const command of [
+    ["generate", "--file", "p.jsonl"],
+    ["generate", "a fox", "--quality", "low"],
+  ]) {
+    const { code, stderr } = await type(...command);
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining("quality: cannot be chosen in real time; use `imgbatch submit`"),
+    ]);
+  }
+});
+
+/** The list of models, with options. */
+const announcing = (answer: Answer): Answer => {
+  const list = JSON.parse(String(answer.body));
+  const options = {
+    aspect_ratio: ["1:1"],
+    image_size: ["1K"],
+    quality: ["low", "high"],
+    default_quality: "low",
+    seed: true,
+  };
+  const prices = [{ image_size: "1K", quality: "high", batch_image: 1, batch_hold: 2 }];
+  const data = list.data.map((model: object) => ({ ...model, max_reference_images: 3, options, prices }));
+  return { ...answer, body: Buffer.from(JSON.stringify({ ...list, data })) };
+};
+
+it("[LINE-1] a request names the options, and has the bytes of equal reference images once", async () => {
+  const cli = await createCli();
+  cli.fake.always(/GET .*models/, { lie: announcing });
+  writeFileSync(join(cli.cwd, "photo.png"), await tinyPng());
+  const lines = [
+    { prompt: "a", quality: "high", seed: 3 },
+    { prompt: "b", quality: "low" },
+  ];
+  writeFileSync(join(cli.cwd, "p.jsonl"), lines.map((line) => JSON.stringify(line)).join("\n"));
+  const command = ["submit", "p.jsonl", "--reference", "photo.png"];
+  const dry = await cli.here([...command, "--dry-run"]);
+  expect(dry.stdout).toContain(
+    "  1 image, vendorx-3.1-flash-image, 1K, quality high: $1.00 each\n  1 image, vendorx-3.1-flash-image, 1K, quality low: $0.0335 each\nestimated cost $1.04\n",
+  );
+  expect((await cli.here([...command, "--max-cost", "1"])).code).toBe(8);
+  expect((await cli.here(command)).code).toBe(0);
+  const { items } = JSON.parse(cli.fake.batches[0]?.request ?? "");
+  expect(items).toMatchObject([
+    { options: { quality: "high", seed: 3 }, reference_images: [{ mime_type: "image/png" }] },
+    { reference_images: [{ sha256: expect.stringMatching(/^[0-9a-f]{64}$/) }] },
+  ]);
+  expect(Object.keys(items[1])).not.toContain("options");
+  expect(Object.keys(items[1].reference_images[0])).toEqual(["sha256"]);
+  expect(readdirSync(join(cli.cwd, "p-images", "images"))).toHaveLength(2);
+});
+
+it("[LINE-3] models stand side by side in one run, and another one makes only its own images", async () => {
+  const [first, second] = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
+  const fox = { custom_id: "fox", prompt: "a fox" };
+  const { edit, type, results, rows, read } = await workplace([fox, { prompt: "an owl" }]);
+  expect((await type("submit", "p.jsonl")).code).toBe(0);
+  const vars = { model: [first, second] };
+  edit([
+    { ...fox, vars },
+    { prompt: "an owl", vars },
+  ]);
+  const dry = await type("submit", "p.jsonl", "--update", "--dry-run", "--json");
+  expect(dry.json()).toMatchObject({ image_count: 2, changes: { kept: 2, removed: [] } });
+  expect((await type("submit", "p.jsonl", "--update")).code).toBe(0);
+  expect(results().map((line) => [line.custom_id, line.model])).toEqual([
+    ["fox", undefined],
+    ["item_000002", undefined],
+    [`fox-${second}`, second],
+    [`item_000002-${second}`, second],
+  ]);
+  expect(rows("input.jsonl").map(({ model }) => model)).toEqual([undefined, undefined, second, second]);
+  const { batches } = JSON.parse(read("imgbatch.json"));
+  expect(batches.map(({ model }: { model: string }) => model)).toEqual([first, second]);
+});
