@@ -123,6 +123,8 @@ export interface ItemFacts {
   seed?: number;
   /** US dollars, as the upstream reports them. */
   upstream_cost?: number;
+  /** US dollars. */
+  cost?: number;
   notes?: string[];
 }
 
@@ -170,13 +172,15 @@ export function readItem(value: unknown): BatchItem | null {
 function factsOf(wire: Record<string, unknown>): ItemFacts {
   const [provider, version] = [textOf(wire.provider), textOf(wire.model_version)];
   const seed = Number.isSafeInteger(wire.seed) ? (wire.seed as number) : null;
-  const cost = usdOf(numeric(wire.upstream_cost));
+  const upstreamCost = usdOf(numeric(wire.upstream_cost));
+  const cost = usdOf(numeric(wire.cost), 0);
   const notes = textsOf(wire.notes);
   return {
     ...(provider === null ? {} : { provider }),
     ...(version === null ? {} : { model_version: version }),
     ...(seed === null ? {} : { seed }),
-    ...(cost === null ? {} : { upstream_cost: cost }),
+    ...(upstreamCost === null ? {} : { upstream_cost: upstreamCost }),
+    ...(cost === null ? {} : { cost }),
     ...(notes.length === 0 ? {} : { notes }),
   };
 }

@@ -165,8 +165,9 @@ export function recordedItems(lines: readonly ResultLine[], batchId: string, isR
 }
 
 /** Returns the facts of an item that its line has. */
-export function factsOf({ provider, model_version, seed, upstream_cost, notes }: ResultLine): ItemFacts {
-  const facts = Object.entries({ provider, model_version, seed, upstream_cost, notes });
+export function factsOf(line: ResultLine): ItemFacts {
+  const { provider, model_version, seed, upstream_cost, cost, notes } = line;
+  const facts = Object.entries({ provider, model_version, seed, upstream_cost, cost, notes });
   return Object.fromEntries(facts.filter(([, value]) => value !== undefined));
 }
 

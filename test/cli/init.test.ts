@@ -1,11 +1,12 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chmod, cp, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { loadConfig, parseConfig, readConfig } from "../../src/config/load.ts";
 import { storagePlaces } from "../../src/config/storage-places.ts";
 import { upstreamConfig } from "../../src/config/with-presets.ts";
@@ -13,6 +14,8 @@ import { readStorageEnvironment } from "../../src/environment.ts";
 import { readVersion } from "../../src/kernel/package-file.ts";
 import { PRESETS } from "../../src/providers/catalogue/catalogue.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
+import { startFakeNative } from "../support/fake-native.ts";
+import { FAKE_KEY } from "../support/fake-service.ts";
 import { BIN } from "../support/processes.ts";
 import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -196,6 +199,43 @@ function runSteps(yaml: string): string[] {
   });
 }
 
+async function copyIfThere(from: string, to: string): Promise<void> {
+  await rm(to, { recursive: true, force: true });
+  if (existsSync(from)) await cp(from, to, { recursive: true });
+}
+
+async function imagesIn(dir: string): Promise<string[]> {
+  return (await readdir(join(dir, "images-out/images")).catch(() => [])).sort();
+}
+
+/** The scripts of a pipeline, its variables, and what its cache keeps. */
+function pipelineOf(template: "github" | "gitlab", yaml: string) {
+  const pipeline = parse(yaml);
+  if (template === "gitlab") {
+    const { script, variables, cache, resource_group } = pipeline.images;
+    expect([cache.when, resource_group]).toEqual(["always", "images"]);
+    return { scripts: script as string[], env: variables, paths: cache.paths as string[] };
+  }
+  const { env, steps } = pipeline.jobs.images;
+  expect(pipeline.concurrency).toBe("images");
+  expect(env.GEMINI_API_KEY).toBe(`\${{ secrets.GEMINI_API_KEY }}`);
+  const cacheStep = (kind: string) =>
+    steps.find(({ uses = "" }: { uses?: string }) => uses.startsWith(`actions/cache/${kind}@`));
+  const [restore, save] = [cacheStep("restore"), cacheStep("save")];
+  expect(save).toMatchObject({ if: "always()", with: { key: restore.with.key, path: restore.with.path } });
+  expect(restore.with.key).toBe(
+    `${restore.with["restore-keys"]}\${{ github.run_id }}-\${{ github.run_attempt }}`,
+  );
+  const order = [restore, ...steps.filter(({ run = null }) => run !== null), save];
+  expect(order.map((step) => steps.indexOf(step))).toEqual([2, 3, 4]);
+  const scripts: string[] = steps.flatMap(({ run }: { run?: string }) => run ?? []);
+  return {
+    scripts,
+    env: { IMGBATCH_DATA: env.IMGBATCH_DATA },
+    paths: restore.with.path.trim().split("\n") as string[],
+  };
+}
+
 describe("the templates", () => {
   it("the pipelines are YAML, and name only outputs and files that there are", async () => {
     const dir = await tempDir();
@@ -264,6 +304,64 @@ describe("the templates", () => {
     const [, report = ""] = /junit: (.*)/.exec(yaml) ?? [];
     expect(await read(dir, report)).toContain('tests="2" failures="0"');
     expect(await read(dir, report)).toContain("[[ATTACHMENT|images-out/images/fox_01.png]]");
+  });
+
+  describe.each(["github", "gitlab"] as const)("%s with an upstream", (template) => {
+    it("[INIT-2] pays only for what is new while the cache is there, for all of it once it is lost, and never above its limit", async () => {
+      const fake = await startFakeNative();
+      onTestFinished(() => fake.close());
+      fake.models = [
+        { name: "models/gemini-nano-banana-2.1", supportedGenerationMethods: ["generateContent"] },
+      ];
+      const provider = { preset: "google", baseUrl: fake.url, keyHeader: "authorization" };
+      const cache = await tempDir();
+      let prompts = "";
+      /** What a pipeline does on a machine of its own. Returns the number of images that were paid for. */
+      const pipeline = async () => {
+        const { dir, type } = await workshop({ isInstalled: true });
+        await init(dir, "--template", template, "--upstream", "google");
+        const { scripts, env, paths } = pipelineOf(
+          template,
+          await read(dir, template === "github" ? ".github/workflows/images.yml" : ".gitlab-ci.yml"),
+        );
+        await writeFile(join(dir, "prompts.jsonl"), prompts);
+        await writeFile(join(dirname(dir), "vendor.json"), JSON.stringify({ providers: [provider] }));
+        for (const path of paths) await copyIfThere(join(cache, path), join(dir, path));
+        const before = fake.requests.length;
+        const runner = { ...env, ...PACKAGE, CI: "true", GEMINI_API_KEY: `Bearer ${FAKE_KEY}` };
+        let last = { code: 0, text: "" };
+        for (const script of scripts) {
+          expect(script).toContain("--upstream google ");
+          // The address of the vendor is another one here.
+          last = await type(script.replace("--upstream google", "--config ../vendor.json"), runner, "-e");
+        }
+        for (const path of paths) await copyIfThere(join(dir, path), join(cache, path));
+        return { ...last, paid: fake.requests.length - before, images: await imagesIn(dir) };
+      };
+
+      const [fox, owl, bad] = ["fox", "owl", "bad"].map(
+        (id) => `{"custom_id": "${id}", "prompt": "a ${id}"}\n`,
+      );
+      fake.always(/bad/, { status: 400 });
+      prompts = `${fox}`;
+      expect(await pipeline()).toMatchObject({ code: 0, paid: 1, images: ["fox.png"] });
+      prompts = `${fox}${bad}`;
+      expect(await pipeline()).toMatchObject({ code: 4, paid: 1, images: ["fox.png"] });
+      // After a failure, too, the next run knows what was paid for.
+      prompts = `${fox}${bad}${owl}`;
+      expect(await pipeline()).toMatchObject({ code: 4, paid: 1, images: ["fox.png", "owl.png"] });
+      await rm(cache, { recursive: true });
+      prompts = `${fox}${owl}`;
+      expect(await pipeline()).toMatchObject({ code: 0, paid: 2, images: ["fox.png", "owl.png"] });
+      prompts = Array.from({ length: 200 }, (_, i) => `{"prompt": "fox ${i}"}`).join("\n");
+      expect(await pipeline()).toMatchObject({ code: 8, paid: 0 });
+    });
+  });
+
+  it("an upstream of this machine has no pipeline", async () => {
+    const dir = await tempDir();
+    const { code, stderr } = await init(dir, "--template", "github", "--upstream", "sdapi");
+    expect([code, stderr]).toEqual([2, expect.stringContaining("use an upstream with a key")]);
   });
 
   it("the compose file is YAML whose processes, configuration and secrets are those of the program", async () => {

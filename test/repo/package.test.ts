@@ -43,6 +43,7 @@ describe("the package", { timeout: 180_000 }, () => {
       "LICENSE",
       "README.md",
       "package.json",
+      "src/cli/README.md",
       "src/imaging/fonts.conf",
       "src/server/README.md",
       "src/service/README.md",

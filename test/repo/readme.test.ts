@@ -6,6 +6,7 @@ import { EXIT_CODES } from "../../src/contract/errors.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const readme = readFileSync(resolve(ROOT, "README.md"), "utf8");
+const guide = readFileSync(resolve(ROOT, "src/cli/README.md"), "utf8");
 const contributing = readFileSync(resolve(ROOT, ".github/CONTRIBUTING.md"), "utf8");
 const packageJson = JSON.parse(readFileSync(resolve(ROOT, "package.json"), "utf8"));
 
@@ -18,8 +19,31 @@ describe("CONTRIBUTING", () => {
 });
 
 describe("the README", () => {
+  it("[REPO-6] is an entrance of at most 150 lines, whose links and pictures exist", () => {
+    expect(readme.split("\n").length).toBeLessThanOrEqual(150);
+    const targets = [...readme.matchAll(/\]\(([^)#]+)(?:#([^)]+))?\)/g)];
+    const missing = targets.filter(([, file = "", anchor]) => {
+      if (!existsSync(resolve(ROOT, file))) return true;
+      return anchor !== undefined && !anchorsOf(readFileSync(resolve(ROOT, file), "utf8")).includes(anchor);
+    });
+    expect(missing.map(([link]) => link)).toEqual([]);
+  });
+});
+
+/** The anchors that GitHub gives the headings of a page. */
+function anchorsOf(page: string): string[] {
+  const headings = [...page.matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => heading);
+  return headings.map((heading) =>
+    heading
+      .toLowerCase()
+      .replace(/[^a-z0-9 _-]/g, "")
+      .replaceAll(" ", "-"),
+  );
+}
+
+describe("the guide", () => {
   it("[REPO-6] has the exit codes of the one table", () => {
-    const rows = [...readme.matchAll(/^\| (\d+) \| (.+) \| (.+) \|$/gm)].map((match) => match.slice(1, 4));
+    const rows = [...guide.matchAll(/^\| (\d+) \| (.+) \| (.+) \|$/gm)].map((match) => match.slice(1, 4));
     const codes = Object.values(EXIT_CODES).map(({ code, meaning, rerun }) => [String(code), meaning, rerun]);
     expect(rows).toEqual(codes);
   });
@@ -28,7 +52,7 @@ describe("the README", () => {
     const names = (await loadCommands()).flatMap(
       ({ name, commands }) => commands?.map((c) => `${name} ${c.name}`) ?? [name],
     );
-    expect(names.filter((name) => !readme.includes(`| \`imgbatch ${name}`))).toEqual([]);
+    expect(names.filter((name) => !guide.includes(`| \`imgbatch ${name}`))).toEqual([]);
   });
 });
 

@@ -12,7 +12,9 @@ export interface MadeImage {
   entry?: string;
   error?: { code: string; message: string };
   facts?: ItemFacts;
-  source?: { file: string; line: number };
+  source?: { file: string; line: number; values?: Record<string, string> };
+  /** Options of its line. */
+  asked?: Record<string, string | number>;
 }
 
 /** A report of images that need not be on disk. */
@@ -43,8 +45,8 @@ export function reportOf(images: readonly MadeImage[], facts: Partial<ReportFact
     } as unknown as ReportFacts["state"],
     lines,
     input: new Map(
-      images.flatMap(({ id, prompt, source }) =>
-        prompt === undefined ? [] : [[id, { prompt, ...(source === undefined ? {} : { source }) }]],
+      images.flatMap(({ id, prompt, source, asked }) =>
+        prompt === undefined ? [] : [[id, { prompt, ...asked, ...(source === undefined ? {} : { source }) }]],
       ),
     ),
     nowMs: 0,

@@ -53,14 +53,20 @@ async function run({
   await requireDirectory(dir, named);
   const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
-  const isOnly = (template: string) => templates.every((name) => name === template);
+  const isOnly = (...names: string[]) => templates.every((name) => names.includes(name));
+  // A pipeline names its upstream itself, and has the key as a secret.
+  const inPipeline = isOnly("github", "gitlab") ? upstream : null;
   const next = isOnly("compose")
     ? [...composeCommands(dirname(packageFile("package.json"))), SUBMIT]
     : isOnly("agent")
       ? ["imgbatch doctor"]
-      : [`${SUBMIT} --dry-run`, SUBMIT];
+      : inPipeline !== null
+        ? [`${SUBMIT} --upstream ${inPipeline.name} --dry-run`]
+        : [`${SUBMIT} --dry-run`, SUBMIT];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
-  const first = upstream === null ? null : preparationOf(upstream);
+  const secret =
+    inPipeline === null ? null : `give the pipeline your key as the secret ${inPipeline.keyVariable}`;
+  const first = secret ?? (upstream === null ? null : preparationOf(upstream));
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
@@ -81,10 +87,28 @@ async function requireDirectory(dir: string, named: string): Promise<void> {
   throw new ImgbatchError("USAGE", message, { advice: "name another directory; nothing was written" });
 }
 
-/** The files with the configuration of an upstream in place of the example. */
+/**
+ * The files with the configuration of an upstream in place of the example, and pipelines that keep what it has made. Throws
+ * `USAGE` for a pipeline with an upstream that only this machine has.
+ */
 function withUpstream(files: readonly TemplateFile[], upstream: Preset | null): TemplateFile[] {
   if (upstream === null) return [...files];
-  const others = files.filter(({ target }) => target !== CONFIG);
+  const isPipeline = (file: TemplateFile) => "withUpstream" in file;
+  const pipelines = files.filter(isPipeline);
+  if (pipelines.length > 0 && upstream.keyVariable === null) {
+    const message = `--upstream ${upstream.name}: no pipeline elsewhere can reach it; use an upstream with a key.`;
+    throw new ImgbatchError("USAGE", message, { param: "--upstream" });
+  }
+  const { name, title, keyVariable } = upstream;
+  const others = files
+    .filter(({ target }) => target !== CONFIG)
+    .map((file) =>
+      "withUpstream" in file && file.withUpstream !== undefined
+        ? { ...file, source: file.withUpstream, values: { upstream: name, title, key: keyVariable ?? "" } }
+        : file,
+    );
+  // A pipeline names its upstream itself.
+  if (pipelines.length > 0 && files.every((file) => file === prompts || isPipeline(file))) return others;
   return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
 }
 
@@ -127,7 +151,7 @@ async function copyTemplates(
       if (await saving(path, () => append(path, file.appended))) written.push(target);
       continue;
     }
-    const text = "text" in file ? file.text : await readTemplate(file.source);
+    const text = "text" in file ? file.text : await readTemplate(file);
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
       await makeDirectory(dirname(path));
@@ -141,10 +165,11 @@ async function copyTemplates(
   return { written, kept };
 }
 
-/** Returns a template of the package, with the package's version where it names one. */
-async function readTemplate(source: string): Promise<string> {
+/** Returns a template of the package, with its values and the package's version. */
+async function readTemplate({ source, values }: PackagedFile): Promise<string> {
   const text = await readFile(packageFile(`templates/${source}`), "utf8");
-  return text.replaceAll("{{version}}", readVersion());
+  const known: Record<string, string> = { version: readVersion(), ...values };
+  return text.replaceAll(/\{\{(\w+)\}\}/g, (slot, name: string) => known[name] ?? slot);
 }
 
 /** Returns false if the name is taken, even by a link whose target is missing. */
@@ -171,6 +196,15 @@ async function append(path: string, lines: string): Promise<boolean> {
   return true;
 }
 
+interface PackagedFile {
+  /** The name below `templates/`. */
+  source: string;
+  /** The same with an upstream, whose key is a secret of the pipeline. */
+  withUpstream?: string;
+  /** For the `{{name}}` slots of the template. */
+  values?: Readonly<Record<string, string>>;
+}
+
 /** A file to write: one of the package, a text, or lines to add to what is there. */
 type TemplateFile = {
   /** The path below the chosen directory, with `/`. */
@@ -178,19 +212,20 @@ type TemplateFile = {
   isExecutable?: true;
   /** Written only if this folder exists. */
   onlyBelow?: string;
-} & (
-  | {
-      /** The name below `templates/`. */
-      source: string;
-    }
-  | { text: string }
-  | { appended: string }
-);
+} & (PackagedFile | { text: string } | { appended: string });
 
 const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
 const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch.config.json" };
-const github: TemplateFile = { source: "github-actions.yml", target: ".github/workflows/images.yml" };
-const gitlab: TemplateFile = { source: "gitlab-ci.yml", target: ".gitlab-ci.yml" };
+const github: TemplateFile = {
+  source: "github-actions.yml",
+  withUpstream: "github-actions-upstream.yml",
+  target: ".github/workflows/images.yml",
+};
+const gitlab: TemplateFile = {
+  source: "gitlab-ci.yml",
+  withUpstream: "gitlab-ci-upstream.yml",
+  target: ".gitlab-ci.yml",
+};
 const script: TemplateFile = { source: "make-images.sh", target: "make-images.sh", isExecutable: true };
 const comfyui: TemplateFile = { source: "comfyui.mjs", target: "comfyui.mjs", isExecutable: true };
 const compose: TemplateFile = { source: "compose.yaml", target: "compose.yaml" };

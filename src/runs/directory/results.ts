@@ -78,6 +78,7 @@ const ofBatches = z.looseObject({
   model_version: z.string().optional().describe("the model as the upstream names it"),
   seed: z.int().optional(),
   upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
+  cost: z.number().optional().describe("US dollars that the image costs"),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string().describe("empty if the batch is not known"),
   verified: z

@@ -83,6 +83,8 @@ async function findModel<Model extends { id: string }>(
 export interface RunModels {
   /** The model of items that name none. */
   first: ChosenModel;
+  /** All items name their models: no option chooses another one. */
+  isOfLines: boolean;
   of(asked: Asked): ChosenModel;
   /** The list of the service; null if it has none. */
   listed: readonly ListedModel[] | null;
@@ -127,7 +129,8 @@ export async function chooseModels(
     models.set(id, known);
     return known;
   };
-  return { first, of, listed: all };
+  const isOfLines = items.length > 0 && items.every(({ model }) => model !== undefined);
+  return { first, isOfLines, of, listed: all };
 }
 
 /** Names the models that make images. */

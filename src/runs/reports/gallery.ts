@@ -4,10 +4,11 @@ import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/files.ts";
-import { costText } from "../../kernel/money.ts";
+import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
 import type { ResultFile } from "../directory/run-files.ts";
+import { type Comparison, compareImages } from "./comparison.ts";
 import {
   escapeMarkup,
   fileFacts,
@@ -67,7 +68,8 @@ function readTemplate(): Promise<string> {
 function fingerprintOf(template: string, report: RunReport): string {
   const hash = createHash("sha256").update(template);
   hash.update(JSON.stringify({ ...report, images: [], endedAt: null }));
-  for (const image of report.images) hash.update(JSON.stringify(image));
+  for (const image of report.images)
+    hash.update(JSON.stringify({ ...image, variant: [...image.variant.values] }));
   return hash.digest("hex");
 }
 
@@ -86,16 +88,56 @@ async function* pageText(template: string, page: Page): AsyncGenerator<string> {
   const fill = (text: string) => text.replace(SLOT, (_, name: string) => slots[name] ?? "");
   const [head = "", tail = ""] = template.split("{{items}}");
   yield fill(head);
+  const comparison = compareImages(report.images);
+  const ordered = comparison?.rows.flatMap(({ cells }) => cells.flat()) ?? report.images;
+  const cards = withSmallPictures(read, ordered, thumbnail, signal);
   const total = report.images.length;
   const first = total > MOST_AT_ONCE ? FIRST_CARDS : total;
   let count = 0;
-  for await (const { image, sources } of withSmallPictures(read, report.images, thumbnail, signal)) {
-    if (count++ === first) yield "<template>\n";
-    yield cardOf(image, sources);
-  }
-  if (first < total)
-    yield `</template><noscript>Without scripts, only ${first} of ${total} images are shown.</noscript>\n`;
+  let isLater = false;
+  const begin = function* () {
+    if (count >= first && !isLater && count < total) {
+      isLater = true;
+      yield "<template>\n";
+    }
+  };
+  if (total === 0) yield `<p class="none">This run has no images.</p>\n`;
+  yield comparison === null ? `<ul class="cards sheet">\n` : tableHead(comparison);
+  if (comparison === null)
+    for await (const { image, sources } of cards) {
+      yield* begin();
+      count++;
+      yield cardOf(image, sources);
+    }
+  else
+    for (const { prompt, cells } of comparison.rows) {
+      yield* begin();
+      yield `<tr><th scope="row"><p class="prompt" dir="auto">${escapeMarkup(prompt ?? "")}</p></th>`;
+      for (const [i, cell] of cells.entries()) {
+        yield '<td><ul class="cards cell">';
+        for (const _ of cell) {
+          const next = await cards.next();
+          count++;
+          if (next.done !== true)
+            yield cardOf(next.value.image, next.value.sources, {
+              prompt,
+              variant: comparison.columns[i] ?? "",
+            });
+        }
+        yield "</ul></td>";
+      }
+      yield "</tr>\n";
+    }
+  if (isLater) yield "</template>";
+  yield comparison === null ? "</ul>\n" : "</tbody>\n</table></div>\n";
+  if (isLater) yield `<noscript>Without scripts, not all of the ${total} images are shown.</noscript>\n`;
   yield fill(tail);
+}
+
+function tableHead({ columns }: Comparison): string {
+  const names = columns.map((name) => `<th scope="col" dir="auto">${escapeMarkup(name)}</th>`).join("");
+  const head = columns.length === 1 ? "" : `<thead><tr><th scope="col">Prompt</th>${names}</tr></thead>`;
+  return `<div class="compared"><table class="of-${columns.length}">${head}<tbody class="sheet">\n`;
 }
 
 /** Only the style and the script of the template may run, whatever a prompt holds; nothing is fetched from afar. */
@@ -143,11 +185,11 @@ function pageSlots(report: RunReport): Record<string, string> {
   };
 }
 
-function factsOf({ images, failedCount, model, cost, endedAt, batches }: RunReport): string {
-  const good = images.length - failedCount;
+function factsOf({ images, failedCount, makers, cost, endedAt, batches }: RunReport): string {
+  const all = counted(images.length, "image");
   const facts = [
-    escapeMarkup(counted(good, "image")),
-    ...(model === null ? [] : [`<code>${escapeMarkup(model)}</code>`]),
+    failedCount === 0 ? all : `${images.length - failedCount} of ${all}`,
+    ...makers.map((name) => `<code>${escapeMarkup(name)}</code>`),
     ...(cost === null ? [] : [costText(cost)]),
     `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,
   ];
@@ -177,16 +219,30 @@ function countCodes(images: readonly ReportImage[]): [string, number][] {
   return [...counts].sort(([, a], [, b]) => b - a);
 }
 
-/** A list element of the contact sheet. `sources` are the addresses of the small pictures, in the order of the files. */
-function cardOf(image: ReportImage, sources: readonly string[]): string {
-  const { id, prompt, files, origin, notes, error } = image;
+/**
+ * A list element of the contact sheet. `sources` are the addresses of the small pictures, in the order of the files. In a
+ * comparison, the row has the prompt, and the column the variant.
+ */
+function cardOf(
+  image: ReportImage,
+  sources: readonly string[],
+  compared: { prompt: string | null; variant: string } | null = null,
+): string {
+  const { id, prompt, files, options, origin, notes, error, cost } = image;
   const pictures = error === null ? picturesOf(image, sources) : failurePanel(error);
-  const said = prompt === null ? "" : `<p class="prompt" dir="auto">${escapeMarkup(prompt)}</p>`;
+  const isKnown = prompt === null || prompt === compared?.prompt;
+  // The large view and the filter read it.
+  const hidden = compared === null ? "" : " hidden";
+  const said = isKnown ? "" : `<p class="prompt" dir="auto"${hidden}>${escapeMarkup(prompt)}</p>`;
+  const variant = compared === null || compared.variant === "" ? "" : line("variant", compared.variant);
+  const asked = options.length === 0 ? "" : line("asked", options.join(" · "));
   const [first] = files;
-  const size = first === undefined ? "" : line("size", sizeOf(first, files.length));
+  const price = cost === null ? [] : [formatUsd(numberToMicros(cost))];
+  const facts = [...(first === undefined ? [] : sizeOf(first, files.length)), ...price];
+  const size = facts.length === 0 ? "" : line("size", facts.join(" · "));
   const made = origin.length === 0 ? "" : line("made", origin.join(" · "));
   const noted = notes.map((note) => line("note", note)).join("");
-  const about = `${said}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${size}${made}${noted}`;
+  const about = `${said}${variant}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${asked}${size}${made}${noted}`;
   return `<li class="${error === null ? "ok" : "fail"}">${pictures}<div class="about">${about}</div></li>\n`;
 }
 
@@ -211,8 +267,8 @@ function failurePanel({ code, message }: { code: string; message: string }): str
   return `<button type="button" class="pic"><span class="code">${escapeMarkup(code)}</span>\n<span class="why" dir="auto">${escapeMarkup(message)}</span></button>`;
 }
 
-function sizeOf(file: ResultFile, count: number): string {
-  return [...fileFacts(file), ...(count > 1 ? [`${count} files`] : [])].join(" · ");
+function sizeOf(file: ResultFile, count: number): string[] {
+  return [...fileFacts(file), ...(count > 1 ? [`${count} files`] : [])];
 }
 
 /** Makes a small WebP of a picture, its longer side at most `maxEdgePx`; null when it cannot. */

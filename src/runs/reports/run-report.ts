@@ -2,6 +2,7 @@ import { isTerminal } from "../../contract/statuses.ts";
 import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
 import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
+import type { OptionFields } from "../../prompts/options.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import type { InputLine } from "../directory/input.ts";
 import type { ResultLine } from "../directory/results.ts";
@@ -40,6 +41,8 @@ export interface RunReport {
   directoryFromRoot: string;
   /** Null where the run did not make its batches. */
   model: string | null;
+  /** The models and providers of all images, each once. The run's model is the first. */
+  makers: string[];
   batches: ReportBatch[];
   /** When the run began and ended, ISO 8601 in UTC. */
   startedAt: string;
@@ -65,8 +68,14 @@ export interface ReportImage {
   /** Where the prompt is, as CI systems know it. Null when it is not known, and for standard input. */
   fileLine: FileLine | null;
   files: readonly ResultFile[];
-  /** How it was made: provider, model version, seed. A fact that is not known is absent. */
+  /** The prompt, or the line of a prompt file, that it is a variant of, and its values by name. */
+  variant: { origin: string; values: ReadonlyMap<string, string> };
+  /** What it was asked for besides the prompt. */
+  options: readonly string[];
+  /** Provider and model version where not all images have the same, and the seed. A fact that is not known is absent. */
   origin: readonly string[];
+  /** US dollars; null when it is not known, or no real money. */
+  cost: number | null;
   /** Differences that a person should know. */
   notes: readonly string[];
   /** The reason why the image is missing; null if it exists. */
@@ -80,7 +89,7 @@ interface ReportFacts {
   state: RunState;
   lines: readonly EndedImage[];
   /** By the id of each image, as `readRunInput` returns it. */
-  input: { get(id: string): { prompt: string; source?: InputLine["source"] } | undefined };
+  input: { get(id: string): AskedImage | undefined };
   nowMs: number;
   /** Instead of the costs of the batches, for a run without any. */
   cost?: Cost | null;
@@ -93,8 +102,11 @@ interface ReportFacts {
 /** A line of the results, of whatever kind of run. */
 export type EndedImage = Pick<
   ResultLine,
-  "custom_id" | "status" | "files" | "error" | "provider" | "seed" | "notes"
+  "custom_id" | "status" | "files" | "error" | "provider" | "seed" | "notes" | "cost"
 > & { model_version?: string | null };
+
+/** What the input of a run says about an image. */
+type AskedImage = Pick<InputLine, "prompt"> & Partial<Pick<InputLine, "source" | "model">> & OptionFields;
 
 /** The most characters of all prompts in a report, so that it can still be opened, and the fewest of each prompt. */
 const PROMPT_CHARS = 4_000_000;
@@ -105,11 +117,31 @@ export function buildReport(facts: ReportFacts): RunReport {
   const { directory, state: runState, lines, input } = facts;
   const { retryCommand = `imgbatch retry ${shellWord(directory)}`, fromRoot = (path) => path } = facts;
   const promptChars = Math.max(LEAST_PROMPT_CHARS, Math.floor(PROMPT_CHARS / lines.length));
-  const images = lines.map((line) => {
-    const { prompt, source } = input.get(line.custom_id) ?? {};
-    const shown = prompt === undefined ? null : truncateCodePoints(prompt, promptChars, "…");
-    const at = fileLineOf(source);
-    return { ...toImage(line, shown), fileLine: at && { ...at, file: fromRoot(at.file) } };
+  const cost = facts.cost ?? costOf(runState);
+  const sameOf = (values: (string | null | undefined)[]) => {
+    const [only, ...others] = new Set(values.filter((value) => value != null));
+    return others.length === 0 ? (only ?? null) : null;
+  };
+  const made = lines.filter(({ files }) => files.length > 0);
+  const provider = sameOf(made.map((line) => line.provider));
+  const version = sameOf(made.map((line) => line.model_version));
+  const models = new Set<string>(facts.model === null ? [] : [facts.model]);
+  const images = lines.map((line): ReportImage => {
+    const asked = input.get(line.custom_id);
+    const prompt = asked === undefined ? null : truncateCodePoints(asked.prompt, promptChars, "…");
+    const at = fileLineOf(asked?.source);
+    const model = asked?.model ?? facts.model;
+    if (model !== null) models.add(model);
+    const { custom_id: id, files, error, status, notes = [] } = line;
+    const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
+    return {
+      ...{ id, prompt, files, notes, error: files.length > 0 ? null : reason },
+      fileLine: at && { ...at, file: fromRoot(at.file) },
+      variant: variantOf(asked, prompt ?? "", model),
+      options: optionTexts(asked, line.seed),
+      origin: originOf(line, [provider, version, model]),
+      cost: cost?.isPlay === true ? null : (line.cost ?? null),
+    };
   });
   const failedCount = images.filter((image) => image.error !== null).length;
   return {
@@ -118,12 +150,16 @@ export function buildReport(facts: ReportFacts): RunReport {
     directory,
     directoryFromRoot: fromRoot(directory),
     model: facts.model,
+    makers: [
+      ...models,
+      ...[version, provider].filter((name) => name !== null && !models.has(name)),
+    ] as string[],
     batches: runState.batches.flatMap(({ id, status }) =>
       id === null ? [] : [{ id, status: status ?? "unknown" }],
     ),
     startedAt: runState.created_at,
     endedAt: runState.finished_at ?? new Date(facts.nowMs).toISOString(),
-    cost: facts.cost ?? costOf(runState),
+    cost,
     images,
     failedCount,
     retryCommand: failedCount === 0 ? null : retryCommand,
@@ -134,14 +170,38 @@ function fileLineOf(source?: InputLine["source"]): ReportImage["fileLine"] {
   return source === undefined || source.file === "<stdin>" ? null : { file: source.file, line: source.line };
 }
 
-function toImage(line: EndedImage, prompt: string | null): Omit<ReportImage, "fileLine"> {
-  const { custom_id: id, files, error, status, notes = [] } = line;
-  const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
-  return { id, prompt, files, origin: originOf(line), notes, error: files.length > 0 ? null : reason };
+/** Lines of the prompt file that a list repeats know the values; other prompts repeat when their texts are equal. */
+function variantOf(
+  asked: AskedImage | undefined,
+  prompt: string,
+  model: string | null,
+): ReportImage["variant"] {
+  const { source, aspect_ratio, size, quality, background, negative_prompt } = asked ?? { prompt };
+  if (source?.values !== undefined)
+    return { origin: `${source.file}:${source.line}`, values: new Map(Object.entries(source.values)) };
+  const named = { model, aspect_ratio, size, quality, background, negative_prompt };
+  const given = Object.entries(named).filter(([, value]) => value != null);
+  return { origin: prompt, values: new Map(given.map(([name, value]) => [name, String(value)])) };
 }
 
-function originOf({ provider, model_version, seed }: EndedImage): string[] {
-  return [provider, model_version, seed === undefined ? null : `seed ${seed}`].filter((fact) => fact != null);
+/** The seed that made the image says more than the one that was asked for. */
+function optionTexts(asked: AskedImage | undefined, madeWith: number | undefined): string[] {
+  if (asked === undefined) return [];
+  const { aspect_ratio, size, quality, background, seed, negative_prompt } = asked;
+  const named = {
+    quality,
+    background,
+    ...(madeWith === undefined ? { seed } : {}),
+    without: negative_prompt,
+  };
+  const texts = Object.entries(named).map(([name, value]) => (value == null ? null : `${name} ${value}`));
+  return [aspect_ratio, size, ...texts].filter((text) => text != null).map(String);
+}
+
+/** Without what the head of the report, or the column, says already. */
+function originOf({ provider, model_version, seed }: EndedImage, known: (string | null)[]): string[] {
+  const facts = [provider, model_version].filter((fact) => fact != null && !known.includes(fact));
+  return [...facts, ...(seed === undefined ? [] : [`seed ${seed}`])] as string[];
 }
 
 function costOf({ batches }: RunState): Cost | null {

@@ -49,7 +49,7 @@ describe("the contact sheet", () => {
     const [atOnce = "", later = ""] = html.split("<template>");
     expect([count(atOnce, /<li class="ok">/g), count(later, /<li class="ok">/g)]).toEqual([300, 701]);
     expect(later).toContain(
-      "</template><noscript>Without scripts, only 300 of 1001 images are shown.</noscript>",
+      "</template></ul>\n<noscript>Without scripts, not all of the 1001 images are shown.</noscript>",
     );
     const { html: less } = await pageOf(reportOf(images.slice(1)));
     expect(count(less, /<li class="ok">/g)).toBe(1000);
@@ -70,15 +70,59 @@ describe("the contact sheet", () => {
     expect(html).not.toMatch(/\{\{\w+\}\}/);
   });
 
+  it("[REPORT-1] compares prompts that repeat: a row a prompt, a column a value of the last list or a model", async () => {
+    const of = (animal: string, season: string) => ({
+      id: `${animal}-${season}`,
+      prompt: `an ${animal} in ${season} light`,
+      source: { file: "a.jsonl", line: 1, values: { animal, season } },
+      asked: { quality: "high", seed: 7 },
+      facts: { provider: "google", model_version: "a-model", cost: 0.039 },
+    });
+    const animals = ["owl", "elk", "ox", "ant"];
+    const images = animals.flatMap((animal) => [of(animal, "winter"), of(animal, "summer")]);
+    const { html } = await pageOf(reportOf(images));
+    expect(html).toContain('<th scope="col" dir="auto">winter</th><th scope="col" dir="auto">summer</th>');
+    const rows = [...html.matchAll(/<th scope="row"><p class="prompt" dir="auto">([^<]*)/g)];
+    expect(rows.map(([, words]) => words)).toEqual(animals.map((animal) => `an ${animal} in … light`));
+    expect(html).toContain('<p class="asked" dir="auto">quality high · seed 7</p>');
+    expect(html).toContain("12.3\u00a0kB · $0.039</p>");
+    expect([count(html, /google/g), count(html, /a-model/g)]).toEqual([1, 1]);
+    const byModel = ["a-model", "b-model"].flatMap((model) =>
+      ["a fox", "an owl"].map((prompt) => ({ id: `${prompt}-${model}`, prompt, asked: { model } })),
+    );
+    const { html: models } = await pageOf(reportOf(byModel));
+    expect(models).toContain(
+      '<th scope="col" dir="auto">a-model</th><th scope="col" dir="auto">b-model</th>',
+    );
+    expect(count(models, /<tr><th scope="row">/g)).toBe(2);
+  });
+
+  it("shows a prompt of several images once, and different prompts as a grid", async () => {
+    const again = Array.from({ length: 4 }, (_, i) => ({ id: `i${i}`, prompt: "a fox" }));
+    const { html } = await pageOf(reportOf(again));
+    expect([count(html, /a fox/g), count(html, /<li class="ok">/g)]).toEqual([1, 4]);
+    const { html: empty } = await pageOf(reportOf([]));
+    expect(empty).toContain("This run has no images.");
+    const wide = Array.from({ length: 7 }, (_, i) => ({
+      id: `i${i}`,
+      prompt: `${i}`,
+      source: { file: "a.jsonl", line: 1, values: { n: `${i}` } },
+    }));
+    const grid = await pageOf(reportOf([...wide, { id: "x", prompt: "else" }]));
+    expect(grid.html).not.toContain("<table");
+  });
+
   it("shows who made an image with which seed, and every note, also of a failure", async () => {
     const made = { provider: "google <1>", model_version: "image-002", seed: 7 };
     const { html } = await pageOf(
       reportOf([
         { id: "fox", facts: { ...made, notes: ["JPEG instead of <PNG>", "may be paid twice: really"] } },
         { id: "owl", error, facts: { notes: ["tried twice"] } },
+        { id: "elk", facts: { provider: "local", model_version: "image-002" } },
       ]),
     );
-    expect(html).toContain('<p class="made" dir="auto">google &lt;1&gt; · image-002 · seed 7</p>');
+    expect(html).toContain('<p class="made" dir="auto">google &lt;1&gt; · seed 7</p>');
+    expect(html).toContain("<code>image-002</code>");
     expect(html).toContain('<p class="note" dir="auto">JPEG instead of &lt;PNG&gt;</p>');
     for (const note of ["may be paid twice: really", "tried twice"])
       expect(html).toContain(`<p class="note" dir="auto">${note}</p>`);
