@@ -396,6 +396,20 @@ describe("a connection that is lost", { timeout: 120_000 }, () => {
   });
 });
 
+it("init --template mcp adds the server to .mcp.json without a total, and keeps others", async () => {
+  const init = () => runInProcess(["init", ".", "--template", "mcp"], { cwd: root });
+  expect((await init()).stdout).toBe(".mcp.json\n");
+  const imgbatch = { command: "imgbatch", args: ["mcp"] };
+  expect(JSON.parse(readFileSync(path(".mcp.json"), "utf8"))).toEqual({ mcpServers: { imgbatch } });
+  expect((await init()).stdout).toBe("");
+  write(".mcp.json", '{"mcpServers": {"other": {"command": "other"}}, "more": 1}');
+  await init();
+  const both = { more: 1, mcpServers: { other: { command: "other" }, imgbatch } };
+  expect(JSON.parse(readFileSync(path(".mcp.json"), "utf8"))).toEqual(both);
+  write(".mcp.json", "not JSON");
+  expect([(await init()).code, readFileSync(path(".mcp.json"), "utf8")]).toEqual([0, "not JSON"]);
+});
+
 it("[MCP-5] a wrong option ends with 2 before any message", async () => {
   const { code, stdout, stderr } = await runInProcess(["mcp", "--root", "nowhere"], { cwd: root });
   expect({ code, stdout, stderr }).toEqual({

@@ -5,7 +5,13 @@ import { realPathBelow } from "../../kernel/files.ts";
 import { hideApiKeys, hideUsedKeysIn } from "../../kernel/hide-keys.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import type { CommandContext, CommandResult, Output } from "../command.ts";
-import { loadNamedCommands } from "../commands/registry.ts";
+import { command as download } from "../commands/download.ts";
+import { command as generate } from "../commands/generate.ts";
+import { command as items } from "../commands/items.ts";
+import { command as models } from "../commands/models.ts";
+import { command as retry } from "../commands/retry.ts";
+import { command as status } from "../commands/status.ts";
+import { command as submit } from "../commands/submit.ts";
 import { httpTo } from "../connect/connect.ts";
 import type { ServiceConnection, ServiceNeeds } from "../connect/connection.ts";
 import { errorDocument, toImgbatchError } from "../output/finish.ts";
@@ -25,9 +31,12 @@ export interface Session {
   closing: AbortSignal;
 }
 
+/** The commands that tools run. */
+const COMMANDS = { download, generate, items, models, retry, status, submit };
+
 /** A command line that a tool runs. */
 export interface Line {
-  command: string;
+  command: keyof typeof COMMANDS;
   arguments?: readonly string[];
   /** By camel-case name, as they would be typed: `{ output: "out", detach: true, var: ["a=b"] }`. */
   options?: Readonly<Record<string, unknown>>;
@@ -50,7 +59,7 @@ export interface Done {
 }
 
 /** The commands that make images. */
-const MAKING = ["submit", "generate", "retry"];
+const MAKING: readonly string[] = ["submit", "generate", "retry"];
 /** More lines say nothing to an agent. */
 const MOST_NOTES = 40;
 
@@ -98,8 +107,7 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
   if (pays !== undefined) inner.purse = spending.purseFor(pays, connected);
   let result: CommandResult | null = null;
   try {
-    const spec = (await loadNamedCommands([name])).find((each) => each.name === name);
-    result = (await spec?.run?.(inner)) ?? null;
+    result = (await COMMANDS[name].run?.(inner)) ?? null;
   } finally {
     if (pays !== undefined && http !== null) await spending.settle(pays, http, madeBy(result));
   }
@@ -108,8 +116,11 @@ export async function runLine(session: Session, line: Line, tell: (text: string)
   return { json: json as Record<string, unknown>, isOk: exitCode === 0, notes, next: forTools(next), http };
 }
 
-/** An agent does not wait: it looks again. */
-const forTools = (next: string | null) => next?.replaceAll("imgbatch wait ", "imgbatch status ") ?? null;
+/** An agent does not wait: it looks again. It never pays for all images anew. */
+function forTools(next: string | null): string | null {
+  if (next?.includes("--new")) return "ask the person, or choose another output";
+  return next?.replaceAll("imgbatch wait ", "imgbatch status ") ?? null;
+}
 
 /** The images that a command has made without batches. */
 function madeBy(result: CommandResult | null) {
@@ -160,9 +171,9 @@ export function shownPath({ context: { cwd } }: Session, path: string): string {
 }
 
 /** The document for an error: what `--json` prints, and the next step. */
-export function failureOf(thrown: unknown, line: Pick<Line, "command" | "arguments" | "options">) {
+export function failureOf(thrown: unknown, line: Partial<Line>) {
   const error = toImgbatchError(thrown);
-  const { command: path, arguments: words = [], options = {} } = line;
+  const { command: path = "", arguments: words = [], options = {} } = line;
   const typed = { path, arguments: words, options, where: {}, paysAgain: false, resumes: true };
   return hideUsedKeysIn({ ...errorDocument(error), next: forTools(hideApiKeys(adviceFor(error, typed))) });
 }

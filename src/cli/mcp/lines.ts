@@ -74,7 +74,7 @@ async function variableText(
 }
 
 export const targetLine =
-  (command: string, options: (input: { [name: string]: unknown }) => object = () => ({})) =>
+  (command: Line["command"], options: (input: { [name: string]: unknown }) => object = () => ({})) =>
   async (input: { target: string }, session: Session): Promise<Line> => {
     await pathBelow(session, input.target);
     return { command, arguments: [input.target], options: { ...options(input) } };

@@ -241,7 +241,7 @@ async function callTool(
   input: unknown,
   tell: (text: string) => void,
 ): Promise<CallResult> {
-  let line: Line = { command: tool.name };
+  let line: Line | null = null;
   try {
     line = await tool.lineOf(input as never, session);
     const done = await runLine(session, line, tell);
@@ -251,7 +251,7 @@ async function callTool(
     const common = { ok: isOk, ...(error === undefined ? {} : { error }), notes, next };
     return await resultOf({ ...answer, json: { ...common, ...answer.json } });
   } catch (thrown) {
-    const failure = failureOf(thrown, line);
+    const failure = failureOf(thrown, line ?? {});
     if (tool.wrong !== undefined && failure.error.code === "INVALID_INPUT")
       return await resultOf(await tool.wrong(failure, session));
     return { content: [{ type: "text", text: JSON.stringify(failure) }], isError: true };
