@@ -7,6 +7,8 @@ import {
   FREE_DRAWINGS,
   formatUsd,
   microsToDecimal,
+  microsToNumber,
+  playMoneyField,
   upToCents,
 } from "../kernel/money.ts";
 import { counted } from "../kernel/text.ts";
@@ -24,6 +26,7 @@ interface PricedModel extends Pick<ChosenModel, "id" | "priceOf" | "isPaid" | "i
 /** The models of a run: `first` makes the images that name none. */
 interface PricedModels {
   first: PricedModel;
+  isOfLines?: boolean;
   of(image: Asked): PricedModel;
 }
 
@@ -99,6 +102,20 @@ export function createBudget(
       : { micros, isPlay: groups.length === 0 ? models.first.isPlay : isPlay(groups) };
   };
   return {
+    /** The facts of a dry run about what it would cost. */
+    facts: (images: readonly Asked[]) => {
+      const groups = grouped(models, images);
+      const cost = estimateOf(groups);
+      return {
+        estimated_cost: cost === null ? null : microsToNumber(cost.micros),
+        ...playMoneyField(cost),
+        prices: groups.map((group) => {
+          const [unit, { model, asked, quality, count }] = [unitOf(group), group];
+          const price = unit === null ? null : microsToNumber(unit);
+          return { model: model.id, size: asked.size ?? "1K", quality, image_count: count, price };
+        }),
+      };
+    },
     estimate: (images: readonly Asked[]) => estimateOf(grouped(models, images)),
     /** The lines of a dry run about what it would cost; none when that is not known. */
     estimateLines: (images: readonly Asked[]): string[] => {
@@ -126,7 +143,8 @@ export function createBudget(
       const { requireOffered } = await import("./model-check.ts");
       let asOf: string | null = null;
       for (const model of new Set(isElsewhere ? [] : paid.map((group) => group.model))) {
-        const old = await requireOffered(context, model.id, service.upstream ?? null, model === models.first);
+        const isChosen = model === models.first && models.isOfLines !== true;
+        const old = await requireOffered(context, model.id, service.upstream ?? null, isChosen);
         asOf ??= old;
       }
       const unknown = paid.find((group) => limitOf(group) === null);
@@ -198,7 +216,7 @@ async function requireYes(
   const prices = [...new Set(groups.map((group) => limitOf(group) ?? 0))].sort((a, b) => a - b);
   const [lowest = 0, highest = lowest] = [prices[0], prices.at(-1)];
   const each = lowest === highest ? formatUsd(lowest) : `${formatUsd(lowest)} to ${formatUsd(highest)}`;
-  const facts = `${counted(images, "image")} with ${models} ${images === 1 ? "costs" : "cost"} real money: ${each} each${qualityNote(groups)}${agedNote(asOf)}, up to ${formatUsd(cost, "limit")} in all.`;
+  const facts = `${counted(images, "image")} with ${models}${qualityNote(groups)} ${images === 1 ? "costs" : "cost"} real money: ${each} each${agedNote(asOf)}, up to ${formatUsd(cost, "limit")} in all.`;
   output.settle();
   const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));
   if (isAgreed) return;

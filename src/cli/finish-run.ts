@@ -68,7 +68,8 @@ export async function fetchRun(
 export async function describeFinished(context: CommandContext, run: EndedRun): Promise<CommandResult> {
   const { outcome, state, shownDir } = run;
   context.output.settle();
-  const { model = null, task_name: name = null } = state.request ?? {};
+  const { model: usual, task_name: name = null } = state.request ?? {};
+  const model = [...new Set(state.batches.flatMap((batch) => batch.model ?? usual ?? []))].join(", ") || null;
   const advice = canRetry(run) ? fetchAgain(outcome, shownDir) : { retryCommand: null };
   await writeRunReports(context, { outcome, shownDir, model, name, ...advice });
   return describeRun(context, run);

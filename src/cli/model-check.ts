@@ -146,13 +146,13 @@ export class ModelGone extends ImgbatchError {
 
 /**
  * Asks the vendor of a paid upstream, before the user agrees to pay, whether it still offers the model of a run. Throws
- * `ModelGone` if not. `isFirst`: it is the model of the run, not one that only lines name. A list that cannot be read is a note. Returns the day of the model's price if it is old, else null.
+ * `ModelGone` if not. `isChosen`: an option can choose another model, since no line names it. A list that cannot be read is a note. Returns the day of the model's price if it is old, else null.
  */
 export async function requireOffered(
   context: Surroundings,
   model: string,
   upstream: string | null,
-  isFirst = true,
+  isChosen = true,
 ): Promise<string | null> {
   const { loadConfig } = await import("../config/load.ts");
   const { configChoice } = await import("./connect/service-config.ts");
@@ -174,7 +174,7 @@ export async function requireOffered(
   const hasEnded = retires !== null && retires <= today;
   const { name } = found.entry;
   if (checked.isOffered === false || (checked.isOffered === null && hasEnded))
-    throw goneError(context, { preset, name, checked, today, isFirst });
+    throw goneError(context, { preset, name, checked, today, isChosen });
   const instead = successor === null ? "" : `; in its place: ${successor.id}`;
   if (hasEnded)
     context.output.warn(`${name} still offers ${model}, which was to end on ${retires}${instead}`);
@@ -210,8 +210,8 @@ function goneError(
     name,
     checked,
     today,
-    isFirst,
-  }: { preset: Preset; name: string; checked: CheckedModel; today: string; isFirst: boolean },
+    isChosen,
+  }: { preset: Preset; name: string; checked: CheckedModel; today: string; isChosen: boolean },
 ): ModelGone {
   const { id, retires, successor } = checked;
   const ended = retires !== null && retires <= today ? ` (it ended on ${retires})` : "";
@@ -222,7 +222,7 @@ function goneError(
   const [before, after] = [facts, successor].map((model) => model && listPrice(preset, model));
   const prices = `${after ?? "no known price"} an image${before ? ` instead of ${before}` : ""}`;
   const use = `use ${successor.id} (${prices})`;
-  if (!isFirst) return new ModelGone(message, null, `${use} in the lines that name ${id}`);
+  if (!isChosen) return new ModelGone(message, null, `${use} in the lines that name ${id}`);
   return new ModelGone(message, successor.id, `${use}: ${commandAgain(typed, "--model", successor.id)}`);
 }
 

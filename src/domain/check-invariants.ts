@@ -4,77 +4,17 @@ import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { isIntact, readAhead } from "./downloads/piece-stream.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
-import type { AccountRecord, BatchEvent, BatchRecord, LedgerEntry, OutputRecord } from "./records.ts";
+import type {
+  AccountRecord,
+  BatchEvent,
+  BatchRecord,
+  LedgerEntry,
+  OutputRecord,
+  UsageRecord,
+} from "./records.ts";
 import { expiringProblems } from "./retention.ts";
 
 type ItemTotal = Awaited<ReturnType<Repositories["items"]["totals"]>>[number];
-
-const MOVEMENTS = ["hold", "capture", "release", "charge", "grant", "take_back"] as const;
-type Sums = Record<(typeof MOVEMENTS)[number], number>;
-const NOTHING: Sums = { hold: 0, capture: 0, release: 0, charge: 0, grant: 0, take_back: 0 };
-
-/** Returns the sum of the open holds for real-time requests of an account, in micro-dollars. */
-async function realtimeHeld(now: Repositories, accountId: string): Promise<number> {
-  const holds = (await now.realtimeHolds.list()).filter((hold) => hold.accountId === accountId);
-  return holds.reduce((sum, hold) => sum + hold.amountMicroUsd, 0);
-}
-
-/**
- * Checks that every hold of a real-time request is open with its record, or was captured or released in full, and that
- * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken
- * back as far as it was released. `entries`: those of the account. Returns a line for each problem.
- */
-async function realtimeMoneyProblems(
-  now: Repositories,
-  account: AccountRecord,
-  entries: readonly LedgerEntry[],
-): Promise<string[]> {
-  const moved = sumByRequest(entries);
-  const open = new Map(
-    (await now.realtimeHolds.list()).flatMap((hold) =>
-      hold.accountId === account.id ? [[hold.id, hold] as const] : [],
-    ),
-  );
-  const used = new Map<string, number>();
-  for (const { realtimeId, amountMicroUsd } of await now.usage.list({ accountId: account.id })) {
-    used.set(realtimeId, (used.get(realtimeId) ?? 0) + amountMicroUsd);
-  }
-  const problems: string[] = [];
-  for (const id of new Set([...moved.keys(), ...open.keys(), ...used.keys()])) {
-    const expect = (isRight: boolean, what: string) => {
-      if (!isRight) problems.push(`real-time request ${id}: ${what}`);
-    };
-    const { hold, capture, release, charge, grant, take_back: takenBack } = moved.get(id) ?? NOTHING;
-    const waiting = open.get(id);
-    const openMicroUsd = waiting?.amountMicroUsd ?? 0;
-    expect(
-      hold === capture + release + openMicroUsd,
-      `hold ${hold} is not capture ${capture} + release ${release} + open ${openMicroUsd}`,
-    );
-    expect(grant === 0 || grant === hold, `granted ${grant}, should be ${hold} or nothing`);
-    const rest = grant === 0 ? 0 : release;
-    expect(takenBack === rest, `taken back ${takenBack}, should be ${rest}`);
-    const usage = used.get(id) ?? 0;
-    const paid = charge === 0 ? `captured ${capture}` : `captured ${capture} and charged ${charge}`;
-    expect(capture + charge === usage, `${paid}, its usage records say ${usage}`);
-    expect(charge === 0 || release === hold, `charged ${charge}, and released ${release} of ${hold}`);
-    expect(waiting === undefined || !used.has(id), "has images and its hold is open");
-  }
-  return problems;
-}
-
-function sumByRequest(entries: readonly LedgerEntry[]) {
-  const sums = new Map<string, Sums>();
-  for (const { batchId, requestId, amountMicroUsd } of entries) {
-    const kind = MOVEMENTS.find((movement) => requestId.startsWith(`${movement}:`));
-    if (batchId !== null || kind === undefined) continue;
-    const id = requestId.slice(kind.length + 1);
-    const sum = sums.get(id) ?? { ...NOTHING };
-    sum[kind] += amountMicroUsd;
-    sums.set(id, sum);
-  }
-  return sums;
-}
 
 interface CheckReport {
   accounts: number;
@@ -119,77 +59,134 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
   return { ...report, images: outputs.length };
 }
 
-/** `batches`: those of the account. */
+/** Returns what is wrong with an account, and with the money of its batches and real-time requests. */
 async function accountProblems(
-  repositories: Repositories,
+  now: Repositories,
   account: AccountRecord,
   batches: readonly BatchRecord[],
 ): Promise<string[]> {
-  const entries = await repositories.ledger.list({ accountId: account.id });
+  const isOwn = ({ accountId }: { accountId: string }) => accountId === account.id;
+  const entries = await now.ledger.list({ accountId: account.id });
+  const holds = (await now.realtimeHolds.list()).filter(isOwn);
+  const usage = groupBy(await now.usage.list({ accountId: account.id }), ({ realtimeId }) => realtimeId);
+  const open = batches.filter(({ settledAtMs }) => settledAtMs === null);
+  const unfinished = open.reduce((sum, { holdMicroUsd }) => sum + holdMicroUsd, 0) + amountOf(holds);
   const balance = entries.reduce((sum, entry) => sum + entry.balanceChangeMicroUsd, 0);
   const held = entries.reduce((sum, entry) => sum + entry.heldChangeMicroUsd, 0);
-  const open = batches.filter(({ settledAtMs }) => settledAtMs === null);
-  const heldForBatches = open.reduce((sum, batch) => sum + batch.holdMicroUsd, 0);
-  const expected = heldForBatches + (await realtimeHeld(repositories, account.id));
-  const say = (what: string, is: number, should: number) =>
+  const wrong = (what: string, is: number, should: number) =>
     is === should ? [] : [`account ${account.name}: ${what} is ${is}, should be ${should} (micro-dollars)`];
+  const moved = sumsByHolder(entries);
+  const sumsOf = (id: string) => moved.get(id) ?? NOTHING;
+  const batchIds = new Set(batches.map(({ id }) => id));
+  const requests = new Set([...moved.keys(), ...holds.map(({ id }) => id), ...usage.keys()]);
   return [
-    ...say("balance", account.balanceMicroUsd, balance),
-    ...say("held amount", account.heldMicroUsd, held),
-    ...say("held amount against unfinished work", held, expected),
+    ...wrong("balance", account.balanceMicroUsd, balance),
+    ...wrong("held amount", account.heldMicroUsd, held),
+    ...wrong("held amount against unfinished work", held, unfinished),
     ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
-    ...(await realtimeMoneyProblems(repositories, account, entries)),
+    ...batches.flatMap((batch) =>
+      moneyProblems(batch, sumsOf(batch.id)).map((what) => `batch ${batch.id}: ${what}`),
+    ),
+    ...[...requests]
+      .filter((id) => !batchIds.has(id))
+      .flatMap((id) => {
+        const hold = holds.find((each) => each.id === id);
+        const problems = requestProblems(sumsOf(id), hold, usage.get(id));
+        return problems.map((what) => `real-time request ${id}: ${what}`);
+      }),
   ];
 }
 
-/** Returns what is wrong with each batch, in their order. */
-async function batchProblems(now: Repositories, batches: readonly BatchRecord[]): Promise<string[]> {
-  const ids = batches.map(({ id }) => id);
-  const entries = groupBy(await now.ledger.list({ batchIds: ids }), ({ batchId }) => batchId);
-  const totals = groupBy(await now.items.totals(ids), ({ batchId }) => batchId);
-  const events = groupBy(await now.batches.events(...ids), ({ batchId }) => batchId);
-  return batches.flatMap((batch) => [
-    ...moneyProblems(batch, entries.get(batch.id) ?? []),
-    ...countProblems(batch, totals.get(batch.id) ?? []),
-    ...historyProblems(batch, events.get(batch.id) ?? []),
-  ]);
+type Sums = Record<Exclude<LedgerEntry["kind"], "top_up">, number>;
+const NOTHING: Sums = { hold: 0, capture: 0, release: 0, charge: 0, grant: 0, take_back: 0 };
+
+/** Returns what was moved for each batch and each real-time request, by its id. */
+function sumsByHolder(entries: readonly LedgerEntry[]): Map<string, Sums> {
+  const sums = new Map<string, Sums>();
+  for (const { kind, batchId, requestId, amountMicroUsd } of entries) {
+    if (kind === "top_up") continue;
+    const id = batchId ?? requestId.slice(kind.length + 1);
+    const sum = sums.get(id) ?? { ...NOTHING };
+    sum[kind] += amountMicroUsd;
+    sums.set(id, sum);
+  }
+  return sums;
 }
 
-function moneyProblems(batch: BatchRecord, entries: readonly LedgerEntry[]): string[] {
-  const sumOf = (kind: string) =>
-    entries.filter((entry) => entry.kind === kind).reduce((sum, entry) => sum + entry.amountMicroUsd, 0);
-  const [hold, capture, release] = [sumOf("hold"), sumOf("capture"), sumOf("release")];
-  const [granted, takenBack] = [sumOf("grant"), sumOf("take_back")];
-  const problems: string[] = [];
-  const expect = (isRight: boolean, what: string) => {
-    if (!isRight) problems.push(`batch ${batch.id}: ${what}`);
-  };
-  expect(hold === batch.holdMicroUsd, `held ${hold}, should be ${batch.holdMicroUsd}`);
-  expect(granted === 0 || granted === hold, `granted ${granted}, should be ${hold} or nothing`);
-  const rest = granted === 0 ? 0 : release;
-  expect(takenBack === rest, `taken back ${takenBack}, should be ${rest}`);
-  if (isTerminal(batch.status)) {
-    expect(hold === capture + release, `hold ${hold} is not capture ${capture} + release ${release}`);
-    expect(capture === batch.actualMicroUsd, `captured ${capture}, the batch says ${batch.actualMicroUsd}`);
-  } else expect(capture + release === 0, "money moved before the batch ended");
-  return problems;
+const amountOf = (records: readonly { amountMicroUsd: number }[]) =>
+  records.reduce((sum, { amountMicroUsd }) => sum + amountMicroUsd, 0);
+
+const unless = (isRight: boolean, what: string) => (isRight ? [] : [what]);
+
+/** A hold is open, or was captured and released in full. What was granted for it is taken back as far as it was released. */
+function holdProblems({ hold, capture, release, grant, take_back: takenBack }: Sums, open: number): string[] {
+  const rest = grant === 0 ? 0 : release;
+  return [
+    ...unless(
+      hold === capture + release + open,
+      `hold ${hold} is not capture ${capture} + release ${release} + open ${open}`,
+    ),
+    ...unless(grant === 0 || grant === hold, `granted ${grant}, should be ${hold} or nothing`),
+    ...unless(takenBack === rest, `taken back ${takenBack}, should be ${rest}`),
+  ];
+}
+
+function moneyProblems(batch: BatchRecord, sums: Sums): string[] {
+  const { holdMicroUsd, actualMicroUsd: actual } = batch;
+  const hasEnded = isTerminal(batch.status);
+  return [
+    ...unless(sums.hold === holdMicroUsd, `held ${sums.hold}, should be ${holdMicroUsd}`),
+    ...holdProblems(sums, hasEnded ? 0 : holdMicroUsd),
+    ...unless(!hasEnded || sums.capture === actual, `captured ${sums.capture}, the batch says ${actual}`),
+  ];
+}
+
+/** The captured amount is that of the usage records. After a release in full, it was charged instead. */
+function requestProblems(
+  sums: Sums,
+  open: { amountMicroUsd: number } | undefined,
+  usage: readonly UsageRecord[] = [],
+): string[] {
+  const { hold, capture, release, charge } = sums;
+  const used = amountOf(usage);
+  const paid = charge === 0 ? `captured ${capture}` : `captured ${capture} and charged ${charge}`;
+  return [
+    ...holdProblems(sums, open?.amountMicroUsd ?? 0),
+    ...unless(capture + charge === used, `${paid}, its usage records say ${used}`),
+    ...unless(charge === 0 || release === hold, `charged ${charge}, and released ${release} of ${hold}`),
+    ...unless(open === undefined || usage.length === 0, "has images and its hold is open"),
+  ];
+}
+
+/** Returns what is wrong with the items and the history of each batch, in their order. */
+async function batchProblems(now: Repositories, batches: readonly BatchRecord[]): Promise<string[]> {
+  const ids = batches.map(({ id }) => id);
+  const totals = groupBy(await now.items.totals(ids), ({ batchId }) => batchId);
+  const events = groupBy(await now.batches.events(...ids), ({ batchId }) => batchId);
+  return batches.flatMap((batch) => {
+    const problems = [
+      ...countProblems(batch, totals.get(batch.id) ?? []),
+      ...historyProblems(batch, events.get(batch.id) ?? []),
+    ];
+    return problems.map((what) => `batch ${batch.id}: ${what}`);
+  });
 }
 
 function countProblems(batch: BatchRecord, totals: readonly ItemTotal[]): string[] {
   const counts = { pending: 0, success: 0, failed: 0 };
   for (const { status, count } of totals) counts[status] = count;
-  const problems: string[] = [];
-  const total = counts.pending + counts.success + counts.failed;
-  if (total !== batch.itemCount)
-    problems.push(`batch ${batch.id}: ${total} items, should be ${batch.itemCount}`);
-  else problems.push(...sumProblems(batch, totals));
-  if (counts.success !== batch.successCount || counts.failed !== batch.failCount) {
-    problems.push(`batch ${batch.id}: its counts of successes and failures are wrong`);
-  }
-  if (counts.pending > 0 && isTerminal(batch.status)) {
-    problems.push(`batch ${batch.id}: ended with ${counts.pending} pending items`);
-  }
-  return problems;
+  const { pending, success, failed } = counts;
+  const total = pending + success + failed;
+  return [
+    ...(total === batch.itemCount
+      ? sumProblems(batch, totals)
+      : [`${total} items, should be ${batch.itemCount}`]),
+    ...unless(
+      success === batch.successCount && failed === batch.failCount,
+      "its counts of successes and failures are wrong",
+    ),
+    ...unless(pending === 0 || !isTerminal(batch.status), `ended with ${pending} pending items`),
+  ];
 }
 
 /** The amounts of a batch are the sums over its items. */
@@ -202,7 +199,7 @@ function sumProblems(batch: BatchRecord, totals: readonly ItemTotal[]): string[]
   const holdOf = (total: ItemTotal) => total.holdMicroUsd + (total.count - total.held) * holdMicroUsd;
   const earned = sumOf((total) => (total.status === "success" ? priceOf(total) : 0));
   const compare = (what: string, is: number | null, should: number) =>
-    is === should ? [] : [`batch ${batch.id}: ${what} is ${is}, its items make ${should}`];
+    unless(is === should, `${what} is ${is}, its items make ${should}`);
   return [
     ...compare("its hold", batch.holdMicroUsd, sumOf(holdOf)),
     ...compare("its estimate", batch.estimatedMicroUsd, sumOf(priceOf)),
@@ -218,5 +215,5 @@ function historyProblems(batch: BatchRecord, events: readonly BatchEvent[]): str
     return TRANSITIONS.some((t) => t.to === to && t.from.includes(from));
   });
   const isHere = events.at(-1)?.to === batch.status;
-  return isAllowed && isHere ? [] : [`batch ${batch.id}: its history does not lead to ${batch.status}`];
+  return unless(isAllowed && isHere, `its history does not lead to ${batch.status}`);
 }

@@ -176,7 +176,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
   readonly #providers: readonly P[];
   readonly #models: readonly ModelEntry[];
   readonly #rates: ReadonlyMap<string, number>;
-  readonly #health: Pick<ProviderHealth, "isDisabled"> | undefined;
+  readonly #health: Pick<ProviderHealth, "blockOf"> | undefined;
   readonly #hasUpstreams: boolean;
 
   /**
@@ -187,7 +187,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
     providers: readonly P[],
     models: readonly ModelEntry[],
     rates: ReadonlyMap<string, number> = new Map(),
-    health?: Pick<ProviderHealth, "isDisabled">,
+    health?: Pick<ProviderHealth, "blockOf">,
     hasUpstreams: boolean = providers.some(({ upstream }) => upstream !== undefined),
   ) {
     this.#providers = providers;
@@ -203,7 +203,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
    */
   all(modelId: string, needs?: Needs): Offer<P>[] {
     const able = fittest(this.serving(modelId), needs).filter(
-      ({ provider, executedModel }) => !this.#health?.isDisabled(provider, executedModel),
+      ({ provider, executedModel }) => this.#health?.blockOf(provider, executedModel)?.untilMs !== null,
     );
     const first = able[0]?.provider;
     return first ? able.filter(({ provider }) => mayTakeOver(first, provider)) : [];

@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
-import { microsToNumber, playMoneyField } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { collectRun, type RunOutcome } from "../../runs/collect-run.ts";
 import { withRunLock } from "../../runs/directory/claim.ts";
@@ -229,7 +228,6 @@ function describeDry(
 ): CommandResult {
   const { images, batches, refused } = count;
   budget.approve(images);
-  const cost = budget.estimate(images);
   return {
     json: {
       dry_run: true,
@@ -238,8 +236,7 @@ function describeDry(
       image_count: images.length,
       batch_count: batches,
       refused_count: refused,
-      estimated_cost: cost === null ? null : microsToNumber(cost.micros),
-      ...playMoneyField(cost),
+      ...budget.facts(images),
     },
     lines: [
       `${counted(images.length, "image")} to make again with ${usedModels(models, images)}`,

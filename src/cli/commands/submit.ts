@@ -3,7 +3,7 @@ import { dataDirectoryOf } from "../../config/paths.ts";
 import type { ProviderIdentity } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
-import { costText, microsToNumber, playMoneyField } from "../../kernel/money.ts";
+import { costText } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { checkDirectory, withRunLock } from "../../runs/directory/claim.ts";
 import { readRunState, submittedBatches } from "../../runs/directory/run-state.ts";
@@ -144,7 +144,7 @@ async function runHere(
     const { request = null } = state ?? {};
     if (state === null || request === null) return null;
     const name = options.name ?? request.task_name;
-    const model = firstModel(items, options.model ?? request.model) ?? request.model;
+    const model = firstModel(items, options.model, request.model) ?? request.model;
     const settled = settleItems(items, model);
     const planned = [false, true].map((shares) =>
       planOf({ ...options, name }, model, settled, { providers, shares }),
@@ -317,15 +317,13 @@ async function describeDryRun(
   const { state, update, images, openImages } = start;
   const { chunks, items, request } = plan;
   budget.approve(images);
-  const cost = budget.estimate(images);
   const facts = {
     dry_run: true,
     directory: shownDir,
     model: request.model,
     item_count: items.length,
     image_count: update === null ? imagesOf(chunks) : images.length,
-    estimated_cost: cost === null ? null : microsToNumber(cost.micros),
-    ...playMoneyField(cost),
+    ...budget.facts(images),
   };
   if (update !== null) {
     const { kept, changed, added, removed } = update;
@@ -350,6 +348,7 @@ async function describeDryRun(
   const reusedCount = chunks.filter(isReused).length;
   const batches = chunks.map((chunk) => ({
     index: chunk.index,
+    model: chunk.model,
     item_count: chunk.items.length,
     image_count: chunk.imageCount,
     idempotency_key: keys[chunk.index],

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { ImageProvider, ProviderError, Trouble } from "../ports/image-provider.ts";
@@ -80,34 +81,23 @@ export class ProviderHealth {
     );
   }
 
-  /** Whether the provider cannot be used for the model until the configuration changes. */
-  isDisabled(provider: ImageProvider, model: string): boolean {
-    return this.blockOf(provider, model)?.untilMs === null;
-  }
-
   /** Takes the permission for one request; null while the provider is blocked or its first request after a pause runs. */
   begin(provider: ImageProvider, model: string): Ticket | null {
     if (provider.upstream === undefined) return ALWAYS_WELL;
     if (this.blockOf(provider, model) !== null) return null;
     const scopes = [...new Set([EVERY_MODEL, model])].map((each) => this.#scope(provider, each));
-    const probed = scopes.filter(({ record }) => record.state === "cooling");
-    for (const scope of probed) scope.isProbing = true;
-    const begun = scopes.map((scope) => ({ scope, generation: scope.generation }));
+    const begun = scopes.map((scope) => ({ scope, begunIn: scope.record }));
+    const isProbe = scopes.some(({ record }) => record.state === "cooling");
+    for (const scope of scopes) scope.isProbing ||= scope.record.state === "cooling";
     let ended: Promise<void> | null = null;
     const end = (event: HealthEvent | null) => {
-      if (ended !== null) return ended;
-      for (const scope of probed) scope.isProbing = false;
-      const noting = async () => {
-        if (event) await this.#record(begun, event);
-        else if (probed.length > 0) this.#tell();
-      };
-      ended = noting().catch((error) =>
+      ended ??= this.#end(begun, event).catch((error) =>
         this.#deps.log.error("a result could not be noted for its provider", { error: String(error) }),
       );
       return ended;
     };
     return {
-      isProbe: probed.length > 0,
+      isProbe,
       succeeded: () => end({ type: "success" }),
       failed: ({ trouble, message, said, retryAfterMs }, itemId) =>
         end(
@@ -115,26 +105,43 @@ export class ProviderHealth {
             ? { type: "success" }
             : { type: "trouble", trouble, message, said, itemId, retryAfterMs },
         ),
-      dropped: () => {
-        void end(null);
-      },
+      dropped: () => void end(null),
     };
+  }
+
+  /** `begunIn`: the state in which the request began. */
+  async #end(
+    begun: readonly { scope: Scope; begunIn: HealthRecord }[],
+    event: HealthEvent | null,
+  ): Promise<void> {
+    const nowMs = this.#deps.clock.nowMs();
+    let isChanged = false;
+    for (const { scope, begunIn } of begun) {
+      if (begunIn.state === "cooling") {
+        scope.isProbing = false;
+        isChanged ||= event === null;
+      }
+      if (event === null || (event.type === "trouble" && concernsAll(event) !== isOfAll(begunIn))) continue;
+      const after = (record: HealthRecord) =>
+        (isOther(begunIn, record) ? lateResult : afterResult)(record, event, nowMs);
+      if (this.#change(scope, after)) isChanged = true;
+    }
+    if (!isChanged) return;
+    await this.#saving;
+    this.#tell();
   }
 
   /** Forgets every trouble of a provider: it was probed and works. */
   async forgive(name: string): Promise<void> {
-    for (const scope of this.#scopes.values()) {
-      if (scope.record.provider !== name) continue;
-      scope.record = healthy(scope.record);
-      scope.generation++;
-      this.#save(scope);
-    }
+    for (const scope of this.#scopes.values())
+      if (scope.record.provider === name) this.#change(scope, healthy);
     await this.#saving;
     this.#tell();
   }
 
   /**
-   * Takes over what another process has changed in the database: it may have met troubles, or forgiven them after a probe.
+   * Takes over the states of the database, which other processes change, too: they may have met troubles, or forgiven them
+   * after a probe.
    */
   async refresh(): Promise<void> {
     this.#saving = this.#saving
@@ -187,46 +194,29 @@ export class ProviderHealth {
     return scope;
   }
 
-  async #record(begun: readonly { scope: Scope; generation: number }[], event: HealthEvent): Promise<void> {
-    let isChanged = false;
-    for (const { scope, generation } of begun) {
-      if (event.type === "trouble" && (scope.record.model === EVERY_MODEL) !== concernsAll(event)) continue;
-      const isLate = scope.generation !== generation;
-      const nowMs = this.#deps.clock.nowMs();
-      const after = (isLate ? lateResult : afterResult)(scope.record, event, nowMs);
-      if (isSame(scope.record, after)) continue;
-      const before = scope.record;
-      scope.record = after;
-      this.#save(scope);
-      if (isOther(before, after)) {
-        scope.generation++;
-        this.#log(before, after);
-      }
-      isChanged = true;
-    }
-    if (!isChanged) return;
-    await this.#saving;
-    this.#tell();
-  }
-
-  /** A state that could not be stored counts in this process all the same. */
-  #save(scope: Scope): void {
-    const { stores, log, clock } = this.#deps;
-    const { record } = scope;
+  /**
+   * Changes a state in this process at once, and then in the database: there by what other processes have met since. Returns
+   * whether it changes here.
+   */
+  #change(scope: Scope, to: (record: HealthRecord) => HealthRecord): boolean {
+    const { stores, log } = this.#deps;
+    const before = scope.record;
+    const after = to(before);
+    if (isDeepStrictEqual(before, after)) return false;
+    scope.record = after;
+    scope.unsaved++;
+    if (isOther(before, after)) this.#log(before, after);
+    const save = () =>
+      stores.write(async (tx) => {
+        const row = (await tx.providerHealth.list()).find((each) => keyOf(each) === keyOf(before));
+        const isOfAnother = row?.fingerprint !== before.fingerprint || row.trouble === "unreachable";
+        await tx.providerHealth.put(isOfAnother ? after : to(row));
+      });
     this.#saving = this.#saving
-      .then(() =>
-        stores.write(async (tx) => {
-          const row = (await tx.providerHealth.list()).find((each) => keyOf(each) === keyOf(record));
-          const isNews = row?.fingerprint === record.fingerprint && !isSame(row, scope.stored);
-          // Another process has met a longer pause since this one has looked. The next look takes it over.
-          if (!row || !isNews || !lastsLonger(row, record, clock.nowMs()))
-            await tx.providerHealth.put(record);
-        }),
-      )
-      .then(() => {
-        scope.stored = record;
-      })
-      .catch((error) => log.error("the state of a provider could not be stored", { error: String(error) }));
+      .then(save)
+      .catch((error) => log.error("the state of a provider could not be stored", { error: String(error) }))
+      .finally(() => scope.unsaved--);
+    return true;
   }
 
   async #readAgain(): Promise<void> {
@@ -235,22 +225,15 @@ export class ProviderHealth {
       const provider = this.#providers.get(row.provider);
       if (provider?.upstream === undefined || provider.upstream.fingerprint !== row.fingerprint) continue;
       const scope = this.#scope(provider, row.model);
-      // A newer result of this process is stored next, or could not be stored.
-      if (scope.stored !== scope.record) {
-        this.#save(scope);
-        continue;
-      }
-      const isOwn = isSame(row, scope.stored);
-      scope.elsewhere = !isOwn && row.trouble === "unreachable" ? row : null;
-      if (isOwn || scope.elsewhere) continue;
-      const isMoved = isOther(scope.record, row);
-      if (isMoved) this.#log(scope.record, row);
-      Object.assign(scope, {
-        record: row,
-        stored: row,
-        generation: scope.generation + Number(isMoved),
-      });
-      isChanged ||= isMoved;
+      const { record: before, unsaved } = scope;
+      // A newer result of this process is stored next.
+      if (unsaved > 0) continue;
+      scope.elsewhere = row.trouble === "unreachable" && !isDeepStrictEqual(row, before) ? row : null;
+      if (scope.elsewhere) continue;
+      scope.record = row;
+      if (!isOther(before, row)) continue;
+      this.#log(before, row);
+      isChanged = true;
     }
     if (isChanged) this.#tell();
   }
@@ -290,6 +273,8 @@ const ALWAYS_WELL: Ticket = {
   dropped: () => {},
 };
 
+const isOfAll = ({ model }: HealthRecord) => model === EVERY_MODEL;
+
 const concernsAll = ({ trouble }: { trouble: Trouble }) => RULES[trouble].scope === "credential";
 
 const isLater = (a: Block, b: Block) => a.untilMs === null || (b.untilMs !== null && a.untilMs >= b.untilMs);
@@ -315,42 +300,30 @@ export interface ProviderTrouble extends Block {
   isOver: boolean;
 }
 
-/** The state of a provider for one model, or for all its models, as a process knows it. */
+/** The state of a provider for one model, or for all its models. */
 interface Scope {
   record: HealthRecord;
-  /** The record as this process knows the database to have it. */
-  stored: HealthRecord;
   /** The pause of another process that could not reach the upstream: this one may be able to. */
   elsewhere: HealthRecord | null;
-  /** Counts changes of the state, so that a late result is recognised. */
-  generation: number;
   isProbing: boolean;
+  /** How many changes are not in the database yet. */
+  unsaved: number;
 }
 
 const scopeOf = (record: HealthRecord): Scope => ({
   record,
-  stored: record,
   elsewhere: null,
-  generation: 0,
   isProbing: false,
+  unsaved: 0,
 });
 
 const keyOf = ({ provider, model }: { provider: string; model: string }) => JSON.stringify([provider, model]);
-
-/** Whether a state keeps every process from asking for longer than another one does. */
-function lastsLonger(one: HealthRecord, other: HealthRecord, nowMs: number): boolean {
-  if (one.state === "ok" || one.trouble === "unreachable" || other.state === "disabled") return false;
-  const untilMs = one.untilMs ?? Number.POSITIVE_INFINITY;
-  return untilMs > Math.max(nowMs, other.untilMs ?? 0);
-}
 
 type HealthEvent = Parameters<typeof afterResult>[1];
 
 /** Whether requests of the state before are late in the state after. */
 const isOther = (before: HealthRecord, after: HealthRecord) =>
   after.state !== before.state || (after.state === "cooling" && after.untilMs !== before.untilMs);
-
-const isSame = (a: HealthRecord, b: HealthRecord) => JSON.stringify(a) === JSON.stringify(b);
 
 /** Returns the trouble of a state that has this block; null when there was none since the last success. */
 function troubleOf(record: HealthRecord, block: Block | null): ProviderTrouble | null {

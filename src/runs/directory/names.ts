@@ -1,6 +1,13 @@
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-formats.ts";
 import { isGeneratedId } from "../../contract/limits.ts";
-import { foldFileName, isDeviceName, replaceForbidden, truncateBytes } from "../../kernel/text.ts";
+import {
+  foldFileName,
+  isDeviceName,
+  replaceForbidden,
+  safeFileName,
+  truncateBytes,
+  truncateCodePoints,
+} from "../../kernel/text.ts";
 
 /** The names of files and folders that a run makes in its directory. */
 export const INPUT_FILE = "input.jsonl";
@@ -85,9 +92,17 @@ export function createDiskNames(): DiskNames {
 export const NAMINGS = ["id", "words", "auto"] as const;
 export type Naming = (typeof NAMINGS)[number];
 
+const MOST_MODEL_CHARS = 40;
+
+/** Returns the end of the ids of images of another model than that of the run. */
+export function modelEnd(model: string): string {
+  return `-${safeFileName(truncateCodePoints(model, MOST_MODEL_CHARS))}`;
+}
+
 /** The parts of an input line that a name depends on. */
 interface Asked {
   prompt: string;
+  model?: string | undefined;
   source?: { id?: string | undefined } | undefined;
 }
 
@@ -98,7 +113,8 @@ const LEAST_CHARS = 3;
 
 /** Returns the name of an image without its extension, such as `item_000001-red-fox`. */
 export function imageStem(id: string, naming: Naming, asked: Asked | undefined): string {
-  const hasOwnId = asked?.source?.id !== undefined || !isGeneratedId(id.replace(/_\d\d$/, ""));
+  const plain = id.replace(/_\d\d$/, "").replace(asked?.model === undefined ? "" : modelEnd(asked.model), "");
+  const hasOwnId = asked?.source?.id !== undefined || !isGeneratedId(plain);
   if (asked === undefined || naming === "id" || (naming === "auto" && hasOwnId)) return id;
   const words = asciiWords(asked.prompt);
   const left = MAX_CHARS - id.length - 1;

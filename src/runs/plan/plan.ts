@@ -5,7 +5,7 @@ import { canonicalJson } from "../../kernel/json.ts";
 import { safeFileName, truncateCodePoints } from "../../kernel/text.ts";
 import { type Options, optionFields, seedOf } from "../../prompts/options.ts";
 import { splitIntoBatches } from "../../prompts/split-into-batches.ts";
-import { createDiskNames } from "../directory/names.ts";
+import { createDiskNames, modelEnd } from "../directory/names.ts";
 import type { PromptItem } from "./prompt-files.ts";
 import type { PromptReference } from "./reference-files.ts";
 import { type PromptText, textOf } from "./spool.ts";
@@ -82,13 +82,12 @@ export function modelOf({ model }: Pick<RunRequest, "model">, [item]: readonly P
 }
 
 const MOST_STEM_CHARS = 100;
-const MOST_MODEL_CHARS = 40;
 
 /** Returns the id of an item without one of its own, unless another image has it. `model`: the one that is not named. */
 export function idOf(item: PromptItem, index: number, model: string | null = null): string {
   const stem = item.variant?.stem ?? generatedCustomId(item.number ?? index + 1);
   if (item.model === undefined || item.model === model) return stem;
-  const end = `-${safeFileName(truncateCodePoints(item.model, MOST_MODEL_CHARS))}`;
+  const end = modelEnd(item.model);
   return stem.endsWith(end) ? stem : `${truncateCodePoints(stem, MOST_STEM_CHARS - end.length)}${end}`;
 }
 
