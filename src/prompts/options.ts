@@ -138,3 +138,23 @@ export function withoutDefaults<T extends Options>(item: T): T {
     ...(background === undefined || background === "auto" ? {} : { background }),
   } as T;
 }
+
+/** The values that a model takes for each option; true for any. */
+export type ModelTakes = { id: string } & Record<OptionField, readonly string[] | boolean>;
+
+/** Returns why a model does not take an option, and which of the others would; null if it does. */
+export function optionProblem(
+  field: OptionField,
+  value: string,
+  model: ModelTakes,
+  others: readonly ModelTakes[],
+): string | null {
+  const isTaken = ({ [field]: values }: ModelTakes) =>
+    typeof values === "boolean" ? values : values.includes(value);
+  if (isTaken(model)) return null;
+  const values = model[field];
+  const would = others.filter(isTaken).map(({ id }) => id);
+  const takes = typeof values === "boolean" || values.length === 0 ? "none" : values.join(", ");
+  const instead = would.length === 0 ? "" : `; ${would.join(", ")} would take it`;
+  return `${typeof values === "boolean" ? "" : `${value}: `}${model.id} takes ${takes}${instead}`;
+}

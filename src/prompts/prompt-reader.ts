@@ -42,8 +42,18 @@ export class PromptReader {
 
   /** What the variables of the files came to: for people. */
   get remarks(): string[] {
-    const { summary, notes } = this.#expander;
-    return summary === null ? notes : [summary, ...notes];
+    const { summary } = this;
+    return summary === null ? this.notes : [summary, ...this.notes];
+  }
+
+  /** `12 lines × 3 × 4 = 144 images`; null if no line has a list. */
+  get summary(): string | null {
+    return this.#expander.summary;
+  }
+
+  /** Variables that stayed text. */
+  get notes(): string[] {
+    return this.#expander.notes;
   }
 
   /**

@@ -222,3 +222,51 @@ it("[LINE-3] models stand side by side in one run, and another one makes only it
   const { batches } = JSON.parse(read("imgbatch.json"));
   expect(batches.map(({ model }: { model: string }) => model)).toEqual([first, second]);
 });
+
+it("[LINE-3] a retry keeps model, options and seed of each failed image", async () => {
+  const [first, second] = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
+  const fox = {
+    prompt: "a fox [[fail:PROVIDER_ITEM_FAILED]]",
+    ...{ quality: "low", seed: 5, output_count: 2 },
+    vars: { model: [first, second] },
+  };
+  const { type, rows, read } = await workplace([fox, { prompt: "an owl", model: first }]);
+  expect((await type("submit", "p.jsonl")).code).toBe(4);
+  const failed = (model: string | undefined, end: string, seed: number) => ({
+    custom_id: `item_000001${end}`,
+    prompt: fox.prompt,
+    ...(model === undefined ? {} : { model }),
+    quality: "low",
+    seed,
+  });
+  expect(rows("retry.jsonl")).toEqual([
+    failed(undefined, "_01", 5),
+    failed(undefined, "_02", 6),
+    failed(second, `-${second}_01`, 5),
+    failed(second, `-${second}_02`, 6),
+  ]);
+  const dry = await type("retry", "p-images", "--dry-run", "--json");
+  expect(dry.json()).toMatchObject({ image_count: 4, batch_count: 2 });
+  expect((await type("retry", "p-images")).code).toBe(4);
+  const { batches } = JSON.parse(read("imgbatch.json"));
+  const again = batches.filter(({ round }: { round: number }) => round === 1);
+  expect(again.map(({ model }: { model: string }) => model)).toEqual([first, second]);
+  for (const { id } of again) {
+    const { items } = (await type("items", id, "--json")).json() as { items: { options: object }[] };
+    expect(items.map(({ options }) => options)).toEqual([
+      { quality: "low", seed: 5 },
+      { quality: "low", seed: 6 },
+    ]);
+  }
+});
+
+it("[LINE-3] without the first model, the images of the others stay", async () => {
+  const [first, second] = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
+  const { edit, type, planned } = await workplace([{ prompt: "a fox", vars: { model: [first, second] } }]);
+  expect((await type("submit", "p.jsonl")).code).toBe(0);
+  edit([{ prompt: "a fox", model: second }]);
+  expect(await planned("--update")).toMatchObject({
+    image_count: 0,
+    changes: { kept: 1, removed: ["item_000001"] },
+  });
+});

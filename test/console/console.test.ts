@@ -107,7 +107,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       '{"prompt":"bad","output_count":9}',
     ];
     await dropFiles(page, ".drop", { "animals.jsonl": lines.join("\n") });
-    await page.getByRole("heading", { name: "3 problems" }).waitFor();
+    await page.getByRole("heading", { name: "Fix 3 problems" }).waitFor();
     expect(await shownText(page, ".problems li")).toEqual([
       "line 2\npromt: is not a known field; did you mean prompt?",
       "line 2\nprompt: is missing; say what the image shows",
@@ -146,6 +146,52 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     const naturalWidth = "document.querySelector('.panel-references img').naturalWidth";
     await expect.poll(() => page.evaluate(naturalWidth)).toBe(8);
     expect(await findBarriers(page)).toEqual([]);
+  });
+
+  it("[CONSOLE-13] lists make the product of their values, and options of the form hold for lines without their own", async () => {
+    const provider = new FakeProvider();
+    const service = await startService({ providers: [provider] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    const line = {
+      prompt: "a {{animal}} in {{season}}",
+      vars: { animal: ["fox", "owl"], season: "@seasons.txt" },
+    };
+    const lines = [line, { custom_id: "own", prompt: "a cat", seed: 3, quality: "low" }];
+    await dropFiles(page, ".drop", { "animals.jsonl": lines.map((each) => JSON.stringify(each)).join("\n") });
+    await page.getByText("vars.season: seasons.txt is not here; drop it on this page").waitFor();
+    await dropFiles(page, ".drop", { "seasons.txt": "winter\nsummer\n" });
+    await page.getByText("2 lines with their variables make 5 images").waitFor();
+    await page.getByLabel("Quality").selectOption("high");
+    await page.getByLabel("Ratio").selectOption("16:9");
+    await page.getByLabel("Seed").fill("x");
+    await page.getByRole("heading", { name: "Fix 1 problem to continue" }).waitFor();
+    await page.getByLabel("Seed").fill("7");
+    expect(await findBarriers(page)).toEqual([]);
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.locator(".tile img").nth(4).waitFor();
+    const asked = provider.requests.map(({ prompt, ratio, asked }) => [
+      prompt,
+      ratio,
+      asked?.quality,
+      asked?.seed,
+    ]);
+    expect(asked.sort()).toEqual([
+      ["a cat", "16:9", "low", 3],
+      ["a fox in summer", "16:9", "high", 7],
+      ["a fox in winter", "16:9", "high", 7],
+      ["a owl in summer", "16:9", "high", 7],
+      ["a owl in winter", "16:9", "high", 7],
+    ]);
+    const [batch] = (await (await service.ask("")).json()).data;
+    const { data } = await (await service.ask(`/${batch.id}/items`)).json();
+    expect(data.map(({ custom_id }: { custom_id: string }) => custom_id)).toEqual([
+      "1-fox-winter",
+      "1-fox-summer",
+      "1-owl-winter",
+      "1-owl-summer",
+      "own",
+    ]);
   });
 
   it("the failed images are made again, and the ZIP that the browser saves has the images of the service", async () => {
@@ -267,7 +313,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     const page = await openConsole(service);
     await page.getByRole("heading", { name: "Batches", level: 1 }).waitFor();
     await dropFiles(page, "nav", { "animals.jsonl": '{"prompt":"a fox"}', "more.csv": "prompt\nan owl" });
-    await page.getByText("animals.jsonl is read.").waitFor();
+    await page.getByText("Loaded animals.jsonl").waitFor();
     await page.getByText("more.csv is left out: one file of prompts at a time.").waitFor();
     expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe('{"prompt":"a fox"}');
     await dropFiles(page, "h1", { "start.png": await tinyPng(9), "notes.pdf": "%PDF-1.7" });
@@ -537,7 +583,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       }
       await goTo(page, service, "new");
       await dropFiles(page, ".drop", { "owl.jsonl": '{"promt":"an owl"}' });
-      await page.getByRole("button", { name: "2 problems to mend" }).click();
+      await page.getByRole("button", { name: "Fix 2 problems to continue" }).click();
       expect([await overflowOf(page), await findBarriers(page)]).toEqual([0, []]);
     },
   );

@@ -1,10 +1,17 @@
-import type { ListedModel, TakenOptions } from "../../client/models.ts";
+import type { TakenOptions } from "../../client/models.ts";
 import type { ImageMimeType } from "../../contract/image-formats.ts";
 import { counted } from "../../kernel/text.ts";
-import { OPTIONS, type OptionField, optionFields, withoutDefaults } from "../../prompts/options.ts";
+import {
+  type ModelTakes,
+  OPTIONS,
+  type OptionField,
+  optionFields,
+  optionProblem,
+  withoutDefaults,
+} from "../../prompts/options.ts";
 import { Problems } from "../../prompts/problems.ts";
 import { shellWord } from "../reports/run-report.ts";
-import type { ChosenModel, RunModels } from "./choose-model.ts";
+import type { RunModels } from "./choose-model.ts";
 import { type PromptItem, STDIN } from "./prompt-files.ts";
 
 /**
@@ -38,6 +45,7 @@ export function fitItems(
 ): PromptItem[] {
   const problems = new Problems();
   const foreign = new Map<string, ForeignOption>();
+  const others = (models.listed ?? []).flatMap(({ id, options }) => (options ? [takesOf(id, options)] : []));
   for (const item of items) {
     const { fileLine, references } = item;
     const model = models.of(item);
@@ -57,14 +65,11 @@ export function fitItems(
       );
     for (const field of Object.keys(optionFields(withoutDefaults(item))) as OptionField[]) {
       if (model.options === null) noteForeign(foreign, item, field);
-      else
-        checkOption(
-          field,
-          String(item[OPTIONS[field].key]),
-          { ...model, options: model.options },
-          models,
-          report,
-        );
+      else {
+        const value = String(item[OPTIONS[field].key]);
+        const problem = optionProblem(field, value, takesOf(model.id, model.options), others);
+        if (problem !== null) report(field, problem);
+      }
     }
   }
   for (const { item, field, lines } of foreign.values()) {
@@ -96,11 +101,9 @@ function noteForeign(found: Map<string, ForeignOption>, item: PromptItem, field:
   else noted.lines++;
 }
 
-type Takes = readonly string[] | boolean;
-
-/** Returns the values that a model takes for an option; true for any. */
-function valuesOf(field: OptionField, options: TakenOptions): Takes {
-  const taken: Record<OptionField, Takes> = {
+function takesOf(id: string, options: TakenOptions): ModelTakes {
+  return {
+    id,
     aspect_ratio: options.aspectRatios,
     size: options.sizes,
     quality: options.qualities,
@@ -108,26 +111,4 @@ function valuesOf(field: OptionField, options: TakenOptions): Takes {
     seed: options.seed,
     negative_prompt: options.negativePrompt,
   };
-  return taken[field];
-}
-
-const hasValue = (values: Takes, value: string) =>
-  typeof values === "boolean" ? values : values.includes(value);
-
-function checkOption(
-  field: OptionField,
-  value: string,
-  { id, options }: Pick<ChosenModel, "id"> & { options: TakenOptions },
-  { listed }: RunModels,
-  report: (field: string, message: string) => void,
-): void {
-  const values = valuesOf(field, options);
-  if (hasValue(values, value)) return;
-  const would = ({ options: other }: ListedModel) =>
-    other !== null && hasValue(valuesOf(field, other), value);
-  const others = (listed ?? []).filter(would).map((model) => model.id);
-  const takes = typeof values === "boolean" || values.length === 0 ? "none" : values.join(", ");
-  const instead = others.length === 0 ? "" : `; ${others.join(", ")} would take it`;
-  const shown = typeof values === "boolean" ? "" : `${value}: `;
-  report(field, `${shown}${id} takes ${takes}${instead}`);
 }

@@ -1,8 +1,15 @@
+import type { BatchModel } from "../../../contract/batch-api.ts";
 import { type ImageMimeType, readImageHeader } from "../../../contract/image-formats.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { ReferenceSpec } from "../../../prompts/check-row.ts";
-import { optionFields } from "../../../prompts/options.ts";
+import {
+  checkOptions,
+  type OptionField,
+  type Options,
+  optionFields,
+  optionProblem,
+} from "../../../prompts/options.ts";
 import {
   NOT_AN_IMAGE,
   NOT_BASE64,
@@ -12,6 +19,7 @@ import {
 } from "../../../prompts/problems.ts";
 import { PromptReader } from "../../../prompts/prompt-reader.ts";
 import { bytesOf, type ReferenceFile } from "../../api/files.ts";
+import { imagePrice, takesOf } from "../../api/models.ts";
 import type { Draft } from "./draft.tsx";
 
 /** A reference of an item: a file that was given, or bytes that stood in the line. */
@@ -28,62 +36,157 @@ interface DraftItem {
   prompt: string;
   outputCount: number;
   references: DraftReference[];
+  model: string;
+  options: Options;
 }
 
 export interface CheckedDraft {
+  /** Those of one model stand together. */
   items: DraftItem[];
   /** The first ones, by line. */
   problems: Problem[];
   problemCount: number;
   /** Images that will be made. */
   imageCount: number;
+  /** What they cost, and what is reserved until they are made, in micro-dollars. */
+  price: DraftPrice;
+  /** How the lists of the lines make the images; null without lists. */
+  summary: string | null;
+  /** Variables that stay text. */
+  notes: string[];
+  /** The names of the lists that lines ask for. */
+  lists: string[];
   /** The files that no line names. */
   unnamed: ReferenceFile[];
   /** Fields of the lines that are not the service's: they are not sent. */
   unsent: string[];
 }
 
-/** Checks a draft as the command line checks a file of prompts. `maxReferences` is the model's limit for a prompt, `limits` are those of the service. */
+export interface DraftPrice {
+  cost: number;
+  hold: number;
+  /** Some of them cost real money. */
+  isPaid: boolean;
+  /** All of them are drawn, and cost no real money. */
+  isPlay: boolean;
+}
+
+/** Checks a draft as the command line checks a file of prompts. `models` and `limits` are those of the service. */
 export async function checkDraft(
-  draft: Pick<Draft, "text" | "format" | "fileName" | "count" | "sharesReferences">,
+  draft: DraftContent,
   files: readonly ReferenceFile[],
-  { limits, maxReferences }: { limits: Limits; maxReferences: number },
+  { limits, models }: { limits: Limits; models: readonly BatchModel[] },
 ): Promise<CheckedDraft> {
   const name = draft.fileName || `prompts.${draft.format}`;
   const kept = new Set<string>();
-  const reader = new PromptReader({ kept, limits, defaultCount: draft.count });
+  const lists = new Set<string>();
+  const readList = async (_: string, path: string) => {
+    lists.add(lastPart(path));
+    const text = draft.lists[lastPart(path)];
+    return text === undefined
+      ? { problem: "is not here; drop it on this page" }
+      : new TextEncoder().encode(text);
+  };
+  const reader = new PromptReader({ kept, limits, defaultCount: draft.count, readList });
+  const first = models.find(({ id }) => id === draft.model) ?? models[0];
+  const taken = models.map(takesOf);
+  const common = checkOptions(offered(draft.options, first), (field, message) =>
+    reader.problems.add({ file: name, line: null }, field, message),
+  );
   const named = new Set<ReferenceFile>();
+  const ids = new Set<string>();
   const items: DraftItem[] = [];
-  for await (const { row, fileLine, report } of reader.read(name, bytesOfText(draft.text), draft.format)) {
+  const bytes = bytesOfText(draft.text);
+  for await (const { row, variant, fileLine, report } of reader.read(name, bytes, draft.format)) {
     const references = row.references
       .map((spec) => resolveReference(spec, files, report))
       .filter((reference) => reference !== null);
     for (const { source } of references) if ("blob" in source) named.add(source);
-    const { customId, prompt, outputCount, model } = row;
-    const asked = { ...(model === undefined ? {} : { model }), ...optionFields(row) };
-    for (const field of Object.keys(asked))
-      report(field, "cannot be chosen here; `imgbatch submit` takes it");
-    items.push({ line: fileLine.line, customId, prompt, outputCount, references });
+    const { customId, prompt, outputCount, model = first?.id ?? "" } = row;
+    const options = { ...common, ...givenOptions(row) };
+    const takes = taken.find(({ id }) => id === model);
+    if (takes === undefined && models.length > 0)
+      report("model", `${model}: there is ${taken.map(({ id }) => id).join(", ")}`);
+    for (const [field, value] of Object.entries(optionFields(options))) {
+      const problem = takes && optionProblem(field as OptionField, String(value), takes, taken);
+      if (problem) report(field, problem);
+    }
+    const id = variant === null ? customId : freeId(variant.stem, model, ids);
+    const { line } = fileLine;
+    items.push({ line, customId: id, prompt, outputCount, references, model, options });
   }
   const unnamed = files.filter((file) => !named.has(file));
   for (const item of items) {
     if (draft.sharesReferences && item.references.length === 0)
       item.references = unnamed.map((file) => referenceTo(file));
     const count = item.references.length;
-    if (count <= maxReferences) continue;
-    const message = `the model takes at most ${counted(maxReferences, "reference image")}; this prompt has ${count}`;
+    const most = models.find(({ id }) => id === item.model)?.max_reference_images ?? count;
+    if (count <= most) continue;
+    const message = `the model takes at most ${counted(most, "reference image")}; this prompt has ${count}`;
     reader.problems.add({ file: name, line: item.line }, "reference_images", message);
   }
   const problems = reader.finish();
-  const imageCount = items.reduce((sum, { outputCount }) => sum + outputCount, 0);
+  const order = [...new Set(items.map(({ model }) => model))];
   return {
-    items,
+    items: order.flatMap((model) => items.filter((item) => item.model === model)),
     problems: problems.shown([name]),
     problemCount: problems.count,
-    imageCount,
+    imageCount: items.reduce((sum, { outputCount }) => sum + outputCount, 0),
+    price: priceOf(items, models),
+    summary: reader.summary,
+    notes: reader.notes,
+    lists: [...lists],
     unnamed,
     unsent: [...kept],
   };
+}
+
+/** What decides the images of a draft. */
+export type DraftContent = Pick<
+  Draft,
+  "text" | "format" | "fileName" | "count" | "sharesReferences" | "model" | "options" | "lists"
+>;
+
+/** Returns the price of items: the sum of what each of their images costs. */
+export function priceOf(
+  items: readonly Pick<DraftItem, "model" | "options" | "outputCount">[],
+  models: readonly BatchModel[],
+): DraftPrice {
+  const price = { cost: 0, hold: 0, isPaid: false, isPlay: true };
+  for (const { model, options, outputCount } of items) {
+    const listed = models.find(({ id }) => id === model);
+    if (listed === undefined) continue;
+    const each = imagePrice(listed, options);
+    price.cost += outputCount * each.cost;
+    price.hold += outputCount * each.hold;
+    price.isPaid ||= listed.pricing.paid === true;
+    price.isPlay &&= listed.pricing.play_money === true;
+  }
+  return price;
+}
+
+/** Leaves out options of the form that it does not show for this model. */
+function offered(options: Draft["options"], model: BatchModel | undefined): Draft["options"] {
+  if (model === undefined) return {};
+  const takes = takesOf(model);
+  const isOffered = ([field, value]: [string, string]) => {
+    const values = takes[field as OptionField];
+    return typeof values === "boolean" ? values : values.includes(value);
+  };
+  return Object.fromEntries(Object.entries(options).filter(isOffered));
+}
+
+function givenOptions({ aspectRatio, size, quality, background, seed, negativePrompt }: Options): Options {
+  const options = { aspectRatio, size, quality, background, seed, negativePrompt };
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+}
+
+/** Batches of several models may have the same ids. */
+function freeId(stem: string, model: string, taken: Set<string>): string {
+  let id = stem;
+  for (let number = 2; taken.has(`${model}\n${id}`); number++) id = `${stem}-${number}`;
+  taken.add(`${model}\n${id}`);
+  return id;
 }
 
 async function* bytesOfText(text: string): AsyncGenerator<Uint8Array> {

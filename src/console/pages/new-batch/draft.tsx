@@ -1,5 +1,6 @@
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
 import type { FormatName } from "../../../prompts/lines.ts";
+import type { OptionField } from "../../../prompts/options.ts";
 import type { ReferenceFile } from "../../api/files.ts";
 import { randomId } from "../../api/request.ts";
 
@@ -14,6 +15,10 @@ export interface Draft {
   fileName: string;
   format: FormatName;
   text: string;
+  /** Texts of the form for lines without options of their own, by field. */
+  options: Partial<Record<OptionField, string>>;
+  /** The lists that lines ask for with `@FILE`, by the name of the file. */
+  lists: Record<string, string>;
   /** Images for each prompt that names no count. */
   count: number;
   /** Reference images that no line names belong to every prompt without any. */
@@ -26,7 +31,14 @@ const STORAGE_KEY = "imgbatch.draft";
 
 function emptyDraft(): Draft {
   const fields = { model: null, name: "", fileName: "", text: "", count: 1, sharesReferences: true };
-  return { ...fields, referenceNames: [], format: "txt", key: `console-${randomId()}` };
+  return {
+    ...fields,
+    options: {},
+    lists: {},
+    referenceNames: [],
+    format: "txt",
+    key: `console-${randomId()}`,
+  };
 }
 
 interface DraftState {
@@ -38,10 +50,14 @@ interface DraftState {
   change: (fields: Partial<Draft>) => void;
   addFile: (file: ReferenceFile) => void;
   removeFile: (file: ReferenceFile) => void;
+  addList: (name: string, text: string) => void;
+  removeList: (name: string) => void;
   /** Goes on without the lost reference images. */
   forgetLost: () => void;
   /** Begins another draft, which is nothing but empty. */
   renew: () => void;
+  /** Begins a draft with this in it. */
+  begin: (fields: Partial<Draft>, files: readonly ReferenceFile[]) => void;
   /** The same draft under a new key: sent again, it makes new images. */
   renewKey: () => void;
 }
@@ -77,10 +93,16 @@ export function DraftProvider({ children }: { children: ReactNode }) {
       setFiles((old) => old.filter((each) => each !== file));
       changeNames((names) => names.filter((name) => name !== file.name));
     },
+    addList: (name, text) => setDraft((old) => ({ ...old, lists: { ...old.lists, [name]: text } })),
+    removeList: (name) => setDraft(({ lists: { [name]: _, ...lists }, ...old }) => ({ ...old, lists })),
     forgetLost: () => change({ referenceNames: files.map(({ name }) => name) }),
     renew: () => {
       setFiles([]);
       setDraft(({ model }) => ({ ...emptyDraft(), model }));
+    },
+    begin: (fields, given) => {
+      setFiles(given);
+      setDraft({ ...emptyDraft(), ...fields, referenceNames: given.map(({ name }) => name) });
     },
     renewKey: () => change({ key: emptyDraft().key }),
   };
@@ -93,7 +115,7 @@ function keepDraft(draft: Draft): void {
     keep(draft);
   } catch {
     // Too large for the storage. Its key stays all the same: dropped again, the same file makes no second batch.
-    keep({ ...draft, text: "" });
+    keep({ ...draft, text: "", lists: {} });
   }
 }
 

@@ -1,17 +1,18 @@
 import { useEffect, useId, useMemo, useState } from "react";
 import type { BatchModel } from "../../../contract/batch-api.ts";
-import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
+import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
+import { FIELDS } from "../../../prompts/check-row.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/lines.ts";
 import { batchModels } from "../../api/batches.ts";
 import { type ReferenceFile, readReference } from "../../api/files.ts";
 import { ConfirmDialog } from "../../parts/dialog.tsx";
 import { DropArea, ReferenceList } from "../../parts/drop-area.tsx";
-import { announce, ErrorNote } from "../../parts/notes.tsx";
-import { usd } from "../../parts/status.tsx";
+import { announce, ErrorNote, Icon } from "../../parts/notes.tsx";
 import { useData, useLimits } from "../../parts/use-data.ts";
 import { type CheckedDraft, checkDraft } from "./check-draft.ts";
 import { type Draft, useDraft } from "./draft.tsx";
+import { DraftFields, OptionFieldset } from "./draft-fields.tsx";
 import { SendBar } from "./send-bar.tsx";
 
 const FORMATS: Record<FormatName, { label: string; example: string }> = {
@@ -19,7 +20,7 @@ const FORMATS: Record<FormatName, { label: string; example: string }> = {
   jsonl: {
     label: "JSON lines",
     example:
-      '{"custom_id": "fox", "prompt": "a red fox in the snow"}\n{"prompt": "a lighthouse", "output_count": 2}',
+      '{"custom_id": "fox", "prompt": "a red fox in the snow"}\n{"prompt": "a {{animal}} at night", "vars": {"animal": ["owl", "cat"]}, "quality": "high"}',
   },
   csv: { label: "CSV", example: 'custom_id,prompt\nfox,"a red fox, in the snow"' },
   tsv: { label: "TSV", example: "custom_id\tprompt\nfox\ta red fox in the snow" },
@@ -96,21 +97,23 @@ function goToLine(line: number): void {
 
 /** The problems of the prompts, by line. A click leads to the line. */
 function ProblemList({ checked }: { checked: CheckedDraft }) {
-  const { problems, problemCount, unsent } = checked;
+  const { problems, problemCount, unsent, notes } = checked;
   return (
     <div id="problems" role="status">
+      {notes.map((note) => (
+        <p key={note} className="quiet small-text unsent" dir="auto">
+          {note}
+        </p>
+      ))}
       {unsent.length > 0 && (
         <p className="quiet small-text unsent" dir="auto">
-          Not sent, since the service knows no such fields: {unsent.join(", ")}. It knows prompt, custom_id,
-          output_count and reference_images.
+          Not sent, since the service knows no such fields: {unsent.join(", ")}. It knows{" "}
+          {FIELDS.filter((field) => field !== "metadata").join(", ")}.
         </p>
       )}
       {problemCount > 0 && (
         <div className="problems">
-          <h2>
-            {counted(problemCount, "problem")}; nothing is sent before{" "}
-            {problemCount === 1 ? "it is" : "they are"} mended
-          </h2>
+          <h2>Fix {counted(problemCount, "problem")} to continue</h2>
           <ul>
             {problems.map(({ line, field, message }, index) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: two problems may read the same.
@@ -138,49 +141,26 @@ function ProblemList({ checked }: { checked: CheckedDraft }) {
   );
 }
 
-/** The fields of the whole batch. */
-function DraftFields(props: {
-  draft: Draft;
-  models: readonly BatchModel[];
-  model: BatchModel | null;
-  /** The most images of one prompt. */
-  mostImages: number;
-  onChange: (fields: Partial<Draft>) => void;
-}) {
-  const { draft, models, model, mostImages, onChange } = props;
-  const counts = Array.from({ length: mostImages }, (_, index) => index + 1);
+/** The lists that lines ask for. */
+function Lists({ lists, onRemove }: { lists: Draft["lists"]; onRemove: (name: string) => void }) {
+  const names = Object.keys(lists);
+  if (names.length === 0) return null;
   return (
-    <div className="fields">
-      <label className="field wide">
-        <span>Name</span>
-        <input
-          value={draft.name}
-          maxLength={FIXED_LIMITS.taskNameChars}
-          placeholder="made up when empty"
-          onChange={(event) => onChange({ name: event.target.value })}
-        />
-      </label>
-      <label className="field wide">
-        <span>Model</span>
-        <select value={model?.id ?? ""} onChange={(event) => onChange({ model: event.target.value })}>
-          {models.map(({ id, pricing }) => (
-            <option key={id} value={id}>
-              {pricing.play_money
-                ? id
-                : `${id} · ${usd(pricing.batch_image)} each${pricing.paid ? ", real money" : ""}`}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label className="field">
-        <span>Images of each prompt</span>
-        <select value={draft.count} onChange={(event) => onChange({ count: Number(event.target.value) })}>
-          {counts.map((count) => (
-            <option key={count}>{count}</option>
-          ))}
-        </select>
-      </label>
-    </div>
+    <ul className="lists" aria-label="Lists">
+      {names.map((name) => (
+        <li key={name}>
+          <code>@{name}</code>
+          <button
+            type="button"
+            className="button plain"
+            aria-label={`Remove ${name}`}
+            onClick={() => onRemove(name)}
+          >
+            <Icon name="close" />
+          </button>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -202,6 +182,7 @@ function LostReferences({ names, onForget }: { names: readonly string[]; onForge
 
 const PROMPT_FILE = /\.(jsonl|csv|tsv|txt)$/i;
 const PROMPTS = ".jsonl, .csv, .tsv or .txt";
+const TEXT_FILE = /\.txt$/i;
 const IMAGE_FILE = /\.(png|jpe?g|webp)$/i;
 
 /** A form for a new batch, which also takes files of prompts and reference images. */
@@ -212,7 +193,7 @@ export function NewBatchPage() {
   const models = useData("models", batchModels);
   const [replacement, setReplacement] = useState<File | null>(null);
   const model = models.value?.find(({ id }) => id === draft.model) ?? models.value?.[0] ?? null;
-  const { checked, isCurrent } = useChecked(draft, files, { model, limits });
+  const { checked, isCurrent } = useChecked(draft, files, { models: models.value, limits });
 
   const addReference = async (file: File) => {
     const reference = await readReference(file, limits.referenceImageBytes);
@@ -231,10 +212,22 @@ export function NewBatchPage() {
       fileName: file.name,
       ...(draft.name ? {} : { name: stem(file.name) }),
     });
-    announce(`${file.name} is read.`);
+    announce(`Loaded ${file.name}`);
+  };
+  const takeList = async (file: File) => {
+    const text = await file.text().catch(() => null);
+    if (text === null) return announce(`${file.name} cannot be read.`);
+    state.addList(file.name, text);
+    announce(`Loaded ${file.name}`);
   };
   const takeFiles = (taken: File[]) => {
-    const [prompts, ...others] = taken.filter(({ name }) => PROMPT_FILE.test(name));
+    const files = taken.filter(({ name }) => PROMPT_FILE.test(name));
+    // A text file is a list where lines ask for it, or may: beside a file that can ask.
+    const canAsk = files.some(({ name }) => !TEXT_FILE.test(name));
+    const isList = ({ name }: File) =>
+      TEXT_FILE.test(name) && (canAsk || checked?.lists.includes(name) === true);
+    for (const file of files) if (isList(file)) void takeList(file);
+    const [prompts, ...others] = files.filter((file) => !isList(file));
     for (const { name } of others) announce(`${name} is left out: one file of prompts at a time.`);
     for (const file of taken) if (!PROMPT_FILE.test(file.name)) void addReference(file);
     if (prompts === undefined) return;
@@ -255,6 +248,7 @@ export function NewBatchPage() {
         mostImages={limits.outputCountPerItem}
         onChange={change}
       />
+      <OptionFieldset draft={draft} model={model} onChange={change} />
       <DropArea
         label="Choose files"
         accept={[...FORMAT_NAMES.map((name) => `.${name}`), "image/png", "image/jpeg", "image/webp"].join(
@@ -264,6 +258,7 @@ export function NewBatchPage() {
       >
         <span className="quiet">or drop them anywhere: prompts as {PROMPTS}, and images to start from</span>
       </DropArea>
+      <Lists lists={draft.lists} onRemove={state.removeList} />
       <PromptEditor
         text={draft.text}
         format={draft.format}
@@ -289,7 +284,7 @@ export function NewBatchPage() {
         state={state}
         checked={isEmpty ? null : checked}
         isCurrent={isCurrent}
-        model={model}
+        models={models.value ?? []}
         limits={limits}
       />
       {replacement && (
@@ -315,22 +310,22 @@ const QUIET_MS = 150;
 function useChecked(
   draft: Draft,
   files: readonly ReferenceFile[],
-  { model, limits }: { model: BatchModel | null; limits: Limits },
+  { models, limits }: { models: readonly BatchModel[] | null; limits: Limits },
 ): { checked: CheckedDraft | null; isCurrent: boolean } {
   const [found, setFound] = useState<{ checked: CheckedDraft; inputs: object } | null>(null);
-  const { text, format, fileName, count, sharesReferences } = draft;
-  const most = model?.max_reference_images ?? Number.POSITIVE_INFINITY;
+  const { text, format, fileName, count, sharesReferences, model, options, lists } = draft;
   const inputs = useMemo(
-    () => ({ draft: { text, format, fileName, count, sharesReferences }, files, limits, most }),
-    [text, format, fileName, count, sharesReferences, files, limits, most],
+    () => ({
+      draft: { text, format, fileName, count, sharesReferences, model, options, lists },
+      files,
+      known: { limits, models: models ?? [] },
+    }),
+    [text, format, fileName, count, sharesReferences, model, options, lists, files, limits, models],
   );
   useEffect(() => {
     let isWanted = true;
     const timer = setTimeout(async () => {
-      const checked = await checkDraft(inputs.draft, inputs.files, {
-        limits: inputs.limits,
-        maxReferences: inputs.most,
-      });
+      const checked = await checkDraft(inputs.draft, inputs.files, inputs.known);
       if (isWanted) setFound({ checked, inputs });
     }, QUIET_MS);
     return () => {

@@ -1,24 +1,21 @@
 import { useMemo, useState } from "react";
 import type { BatchModel, BatchObject, CreateItemBody } from "../../../contract/batch-api.ts";
 import type { Limits } from "../../../contract/limits.ts";
+import { costText, formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
+import { wireOptions } from "../../../prompts/options.ts";
 import { splitIntoBatches } from "../../../prompts/split-into-batches.ts";
 import { createBatch } from "../../api/batches.ts";
 import { base64Of } from "../../api/files.ts";
 import { ApiError } from "../../api/request.ts";
 import { announce, ErrorNote } from "../../parts/notes.tsx";
 import { go, hrefOf } from "../../parts/route.ts";
-import { costOf, usd } from "../../parts/status.tsx";
+import { usd } from "../../parts/status.tsx";
 import { useAccount } from "../../parts/use-data.ts";
-import type { CheckedDraft } from "./check-draft.ts";
+import { type CheckedDraft, priceOf } from "./check-draft.ts";
 import type { Draft, useDraft } from "./draft.tsx";
 
 type DraftItem = CheckedDraft["items"][number];
-
-/** The price of a draft, in US dollars: of its images, and of what is held until they are made. */
-function priceOf({ pricing }: BatchModel, { imageCount }: CheckedDraft): { cost: number; hold: number } {
-  return { cost: imageCount * pricing.batch_image, hold: imageCount * pricing.batch_hold };
-}
 
 /**
  * Sends a draft, whose items `splitIntoBatches` has split. After a failure the same call goes on: batches that exist already are returned instead of made again. Throws
@@ -27,30 +24,33 @@ function priceOf({ pricing }: BatchModel, { imageCount }: CheckedDraft): { cost:
 async function sendDraft(
   draft: Draft,
   parts: readonly DraftItem[][],
-  model: BatchModel,
+  models: readonly BatchModel[],
 ): Promise<BatchObject[]> {
   const batches: BatchObject[] = [];
   for (const [index, part] of parts.entries()) {
     const name = draft.name.trim();
     const suffix = parts.length > 1 ? ` (${index + 1} of ${parts.length})` : "";
     const body = {
-      model: model.id,
+      model: part[0]?.model ?? "",
       ...(name === "" ? {} : { task_name: name + suffix }),
       items: await Promise.all(part.map(itemBody)),
     };
-    const images = part.reduce((sum, { outputCount }) => sum + outputCount, 0);
-    const maxCost = model.pricing.paid ? images * model.pricing.batch_hold : null;
+    const { hold, isPaid } = priceOf(part, models);
+    const maxCost = isPaid ? microsToNumber(hold) : null;
     const idempotencyKey = parts.length > 1 ? `${draft.key}-${index + 1}` : draft.key;
     batches.push(await createBatch(body, { idempotencyKey, maxCost }));
   }
   return batches;
 }
 
-async function itemBody({ customId, prompt, outputCount, references }: DraftItem): Promise<CreateItemBody> {
+async function itemBody(item: DraftItem): Promise<CreateItemBody> {
+  const { customId, prompt, outputCount, references } = item;
+  const options = wireOptions(item.options);
   return {
     ...(customId === null ? {} : { custom_id: customId }),
     prompt,
     output_count: outputCount,
+    ...(Object.keys(options).length === 0 ? {} : { options }),
     ...(references.length === 0
       ? {}
       : { reference_images: await Promise.all(references.map(referenceBody)) }),
@@ -68,23 +68,23 @@ export function SendBar(props: {
   checked: CheckedDraft | null;
   /** The check is that of the draft as it is now. */
   isCurrent: boolean;
-  model: BatchModel | null;
+  models: readonly BatchModel[];
   limits: Limits;
 }) {
-  const { state, checked, isCurrent, model, limits } = props;
+  const { state, checked, isCurrent, models, limits } = props;
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<Error | null>(null);
   const isRight =
-    checked !== null && checked.problemCount === 0 && checked.items.length > 0 && model !== null;
+    checked !== null && checked.problemCount === 0 && checked.items.length > 0 && models.length > 0;
   const canSend = isRight && isCurrent && state.lost.length === 0;
   const parts = useMemo(() => splitIntoBatches(checked?.items ?? [], limits), [checked, limits]);
-  const price = isRight ? priceOf(model, checked) : null;
+  const price = isRight ? checked.price : null;
   const send = async () => {
     if (!canSend) return;
     setBusy(true);
     setError(null);
     try {
-      const batches = await sendDraft(state.draft, parts, model);
+      const batches = await sendDraft(state.draft, parts, models);
       state.renew();
       announce(batches.length === 1 ? "The batch is sent." : `${batches.length} batches are sent.`);
       go(batches.length === 1 ? hrefOf("batches", batches[0]?.id ?? "") : hrefOf("batches"));
@@ -125,18 +125,18 @@ export function SendBar(props: {
               className="line-link"
               onClick={() => document.getElementById("problems")?.scrollIntoView({ block: "center" })}
             >
-              {counted(checked.problemCount, "problem")} to mend
+              Fix {counted(checked.problemCount, "problem")} to continue
             </button>
           )}
           {isRight && price && (
             <>
-              <b>{costOf(price.cost, model.pricing.play_money, "limit")}</b>
+              <b>{costText({ micros: price.cost, isPlay: price.isPlay }, "limit")}</b>
               <span className="quiet">
                 {summaryOf(checked, parts.length)}
-                {!model.pricing.play_money && (
+                {!price.isPlay && (
                   <>
-                    {` · ${usd(price.hold, "limit")} held until the end`}
-                    <Balance isPaid={model.pricing.paid === true} />
+                    {` · ${formatUsd(price.hold, "limit")} reserved until the end`}
+                    <Balance isPaid={price.isPaid} />
                   </>
                 )}
               </span>
@@ -146,8 +146,8 @@ export function SendBar(props: {
         <button type="button" className="button primary" disabled={!canSend || isBusy} onClick={send}>
           {isBusy
             ? "Sending…"
-            : model?.pricing.paid && price
-              ? `Pay up to ${usd(price.hold, "limit")}`
+            : price?.isPaid
+              ? `Pay up to ${formatUsd(price.hold, "limit")}`
               : "Make the images"}
         </button>
       </div>
@@ -163,7 +163,7 @@ function Balance({ isPaid }: { isPaid: boolean }) {
 }
 
 function summaryOf(checked: CheckedDraft, parts: number): string {
-  const images = counted(checked.imageCount, "image");
+  const images = checked.summary ?? counted(checked.imageCount, "image");
   return parts === 1 ? images : `${images} in ${parts} batches`;
 }
 

@@ -1,0 +1,127 @@
+import type { BatchModel } from "../../../contract/batch-api.ts";
+import type { SizeTier } from "../../../contract/image-formats.ts";
+import { FIXED_LIMITS } from "../../../contract/limits.ts";
+import { formatUsd } from "../../../kernel/money.ts";
+import type { OptionField, Options } from "../../../prompts/options.ts";
+import { imagePrice, takesOf } from "../../api/models.ts";
+import { usd } from "../../parts/status.tsx";
+import type { Draft } from "./draft.tsx";
+
+/** What the fields of the whole batch need. */
+interface FieldProps {
+  draft: Draft;
+  models: readonly BatchModel[];
+  model: BatchModel | null;
+  /** The most images of one prompt. */
+  mostImages: number;
+  onChange: (fields: Partial<Draft>) => void;
+}
+
+/** The fields of the whole batch. */
+export function DraftFields({ draft, models, model, mostImages, onChange }: FieldProps) {
+  const counts = Array.from({ length: mostImages }, (_, index) => index + 1);
+  return (
+    <div className="fields">
+      <label className="field wide">
+        <span>Name</span>
+        <input
+          value={draft.name}
+          maxLength={FIXED_LIMITS.taskNameChars}
+          placeholder="Optional"
+          onChange={(event) => onChange({ name: event.target.value })}
+        />
+      </label>
+      <label className="field wide">
+        <span>Model</span>
+        <select value={model?.id ?? ""} onChange={(event) => onChange({ model: event.target.value })}>
+          {models.map(({ id, pricing }) => (
+            <option key={id} value={id}>
+              {pricing.play_money
+                ? id
+                : `${id} · ${usd(pricing.batch_image)} each${pricing.paid ? ", real money" : ""}`}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label className="field">
+        <span>Images of each prompt</span>
+        <select value={draft.count} onChange={(event) => onChange({ count: Number(event.target.value) })}>
+          {counts.map((count) => (
+            <option key={count}>{count}</option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}
+
+/** The options of lines that have none of their own: those that the model takes. */
+export function OptionFieldset({ draft, model, onChange }: Pick<FieldProps, "draft" | "model" | "onChange">) {
+  if (model === null) return null;
+  const { options } = draft;
+  const takes = takesOf(model);
+  const priced = (asked: Pick<Options, "size" | "quality">) =>
+    model.pricing.play_money ? "" : ` · ${formatUsd(imagePrice(model, asked).cost)}`;
+  const size = (options.size ?? "1K") as SizeTier;
+  const usual = model.options.default_quality;
+  const change = (field: OptionField) => (event: { target: { value: string } }) => {
+    const { [field]: _, ...others } = options;
+    const { value } = event.target;
+    onChange({ options: value === "" ? others : { ...others, [field]: value } });
+  };
+  const choice = (
+    field: OptionField,
+    label: string,
+    usually: string,
+    priceOf: (value: string) => string = () => "",
+  ) => {
+    const values = takes[field];
+    if (typeof values === "boolean" || values.length === 0) return null;
+    const value = options[field] ?? "";
+    return (
+      <label className="field">
+        <span>{label}</span>
+        <select value={values.includes(value) ? value : ""} onChange={change(field)}>
+          <option value="">{usually}</option>
+          {values.map((each) => (
+            <option key={each} value={each}>
+              {each}
+              {priceOf(each)}
+            </option>
+          ))}
+        </select>
+      </label>
+    );
+  };
+  return (
+    <fieldset className="fields options" aria-label="Options of lines without their own">
+      {choice("aspect_ratio", "Ratio", "Default")}
+      {choice("size", "Size", "Default", (value) => priced({ ...options, size: value as SizeTier }))}
+      {choice("quality", "Quality", usual === null ? "Default" : `${usual} (default)`, (value) =>
+        priced({ size, quality: value }),
+      )}
+      {choice("background", "Background", "Default")}
+      {takes.seed === true && (
+        <label className="field">
+          <span>Seed</span>
+          <input
+            inputMode="numeric"
+            value={options.seed ?? ""}
+            placeholder="Optional"
+            onChange={change("seed")}
+          />
+        </label>
+      )}
+      {takes.negative_prompt === true && (
+        <label className="field wide">
+          <span>Negative prompt</span>
+          <input
+            value={options.negative_prompt ?? ""}
+            placeholder="Optional"
+            onChange={change("negative_prompt")}
+          />
+        </label>
+      )}
+    </fieldset>
+  );
+}
