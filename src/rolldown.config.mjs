@@ -1,10 +1,12 @@
 import { defineConfig } from "rolldown";
+import { licences } from "./licences.mjs";
 
 const common = {
   platform: "node",
   logLevel: "warn",
-  // The first three have parts that are compiled for each system. Ink loads the last one only if it is installed.
-  external: ["better-sqlite3", "pg", "sharp", "react-devtools-core"],
+  // The first two have parts that are compiled for each system. PostgreSQL's library and Ink load the others only if they are
+  // installed.
+  external: ["better-sqlite3", "sharp", "pg-native", "pg-cloudflare", "react-devtools-core"],
   // Some libraries have a form with `require` beside their modules, which cannot be bundled.
   resolve: { mainFields: ["module", "main"] },
   transform: { target: "node20.19", define: { "process.env.NODE_ENV": '"production"' } },
@@ -23,6 +25,7 @@ const output = {
 export default defineConfig([
   {
     ...common,
+    plugins: [licences("licences.txt")],
     input: { main: "src/cli/main.ts", "guard-main": "src/processes/guard-main.ts" },
     output: {
       ...output,
@@ -35,6 +38,7 @@ export default defineConfig([
   },
   {
     ...common,
+    plugins: [licences("licences-view.txt")],
     input: { view: "src/dashboard/show.tsx" },
     output: { ...output, entryFileNames: "[name].mjs", chunkFileNames: "[name]-[hash].mjs" },
   },

@@ -131,6 +131,7 @@ const WAITING_ERRORS = Object.fromEntries(
 /** Errors on the caller's machine; never sent over the wire. */
 const LOCAL_ERRORS = {
   INTERNAL: e(0, "internal", "Something went wrong inside imgbatch."),
+  MODULE_UNUSABLE: e(0, "internal", "A compiled part does not load on this system."),
   USAGE: e(0, "usage", "The command line is not right."),
   INVALID_INPUT: e(0, "usage", "The input is not right; nothing was sent."),
   INVALID_CONFIG: e(0, "usage", "The configuration is not right."),

@@ -367,7 +367,7 @@ describe("the templates", () => {
   it("the compose file is YAML whose processes, configuration and secrets are those of the program", async () => {
     const dir = await tempDir();
     const { stderr } = await init(dir, "--template", "compose");
-    const readme = (await read(dirname(BIN), "../README.md")).replaceAll(/^npx /gm, "").split("\n");
+    const readme = (await read(dirname(BIN), "../templates/README.md")).replaceAll(/^npx /gm, "").split("\n");
     const next = [...stderr.matchAll(/^ {2}(?!cd)(.*)$/gm)].map(([, command = ""]) => command);
     expect(next).toHaveLength(5);
     const above = resolve(dirname(BIN), "..");

@@ -115,6 +115,7 @@ it("[LINE-2] misspelt options and wrong values are reported before any service i
     { prompt: "a", image_size: "2K" },
     { prompt: "a", qualty: "low" },
     { prompt: "a", background: "blue" },
+    { prompt: "a", options: { image_size: "2K" } },
   ]);
   const { code, stderr } = await type("submit", "p.jsonl", "--base-url", "http://127.0.0.1:9");
   expect(code).toBe(2);
@@ -124,6 +125,7 @@ it("[LINE-2] misspelt options and wrong values are reported before any service i
     "p.jsonl:3: image_size: is not a known field; did you mean size?",
     "p.jsonl:4: qualty: is not a known field; did you mean quality?",
     'p.jsonl:5: background: "blue": use transparent, opaque, auto',
+    "p.jsonl:6: options: is of the API; write its fields in the line itself",
   ])
     expect(stderr).toContain(problem);
 });
@@ -144,7 +146,7 @@ it("[LINE-2] a service that announces no options gets plain lines only, and the 
   ]);
 });
 
-it("real time takes seeds, and refuses the options that only batches have", async () => {
+it("real time refuses the options that only batches have", async () => {
   const { type } = await workplace([{ prompt: "a", quality: "low", seed: 1 }]);
   for (const command of [
     ["generate", "--file", "p.jsonl"],
@@ -221,4 +223,52 @@ it("[LINE-3] models stand side by side in one run, and another one makes only it
   expect(rows("input.jsonl").map(({ model }) => model)).toEqual([undefined, undefined, second, second]);
   const { batches } = JSON.parse(read("imgbatch.json"));
   expect(batches.map(({ model }: { model: string }) => model)).toEqual([first, second]);
+});
+
+it("[LINE-3] a retry keeps model, options and seed of each failed image", async () => {
+  const [first, second] = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
+  const fox = {
+    prompt: "a fox [[fail:PROVIDER_ITEM_FAILED]]",
+    ...{ quality: "low", seed: 5, output_count: 2 },
+    vars: { model: [first, second] },
+  };
+  const { type, rows, read } = await workplace([fox, { prompt: "an owl", model: first }]);
+  expect((await type("submit", "p.jsonl")).code).toBe(4);
+  const failed = (model: string | undefined, end: string, seed: number) => ({
+    custom_id: `item_000001${end}`,
+    prompt: fox.prompt,
+    ...(model === undefined ? {} : { model }),
+    quality: "low",
+    seed,
+  });
+  expect(rows("retry.jsonl")).toEqual([
+    failed(undefined, "_01", 5),
+    failed(undefined, "_02", 6),
+    failed(second, `-${second}_01`, 5),
+    failed(second, `-${second}_02`, 6),
+  ]);
+  const dry = await type("retry", "p-images", "--dry-run", "--json");
+  expect(dry.json()).toMatchObject({ image_count: 4, batch_count: 2 });
+  expect((await type("retry", "p-images")).code).toBe(4);
+  const { batches } = JSON.parse(read("imgbatch.json"));
+  const again = batches.filter(({ round }: { round: number }) => round === 1);
+  expect(again.map(({ model }: { model: string }) => model)).toEqual([first, second]);
+  for (const { id } of again) {
+    const { items } = (await type("items", id, "--json")).json() as { items: { options: object }[] };
+    expect(items.map(({ options }) => options)).toEqual([
+      { quality: "low", seed: 5 },
+      { quality: "low", seed: 6 },
+    ]);
+  }
+});
+
+it("[LINE-3] without the first model, the images of the others stay", async () => {
+  const [first, second] = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
+  const { edit, type, planned } = await workplace([{ prompt: "a fox", vars: { model: [first, second] } }]);
+  expect((await type("submit", "p.jsonl")).code).toBe(0);
+  edit([{ prompt: "a fox", model: second }]);
+  expect(await planned("--update")).toMatchObject({
+    image_count: 0,
+    changes: { kept: 1, removed: ["item_000001"] },
+  });
 });

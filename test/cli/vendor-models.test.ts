@@ -163,6 +163,30 @@ describe("a run on a paid upstream", () => {
     expect(vendor.paid).toEqual(["gpt-image-2.6-flare", "gpt-image-2.6-flare"]);
   });
 
+  it("[LINE-1] asks for consent to the sum of the images' own prices, and says their qualities", async () => {
+    const vendor = await startVendor({ "gpt-image-2": null, "gpt-image-2.5-flare": null });
+    const lines = [{ quality: "low" }, { quality: "high" }, {}, { model: "gpt-image-2.5-flare" }];
+    writeFileSync(
+      join(cwd, "p.jsonl"),
+      lines.map((line) => JSON.stringify({ prompt: "a fox", ...line })).join("\n"),
+    );
+    const { code, stderr } = await run(...SUBMIT);
+    expect([code, stderr]).toEqual([
+      8,
+      expect.stringContaining(
+        "4 images with gpt-image-2, gpt-image-2.5-flare (quality low, high, medium) cost real money: $0.006 to $0.211 each",
+      ),
+    ]);
+    expect((await run(...SUBMIT, "--dry-run")).stdout).toContain(
+      "  1 image, gpt-image-2, 1K, quality medium: $0.053 each\n",
+    );
+    expect((await run(...SUBMIT, "--max-cost", "0.28")).code).toBe(8);
+    expect(vendor.paid).toEqual([]);
+    const made = await run(...SUBMIT, "--max-cost", "0.29", "--json");
+    expect(made.json().actual_cost).toBe(0.283);
+    expect(vendor.paid.sort()).toEqual([...Array(3).fill("gpt-image-2"), "gpt-image-2.5-flare"]);
+  });
+
   it("shows an old price with its day where consent is asked", async () => {
     await startVendor({ "gpt-image-2": null, "gpt-image-2.5-flare": null, "gpt-image-9": null });
     const { code, stderr } = await run(...SUBMIT);

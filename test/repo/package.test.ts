@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
@@ -59,21 +59,83 @@ describe("the package", { timeout: 180_000 }, () => {
       await mkdir(dirname(link), { recursive: true });
       await symlink(join(REPOSITORY, "node_modules", name), link);
     }
-    await makeImage(directory, installed, join(installed, "bin/imgbatch.cjs"));
+    const program = join(installed, "bin/imgbatch.cjs");
+    await makeImage(directory, installed, program);
+    for (const file of ["licences.txt", "licences-view.txt", "console/licenses.md"])
+      expect(await readFile(join(installed, "dist", file), "utf8")).toMatch(/Permission is hereby granted/);
+
+    // A compiled part that is missing is told in two lines, with what to do.
+    for (const [part, advice] of [
+      ["better-sqlite3", `npm --prefix ${installed} rebuild better-sqlite3`],
+      ["sharp", "install imgbatch again on this system"],
+    ] as const) {
+      const broken = join(installed, "node_modules", part);
+      await rm(broken);
+      await cp(join(REPOSITORY, "node_modules", part), broken, {
+        recursive: true,
+        filter: (path) => !/better-sqlite3\/(build|deps)$/.test(path),
+      });
+      const env = { PATH: process.env.PATH, HOME: directory, IMGBATCH_DATA: join(directory, "other") };
+      const { code, stderr } = await run(program, ["submit", "p.jsonl", "-o", part], {
+        cwd: directory,
+        env,
+      }).catch((error) => error);
+      const lines = stderr.split("\n").filter((line: string) => !/^using the embedded/.test(line));
+      expect([code, ...lines]).toEqual([
+        1,
+        expect.stringMatching(`^error: ${part} does not load here: `),
+        expect.stringContaining(`next: ${advice}`),
+        "",
+      ]);
+      await rm(broken, { recursive: true });
+      await symlink(join(REPOSITORY, "node_modules", part), broken);
+    }
   });
 
   it.runIf(isSoak)(
-    "[REPO-7] packed and installed globally into an empty prefix, it runs the main job",
+    "[REPO-7] packed and installed globally into an empty prefix, it is small and runs the main job",
     async () => {
       const directory = await tempDir();
       const { filename } = await pack("--pack-destination", directory);
       const prefix = join(directory, "prefix");
       await npm("install", "--global", "--prefix", prefix, join(directory, filename));
-      // Compiling this part takes minutes and is no matter of the package: the compiled one is copied.
-      const native = "node_modules/better-sqlite3/build";
       const installed = join(prefix, "lib/node_modules/imgbatch");
-      await cp(join(REPOSITORY, native), join(installed, native), { recursive: true });
+      await copyCompiled(installed);
       await makeImage(directory, installed, join(prefix, "bin/imgbatch"));
+      const { stdout: list } = await run("npm", ["ls", "--all", "--parseable"], { cwd: installed });
+      expect(list.trim().split("\n").length - 1).toBeLessThanOrEqual(45);
+      const { stdout: size } = await run("du", ["-sm", installed]);
+      expect(Number.parseInt(size, 10)).toBeLessThanOrEqual(80);
+    },
+  );
+
+  it.runIf(isSoak)(
+    "[REPO-7] the first line of the README works in a checkout, with an empty home",
+    async () => {
+      const directory = await tempDir();
+      const checkout = join(directory, "imgbatch");
+      await run("git", ["clone", "--quiet", REPOSITORY, checkout]);
+      const readme = await readFile(join(checkout, "README.md"), "utf8");
+      const [, install = "", make = ""] = /^(npm ci) && (npx imgbatch submit [^#]*)/m.exec(readme) ?? [];
+      const { HOME: _, ...rest } = process.env;
+      const env = {
+        ...rest,
+        HOME: join(directory, "home"),
+        IMGBATCH_DATA: "",
+        npm_config_ignore_scripts: "true",
+      };
+      const type = (line: string) => run("bash", ["-c", line], { cwd: checkout, env });
+      await type(`${install} --prefer-offline`);
+      await copyCompiled(checkout);
+      await type("npm run build");
+      await type(make);
+      expect((await readdir(join(checkout, "out/images"))).length).toBe(12);
     },
   );
 });
+
+/** Compiling this part takes minutes and is no matter of the package: the compiled one is copied. */
+async function copyCompiled(installed: string): Promise<void> {
+  const build = "node_modules/better-sqlite3/build";
+  await cp(join(REPOSITORY, build), join(installed, build), { recursive: true });
+}

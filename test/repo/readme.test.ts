@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { loadCommands } from "../../src/cli/commands/registry.ts";
@@ -11,10 +11,22 @@ const contributing = readFileSync(resolve(ROOT, ".github/CONTRIBUTING.md"), "utf
 const packageJson = JSON.parse(readFileSync(resolve(ROOT, "package.json"), "utf8"));
 
 describe("CONTRIBUTING", () => {
-  it("[REPO-6] gives a reason for each dependency, and for nothing else", () => {
+  it("[REPO-6] gives a reason for each package that the program is made of, and for nothing else", () => {
     const section = contributing.slice(contributing.indexOf("## Why each dependency"));
     const named = [...section.matchAll(/^\| ([a-z0-9.@/-]+) \|/gm)].map((match) => match[1]);
-    expect(named.filter((name) => name !== "package")).toEqual(Object.keys(packageJson.dependencies).sort());
+    const sources = readdirSync(resolve(ROOT, "src"), { recursive: true, encoding: "utf8" });
+    const used = sources
+      .filter((file) => /\.tsx?$/.test(file))
+      .flatMap((file) => [
+        ...readFileSync(resolve(ROOT, "src", file), "utf8").matchAll(
+          /(?:from |import\(|^import |url\)\.resolve\()"((?:@[\w.-]+\/)?[a-z][\w.-]*)(?:\/[^"]*)?"/gm,
+        ),
+      ])
+      .flatMap(([, name = ""]) => name);
+    expect(used.filter((name) => !named.includes(name))).toEqual([]);
+    const known = Object.keys({ ...packageJson.dependencies, ...packageJson.devDependencies });
+    expect(named.filter((name = "") => !["package", ...known].includes(name))).toEqual([]);
+    expect(Object.keys(packageJson.dependencies)).toEqual(["better-sqlite3", "dejavu-fonts-ttf", "sharp"]);
   });
 });
 

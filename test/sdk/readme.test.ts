@@ -12,8 +12,8 @@ import { areInstalled, NODE_22 } from "./sdk.ts";
 import { MODEL, type SdkService, startSdkService } from "./service.ts";
 
 const run = promisify(execFile);
-const readme = readFileSync(resolve(import.meta.dirname, "../../README.md"), "utf8");
-const section = readme.slice(readme.indexOf("## Use it from"), readme.indexOf("## Which service"));
+const readme = readFileSync(resolve(import.meta.dirname, "../../templates/README.md"), "utf8");
+const section = readme.slice(readme.indexOf("## OpenAI's"), readme.indexOf("## ComfyUI"));
 
 let service: SdkService;
 let env: NodeJS.ProcessEnv;
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => service?.close());
 
-describe("the section about programs in the README", () => {
+describe("the recipes for other programs", () => {
   it.skipIf(!areInstalled)("has code for each library that makes an image as it stands", async () => {
     const code = /```js\n(.+?)```/s.exec(section)?.[1] ?? "";
     const statements = code

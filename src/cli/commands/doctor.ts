@@ -16,6 +16,7 @@ import type { ReachableService } from "../connect/connection.ts";
 import { findRunning } from "../connect/running-service.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
 import { choiceOption, flagOption } from "../options.ts";
+import { moduleAdvice } from "../output/finish.ts";
 import {
   checkDirectory,
   checkOwner,
@@ -186,7 +187,7 @@ export async function checkNativeParts(
         return ok(part, "works");
       } catch (error) {
         const reason = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-        const advice = `reinstall it for this system and this Node version: npm rebuild ${part}, or npm ci`;
+        const advice = moduleAdvice(part);
         const message = `does not load: ${reason}`;
         return isEmbedded ? fail(part, "internal", message, advice) : warn(part, message, advice);
       }

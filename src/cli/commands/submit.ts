@@ -144,7 +144,7 @@ async function runHere(
     const { request = null } = state ?? {};
     if (state === null || request === null) return null;
     const name = options.name ?? request.task_name;
-    const model = firstModel(items, options.model ?? request.model) ?? request.model;
+    const model = firstModel(items, options.model, request.model) ?? request.model;
     const settled = settleItems(items, model);
     const planned = [false, true].map((shares) =>
       planOf({ ...options, name }, model, settled, { providers, shares }),

@@ -1,3 +1,4 @@
+import { dirname } from "node:path";
 import { styleText } from "node:util";
 import {
   EXIT_CODES,
@@ -7,6 +8,8 @@ import {
   SERVICE_ERRORS,
 } from "../../contract/errors.ts";
 import { hideApiKeys, safeJson, safeLine, safeResultLine } from "../../kernel/hide-keys.ts";
+import { packageFile } from "../../kernel/package-file.ts";
+import { shellWord } from "../../runs/reports/run-report.ts";
 import type { CommandResult } from "../command.ts";
 import { mayColor, type Terminal } from "../terminal.ts";
 import { adviceFor, NOTHING_TYPED, type Typed } from "./next-step.ts";
@@ -77,7 +80,31 @@ export function toImgbatchError(thrown: unknown): ImgbatchError {
   }
   if (isOurs) return thrown;
   const message = messageOf(thrown);
+  const part = brokenModule(thrown);
+  if (part !== null)
+    return new ImgbatchError("MODULE_UNUSABLE", `${part} does not load here: ${message.split("\n")[0]}`, {
+      cause: thrown,
+      advice: moduleAdvice(part),
+    });
   return new ImgbatchError("INTERNAL", `Something went wrong inside imgbatch: ${message}`, { cause: thrown });
+}
+
+/** The compiled module that an error is about; null for any other error. */
+function brokenModule(thrown: unknown): "better-sqlite3" | "sharp" | null {
+  const { code } = (thrown ?? {}) as { code?: unknown };
+  const message = messageOf(thrown);
+  const isAbout = /Could not locate the bindings file|Could not load the "sharp" module/.test(message);
+  if (!isAbout && code !== "ERR_DLOPEN_FAILED" && code !== "MODULE_NOT_FOUND") return null;
+  if (/sharp/.test(message)) return "sharp";
+  return /sqlite/.test(message) ? "better-sqlite3" : null;
+}
+
+/** How to get a compiled module that works. */
+export function moduleAdvice(part: "better-sqlite3" | "sharp"): string {
+  const where = shellWord(dirname(packageFile("package.json")));
+  return part === "sharp"
+    ? `install imgbatch again on this system, with optional packages (or: npm --prefix ${where} install --no-save --include=optional sharp)`
+    : `npm --prefix ${where} rebuild better-sqlite3 (it fetches the file for this Node from GitHub; without it, it needs a compiler and Python)`;
 }
 
 const messageOf = (thrown: unknown) => (thrown instanceof Error ? thrown.message : String(thrown));

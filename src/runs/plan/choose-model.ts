@@ -90,10 +90,21 @@ export interface RunModels {
   listed: readonly ListedModel[] | null;
 }
 
-/** Returns the model of a run: the wanted one, unless all items name others; null for the first of the service's list. */
-export function firstModel(items: readonly Asked[], wanted: string | null): string | null {
-  const isUsed = items.some(({ model }) => model === undefined || model === wanted);
-  return isUsed ? wanted : (items[0]?.model ?? wanted);
+/**
+ * Returns the model of a run: the named one, else that of the `earlier` run in its directory; null for the first of the
+ * service's list. Where all items name theirs, the earlier one stays, so that no other images than theirs change.
+ */
+export function firstModel(
+  items: readonly Asked[],
+  named: string | null,
+  earlier: string | null = null,
+): string | null {
+  if (!areNamed(items)) return named ?? earlier;
+  return earlier ?? items.find(({ model }) => model === named)?.model ?? items[0]?.model ?? null;
+}
+
+function areNamed(items: readonly Asked[]): boolean {
+  return items.length > 0 && items.every(({ model }) => model !== undefined);
 }
 
 /**
@@ -113,9 +124,8 @@ export async function chooseModels(
     listed = models;
     return models;
   };
-  const wanted = firstModel(items, named ?? earlier);
-  const isNamed = named !== null || wanted !== earlier;
-  const found = await findModel(list, BATCH, { named: isNamed ? wanted : null, earlier });
+  const wanted = firstModel(items, named, earlier);
+  const found = await findModel(list, BATCH, { named: wanted === earlier ? null : wanted, earlier });
   const first = chosenModel(found.id, found.listed);
   const all = listed as readonly ListedModel[] | null;
   const models = new Map([[first.id, first]]);
@@ -129,8 +139,7 @@ export async function chooseModels(
     models.set(id, known);
     return known;
   };
-  const isOfLines = items.length > 0 && items.every(({ model }) => model !== undefined);
-  return { first, isOfLines, of, listed: all };
+  return { first, isOfLines: areNamed(items), of, listed: all };
 }
 
 /** Names the models that make images. */

@@ -91,6 +91,14 @@ it("reference images count for the body's size and for the pixels of a request",
   expect(plan(Array.from({ length: 7 }, wide)).chunks).toHaveLength(2);
 });
 
+it("equal reference images count once in a request that has their bytes once", () => {
+  const heavy = () => item("x", { references: [reference(10_000_000)] });
+  const limits = { ...DEFAULT_LIMITS, createBodyBytes: 32_000_000 };
+  const items = [heavy(), heavy(), heavy(), heavy()];
+  expect(planRun(request(items), limits).chunks).toHaveLength(2);
+  expect(planRun(request(items), limits, true).chunks).toHaveLength(1);
+});
+
 it("the key comes from the content: the same request gives the same key, any change another", () => {
   const base = plan([item("a")]).chunks[0]?.contentKey;
   expect(base).toMatch(/^ib1-[0-9a-f]{64}$/);
@@ -107,6 +115,11 @@ it("the key comes from the content: the same request gives the same key, any cha
     plan([item("a")], { mimeType: "image/webp" }),
     plan([item("a")], { metadata: { k: "v" } }),
     plan([item("a")], { isReal: true }),
+    plan([item("a", { seed: 0 })]),
+    plan([item("a", { seed: 1 })]),
+    plan([item("a", { quality: "low" })]),
+    plan([item("a", { negativePrompt: "low" })]),
+    plan([item("a", { model: "other" })]),
   ].map((each) => each.chunks[0]?.contentKey);
   expect(new Set([base, ...others]).size).toBe(others.length + 1);
 });
