@@ -7,7 +7,7 @@ import {
 import type { Socket } from "node:net";
 import { pipeline, Readable, type Transform } from "node:stream";
 import { linkSignals } from "../kernel/signals.ts";
-import { progressWithin, watchTransfer } from "../kernel/transfer-rate.ts";
+import { watchTransfer } from "../kernel/transfer-rate.ts";
 
 /** A request body that is too large for memory. It is made again, piece by piece, each time it is sent. */
 export interface StreamedBody {
@@ -119,7 +119,7 @@ export async function send(url: string | URL, sending: Sending, engine: Engine =
   const silence = new AbortController();
   const { signal, unlink } = linkSignals(sending.signal, silence.signal);
   const watch =
-    silenceMs === undefined ? null : watchTransfer(progressWithin(silenceMs), () => silence.abort());
+    silenceMs === undefined ? null : watchTransfer({ windowMs: silenceMs }, () => silence.abort());
   const moved = (bytes: number) => watch?.moved(isQuiet && bytes > 0 ? Number.POSITIVE_INFINITY : bytes);
   let isSent = false;
   let hasAnswer = false;

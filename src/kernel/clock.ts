@@ -1,3 +1,5 @@
+import { setTimeout } from "node:timers/promises";
+
 /** Time as the rest of the program sees it; tests replace it. */
 export interface Clock {
   /** Milliseconds since 1970, as the wall clock says. For records. */
@@ -31,17 +33,6 @@ export const systemClock: Clock = {
   },
 };
 
-function oneTimer(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    if (signal?.aborted) return reject(signal.reason);
-    const onAbort = () => {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", onAbort);
-      resolve();
-    }, ms);
-    signal?.addEventListener("abort", onAbort, { once: true });
-  });
+async function oneTimer(ms: number, signal?: AbortSignal): Promise<void> {
+  await setTimeout(ms, undefined, signal && { signal }).catch(() => signal?.throwIfAborted());
 }

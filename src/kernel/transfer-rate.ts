@@ -1,22 +1,14 @@
 import { systemClock } from "./clock.ts";
 
-/** The slowest rate at which bytes may move over a connection. */
-interface TransferRate {
-  /** The length of a window, in ms. */
-  windowMs: number;
-  /** The fewest bytes that must move in each window. */
-  bytesPerWindow: number;
-  /** How long the whole transfer may take, in ms. */
-  deadlineMs: number;
-}
-
 /** A slower transfer counts as making no progress. */
 const LEAST_BYTES_PER_SECOND = 8 * 1024;
 
-/** Lets a transfer go on as long as it makes progress in each window, however large it is. */
-export function progressWithin(windowMs: number): TransferRate {
-  const bytesPerWindow = (LEAST_BYTES_PER_SECOND * windowMs) / 1000;
-  return { windowMs, bytesPerWindow, deadlineMs: Number.POSITIVE_INFINITY };
+/** How slow a transfer may be: it goes on as long as it makes progress in each window, however large it is. */
+export interface TransferRate {
+  /** The length of a window, in ms. */
+  windowMs: number;
+  /** How long the whole transfer may take, in ms. Default: no limit. */
+  deadlineMs?: number;
 }
 
 interface TransferWatch {
@@ -31,7 +23,8 @@ interface TransferWatch {
 /** Watches one transfer. Calls `onSlow` once when it is slower than allowed, and then stops watching. */
 export function watchTransfer(rate: TransferRate, onSlow: () => void): TransferWatch {
   let inWindow = 0;
-  let leftMs = rate.deadlineMs;
+  const bytesPerWindow = (LEAST_BYTES_PER_SECOND * rate.windowMs) / 1000;
+  let leftMs = rate.deadlineMs ?? Number.POSITIVE_INFINITY;
   let windowMs = Math.min(rate.windowMs, leftMs);
   /** The rest of the window, in ms. */
   let restMs = windowMs;
@@ -42,7 +35,7 @@ export function watchTransfer(rate: TransferRate, onSlow: () => void): TransferW
     timer = setTimeout(() => {
       timer = undefined;
       leftMs -= windowMs;
-      const isSlow = windowMs === rate.windowMs && inWindow < rate.bytesPerWindow;
+      const isSlow = windowMs === rate.windowMs && inWindow < bytesPerWindow;
       inWindow = 0;
       windowMs = Math.min(rate.windowMs, leftMs);
       restMs = windowMs;

@@ -115,6 +115,7 @@ it("[LINE-2] misspelt options and wrong values are reported before any service i
     { prompt: "a", image_size: "2K" },
     { prompt: "a", qualty: "low" },
     { prompt: "a", background: "blue" },
+    { prompt: "a", options: { image_size: "2K" } },
   ]);
   const { code, stderr } = await type("submit", "p.jsonl", "--base-url", "http://127.0.0.1:9");
   expect(code).toBe(2);
@@ -124,6 +125,7 @@ it("[LINE-2] misspelt options and wrong values are reported before any service i
     "p.jsonl:3: image_size: is not a known field; did you mean size?",
     "p.jsonl:4: qualty: is not a known field; did you mean quality?",
     'p.jsonl:5: background: "blue": use transparent, opaque, auto',
+    "p.jsonl:6: options: is of the API; write its fields in the line itself",
   ])
     expect(stderr).toContain(problem);
 });
@@ -144,7 +146,7 @@ it("[LINE-2] a service that announces no options gets plain lines only, and the 
   ]);
 });
 
-it("real time takes seeds, and refuses the options that only batches have", async () => {
+it("real time refuses the options that only batches have", async () => {
   const { type } = await workplace([{ prompt: "a", quality: "low", seed: 1 }]);
   for (const command of [
     ["generate", "--file", "p.jsonl"],

@@ -1,3 +1,4 @@
+import { groupBy } from "../../kernel/json.ts";
 import { paysDrawingsInPlay } from "../accounts.ts";
 import type { ImageProvider, UpstreamUsage } from "../ports/image-provider.ts";
 import type { Repositories, Transaction } from "../ports/stores.ts";
@@ -23,16 +24,13 @@ export interface Call {
 
 /** Adds calls to the sums of their providers and models. */
 export async function recordCalls(tx: Transaction, calls: readonly Call[], nowMs: number): Promise<void> {
-  const sums = new Map<string, ProviderCalls>();
-  for (const call of calls) {
-    const key = JSON.stringify([call.provider, call.model]);
-    const more = sumsOf(call, nowMs);
-    const sum = sums.get(key);
-    sums.set(key, sum === undefined ? more : added(sum, more));
-  }
+  const each = calls.map((call) => sumsOf(call, nowMs));
+  const groups = groupBy(each, ({ provider, model }) => JSON.stringify([provider, model]));
   // Always in the same order: two transactions that lock the rows in different orders could deadlock.
-  for (const [, sum] of [...sums].sort(([a], [b]) => (a < b ? -1 : 1)))
-    await tx.providerCalls.add(nowMs - (nowMs % CALLS_EVERY_MS), sum);
+  for (const [key, group] of [...groups].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    const [provider, model] = JSON.parse(key) as [string, string];
+    await tx.providerCalls.add(nowMs - (nowMs % CALLS_EVERY_MS), { provider, model, ...sumCalls(group) });
+  }
 }
 
 function sumsOf(
@@ -51,21 +49,6 @@ function sumsOf(
     inputTokens: usage?.inputTokens ?? 0,
     outputTokens: usage?.outputTokens ?? 0,
     lastSuccessMs: images > 0 ? nowMs : null,
-  };
-}
-
-function added(a: ProviderCalls, b: ProviderCalls): ProviderCalls {
-  return {
-    ...a,
-    requests: a.requests + b.requests,
-    images: a.images + b.images,
-    errors: a.errors + b.errors,
-    maybePaidTwice: a.maybePaidTwice + b.maybePaidTwice,
-    billedMicroUsd: a.billedMicroUsd + b.billedMicroUsd,
-    costMicroUsd: a.costMicroUsd + b.costMicroUsd,
-    inputTokens: a.inputTokens + b.inputTokens,
-    outputTokens: a.outputTokens + b.outputTokens,
-    lastSuccessMs: b.lastSuccessMs ?? a.lastSuccessMs,
   };
 }
 

@@ -2,12 +2,10 @@ import type { IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { progressWithin, watchTransfer } from "../../kernel/transfer-rate.ts";
+import { type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
 import { type BodyBudgets, BodyReservation } from "./body-budgets.ts";
 import { ImageExtraction, type ImageTexts, type TakenBody } from "./image-extraction.ts";
 import type { BodyFormat } from "./json-value.ts";
-
-type TransferRate = ReturnType<typeof progressWithin>;
 
 /** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
 interface BodyRate extends TransferRate {
@@ -16,7 +14,7 @@ interface BodyRate extends TransferRate {
 
 /** At least 8 KiB/s at any time; the deadline suffices for 192 MiB over 2 Mbit/s. */
 export const BODY_RATE: BodyRate = {
-  ...progressWithin(20_000),
+  windowMs: 20_000,
   deadlineMs: 15 * 60_000,
   waitMs: 30_000,
 };
