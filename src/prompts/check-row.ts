@@ -131,10 +131,20 @@ function checkMetadata(
   const own = Object.entries(fields).filter(
     ([name, value]) => !FIELDS.includes(name) && !(name === SOURCE && isSource(value)),
   );
-  for (const [name] of own) if (!isTaken(name, isStrict)) report(...unknownField(name));
+  for (const [name, value] of own) {
+    if (!isTaken(name, isStrict)) report(...unknownField(name));
+    else if (name === "options" && isOfApi(value))
+      report(name, "is of the API; write its fields in the line itself, and size instead of image_size");
+  }
   const found = Object.fromEntries([...(isObject ? Object.entries(given) : []), ...own]);
   if (hasUnstorableText(JSON.stringify(found))) report("metadata", "holds half a character pair; remove it");
   return Object.keys(found).length === 0 ? null : found;
+}
+
+/** Whether a value is the options of an item as the batch API has them. */
+function isOfApi(value: unknown): boolean {
+  const names = typeof value === "object" && value !== null ? Object.keys(value) : [];
+  return ["image_size", ...OPTION_FIELDS].some((name) => names.includes(name));
 }
 
 /** Too many words, such as `line` and `file`, differ from a shorter name by two letters only. */

@@ -6,6 +6,7 @@ import {
   SIZE_TIERS,
   type SizeTier,
 } from "../contract/image-formats.ts";
+import { DEFAULT_LIMITS } from "../contract/limits.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import type { Report } from "./problems.ts";
 
@@ -41,7 +42,7 @@ interface Kind {
 }
 
 const MOST_WORD_CHARS = 40;
-const MOST_TEXT_CHARS = 10_000;
+const MOST_TEXT_CHARS = DEFAULT_LIMITS.promptChars;
 
 const isWord = (text: string) => text.length <= MOST_WORD_CHARS && /^[\w.-]+$/.test(text);
 

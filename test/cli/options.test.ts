@@ -90,7 +90,7 @@ it("[LINE-1] keys, hashes and input of lines without options are those of earlie
 });
 
 it("[LINE-2] an option that the model does not take is named with file, line and field, and nothing is sent", async () => {
-  const { type } = await workplace([
+  const { edit, type } = await workplace([
     { prompt: "a", quality: "ultra" },
     { prompt: "b", size: "4K", model: "vendorx-3.1-flash-lite-image" },
     { prompt: "c", background: "transparent" },
@@ -102,9 +102,11 @@ it("[LINE-2] an option that the model does not take is named with file, line and
     "p.jsonl:1: quality: ultra: vendorx-3.1-flash-image takes low, medium, high\n",
     "p.jsonl:2: size: 4K: vendorx-3.1-flash-lite-image takes 1K; vendorx-3.1-flash-image, ",
     "p.jsonl:3: background: transparent: a JPEG has no transparency",
-    "p.jsonl:4: model: nobody: there is vendorx-3.1-flash-image, ",
+    'p.jsonl:4: model: there is no batch model "nobody"; there is vendorx-3.1-flash-image, ',
   ])
     expect(stderr).toContain(problem);
+  edit([{ prompt: "d", model: "nobody" }]);
+  expect((await type("submit", "p.jsonl")).stderr).toContain("p.jsonl:1: model: there is no batch model");
   expect((await type("list", "--json")).json().batches).toEqual([]);
 });
 
@@ -115,6 +117,7 @@ it("[LINE-2] misspelt options and wrong values are reported before any service i
     { prompt: "a", image_size: "2K" },
     { prompt: "a", qualty: "low" },
     { prompt: "a", background: "blue" },
+    { prompt: "a", options: { image_size: "2K" } },
   ]);
   const { code, stderr } = await type("submit", "p.jsonl", "--base-url", "http://127.0.0.1:9");
   expect(code).toBe(2);
@@ -124,6 +127,7 @@ it("[LINE-2] misspelt options and wrong values are reported before any service i
     "p.jsonl:3: image_size: is not a known field; did you mean size?",
     "p.jsonl:4: qualty: is not a known field; did you mean quality?",
     'p.jsonl:5: background: "blue": use transparent, opaque, auto',
+    "p.jsonl:6: options: is of the API; write its fields in the line itself",
   ])
     expect(stderr).toContain(problem);
 });
@@ -144,7 +148,7 @@ it("[LINE-2] a service that announces no options gets plain lines only, and the 
   ]);
 });
 
-it("real time takes seeds, and refuses the options that only batches have", async () => {
+it("real time refuses the options that only batches have", async () => {
   const { type } = await workplace([{ prompt: "a", quality: "low", seed: 1 }]);
   for (const command of [
     ["generate", "--file", "p.jsonl"],

@@ -27,10 +27,24 @@ it("generate makes each image in the ratio and size of its line, else in those o
     wide: { aspectRatio: "16:9" },
     big: { aspectRatio: "1:1", imageSize: "2K" },
   });
+  expect(cli.fake.requests.every(({ json }) => !("seed" in json.generationConfig))).toBe(true);
   writeFileSync(cli.path("my p.jsonl"), `${MIXED.join("\n").replace("16:9", "3:2")}\n`);
   const other = await cli.run(command);
   expect(other.code).toBe(6);
   expect(other.stderr).toContain("out");
+});
+
+it("generate asks for the seed of each image of a line: each further one adds 1", async () => {
+  const cli = await bench(['{"prompt":"a","seed":3,"output_count":2}', '{"prompt":"b"}']);
+  expect((await cli.run(["generate", "--file", "my p.jsonl", "--seed", "9", "-j", "1"])).code).toBe(0);
+  expect((await cli.run(["generate", "c", "--seed", "0"])).code).toBe(0);
+  const seeds = cli.fake.requests.map(({ prompt, json }) => [prompt, json.generationConfig.seed]);
+  expect(seeds).toEqual([
+    ["a", 3],
+    ["a", 4],
+    ["b", 9],
+    ["c", 0],
+  ]);
 });
 
 it("failed images keep their ratio and size in retry.jsonl, and the command for it keeps the model", async () => {

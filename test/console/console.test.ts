@@ -194,6 +194,38 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     ]);
   });
 
+  it("[CONSOLE-14] a prompt in several qualities is a row, and an image begins another batch with its prompt and options", async () => {
+    const provider = new FakeProvider();
+    const service = await startService({ providers: [provider] });
+    const both = (prompt: string) => ["low", "high"].map((quality) => ({ prompt, options: { quality } }));
+    const { id } = await service.submit({ model: MODEL, items: [...both("a fox"), ...both("an owl")] });
+    await service.until(id);
+    const page = await openConsole(service);
+    await goTo(page, service, `batches/${id}`);
+    await page.locator(".tile img").nth(3).waitFor();
+    expect(await shownText(page, ".row-head")).toEqual(["a fox", "an owl"]);
+    expect(await shownText(page, ".tile-prompt")).toEqual(["low", "high", "low", "high"]);
+    expect(await findBarriers(page)).toEqual([]);
+    await page.locator(".tile-open").nth(1).click();
+    const large = page.getByRole("dialog");
+    await large.getByText("high", { exact: true }).waitFor();
+    await large.getByRole("button", { name: "Edit and make" }).click();
+    await page.getByRole("heading", { name: "References" }).waitFor();
+    expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe("a fox");
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.locator(".tile img").waitFor();
+    expect(provider.requests.at(-1)).toMatchObject({ prompt: "a fox", asked: { quality: "high" } });
+    expect(provider.requests.at(-1)?.references).toHaveLength(1);
+
+    await page.locator(".tile-open").click();
+    await page.getByRole("button", { name: "Again" }).click();
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.getByText("The batch is sent.").waitFor();
+    await expect.poll(() => provider.requests.length).toBe(6);
+    expect(provider.requests.at(-1)?.asked?.seed).toBeGreaterThanOrEqual(0);
+    expect(provider.requests.at(-1)?.references).toHaveLength(1);
+  });
+
   it("the failed images are made again, and the ZIP that the browser saves has the images of the service", async () => {
     let isBad = true;
     const service = await startService({ providers: [moody(() => isBad)] });

@@ -50,7 +50,7 @@ function BatchRow({ batch }: { batch: BatchObject }) {
                   : usd(batch.actual_cost, "sum")}
               </b>
               <span className="quiet">
-                {batch.actual_cost === null ? `${usd(batch.hold_amount, "limit")} held` : "paid"}
+                {batch.actual_cost === null ? `${usd(batch.hold_amount, "limit")} reserved` : "paid"}
               </span>
             </>
           )}

@@ -110,7 +110,7 @@ function Ledger({ hasPlay }: { hasPlay: boolean }) {
               <th>when</th>
               <th>what</th>
               <th className="number">change</th>
-              <th className="number">held</th>
+              <th className="number">reserved</th>
               <th className="number">balance after</th>
               <th>batch</th>
             </tr>
@@ -179,7 +179,7 @@ function Balances({ account }: { account: AccountObject }) {
     <Sums
       rows={[
         [label, usd(balance)],
-        ["held for what runs", usd(held)],
+        ["reserved for what runs", usd(held)],
       ]}
     />
   );

@@ -7,8 +7,8 @@ import { writeFileDurably } from "../../kernel/files.ts";
 import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";
 import { packageFile } from "../../kernel/package-file.ts";
 import { counted } from "../../kernel/text.ts";
+import { type Comparison, compareImages } from "../../prompts/comparison.ts";
 import type { ResultFile } from "../directory/run-files.ts";
-import { type Comparison, compareImages } from "./comparison.ts";
 import {
   escapeMarkup,
   fileFacts,
@@ -134,7 +134,7 @@ async function* pageText(template: string, page: Page): AsyncGenerator<string> {
   yield fill(tail);
 }
 
-function tableHead({ columns }: Comparison): string {
+function tableHead({ columns }: Comparison<ReportImage>): string {
   const names = columns.map((name) => `<th scope="col" dir="auto">${escapeMarkup(name)}</th>`).join("");
   const head = columns.length === 1 ? "" : `<thead><tr><th scope="col">Prompt</th>${names}</tr></thead>`;
   return `<div class="compared"><table class="of-${columns.length}">${head}<tbody class="sheet">\n`;

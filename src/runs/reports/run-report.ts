@@ -2,6 +2,7 @@ import { isTerminal } from "../../contract/statuses.ts";
 import { hideUsedKeys } from "../../kernel/hide-keys.ts";
 import { type Cost, numberToMicros, sumCosts } from "../../kernel/money.ts";
 import { formatSize, truncateCodePoints } from "../../kernel/text.ts";
+import { type Variant, variantByPrompt } from "../../prompts/comparison.ts";
 import type { OptionFields } from "../../prompts/options.ts";
 import type { FileLine } from "../../prompts/problems.ts";
 import type { InputLine } from "../directory/input.ts";
@@ -68,8 +69,7 @@ export interface ReportImage {
   /** Where the prompt is, as CI systems know it. Null when it is not known, and for standard input. */
   fileLine: FileLine | null;
   files: readonly ResultFile[];
-  /** The prompt, or the line of a prompt file, that it is a variant of, and its values by name. */
-  variant: { origin: string; values: ReadonlyMap<string, string> };
+  variant: Variant;
   /** What it was asked for besides the prompt. */
   options: readonly string[];
   /** Provider and model version where not all images have the same, and the seed. A fact that is not known is absent. */
@@ -171,17 +171,11 @@ function fileLineOf(source?: InputLine["source"]): ReportImage["fileLine"] {
 }
 
 /** Lines of the prompt file that a list repeats know the values; other prompts repeat when their texts are equal. */
-function variantOf(
-  asked: AskedImage | undefined,
-  prompt: string,
-  model: string | null,
-): ReportImage["variant"] {
+function variantOf(asked: AskedImage | undefined, prompt: string, model: string | null): Variant {
   const { source, aspect_ratio, size, quality, background, negative_prompt } = asked ?? { prompt };
   if (source?.values !== undefined)
     return { origin: `${source.file}:${source.line}`, values: new Map(Object.entries(source.values)) };
-  const named = { model, aspect_ratio, size, quality, background, negative_prompt };
-  const given = Object.entries(named).filter(([, value]) => value != null);
-  return { origin: prompt, values: new Map(given.map(([name, value]) => [name, String(value)])) };
+  return variantByPrompt(prompt, { model, aspect_ratio, size, quality, background, negative_prompt });
 }
 
 /** The seed that made the image says more than the one that was asked for. */

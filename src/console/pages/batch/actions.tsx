@@ -2,8 +2,9 @@ import { useEffect, useMemo, useState } from "react";
 import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
 import { isRefusalCode, isTerminal } from "../../../contract/statuses.ts";
-import { FREE_DRAWINGS } from "../../../kernel/money.ts";
+import { FREE_DRAWINGS, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
+import type { Options } from "../../../prompts/options.ts";
 import {
   batchModels,
   cancelBatch,
@@ -14,6 +15,7 @@ import {
   zipLink,
 } from "../../api/batches.ts";
 import { saveLink } from "../../api/files.ts";
+import { imagePrice } from "../../api/models.ts";
 import { randomId, urlOf } from "../../api/request.ts";
 import { ConfirmDialog } from "../../parts/dialog.tsx";
 import { announce, Icon } from "../../parts/notes.tsx";
@@ -48,10 +50,16 @@ export function RetryDialog(props: {
   // One key for the question: confirmed twice, it makes one batch.
   const idempotencyKey = useMemo(randomId, []);
   const models = useData("models", batchModels);
-  const pricing = models.value?.find((each) => each.id === model)?.pricing;
+  const listed = models.value?.find((each) => each.id === model);
+  const pricing = listed?.pricing;
   const isPlay = pricing?.play_money ?? batch.play_money;
-  const price = items.length * (pricing?.batch_image ?? estimated_cost / item_count);
-  const hold = items.length * (pricing?.batch_hold ?? hold_amount / item_count);
+  const prices = listed && items.map(({ options }) => imagePrice(listed, askedOf(options)));
+  const sumOf = (part: "cost" | "hold", total: number) =>
+    prices
+      ? microsToNumber(prices.reduce((sum, price) => sum + price[part], 0))
+      : (items.length * total) / item_count;
+  const price = sumOf("cost", estimated_cost);
+  const hold = sumOf("hold", hold_amount);
   return (
     <ConfirmDialog
       title={`Make ${counted(items.length, "failed image")} again?`}
@@ -69,7 +77,7 @@ export function RetryDialog(props: {
         A new batch, linked to this one, makes {items.length === 1 ? "it" : "them"} again
         {isPlay
           ? `: ${FREE_DRAWINGS}.`
-          : `. It costs about ${usd(price, "limit")}, and ${usd(hold, "limit")} is held until it has ended.`}
+          : `. It costs about ${usd(price, "limit")}, and ${usd(hold, "limit")} is reserved until it has ended.`}
       </p>
       {leftOut > 0 && (
         <p>
@@ -79,6 +87,11 @@ export function RetryDialog(props: {
       )}
     </ConfirmDialog>
   );
+}
+
+function askedOf(options: ItemObject["options"]): Pick<Options, "size" | "quality"> {
+  const { image_size: size, quality } = options ?? {};
+  return { ...(size ? { size } : {}), ...(quality ? { quality } : {}) };
 }
 
 /** Asks which parts of an ended batch to delete. */

@@ -22,7 +22,7 @@ import {
 } from "../../parts/status.tsx";
 import { useData } from "../../parts/use-data.ts";
 import { BatchActions, type BatchActionsProps, SelectionBar } from "./actions.tsx";
-import { Gallery } from "./gallery.tsx";
+import { compareItems, Gallery } from "./gallery.tsx";
 import { LargeView } from "./large-view.tsx";
 
 interface Items {
@@ -165,7 +165,7 @@ function BatchHead(props: BatchActionsProps) {
         <Fact label="cost">
           {batch.actual_cost !== null || batch.play_money
             ? costOf(batch.actual_cost ?? 0, batch.play_money)
-            : `about ${usd(batch.estimated_cost, "limit")}, ${usd(batch.hold_amount, "limit")} held`}
+            : `about ${usd(batch.estimated_cost, "limit")}, ${usd(batch.hold_amount, "limit")} reserved`}
         </Fact>
         <Fact label="model">{batch.model}</Fact>
         {batch.provider && <Fact label="made by">{batch.provider}</Fact>}
@@ -240,6 +240,12 @@ function Loaded(props: { batch: BatchObject; list: Items; openItem: string | nul
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const sought = useDeferredValue(words.trim().toLowerCase());
   const shown = useMemo(() => items.filter((item) => isSought(item, kind, sought)), [items, kind, sought]);
+  // What is filtered compares nothing any more.
+  const compared = useMemo(
+    () => (isComplete && kind === "all" && sought === "" ? compareItems(items) : null),
+    [items, isComplete, kind, sought],
+  );
+  const listed = compared?.items ?? shown;
   const positions = useMemo(() => new Map(items.map(({ custom_id }, at) => [custom_id, at])), [items]);
   useKeys({
     Escape: () => {
@@ -272,7 +278,9 @@ function Loaded(props: { batch: BatchObject; list: Items; openItem: string | nul
       <ErrorNote error={error} />
       <Gallery
         batchId={batch.id}
-        items={shown}
+        items={listed}
+        columns={compared?.columns ?? null}
+        isPlay={batch.play_money}
         positions={isTerminal(batch.status) ? positions : null}
         isGone={isGone}
         openItem={openItem}
@@ -292,7 +300,7 @@ function Loaded(props: { batch: BatchObject; list: Items; openItem: string | nul
       {openItem !== null && isComplete && (
         <LargeView
           batch={batch}
-          items={shown.some(({ custom_id }) => custom_id === openItem) ? shown : items}
+          items={listed.some(({ custom_id }) => custom_id === openItem) ? listed : items}
           customId={openItem}
           onShow={(customId) => show(customId, true)}
           onClose={() => show(null, true)}

@@ -1,109 +1,22 @@
 import {
   type FocusEvent,
+  Fragment,
   memo,
   type RefObject,
   useCallback,
   useEffect,
-  useLayoutEffect,
   useRef,
   useState,
 } from "react";
 import type { ItemObject } from "../../../contract/batch-api.ts";
 import { formatSize } from "../../../kernel/text.ts";
+import { compareImages, variantByPrompt } from "../../../prompts/comparison.ts";
 import { useKeys } from "../../parts/keys.tsx";
 import { Icon } from "../../parts/notes.tsx";
 import { RemotePicture, sheetAt, thumbnailPath } from "../../parts/pictures.tsx";
+import { usd } from "../../parts/status.tsx";
+import { type Grid, placeOf, useGrid } from "./grid.ts";
 import { isDeleted } from "./images.ts";
-
-interface Grid {
-  columns: number;
-  /** Pixels, as all lengths here. */
-  tileWidth: number;
-  rowHeight: number;
-  /** The tiles from `first` up to but not including `end` are near the window. */
-  first: number;
-  end: number;
-  /** The height of all rows. */
-  height: number;
-}
-
-/** The lengths of the grid. The style sheet knows the gap and the caption, too. */
-const GAP = 14;
-const CAPTION = 52;
-const NARROW = 600;
-const EXTRA_ROWS = 2;
-
-/** Which tiles of a long grid to draw: those that the window shows, and some more above and below. */
-function useGrid(container: RefObject<HTMLElement | null>, count: number): Grid {
-  const [view, setView] = useState<View>({ width: 0, firstRow: 0, endRow: 0 });
-  useLayoutEffect(() => {
-    const element = container.current;
-    if (!element) return;
-    let frame = 0;
-    const measure = () => {
-      frame = 0;
-      const { width, top } = element.getBoundingClientRect();
-      const next = viewOf(width, -top, innerHeight);
-      // Most steps of scrolling change nothing about the rows.
-      setView((old) =>
-        old.width === next.width && old.firstRow === next.firstRow && old.endRow === next.endRow ? old : next,
-      );
-    };
-    const later = () => {
-      frame ||= requestAnimationFrame(measure);
-    };
-    measure();
-    const observer = new ResizeObserver(later);
-    observer.observe(element);
-    addEventListener("scroll", later, { passive: true });
-    addEventListener("resize", later);
-    return () => {
-      cancelAnimationFrame(frame);
-      observer.disconnect();
-      removeEventListener("scroll", later);
-      removeEventListener("resize", later);
-    };
-  }, [container]);
-  const { columns, tileWidth, rowHeight } = shapeOf(view.width);
-  return {
-    columns,
-    tileWidth,
-    rowHeight,
-    first: Math.min(count, view.firstRow * columns),
-    end: Math.min(count, view.endRow * columns),
-    height: Math.max(0, Math.ceil(count / columns) * rowHeight - GAP),
-  };
-}
-
-interface View {
-  width: number;
-  firstRow: number;
-  endRow: number;
-}
-
-function viewOf(width: number, top: number, height: number): View {
-  const { rowHeight } = shapeOf(width);
-  return {
-    width,
-    firstRow: Math.max(0, Math.floor(top / rowHeight) - EXTRA_ROWS),
-    endRow: Math.max(0, Math.ceil((top + height) / rowHeight) + EXTRA_ROWS),
-  };
-}
-
-function shapeOf(width: number): Pick<Grid, "columns" | "tileWidth" | "rowHeight"> {
-  const least = width < NARROW ? 150 : 216;
-  const columns = Math.max(1, Math.floor((width + GAP) / (least + GAP)));
-  const tileWidth = Math.max(0, (width - GAP * (columns - 1)) / columns);
-  return { columns, tileWidth, rowHeight: tileWidth + CAPTION + GAP };
-}
-
-/** The position of a tile. */
-function placeOf(grid: Grid, index: number): { x: number; y: number } {
-  return {
-    x: (index % grid.columns) * (grid.tileWidth + GAP),
-    y: Math.floor(index / grid.columns) * grid.rowHeight,
-  };
-}
 
 /** The space for the bars above and below the gallery, in pixels. */
 const MARGIN = 90;
@@ -205,13 +118,18 @@ interface TileProps {
   x: number;
   y: number;
   width: number;
+  /** Instead of the prompt, in a comparison. */
+  variant: string | null;
+  /** With its price below. */
+  isPriced: boolean;
   onOpen: (customId: string) => void;
   onToggle: (index: number, isRange: boolean) => void;
 }
 
 /** One item of a batch: its picture or its state, and below what it is. */
 const Tile = memo(function Tile(props: TileProps) {
-  const { item, index, count, isSelected, isTabStop, x, y, width, onOpen, onToggle } = props;
+  const { item, index, count, isSelected, isTabStop, x, y, width, variant, isPriced, onOpen, onToggle } =
+    props;
   const { custom_id, status, error } = item;
   const prompt = item.prompt ?? item.prompt_preview;
   return (
@@ -245,9 +163,11 @@ const Tile = memo(function Tile(props: TileProps) {
       </label>
       <div className="tile-text">
         <span className="tile-prompt" dir="auto" title={prompt}>
-          {prompt}
+          {variant ?? prompt}
         </span>
-        <span className={`tile-facts ${error ? "fails" : ""}`}>{error ? error.code : factsOf(item)}</span>
+        <span className={`tile-facts ${error ? "fails" : ""}`}>
+          {error ? error.code : factsOf(item, isPriced)}
+        </span>
       </div>
     </li>
   );
@@ -269,17 +189,43 @@ function TilePicture({ batchId, item, position, isGone, width }: TileProps) {
   return <RemotePicture path={thumbnailPath(batchId, custom_id, edge)} sheet={sheet} alt="" />;
 }
 
-/** `1024 × 1024 · 1.4 MB`: what is known of an item's first image, or its id before there is one. */
-function factsOf({ images, custom_id, status }: ItemObject): string {
+/** `1024 × 1024 · 1.4 MB`: what is known of an item's first image, or its id before there is one. With its price in a comparison. */
+function factsOf({ images, custom_id, status, cost }: ItemObject, isPriced: boolean): string {
   const [image] = images ?? [];
   if (status === "pending") return custom_id;
-  return image ? `${image.width} × ${image.height} · ${formatSize(image.size)}` : "";
+  const price = isPriced && cost !== null ? [usd(cost)] : [];
+  return image
+    ? [`${image.width} × ${image.height}`, ...price, formatSize(image.size)].join(" · ")
+    : price.join("");
+}
+
+/** The items of a batch whose prompts repeat with other options, row by row; null where there is nothing to compare. */
+export interface ComparedItems {
+  columns: string[];
+  items: ItemObject[];
+}
+
+export function compareItems(items: readonly ItemObject[]): ComparedItems | null {
+  const images = items.map((item) => {
+    const prompt = item.prompt ?? item.prompt_preview;
+    return { item, prompt, variant: variantByPrompt(prompt, item.options ?? {}) };
+  });
+  const { columns, rows } = compareImages(images) ?? { columns: [], rows: [] };
+  const cells = rows.flatMap((row) => row.cells);
+  // The grid has no room for two pictures in a place, or for none.
+  if (columns.length < 2 || cells.some((cell) => cell.length !== 1)) return null;
+  return { columns, items: cells.flatMap((cell) => cell.map(({ item }) => item)) };
 }
 
 /** The pictures of a batch, of which only those near the window are in the page. */
 export function Gallery(props: {
   batchId: string;
+  /** In a comparison, row by row. */
   items: readonly ItemObject[];
+  /** The variants of a comparison, a column each; null for a plain grid. */
+  columns: readonly string[] | null;
+  /** Its prices are no real money. */
+  isPlay: boolean;
   /** The position of each item in its batch, by custom id; null while the batch may change. */
   positions: ReadonlyMap<string, number> | null;
   isGone: boolean;
@@ -289,9 +235,9 @@ export function Gallery(props: {
   onSelect: (selected: ReadonlySet<string>) => void;
   onOpen: (customId: string) => void;
 }) {
-  const { batchId, items, positions, isGone, openItem, selected, onSelect, onOpen } = props;
+  const { batchId, items, columns, isPlay, positions, isGone, openItem, selected, onSelect, onOpen } = props;
   const list = useRef<HTMLUListElement>(null);
-  const grid = useGrid(list, items.length);
+  const grid = useGrid(list, items.length, columns?.length ?? null);
   const [lastToggled, setLastToggled] = useState(0);
   const latest = useRef({ items, selected, lastToggled, onSelect, onOpen });
   latest.current = { items, selected, lastToggled, onSelect, onOpen };
@@ -327,22 +273,36 @@ export function Gallery(props: {
     <ul ref={list} className="gallery" aria-label="Images" style={{ height: grid.height }} onFocus={onFocus}>
       {shown.map((item, offset) => {
         const index = grid.first + offset;
+        const place = placeOf(grid, index);
+        const prompt = item.prompt ?? item.prompt_preview;
+        const named = columns?.[index % columns.length] ?? null;
+        const variant = named === null || grid.headHeight > 0 ? named : `${named} · ${prompt}`;
         return (
-          <Tile
-            key={item.custom_id}
-            batchId={batchId}
-            item={item}
-            index={index}
-            count={items.length}
-            position={positions?.get(item.custom_id) ?? null}
-            isGone={isGone}
-            isTabStop={index === tabStop}
-            isSelected={selected.has(item.custom_id)}
-            {...placeOf(grid, index)}
-            width={grid.tileWidth}
-            onOpen={open}
-            onToggle={toggle}
-          />
+          <Fragment key={item.custom_id}>
+            {grid.headHeight > 0 && index % grid.columns === 0 && (
+              <li className="row-head" style={{ transform: `translateY(${place.y - grid.headHeight}px)` }}>
+                <span dir="auto" title={prompt}>
+                  {prompt}
+                </span>
+              </li>
+            )}
+            <Tile
+              variant={variant}
+              isPriced={variant !== null && !isPlay}
+              batchId={batchId}
+              item={item}
+              index={index}
+              count={items.length}
+              position={positions?.get(item.custom_id) ?? null}
+              isGone={isGone}
+              isTabStop={index === tabStop}
+              isSelected={selected.has(item.custom_id)}
+              {...place}
+              width={grid.tileWidth}
+              onOpen={open}
+              onToggle={toggle}
+            />
+          </Fragment>
         );
       })}
     </ul>

@@ -13,6 +13,7 @@ import { costOf, StatusBadge, usd } from "../../parts/status.tsx";
 import { useLimits } from "../../parts/use-data.ts";
 import { RetryDialog, retriableOf } from "./actions.tsx";
 import { fetchImage, hasImages, saveImages } from "./images.ts";
+import { useStartOver } from "./start-over.tsx";
 
 /** One image as large as the window allows, with all that is known of it. */
 export function LargeView(props: {
@@ -25,6 +26,7 @@ export function LargeView(props: {
   const { batch, items, customId, onShow, onClose } = props;
   const [isFull, setFull] = useState(false);
   const [isAsking, setAsking] = useState(false);
+  const { start, dialog } = useStartOver(batch);
   const index = items.findIndex(({ custom_id }) => custom_id === customId);
   const item = items[index];
   const stepTo = (to: number) => (event?: { preventDefault(): void }) => {
@@ -43,7 +45,7 @@ export function LargeView(props: {
       j: step(1),
       z: () => setFull(!isFull),
     },
-    { inDialog: true, isActive: !isAsking },
+    { inDialog: true, isActive: !isAsking && dialog === null },
   );
   if (!item)
     return (
@@ -79,9 +81,11 @@ export function LargeView(props: {
           item={item}
           position={`${index + 1} of ${items.length}`}
           onRetry={retriable.length > 0 ? () => setAsking(true) : null}
+          onStart={(way) => start(item, way)}
           onClose={onClose}
         />
       </Dialog>
+      {dialog}
       {isAsking && <RetryDialog batch={batch} chosen={[item]} onClose={() => setAsking(false)} />}
     </>
   );
@@ -127,9 +131,10 @@ function ItemPanel(props: {
   position: string;
   /** Null when it cannot be made again. */
   onRetry: (() => void) | null;
+  onStart: (way: "again" | "edit") => void;
   onClose: () => void;
 }) {
-  const { batch, item, position, onRetry, onClose } = props;
+  const { batch, item, position, onRetry, onStart, onClose } = props;
   const prompt = item.prompt ?? item.prompt_preview;
   return (
     <aside className="panel">
@@ -159,7 +164,7 @@ function ItemPanel(props: {
           {note}
         </p>
       ))}
-      <PanelActions batch={batch} item={item} prompt={prompt} onRetry={onRetry} />
+      <PanelActions batch={batch} item={item} prompt={prompt} onRetry={onRetry} onStart={onStart} />
       <References batch={batch} item={item} />
       <dl className="facts column">
         {rowsOf(batch, item).map(([label, value]) => (
@@ -178,8 +183,9 @@ function PanelActions(props: {
   item: ItemObject;
   prompt: string;
   onRetry: (() => void) | null;
+  onStart: (way: "again" | "edit") => void;
 }) {
-  const { batch, item, prompt, onRetry } = props;
+  const { batch, item, prompt, onRetry, onStart } = props;
   const [isBusy, setBusy] = useState(false);
   const { zipItems } = useLimits();
   const canFetch = hasImages(item) && isTerminal(batch.status) && batch.status !== "output_deleted";
@@ -217,6 +223,14 @@ function PanelActions(props: {
           <Icon name="retry" /> Retry
         </button>
       )}
+      <button type="button" className="button" onClick={() => onStart("again")}>
+        <Icon name="add" /> Again
+      </button>
+      {canFetch && (
+        <button type="button" className="button" onClick={() => onStart("edit")}>
+          <Icon name="edit" /> Edit and make
+        </button>
+      )}
       <button
         type="button"
         className="button"
@@ -252,16 +266,21 @@ function References({ batch, item }: { batch: BatchObject; item: ItemObject }) {
 }
 
 function rowsOf({ play_money }: BatchObject, item: ItemObject) {
-  const { images, cost, provider, model_version, seed, mime_type, upstream_cost } = item;
+  const { images, cost, provider, model_version, seed, mime_type, upstream_cost, options } = item;
+  const { aspect_ratio, image_size, quality, background, negative_prompt, seed: askedSeed } = options ?? {};
   const [image] = images ?? [];
   const rows: [string, string | null | undefined][] = [
     ["size", image && `${image.width} × ${image.height}, ${formatSize(image.size)}`],
     ["type", mime_type],
+    ["asked for", [aspect_ratio, image_size].filter(Boolean).join(", ") || null],
+    ["quality", quality],
+    ["background", background],
+    ["without", negative_prompt],
     ["cost", cost === null ? null : costOf(cost, play_money, "exact")],
     ["upstream cost", upstream_cost === null ? null : usd(upstream_cost)],
     ["made by", provider],
     ["model version", model_version],
-    ["seed", seed === null ? null : String(seed)],
+    ["seed", (seed ?? askedSeed)?.toString()],
     ["SHA-256", image?.sha256],
   ];
   return rows.filter((row): row is [string, string] => typeof row[1] === "string");

@@ -1,17 +1,28 @@
-import type { ReportImage } from "./run-report.ts";
-
-/** The images of prompts that repeat over variants or models: a row a prompt, a column a variant. */
-export interface Comparison {
-  /** The words of each variant; a single empty one when the images of a prompt differ in nothing that was asked for. */
-  columns: string[];
-  rows: ComparedRow[];
+/** An image that may be a variant of others. */
+export interface Comparable {
+  /** Null when it is not known. */
+  prompt: string | null;
+  variant: Variant;
 }
 
-interface ComparedRow {
+/** The prompt, or the line of a prompt file, that an image is a variant of, and its values by name. */
+export interface Variant {
+  origin: string;
+  values: ReadonlyMap<string, string>;
+}
+
+/** The images of prompts that repeat over variants or models: a row a prompt, a column a variant. */
+export interface Comparison<Image extends Comparable> {
+  /** The words of each variant; a single empty one when the images of a prompt differ in nothing that was asked for. */
+  columns: string[];
+  rows: ComparedRow<Image>[];
+}
+
+interface ComparedRow<Image> {
   /** The words that the prompts of the row share. Null when none is known. */
   prompt: string | null;
   /** For each column, the images in it. */
-  cells: ReportImage[][];
+  cells: Image[][];
 }
 
 /** More columns do not fit beside each other. */
@@ -22,17 +33,17 @@ const LEAST_FILLED = 0.65;
 const LEAST_SHARED = 2;
 
 /** Returns null when the images compare nothing. */
-export function compareImages(images: readonly ReportImage[]): Comparison | null {
+export function compareImages<Image extends Comparable>(images: readonly Image[]): Comparison<Image> | null {
   if (images.length < 2 || images.some(({ prompt }) => prompt === null)) return null;
   const names = columnNames(images);
-  const labelOf = ({ variant }: ReportImage) =>
+  const labelOf = ({ variant }: Comparable) =>
     names.map((name) => variant.values.get(name) ?? "as usual").join(" · ");
   const columns = [...new Set(images.map(labelOf))];
-  const cells = new Map<string, ReportImage[][]>();
+  const cells = new Map<string, Image[][]>();
   for (const image of images) {
     const { origin, values } = image.variant;
     const key = JSON.stringify([origin, ...[...values].filter(([name]) => !names.includes(name))]);
-    const row = cells.get(key) ?? columns.map(() => []);
+    const row = cells.get(key) ?? columns.map((): Image[] => []);
     row[columns.indexOf(labelOf(image))]?.push(image);
     cells.set(key, row);
   }
@@ -46,7 +57,7 @@ export function compareImages(images: readonly ReportImage[]): Comparison | null
 }
 
 /** The variables that make the columns: as many as fit, from the one that changes fastest. The model is always the first. */
-function columnNames(images: readonly ReportImage[]): string[] {
+function columnNames(images: readonly Comparable[]): string[] {
   const seen = new Map<string, Set<string>>();
   for (const { variant } of images)
     for (const [name, value] of variant.values) seen.set(name, (seen.get(name) ?? new Set()).add(value));
@@ -57,7 +68,7 @@ function columnNames(images: readonly ReportImage[]): string[] {
   let chosen: string[] = [];
   for (const name of byRank.reverse()) {
     const more = [name, ...chosen];
-    const key = ({ variant }: ReportImage) => JSON.stringify(more.map((each) => variant.values.get(each)));
+    const key = ({ variant }: Comparable) => JSON.stringify(more.map((each) => variant.values.get(each)));
     if (new Set(images.map(key)).size > MOST_COLUMNS) break;
     chosen = more;
   }
@@ -65,7 +76,7 @@ function columnNames(images: readonly ReportImage[]): string[] {
 }
 
 /** `a poster of … in oil`: the words at the beginning and the end that all prompts share. */
-function sharedWords(images: readonly ReportImage[]): string | null {
+function sharedWords(images: readonly Comparable[]): string | null {
   const prompts = [...new Set(images.map(({ prompt }) => prompt ?? ""))];
   const [first = "", ...others] = prompts;
   if (others.length === 0) return first;
@@ -83,4 +94,10 @@ function sharedWords(images: readonly ReportImage[]): string | null {
     first.split(/\s+/).slice(-after || undefined),
   ];
   return before + after === 0 ? first : [...beginning, "…", ...(after === 0 ? [] : end)].join(" ");
+}
+
+/** Where nothing but the prompt is known, images are variants of each other whose prompts are equal. */
+export function variantByPrompt(prompt: string, asked: Readonly<Record<string, unknown>>): Variant {
+  const given = Object.entries(asked).filter(([name, value]) => value != null && name !== "seed");
+  return { origin: prompt, values: new Map(given.map(([name, value]) => [name, String(value)])) };
 }
