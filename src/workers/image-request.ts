@@ -17,7 +17,7 @@ import type { WorkerDeps } from "./deps.ts";
  * `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
  */
 export async function buildImageRequest(
-  deps: Pick<WorkerDeps, "blobs">,
+  deps: Pick<WorkerDeps, "blobs" | "models">,
   batch: BatchRecord,
   item: ItemRecord,
   model: string,
@@ -30,6 +30,7 @@ export async function buildImageRequest(
     outputIndex: item.outputIndex,
     earlier: item.earlier ?? "",
     ...wanted,
+    defaultQuality: deps.models.find(({ id }) => id === batch.model)?.defaultQuality,
     references: await readReferences(deps, references),
     storedReferences: references.flatMap(({ storageUri, mimeType }) =>
       storageUri === null ? [] : [{ uri: storageUri, mimeType }],

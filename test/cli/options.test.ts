@@ -90,7 +90,7 @@ it("[LINE-1] keys, hashes and input of lines without options are those of earlie
 });
 
 it("[LINE-2] an option that the model does not take is named with file, line and field, and nothing is sent", async () => {
-  const { type } = await workplace([
+  const { edit, type } = await workplace([
     { prompt: "a", quality: "ultra" },
     { prompt: "b", size: "4K", model: "vendorx-3.1-flash-lite-image" },
     { prompt: "c", background: "transparent" },
@@ -102,9 +102,11 @@ it("[LINE-2] an option that the model does not take is named with file, line and
     "p.jsonl:1: quality: ultra: vendorx-3.1-flash-image takes low, medium, high\n",
     "p.jsonl:2: size: 4K: vendorx-3.1-flash-lite-image takes 1K; vendorx-3.1-flash-image, ",
     "p.jsonl:3: background: transparent: a JPEG has no transparency",
-    "p.jsonl:4: model: nobody: there is vendorx-3.1-flash-image, ",
+    'p.jsonl:4: model: there is no batch model "nobody"; there is vendorx-3.1-flash-image, ',
   ])
     expect(stderr).toContain(problem);
+  edit([{ prompt: "d", model: "nobody" }]);
+  expect((await type("submit", "p.jsonl")).stderr).toContain("p.jsonl:1: model: there is no batch model");
   expect((await type("list", "--json")).json().batches).toEqual([]);
 });
 

@@ -239,7 +239,9 @@ export function runChild(
   let receiver: ChildProcess | null = null;
   // The command may send a signal before `spawn` returns. The handlers must be there by then.
   const stopForwarding = forwardSignals((name) => receiver?.kill(name), isOnTerminal);
-  const started = start(command, { cwd, env, stdio: "inherit", detached: !isOnTerminal });
+  // Windows has no process groups: a detached command would get a window of its own.
+  const hasGroup = !isOnTerminal && process.platform !== "win32";
+  const started = start(command, { cwd, env, stdio: "inherit", detached: hasGroup });
   const failed = (failure: ReturnType<typeof startFailure>): number => {
     onProblem(failure.message);
     return failure.exitCode;
@@ -250,7 +252,7 @@ export function runChild(
   }
   receiver = started;
   const { pid = null } = started;
-  const descendants = { group: isOnTerminal ? null : pid, mark };
+  const descendants = { group: hasGroup ? pid : null, mark };
   const ended = new Promise<number>((resolve) => {
     started.once("error", (error) => {
       if (pid === null) resolve(failed(startFailure(command[0] ?? "", cwd, error)));

@@ -1,9 +1,10 @@
-import { appendFile, chmod, readFile, stat, writeFile } from "node:fs/promises";
+import { chmod, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { makeDirectory, writeFileDurably } from "../../kernel/files.ts";
+import { fieldsOf } from "../../kernel/json.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { packageFile, readVersion } from "../../kernel/package-file.ts";
 import { findPreset, type Preset, priceOf, UPSTREAM_NAMES } from "../../providers/catalogue/catalogue.ts";
@@ -18,10 +19,10 @@ export const command: CommandDetails = {
     {
       flags: "--template <name>",
       description:
-        "starter (prompts and configuration), agent (a skill for coding agents), github, gitlab, script, comfyui, compose or all; may be repeated",
+        "starter (prompts and configuration), agent (a skill for coding agents), mcp (the file that starts `imgbatch mcp` for them), github, gitlab, script, comfyui, compose or all; may be repeated",
       default: "starter",
       repeatable: true,
-      choices: ["starter", "agent", "github", "gitlab", "script", "comfyui", "compose", "all"],
+      choices: ["starter", "agent", "mcp", "github", "gitlab", "script", "comfyui", "compose", "all"],
     },
     { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
     { flags: "--force", description: "replace existing files" },
@@ -58,7 +59,7 @@ async function run({
   const inPipeline = isOnly("github", "gitlab") ? upstream : null;
   const next = isOnly("compose")
     ? [...composeCommands(dirname(packageFile("package.json"))), SUBMIT]
-    : isOnly("agent")
+    : isOnly("agent", "mcp")
       ? ["imgbatch doctor"]
       : inPipeline !== null
         ? [`${SUBMIT} --upstream ${inPipeline.name} --dry-run`]
@@ -147,8 +148,8 @@ async function copyTemplates(
     const { target, isExecutable, onlyBelow } = file;
     const path = join(dir, target);
     if (onlyBelow !== undefined && (await stat(join(dir, onlyBelow)).catch(() => null)) === null) continue;
-    if ("appended" in file) {
-      if (await saving(path, () => append(path, file.appended))) written.push(target);
+    if ("change" in file) {
+      if (await saving(path, () => changeFile(path, file.change))) written.push(target);
       continue;
     }
     const text = "text" in file ? file.text : await readTemplate(file);
@@ -183,17 +184,40 @@ async function writeNew(path: string, text: string, mode: number): Promise<boole
   }
 }
 
-/** Adds lines to the end of a file, and creates it if it is missing. Returns false if it has them already. */
-async function append(path: string, lines: string): Promise<boolean> {
+/** Changes a file, and creates it if it is missing. Returns false if it stays as it is. */
+async function changeFile(path: string, change: (before: string) => string | null): Promise<boolean> {
   const before = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return "";
     throw error;
   });
-  if (before.includes(lines)) return false;
-  const gap = before === "" ? "" : before.endsWith("\n") ? "\n" : "\n\n";
+  const after = change(before);
+  if (after === null) return false;
   await makeDirectory(dirname(path));
-  await appendFile(path, `${gap}${lines}`);
+  // Through a link to the file of another program.
+  await writeFile(path, after);
   return true;
+}
+
+/** Adds lines to the end of a text. Null if it has them already. */
+const withLines = (lines: string) => (before: string) => {
+  if (before.includes(lines)) return null;
+  return `${before}${before === "" ? "" : before.endsWith("\n") ? "\n" : "\n\n"}${lines}`;
+};
+
+/** Adds `imgbatch mcp` to the servers of an agent. Null if it is there already, or the text is not such a file. */
+function withMcpServer(before: string): string | null {
+  let file: unknown;
+  try {
+    file = JSON.parse(before || "{}");
+  } catch {
+    return null;
+  }
+  const { mcpServers = {}, ...others } = fieldsOf(file) ?? {};
+  const servers = fieldsOf(mcpServers);
+  if (fieldsOf(file) === null || servers === null || "imgbatch" in servers) return null;
+  // Without --max-cost: the person who adds it agrees to the total.
+  const imgbatch = { command: "imgbatch", args: ["mcp"] };
+  return `${JSON.stringify({ ...others, mcpServers: { ...servers, imgbatch } }, null, 2)}\n`;
 }
 
 interface PackagedFile {
@@ -205,14 +229,14 @@ interface PackagedFile {
   values?: Readonly<Record<string, string>>;
 }
 
-/** A file to write: one of the package, a text, or lines to add to what is there. */
+/** A file to write: one of the package, a text, or what is there with a change. */
 type TemplateFile = {
   /** The path below the chosen directory, with `/`. */
   target: string;
   isExecutable?: true;
   /** Written only if this folder exists. */
   onlyBelow?: string;
-} & (PackagedFile | { text: string } | { appended: string });
+} & (PackagedFile | { text: string } | { change: (before: string) => string | null });
 
 const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
 const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch.config.json" };
@@ -236,25 +260,29 @@ const skills: readonly TemplateFile[] = [
   { source: "skill/SKILL.md", target: `.claude/${SKILL}`, onlyBelow: ".claude" },
   {
     target: "AGENTS.md",
-    appended: [
-      "## Images",
-      `Make images with \`imgbatch\`, which makes, resumes and verifies many at once: read \`.agents/${SKILL}\` first.`,
-      "Agree to pay for images (`--max-cost`) only with an amount that a person has named.",
-      "",
-    ].join("\n"),
+    change: withLines(
+      [
+        "## Images",
+        `Make images with \`imgbatch\`, which makes, resumes and verifies many at once: read \`.agents/${SKILL}\` first.`,
+        "Agree to pay for images (`--max-cost`) only with an amount that a person has named.",
+        "",
+      ].join("\n"),
+    ),
   },
 ];
+const mcp: TemplateFile = { target: ".mcp.json", change: withMcpServer };
 
 /** The files of each template. They work together in an empty directory. */
 const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   starter: [prompts, config],
   agent: skills,
+  mcp: [mcp],
   github: [prompts, github],
   gitlab: [prompts, gitlab],
   script: [prompts, script],
   comfyui: [prompts, comfyui, workflow],
   compose: [prompts, compose],
-  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose, ...skills],
+  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose, ...skills, mcp],
 };
 
 /**

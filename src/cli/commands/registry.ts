@@ -94,6 +94,11 @@ const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./exec.ts")).command,
   },
   {
+    name: "mcp",
+    summary: "let an agent make images: a Model Context Protocol server on standard input and output",
+    load: async () => (await import("./mcp.ts")).command,
+  },
+  {
     name: "ready",
     summary: "check whether the service is ready and accepts the key",
     load: async () => (await import("./ready.ts")).command,

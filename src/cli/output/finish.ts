@@ -115,7 +115,7 @@ export function exitCodeOf(error: ImgbatchError): number {
 }
 
 /** The one document of `--json` for a failed command. Never shows an API key. */
-function errorDocument(error: ImgbatchError): object {
+export function errorDocument(error: ImgbatchError) {
   const { code, message, param, requestId, details } = error;
   return {
     ok: false,

@@ -40,6 +40,8 @@ export interface ImageRequest {
   seed: number;
   /** What the caller has asked for besides. Left out: nothing. */
   asked?: AskedOptions;
+  /** The quality whose price counts when none was asked for. Left out: the model has none. */
+  defaultQuality?: string | undefined;
   origin: RequestOrigin;
 }
 

@@ -38,6 +38,7 @@ function imageRequest(
     attempt: 1,
     seed: askedSeed ?? seedOf(index === 0 ? id : `${id}/${index}`),
     ...(asked && { asked: { ...asked, seed: askedSeed } }),
+    defaultQuality: request.model.defaultQuality,
     origin: "realtime",
   };
 }

@@ -70,7 +70,8 @@ export function imagesRequest(entry: Entry, request: ImageRequest): { path: stri
 /** The fields of a request for an image, without its references. */
 export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
   const { model, prompt, earlier = "", asked, tier } = request;
-  const { formats, defaultQuality } = modelFacts(entry.preset, model) ?? {};
+  const { formats, defaultQuality: ofVendor } = modelFacts(entry.preset, model) ?? {};
+  const { defaultQuality = ofVendor } = request;
   const { responseFormat, resolution } = entry;
   // Without a type, some servers make a JPEG, which has no transparency.
   const hasType = formats !== undefined || asked?.background === "transparent";

@@ -88,6 +88,8 @@ export interface RunModels {
   of(asked: Asked): ChosenModel;
   /** The list of the service; null if it has none. */
   listed: readonly ListedModel[] | null;
+  /** Whether the list, or the earlier run, has a model. */
+  isThere(id: string): boolean;
 }
 
 /**
@@ -125,7 +127,11 @@ export async function chooseModels(
     return models;
   };
   const wanted = firstModel(items, named, earlier);
-  const found = await findModel(list, BATCH, { named: wanted === earlier ? null : wanted, earlier });
+  const isOfLines = areNamed(items);
+  // A wrong model of a line is reported with its line.
+  const isGiven = isOfLines || wanted === earlier;
+  const wish = isGiven ? { named: null, earlier: wanted } : { named: wanted, earlier };
+  const found = await findModel(list, BATCH, wish);
   const first = chosenModel(found.id, found.listed);
   const all = listed as readonly ListedModel[] | null;
   const models = new Map([[first.id, first]]);
@@ -139,7 +145,8 @@ export async function chooseModels(
     models.set(id, known);
     return known;
   };
-  return { first, isOfLines: areNamed(items), of, listed: all };
+  const isThere = (id: string) => id === earlier || (all?.some((model) => model.id === id) ?? true);
+  return { first, isOfLines, of, listed: all, isThere };
 }
 
 /** Names the models that make images. */

@@ -50,8 +50,11 @@ export function fitItems(
     const { fileLine, references } = item;
     const model = models.of(item);
     const report = (field: string, message: string) => problems.add(fileLine, field, message);
-    if (item.model !== undefined && models.listed?.every(({ id }) => id !== item.model))
-      report("model", `${item.model}: there is ${models.listed.map(({ id }) => id).join(", ") || "none"}`);
+    if (item.model !== undefined && !models.isThere(item.model)) {
+      const there = models.listed?.map(({ id }) => id).join(", ") || "none";
+      report("model", `there is no batch model ${JSON.stringify(item.model)}; there is ${there}`);
+      continue;
+    }
     const max = model.maxReferenceImages;
     if (references.length > max) {
       const message = `${model.id} takes at most ${counted(max, "reference image")}; this prompt has ${references.length}`;

@@ -133,6 +133,7 @@ describe("a request in the form of OpenAI Images", () => {
     const nothing = await bodyOf({}, { ...gpt, asked: NOTHING });
     expect(nothing).toEqual(await bodyOf({}, gpt));
     expect(nothing.quality).toBe("medium");
+    expect((await bodyOf({}, { ...gpt, defaultQuality: "low" })).quality).toBe("low");
     // A server that chooses the type by itself could choose JPEG.
     expect(await bodyOf({}, { asked: transparent })).toMatchObject({
       output_format: "png",

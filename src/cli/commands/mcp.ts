@@ -1,0 +1,32 @@
+import type { CommandDetails } from "../command.ts";
+import { unitCostOption, upstreamOption } from "./shared-options.ts";
+
+export const command: CommandDetails = {
+  options: [
+    {
+      flags: "--root <dir>",
+      description: "read and write files below this directory alone",
+      default: "this directory",
+    },
+    upstreamOption,
+    {
+      flags: "--max-cost <usd>",
+      description:
+        "agree that agents pay up to this in all, also over restarts; without it no paid image is made",
+    },
+    unitCostOption,
+  ],
+  examples: ["imgbatch mcp", "imgbatch mcp --upstream google --max-cost 5"],
+  notes: [
+    "A client such as an editor starts this command, and speaks with it over standard input and output. `imgbatch init --template mcp` writes the .mcp.json that tells it so.",
+    "The total is of all time: what batches hold counts, and what they have cost. It is kept in the data directory. A person raises it with a higher --max-cost.",
+    "When the client closes its end, no more images are begun, and paid requests are waited for. The next start goes on.",
+  ],
+  exits: ["auth", "conflict"],
+  json: false,
+  run: async (context) => {
+    const { serveMcp } = await import("../mcp/server.ts");
+    await serveMcp(context);
+    return { json: null };
+  },
+};

@@ -1,0 +1,179 @@
+import { isAbsolute, relative, resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Http } from "../../http/http.ts";
+import { realPathBelow } from "../../kernel/files.ts";
+import { hideApiKeys, hideUsedKeysIn } from "../../kernel/hide-keys.ts";
+import { numberToMicros } from "../../kernel/money.ts";
+import type { CommandContext, CommandResult, Output } from "../command.ts";
+import { command as download } from "../commands/download.ts";
+import { command as generate } from "../commands/generate.ts";
+import { command as items } from "../commands/items.ts";
+import { command as models } from "../commands/models.ts";
+import { command as retry } from "../commands/retry.ts";
+import { command as status } from "../commands/status.ts";
+import { command as submit } from "../commands/submit.ts";
+import { httpTo } from "../connect/connect.ts";
+import type { ServiceConnection, ServiceNeeds } from "../connect/connection.ts";
+import { errorDocument, toImgbatchError } from "../output/finish.ts";
+import { adviceFor } from "../output/next-step.ts";
+import type { Spending } from "./spending.ts";
+
+/** What all calls of a server share. */
+export interface Session {
+  /** The context of the command `mcp`. Its working directory is the root, a real path. */
+  context: CommandContext;
+  spending: Spending;
+  /** Returns the service that the calls use. */
+  connect(needs: ServiceNeeds): Promise<ServiceConnection>;
+  /** The options of `mcp` that go on to the commands. */
+  passed: Readonly<Record<string, unknown>>;
+  /** Aborted when the client has closed its end. */
+  closing: AbortSignal;
+}
+
+/** The commands that tools run. */
+const COMMANDS = { download, generate, items, models, retry, status, submit };
+
+/** A command line that a tool runs. */
+export interface Line {
+  command: keyof typeof COMMANDS;
+  arguments?: readonly string[];
+  /** By camel-case name, as they would be typed: `{ output: "out", detach: true, var: ["a=b"] }`. */
+  options?: Readonly<Record<string, unknown>>;
+  /** The text of standard input. */
+  stdin?: string;
+  /** The directory whose images are paid for: a real path. Left out by tools that make none. */
+  pays?: string;
+  /** Whether it goes on when the client has closed its end: its images are paid, and not kept elsewhere. */
+  outlasts?: boolean;
+}
+
+/** The result of a command, with what it said to a person. */
+export interface Done {
+  json: Record<string, unknown>;
+  isOk: boolean;
+  notes: string[];
+  next: string | null;
+  /** The service; null if the command needed none. */
+  http: Http | null;
+}
+
+/** The commands that make images. */
+const MAKING: readonly string[] = ["submit", "generate", "retry"];
+/** More lines say nothing to an agent. */
+const MOST_NOTES = 40;
+
+/** Runs a command, as the command line does. `tell` gets its progress. Throws what the command throws. */
+export async function runLine(session: Session, line: Line, tell: (text: string) => void): Promise<Done> {
+  const { context, closing, spending } = session;
+  const { command: name, arguments: words = [], options = {}, stdin = "", pays } = line;
+  const notes: string[] = [];
+  const note = (text: string) => {
+    // Paying again for what is here is no way out for an agent.
+    if (notes.length < MOST_NOTES) notes.push(hideApiKeys(text.replace(" (--new to generate again)", "")));
+  };
+  const output: Output = {
+    ...{ note, warn: note, detail: context.output.detail, progress: tell },
+    ...{ annotate() {}, settle() {}, event() {} },
+  };
+  let http: Http | null = null;
+  const bytes = Buffer.from(stdin);
+  const inner: CommandContext = {
+    ...context,
+    global: { ...context.global, json: true },
+    options: { ...options, ...(MAKING.includes(name) ? session.passed : {}) },
+    arguments: words,
+    typed: [name, ...words],
+    signal: line.outlasts ? new AbortController().signal : closing,
+    takeSignals() {},
+    output,
+    results: { isForPeople: false, columns: 80, line() {}, closed: closing },
+    stdin: async function* () {
+      yield bytes;
+    },
+    readStdin: async () => bytes,
+    ask: null,
+    root: context.cwd,
+    connect: async (needs) => {
+      const connection = await session.connect(needs);
+      http = httpTo(connection, { output, clock: context.clock });
+      return noting(connection, note);
+    },
+  };
+  const connected = () => {
+    if (http === null) throw new ImgbatchError("INTERNAL", "A call reserves money before it has a service.");
+    return http;
+  };
+  if (pays !== undefined) inner.purse = spending.purseFor(pays, connected);
+  let result: CommandResult | null = null;
+  try {
+    result = (await COMMANDS[name].run?.(inner)) ?? null;
+  } finally {
+    if (pays !== undefined && http !== null) await spending.settle(pays, http, madeBy(result));
+  }
+  if (result === null) throw new ImgbatchError("INTERNAL", `There is no command ${name}.`);
+  const { json, exitCode = 0, next = null } = result;
+  return { json: json as Record<string, unknown>, isOk: exitCode === 0, notes, next: forTools(next), http };
+}
+
+/** An agent does not wait: it looks again. It never pays for all images anew. */
+function forTools(next: string | null): string | null {
+  if (next?.includes("--new")) return "ask the person, or choose another output";
+  return next?.replaceAll("imgbatch wait ", "imgbatch status ") ?? null;
+}
+
+/** The images that a command has made without batches. */
+function madeBy(result: CommandResult | null) {
+  if (result === null) return null;
+  const {
+    cost = null,
+    play_money: isPlay = false,
+    items = [],
+  } = result.json as {
+    cost?: number | null;
+    play_money?: boolean;
+    items?: { error?: { code: string } }[];
+  };
+  const failures = items.flatMap(({ error }) => error?.code ?? []);
+  return { micros: cost === null || isPlay ? 0 : numberToMicros(cost), failures };
+}
+
+/** An embedded service outlives each call, as one of another process does. An agent is told each time that images are drawn. */
+function noting(connection: ServiceConnection, note: (text: string) => void): ServiceConnection {
+  if (connection.kind === "remote") return connection;
+  const { providers } = connection;
+  const isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
+  const noteDrawings = () => {
+    if (isDrawing)
+      note(
+        "these images are procedural drawings, not a model's: a person chooses one with `imgbatch mcp --upstream NAME`",
+      );
+  };
+  return { ...connection, kind: "running", noteDrawings };
+}
+
+/**
+ * Returns the real path of a file or directory that an agent names. Throws `OUTSIDE_ROOT` if it is not below the root, also
+ * where links lead.
+ */
+export async function pathBelow({ context: { cwd } }: Session, path: string): Promise<string> {
+  const real = path.includes("\0") ? null : await realPathBelow(cwd, resolve(cwd, path));
+  if (real !== null) return real;
+  throw new ImgbatchError("OUTSIDE_ROOT", `${JSON.stringify(path)} leads out of ${cwd}.`, {
+    advice: `use a path below ${cwd}; a person chooses another one with \`imgbatch mcp --root DIR\``,
+  });
+}
+
+/** The path of a file for messages: from the root on. */
+export function shownPath({ context: { cwd } }: Session, path: string): string {
+  const inside = relative(cwd, path);
+  return inside === "" || isAbsolute(inside) ? path : inside;
+}
+
+/** The document for an error: what `--json` prints, and the next step. */
+export function failureOf(thrown: unknown, line: Partial<Line>) {
+  const error = toImgbatchError(thrown);
+  const { command: path = "", arguments: words = [], options = {} } = line;
+  const typed = { path, arguments: words, options, where: {}, paysAgain: false, resumes: true };
+  return hideUsedKeysIn({ ...errorDocument(error), next: forTools(hideApiKeys(adviceFor(error, typed))) });
+}
