@@ -65,7 +65,11 @@ type CallOptions = Parameters<Client["callTool"]>[1];
 async function start(...args: string[]) {
   const child: ChildProcessWithoutNullStreams = spawn(process.execPath, [BIN, "mcp", ...args], {
     cwd: root,
-    env: cleanEnvironment({ HOME: join(outside, "home"), IMGBATCH_DATA: join(outside, "data") }),
+    env: cleanEnvironment({
+      HOME: join(outside, "home"),
+      IMGBATCH_DATA: join(outside, "data"),
+      GEMINI_API_KEY: "",
+    }),
   });
   let errors = "";
   child.stderr.on("data", (data) => {
@@ -304,6 +308,22 @@ describe("a person consents to a total, not the agent", { timeout: 90_000 }, () 
     expect(bill()).toEqual(["one", "two", "x", "y"]);
   });
 
+  it("without a key of its upstream a server answers, and makes nothing, not even a data directory", async () => {
+    const { call } = await start("--upstream", "google");
+    for (const [name, input] of [
+      ["submit", { files: ["p.jsonl"] }],
+      ["status", { targets: ["imgbatch_0"] }],
+    ] as const) {
+      const { isError, json } = await call(name, input);
+      expect([isError, json.error.code, json.next]).toEqual([
+        true,
+        "API_KEY_REQUIRED",
+        expect.stringContaining("GEMINI_API_KEY"),
+      ]);
+    }
+    expect(existsSync(join(outside, "data"))).toBe(false);
+  });
+
   it("[MCP-3] a service of others that takes real money needs the consent, too", async () => {
     useProgram();
     const config = JSON.parse(readFileSync(path("imgbatch.config.json"), "utf8"));
@@ -361,6 +381,21 @@ describe("a connection that is lost", { timeout: 120_000 }, () => {
     await until("p-images");
     expect(spentOf(await call("submit", { files: ["p.jsonl"] }))).toBe(2 * PRICE);
     expect((await (await openBeside(join(outside, "data"))).stores.read.batches.all()).length).toBe(1);
+  });
+
+  it("[MCP-4] two servers share one data directory and one total; when one is killed, the other goes on", async () => {
+    const config = [...useProgram(), "--max-cost", "0.44"];
+    const first = await start(...config);
+    expect((await first.call("check_prompts", { files: ["p.jsonl"] })).json).toMatchObject({ ok: true });
+    const second = await start(...config);
+    expect((await second.call("generate", { prompt: "x" })).json).toMatchObject({ ok: true });
+    expect(spentOf(await first.call("submit", { files: ["p.jsonl"] }))).toBeCloseTo(NOW + 2 * HOLD);
+    expect((await second.call("generate", { prompt: "y" })).json.error.code).toBe("COST_LIMIT");
+    await first.until("p-images");
+    await first.kill();
+    expect((await second.call("submit", { files: ["p.jsonl"] })).json).toMatchObject({ replayed: true });
+    expect((await second.call("download", { target: "p-images" })).json).toMatchObject({ ok: true });
+    expect(bill()).toEqual(["one", "two", "x"]);
   });
 
   it("[MCP-5] when the client closes its end, the paid request is waited for and no other begins; the next start goes on", async () => {

@@ -1,10 +1,12 @@
+import { existsSync } from "node:fs";
 import { realpath, stat } from "node:fs/promises";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { McpServer, type ServerContext } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { dataDirectoryOf } from "../../config/paths.ts";
+import { DATA_FILES } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { hideUsedKeysIn } from "../../kernel/hide-keys.ts";
@@ -104,6 +106,9 @@ async function openSession(context: CommandContext, closing: AbortSignal) {
   return { session, service, passed: needs };
 }
 
+/** The errors that leave what was made to be fetched: a key is missing, or another service has the data directory. */
+const WITHOUT_IMAGES = ["API_KEY_REQUIRED", "DATA_DIRECTORY_IN_USE"];
+
 /** The service of all calls: the named one, the one that runs on the data directory, or one of this process. */
 function serviceOf(
   context: CommandContext,
@@ -111,7 +116,7 @@ function serviceOf(
   closing: AbortSignal,
 ) {
   const { global, cwd, output, signal } = context;
-  let opened: Promise<ServiceConnection> | null = null;
+  let embedded: Extract<ServiceConnection, { kind: "embedded" }> | null = null;
   let fail = (_: unknown) => {};
   const failed = new Promise<never>((_, reject) => {
     fail = reject;
@@ -119,40 +124,39 @@ function serviceOf(
   failed.catch(() => {});
   const open = async (needs: ServiceNeeds): Promise<ServiceConnection> => {
     closing.throwIfAborted();
-    // An embedded service starts also without the keys of its providers: what was made can still be fetched.
-    const wanted = { ...own, workers: true, images: needs.images ?? needs.workers };
-    const surroundings = { output, signal, cwd, stdin: nothing() };
-    const isOpen = opened !== null;
-    opened ??= openService(global, { ...wanted, images: false }, surroundings);
-    const connection = await opened.catch((error: unknown) => {
-      opened = null;
-      throw error;
+    if (embedded !== null) return embedded;
+    const ask = (images: boolean) =>
+      openService(global, { ...own, workers: true, images }, { output, signal, cwd, stdin: nothing() });
+    const hasData = existsSync(
+      join(dataDirectoryOf(global.data, readEnvironment(), cwd), DATA_FILES.credentials),
+    );
+    const connection = await ask(true).catch((error: unknown) => {
+      const mayLook = hasData && WITHOUT_IMAGES.includes(toImgbatchError(error).code);
+      if (!mayLook || (needs.images ?? needs.workers)) throw error;
+      return ask(false);
     });
-    if (connection.kind === "embedded") {
-      if (!isOpen)
-        connection.failed.addEventListener("abort", () => fail(connection.failed.reason), { once: true });
-      return connection;
-    }
-    // The service of another process may end, or may be another one than what this command asks for.
-    opened = null;
-    return connection.kind === "running" && wanted.images
-      ? openService(global, wanted, surroundings)
-      : connection;
+    if (connection.kind !== "embedded") return connection;
+    embedded = connection;
+    connection.failed.addEventListener("abort", () => fail(connection.failed.reason), { once: true });
+    return connection;
   };
-  const ofThisProcess = async () => {
-    const connection = await opened?.catch(() => null);
-    return connection?.kind === "embedded" ? connection : null;
-  };
+  let turn: Promise<unknown> = Promise.resolve();
   return {
     failed,
+    /** One call after the other, so that one service is started. */
     connect: async (needs: ServiceNeeds) => {
-      const connection = await open(needs);
+      const opening = turn.then(() => open(needs));
+      turn = opening.catch(() => {});
+      const connection = await opening;
       if (connection.kind !== "remote" && (needs.images ?? needs.workers))
         requireUpstream(context, needs, own);
       return connection;
     },
-    pause: async () => (await ofThisProcess())?.pause(),
-    close: async () => (await ofThisProcess())?.close(),
+    pause: async () => {
+      await turn;
+      embedded?.pause();
+    },
+    close: async () => embedded?.close(),
   };
 }
 
