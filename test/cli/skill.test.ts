@@ -56,7 +56,19 @@ it("[SKILL-1] every command of the skill works, in its order", async () => {
     if (args.includes("--json")) expect(JSON.parse(stdout)).toMatchObject({ ok: true });
   }
   expect([...names].sort()).toEqual(
-    ["--help", "generate", "items", "pack", "ready", "retry", "schema", "serve", "status", "submit"].sort(),
+    [
+      "--help",
+      "generate",
+      "items",
+      "models",
+      "pack",
+      "ready",
+      "retry",
+      "schema",
+      "serve",
+      "status",
+      "submit",
+    ].sort(),
   );
   for (const file of ["prompts-images/images/fox.png", "prompts-images.zip", "fox.png"])
     expect([file, existsSync(join(cwd, file))]).toEqual([file, true]);

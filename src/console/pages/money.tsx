@@ -3,8 +3,9 @@ import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contra
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { getLedger, getUsage } from "../api/batches.ts";
+import { signOut } from "../api/request.ts";
 import { ScrollingTable } from "../parts/keys.tsx";
-import { ErrorNote } from "../parts/notes.tsx";
+import { ErrorNote, Icon } from "../parts/notes.tsx";
 import { hrefOf } from "../parts/route.ts";
 import { costOf, count, isPlayOnly, localTime, Sums, statusWord, usd } from "../parts/status.tsx";
 import { useAccount, useData } from "../parts/use-data.ts";
@@ -160,6 +161,9 @@ export function MoneyPage() {
     <>
       <div className="page-head">
         <h1>Money</h1>
+        <button type="button" className="button phone-only" onClick={signOut}>
+          <Icon name="out" /> Sign out
+        </button>
       </div>
       {account && !isPlay && <Balances account={account} />}
       <section className="block">

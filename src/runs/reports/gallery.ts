@@ -260,7 +260,9 @@ function picture(id: string, file: ResultFile, source: string): string {
   if (file.entry !== undefined)
     return `<a class="pic zip" href="${href}">${escapeMarkup(file.entry)}<br>in ${escapeMarkup(file.path)}</a>`;
   const name = escapeMarkup(`Open ${id}`);
-  return `<a class="pic" href="${href}" aria-label="${name}"><img src="${escapeMarkup(source)}" alt="" loading="lazy" decoding="async"></a>`;
+  const { width, height } = file;
+  const sized = width === null || height === null ? "" : ` width="${width}" height="${height}"`;
+  return `<a class="pic" href="${href}" aria-label="${name}"><img src="${escapeMarkup(source)}" alt=""${sized} loading="lazy" decoding="async"></a>`;
 }
 
 function failurePanel({ code, message }: { code: string; message: string }): string {

@@ -152,7 +152,10 @@ export function buildReport(facts: ReportFacts): RunReport {
     model: facts.model,
     makers: [
       ...models,
-      ...[version, provider].filter((name) => name !== null && !models.has(name)),
+      // Some name the model in its version.
+      ...[version, provider].filter(
+        (name) => name !== null && ![...models].some((id) => name.startsWith(id)),
+      ),
     ] as string[],
     batches: runState.batches.flatMap(({ id, status }) =>
       id === null ? [] : [{ id, status: status ?? "unknown" }],

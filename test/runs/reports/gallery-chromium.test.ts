@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { thumbnail } from "../../../src/imaging/thumbnail.ts";
 import { writeGallery } from "../../../src/runs/reports/gallery.ts";
-import { closeBrowserAtEnd, openPage } from "../../support/browser.ts";
+import { closeBrowserAtEnd, findBarriers, openPage } from "../../support/browser.ts";
 import { CHROMIUM } from "../../support/chromium.ts";
 import { HOSTILE, reportOf } from "../../support/report.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -111,7 +111,7 @@ describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 6
     const page = await openPage(`file://${(await makePage()).page}`);
     expect(await page.title()).toBe("</script><script>document.title='owned'</script>");
     const dom = await page.content();
-    expect(dom).toContain('<div class="tools">');
+    expect(dom).toMatch(/<section class="tools"[^>]*large">/);
     expect(dom).not.toContain("<iframe");
   });
 
@@ -130,6 +130,31 @@ describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 6
       rest: true,
       again: 300,
     });
+  });
+
+  it("[REPORT-1] in a comparison the size of the pictures follows the slider, and a filter keeps rows and counts", async () => {
+    const dir = await tempDir();
+    const images = ["a fox", "an owl"].flatMap((prompt, line) =>
+      ["low", "high"].map((quality) => ({
+        id: `${line}-${quality}`,
+        prompt,
+        source: { file: "a.jsonl", line: line + 1, values: { quality } },
+        ...(prompt === "an owl" && quality === "low" ? { error } : {}),
+      })),
+    );
+    const file = await writeGallery(dir, reportOf(images), { loadThumbnail: async () => null });
+    const page = await openPage(`file://${file}`);
+    expect(await page.locator("thead th").allInnerTexts()).toEqual(["Prompt", "low", "high"]);
+    const widthOf = async () => (await page.locator("td").first().boundingBox())?.width ?? 0;
+    await page.getByRole("slider", { name: "Size of the pictures" }).fill("200");
+    const small = await widthOf();
+    await page.getByRole("slider").fill("400");
+    expect((await widthOf()) - small).toBeGreaterThan(150);
+    expect(await findBarriers(page)).toEqual([]);
+    await page.getByRole("button", { name: "Failed1" }).click();
+    expect(await page.locator("tbody th").allInnerTexts()).toEqual(["an owl"]);
+    expect(await page.locator("tbody li:visible").count()).toBe(1);
+    expect(await page.getByRole("status").innerText()).toBe("1 of 4");
   });
 
   it.each([390, 1440])(
