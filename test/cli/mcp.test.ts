@@ -343,7 +343,8 @@ describe("a person consents to a total, not the agent", { timeout: 90_000 }, () 
       id: string;
       hold_amount: number;
     }[];
-    expect(spentOf({ json })).toBe(hold_amount);
+    // It may have ended by now.
+    expect([hold_amount, 2 * PRICE]).toContain(spentOf({ json }));
     const done = await until(id);
     expect(spentOf({ json: done })).toBe(
       (done.batches as unknown as { actual_cost: number }[])[0]?.actual_cost,
