@@ -51,9 +51,11 @@ it("--detach makes them and does not wait: download fetches them", async () => {
     stdout: `${cli.fake.batches.map(({ id }) => id).join("\n")}\n`,
   });
   expect((await runState(cli)).finished_at).toBeNull();
+  // Once it has ended, another one makes what has failed again.
+  const none = await cli.here(["retry", "pets-images", "-d"]);
+  expect([none.code, none.stderr]).toEqual([0, expect.stringContaining("nothing to retry")]);
   expect((await cli.here(["download", "pets-images", "--json"])).json()).toMatchObject({
-    counts: { success: 3, failed: 0 },
-    fetched_count: 1,
+    counts: { success: 3, failed: 0, missing: 0 },
   });
 });
 

@@ -137,8 +137,12 @@ async function retry(
     const images = askedIn(open, items);
     if (dryRun) return describeDry(options, models, budget, { images, batches: 0, refused: 0 });
     const consentOf = await budget.consent(images);
-    reporter.note("an earlier retry is not finished: continuing it");
-    return finish(await send({ ...work, consentOf }));
+    if (!options.detach || images.length > 0)
+      reporter.note("an earlier retry is not finished: continuing it");
+    const started = await send({ ...work, consentOf });
+    // Nobody has waited for a retry that was left to the service: once it has ended, this is the next one.
+    const isOver = images.length === 0 && started.batches.every(({ isDone }) => isDone);
+    if (!options.detach || !isOver) return finish(started);
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };

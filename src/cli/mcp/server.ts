@@ -45,12 +45,17 @@ export async function serveMcp(context: CommandContext): Promise<void> {
   service.connect({ workers: true, images: false, ...passed }).catch((error: unknown) => {
     context.output.note(toImgbatchError(error).message);
   });
-  await Promise.race([closed, service.failed]);
-  closing.abort(new ImgbatchError("INTERRUPTED", "The client has closed the connection."));
-  await service.pause();
-  await Promise.allSettled(calls.values());
-  await handle.close();
-  await service.close();
+  try {
+    await Promise.race([closed, service.failed]);
+  } finally {
+    closing.abort(new ImgbatchError("INTERRUPTED", "The client has closed the connection."));
+    await service.pause();
+    // An image that is being made now is paid.
+    await Promise.allSettled(calls.values());
+    await handle.close();
+    input.destroy();
+    await service.close();
+  }
 }
 
 /** Throws `USAGE` for wrong options. */
