@@ -109,10 +109,13 @@ export async function createBatch(
     tiers: request.items.map(({ terms }) => terms.tier ?? PLAIN.tier),
     options: request.items.flatMap(({ terms }) => carriedOf(terms)),
   };
-  const problem = misfit(deps.offers.serving(request.model.id), needs);
+  const serving = deps.offers.serving(request.model.id);
+  const problem = misfit(serving, needs);
   if (problem !== null) {
-    const param = `items[${counts.indexOf(needs.references)}].reference_images`;
-    throw new ImgbatchError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `${param}: ${problem}`, { param });
+    const areTooMany = misfit(serving, { ...needs, ratios: [], tiers: [], options: [] }) !== null;
+    const param = areTooMany ? `items[${counts.indexOf(needs.references)}].reference_images` : "items";
+    const code = areTooMany ? "BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES" : "BATCH_IMAGE_INVALID_ITEMS";
+    throw new ImgbatchError(code, `${param}: ${problem}`, { param });
   }
   const { payer, batch: opened } = await newBatch(deps, caller, { ...request, needs });
   const { id, price, createdAtMs: nowMs } = opened;
