@@ -236,6 +236,13 @@ describe("files of an agent lie below the root", { timeout: 60_000 }, () => {
       await refused("submit", { files: [file] });
     for (const list of ["@../secret.txt", `@${join(outside, "secret.txt")}`, "@link/secret.txt"])
       await refused("submit", { files: ["p.jsonl"], variables: { x: list } });
+    write("v.jsonl", '{"prompt": "{{x}}"}\n');
+    const variables = { x: [`@${join(outside, "secret.txt")}`] };
+    await call("submit", { files: ["v.jsonl"], output: "v", variables });
+    expect(readFileSync(path("v", "input.jsonl"), "utf8")).toContain(`"prompt":"@${outside}`);
+    const named = { [`x=@${outside}/a`]: "/../secret.txt" };
+    const wrong = await call("submit", { files: ["v.jsonl"], output: "n", variables: named });
+    expect(wrong.json.error.message).toContain(`leads out of ${root}`);
     for (const image of ["../secret.png", join(outside, "secret.png"), "link/secret.png", "picture.png"]) {
       await refused("generate", { prompt: "x", images: [image] });
       await refused("submit", { files: ["p.jsonl"], references: [image] });

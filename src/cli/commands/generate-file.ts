@@ -63,7 +63,7 @@ export async function generateMany(
     defaultCount: options.count,
     stdinFormat: options.stdinFormat,
     root: context.root,
-    ...(await readVariableRules(context.options, cwd)),
+    ...(await readVariableRules(context)),
     note: (remark) => context.output.note(remark),
   });
   const prompts = read.map((item) =>

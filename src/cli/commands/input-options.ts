@@ -8,6 +8,7 @@ import type { VariableRules } from "../../prompts/variables.ts";
 import { loadReference, type PromptReference } from "../../runs/plan/reference-files.ts";
 import { Spool } from "../../runs/plan/spool.ts";
 import { readImages, readVariable } from "../../runs/plan/variable-lists.ts";
+import type { CommandContext } from "../command.ts";
 import {
   flagOf,
   type OptionSpec,
@@ -73,12 +74,13 @@ export const variableOptions: readonly OptionSpec[] = [
 ];
 
 /** Throws `USAGE` for a wrong option. */
-export async function readVariableRules(
-  options: TypedOptions,
-  cwd: string,
-): Promise<Omit<VariableRules, "isStrict">> {
+export async function readVariableRules({
+  options,
+  cwd,
+  root,
+}: Pick<CommandContext, "options" | "cwd" | "root">): Promise<Omit<VariableRules, "isStrict">> {
   const texts = Array.isArray(options.var) ? options.var.map(String) : [];
-  const variables = await Promise.all(texts.map((text) => readVariable(text, cwd)));
+  const variables = await Promise.all(texts.map((text) => readVariable(text, cwd, root)));
   const images = pathOption(options, "images");
   if (images !== undefined) variables.push(await readImages(images, cwd));
   const twice = variables.find(({ name }, i) => variables.findIndex((other) => other.name === name) < i);

@@ -81,7 +81,7 @@ async function run(context: CommandContext): Promise<CommandResult> {
       isStrict: options.isStrict,
       root: context.root,
       usualReferences: usualReferences(options.model),
-      ...(await readVariableRules(context.options, cwd)),
+      ...(await readVariableRules(context)),
       shared: await loadReferences(context.options, "reference", cwd),
       note: (remark) => context.output.note(remark),
       options: options.itemOptions,

@@ -63,13 +63,13 @@ export async function submitLine(input: PromptFiles, session: Session, options: 
   };
 }
 
-/** Writes values as `--var` takes them. */
+/** Writes values as `--var` takes them. A list has values only: none of them names a file. */
 async function variableText(
   value: string | string[],
   below: (path: string) => Promise<string>,
 ): Promise<string> {
   if (typeof value === "string" && /^@[^@]/.test(value)) return `@${await below(value.slice(1))}`;
-  const values = typeof value === "string" ? [value] : value;
+  const values = typeof value === "string" ? [value] : value.map((each) => each.replace(/^@/, "@@"));
   return values.map((each) => each.replaceAll(",", "\\,")).join(",");
 }
 

@@ -2,6 +2,7 @@ import { constants } from "node:fs";
 import { open, readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, extname, join, resolve, sep } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { realPathBelow } from "../../kernel/files.ts";
 import { counted } from "../../kernel/text.ts";
 import { readListText, type Variable, type VariableValue } from "../../prompts/variables.ts";
 
@@ -39,8 +40,11 @@ export async function readListFile(
   }
 }
 
-/** Reads `--var name=fox,owl` and `--var name=@FILE`. Throws `USAGE`. */
-export async function readVariable(text: string, cwd: string): Promise<Variable> {
+/**
+ * Reads `--var name=fox,owl` and `--var name=@FILE`. The file lies below `root`, also where links lead. Default: anywhere.
+ * Throws `USAGE`.
+ */
+export async function readVariable(text: string, cwd: string, root?: string): Promise<Variable> {
   const at = text.indexOf("=");
   const [name, value] = [text.slice(0, at).trim(), text.slice(at + 1)];
   const wrong = (problem: string) =>
@@ -48,7 +52,10 @@ export async function readVariable(text: string, cwd: string): Promise<Variable>
   if (at < 1 || name === "" || /[{}]/.test(name))
     throw wrong("write name=value, name=value,value or name=@FILE");
   if (/^@[^@]/.test(value)) {
-    const read = await readListFile(resolve(cwd, value.slice(1)), null);
+    const path = resolve(cwd, value.slice(1));
+    if (root !== undefined && (await realPathBelow(root, path)) === null)
+      throw wrong(`${value.slice(1)} leads out of ${root}; copy it there`);
+    const read = await readListFile(path, null);
     const values = "problem" in read ? read : readListText(read);
     if ("problem" in values) throw wrong(`${value.slice(1)} ${values.problem}`);
     return { name, values: values.map((each) => ({ text: each })), isList: true };
