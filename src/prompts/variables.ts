@@ -64,6 +64,8 @@ export const MOST_IMAGES = 100_000;
 const MOST_NAME_CHARS = 80;
 const MOST_STEM_CHARS = 100;
 const MOST_PART_CHARS = 40;
+/** No field takes a longer text. Longer ones would fill the memory before they are checked. */
+const MOST_TEXT_CHARS = 100_000;
 const PLACEHOLDER = /\{\{\s*([^{}\s](?:[^{}]{0,79}?[^{}\s])?)\s*\}\}/g;
 /** A variable with the name of one of these fields sets it. */
 const SETTABLE = FIELDS.filter((field) => !["vars", "custom_id", "metadata"].includes(field));
@@ -129,6 +131,12 @@ export class Expander {
     for (const { name } of used) this.#used.add(name);
     if (!this.#noteUnknown(names, variables, row, report)) return;
     const lists = used.filter(({ isList }) => isList);
+    for (const [field, value] of Object.entries(texts)) {
+      const chars = longestText(value, used);
+      if (chars <= MOST_TEXT_CHARS) continue;
+      report(field, `has up to ${chars} characters with its values; at most ${MOST_TEXT_CHARS} are possible`);
+      return;
+    }
     if (!this.#count(lists, given.output_count ?? row.defaultCount, report)) return;
     const inId = placeholdersOf({ custom_id: fields.custom_id ?? null });
     for (const values of combinations(used)) {
@@ -309,6 +317,29 @@ function replaceTexts(value: unknown, replace: (text: string) => string): unknow
       BYTES.includes(name) ? each : replaceTexts(each, replace),
     ]),
   );
+}
+
+/** Returns the length of the longest text in a value that some values of its variables make; 0 without variables. */
+function longestText(value: unknown, variables: readonly Variable[]): number {
+  let longest = 0;
+  const lengths = new Map(
+    variables.map(({ name, values }) => [
+      name,
+      values.reduce((most, { text }) => Math.max(most, text.length), 0),
+    ]),
+  );
+  replaceTexts(value, (text) => {
+    let chars = text.length;
+    let isMade = false;
+    for (const [whole, name = ""] of text.matchAll(PLACEHOLDER)) {
+      const length = lengths.get(name);
+      isMade ||= length !== undefined;
+      chars += (length ?? whole.length) - whole.length;
+    }
+    if (isMade) longest = Math.max(longest, chars);
+    return text;
+  });
+  return longest;
 }
 
 /** Yields a value for each variable: the values of the last one change fastest. */

@@ -101,13 +101,18 @@ export function assignIds(items: readonly PromptItem[], model: string | null = n
       item.customId === null ? [] : expandedCustomIds(item.customId, item.outputCount),
     ),
   );
+  /** The number to try next for a stem, with as many images, that was taken before. */
+  const numbers = new Map<string, number>();
   return items.map((item, index) => {
     const { customId: typedId } = item;
     if (typedId !== null) return { ...item, customId: typedId, typedId };
     const stem = idOf(item, index, model);
     let customId = stem;
-    for (let n = 2; expandedCustomIds(customId, item.outputCount).some((id) => taken.has(id)); n++)
+    const tried = `${item.outputCount} ${stem}`;
+    let n = numbers.get(tried) ?? 2;
+    for (; expandedCustomIds(customId, item.outputCount).some((id) => taken.has(id)); n++)
       customId = `${stem}-${n}`;
+    numbers.set(tried, n);
     for (const id of expandedCustomIds(customId, item.outputCount)) taken.add(id);
     return { ...item, customId, typedId };
   });

@@ -72,6 +72,28 @@ it("lists make their product in the order of the file, the last one fastest, and
   expect(notes).toEqual(["2 lines with their variables make 5 images"]);
 });
 
+it("values that make a text far too long are reported with it, before any text is made", async () => {
+  const vars = { a: ["x".repeat(1_000_000), "y"], b: Array.from({ length: 300 }, (_, i) => i) };
+  const text = [
+    line({ prompt: "{{a}}".repeat(3000), vars: { a: vars.a } }),
+    line({ prompt: "{{a}} {{b}}", vars }),
+  ];
+  expect(await problems({ "p.jsonl": text.join("\n") })).toEqual([
+    "p.jsonl:1: prompt: has up to 3000000000 characters with its values; at most 100000 are possible",
+    "p.jsonl:2: prompt: has up to 1000004 characters with its values; at most 100000 are possible",
+  ]);
+});
+
+it("tens of thousands of ids that are cut to the same one get their numbers at once", async () => {
+  const item = (outputCount: number) =>
+    ({ customId: null, variant: { stem: "s", values: {} }, outputCount }) as unknown as PromptItem;
+  const items = [item(1), item(1), item(2), ...Array.from({ length: 100_000 }, () => item(1))];
+  const begin = performance.now();
+  const ids = idsOf(items);
+  expect(performance.now() - begin).toBeLessThan(5000);
+  expect([...ids.slice(0, 4), ids.at(-1)]).toEqual(["s", "s-2", "s", "s-3", "s-100002"]);
+});
+
 it("variables of all lines, and the number of images, are told as a product", async () => {
   const rules = { variables: [await readVariable("season=winter\\, late,spring", "/")], defaultCount: 2 };
   const lines = ["cat", "dog", "owl"].map((animal) => line({ prompt: `a ${animal} in {{season}}` }));
