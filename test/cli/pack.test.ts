@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { beforeEach, expect, it } from "vitest";
@@ -102,6 +102,19 @@ it.skipIf(CHROMIUM === null)("[PACK-1] the sheet works from the unpacked folder"
     .evaluateAll((all) => all.map((each) => each.getAttribute("href")));
   expect(links).toEqual(["images/fox.webp", "images/sea.webp"]);
   for (const link of links) expect((await readFile(join(dir, link ?? ""))).length).toBeGreaterThan(1000);
+});
+
+it("[PACK-1] a download is packed, too, and a link in place of the prompts is not", async () => {
+  const state = JSON.parse(await readFile(join(made, "run/imgbatch.json"), "utf8"));
+  const args = ["download", state.batches[0].id, "--output", "got", "--data", join(made, "data")];
+  expect(await runInProcess(args, { cwd: made })).toMatchObject({ stdout: "got\n" });
+  expect(await pack("got")).toMatchObject({ code: 0, stdout: "got.zip\n" });
+  const names = ["images/fox.png", "images/sea.png", "index.html", "results.jsonl"];
+  expect([...(await entriesOf("got.zip")).keys()].sort()).toEqual(names);
+  await writeFile(join(made, "secret"), "secret\n");
+  await rm(join(made, "run/input.jsonl"));
+  await symlink("../secret", join(made, "run/input.jsonl"));
+  expect(await pack("run")).toMatchObject({ code: 6, stdout: "" });
 });
 
 it("[PACK-2] missing images are exit 7 that names them, and an existing file is exit 6 without --force", async () => {

@@ -10,7 +10,7 @@ import { writeFileDurably } from "../../kernel/files.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { counted, formatSize } from "../../kernel/text.ts";
 import { readLines } from "../../prompts/lines.ts";
-import { readRunInput } from "../../runs/directory/input.ts";
+import { type RunInput, readRunInput, requireUndamaged } from "../../runs/directory/input.ts";
 import { INPUT_FILE } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, type ResultLine, readResults } from "../../runs/directory/results.ts";
 import { isIntact, type ResultFile, requireReplaceable } from "../../runs/directory/run-files.ts";
@@ -59,11 +59,14 @@ async function run(context: CommandContext): Promise<CommandResult> {
   }
   await requireFree(file, shownFile, flagOption(options, "force"));
   const lines = await readResults(dir);
+  const input = await readRunInput(dir);
+  // What no run has written is not handed over: it may be a link to another file.
+  requireUndamaged(input);
   output.progress("checking the images");
-  await requireWhole(context, { dir, shownDir, state, lines });
+  await requireWhole(context, { dir, shownDir, state, lines, input });
   const contents = await contentsOf(dir, lines, flagOption(options, "previews"));
   const zip = new ZipFile();
-  addEntries(zip, context, { dir, state, lines, contents });
+  addEntries(zip, context, { dir, state, lines, input, contents });
   let bytes = 0;
   const pieces = async function* (): AsyncGenerator<Uint8Array> {
     for await (const piece of zip.outputStream) {
@@ -91,11 +94,11 @@ async function requireFree(file: string, shown: string, mayReplace: boolean): Pr
 /** Throws `IMAGES_MISSING`, which names them, unless every image is here and unchanged, or has failed. */
 async function requireWhole(
   { global, signal }: CommandContext,
-  run: { dir: string; shownDir: string; state: RunState; lines: readonly ResultLine[] },
+  run: { dir: string; shownDir: string; state: RunState; lines: readonly ResultLine[]; input: RunInput },
 ): Promise<void> {
-  const { dir, shownDir, state, lines } = run;
+  const { dir, shownDir, state, lines, input } = run;
   const known = new Set(lines.map(({ custom_id }) => custom_id));
-  const missing = [...(await readRunInput(dir)).keys()].filter((id) => !known.has(id));
+  const missing = [...input.keys()].filter((id) => !known.has(id));
   for (const line of lines) {
     if (stands(line, "later", "lost")) missing.push(line.custom_id);
     for (const file of line.files) {
@@ -182,9 +185,9 @@ async function readIntact(dir: string, { path, sha256 }: ResultFile): Promise<Bu
 function addEntries(
   zip: ZipFile,
   { output, clock, signal }: CommandContext,
-  run: { dir: string; state: RunState; lines: readonly ResultLine[]; contents: Contents },
+  run: { dir: string; state: RunState; lines: readonly ResultLine[]; input: RunInput; contents: Contents },
 ): void {
-  const { dir, state, lines, contents } = run;
+  const { dir, state, lines, input, contents } = run;
   // Ends the reading of the ZIP with the error.
   zip.on("error", (error) => (zip.outputStream as Readable).destroy(error as Error));
   const add = (name: string, open: () => Promise<Readable>) =>
@@ -200,7 +203,8 @@ function addEntries(
       output.progress(`packing image ${i + 1} of ${total}`);
       return Readable.from([await read()], { objectMode: false });
     });
-  add(INPUT_FILE, async () => createReadStream(join(dir, INPUT_FILE)));
+  // A download has none: its results have the prompts.
+  if (input.at(0) !== undefined) add(INPUT_FILE, async () => createReadStream(join(dir, INPUT_FILE)));
   add(RESULTS_FILE, async () =>
     contents.isPreview
       ? textStream(previewResults(dir, contents))
@@ -213,7 +217,7 @@ function addEntries(
       directory: basename(dir),
       name: state.request?.task_name ?? null,
       model: state.request?.model ?? state.model ?? null,
-      ...{ state, lines: shown, input: await readRunInput(dir), nowMs: clock.nowMs() },
+      ...{ state, lines: shown, input, nowMs: clock.nowMs() },
       // The receiver has no run to repair.
       retryCommand: null,
     });
