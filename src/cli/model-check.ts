@@ -246,7 +246,7 @@ export async function orWithSuccessor<T>(
   } catch (error) {
     if (!(error instanceof ModelGone) || error.successor === null) throw error;
     if (isBegun) {
-      const advice = `the directory of a run keeps its model: use --model ${error.successor} with another --output`;
+      const advice = `the directory of a run keeps its model: use --model ${error.successor} with another --output of \`imgbatch submit\``;
       throw new ModelGone(error.message, error.successor, advice);
     }
     if (ask === null) throw error;

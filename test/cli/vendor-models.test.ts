@@ -23,7 +23,7 @@ beforeEach(async () => {
   writeFileSync(join(cwd, "p.jsonl"), '{"prompt": "a fox"}');
 });
 
-/** A vendor that speaks OpenAI's API. `list` null: its list cannot be read. */
+/** A vendor that speaks OpenAI's API, and refuses prompts with `[[refuse]]`. `list` null: its list cannot be read. */
 async function startVendor(models: Record<string, string | null>) {
   const vendor = {
     list: models as Record<string, string | null> | null,
@@ -43,7 +43,9 @@ async function startVendor(models: Record<string, string | null>) {
       const data = Object.entries(list).map(([id, shutdown_date]) => ({ id, shutdown_date }));
       return void response.end(JSON.stringify({ object: "list", data }));
     }
-    vendor.paid.push(JSON.parse(Buffer.concat(chunks).toString()).model);
+    const { model, prompt } = JSON.parse(Buffer.concat(chunks).toString());
+    if (prompt.includes("[[refuse]]")) return void response.writeHead(400).end("{}");
+    vendor.paid.push(model);
     response.end(JSON.stringify({ data: [{ b64_json: image }] }));
   });
   const provider = { preset: "openai", baseUrl: `${await listening(server)}/v1` };
@@ -100,6 +102,17 @@ describe("a run on a paid upstream", () => {
     expect(again.code).toBe(2);
     expect(again.stderr).toContain("the directory of a run keeps its model: use --model gpt-image-2.5-flare");
     expect(vendor.paid).toHaveLength(2);
+  });
+
+  it("[VENDOR-2] retry, which has no --model, says how to use another model", async () => {
+    const vendor = await startVendor({ "gpt-image-2": null });
+    writeFileSync(join(cwd, "p.jsonl"), '{"prompt": "a fox [[refuse]]"}');
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(5);
+    vendor.list = { "gpt-image-2.5-flare": null };
+    vi.stubEnv("XDG_CACHE_HOME", await tempDir());
+    const { code, stderr } = await run("retry", "out", "--include-refused", "--max-cost", "1");
+    expect([code, vendor.paid]).toEqual([2, []]);
+    expect(stderr).toContain("use --model gpt-image-2.5-flare with another --output of `imgbatch submit`\n");
   });
 
   it("asks the vendor again before it refuses: within the hour the model may have come back", async () => {

@@ -25,6 +25,7 @@ import { withService } from "../connect/connect.ts";
 import type { ConnectedService } from "../connect/connection.ts";
 import { describeRun, finishRun } from "../finish-run.ts";
 import { stoppable, timeLimit } from "../interruption.ts";
+import { orWithSuccessor } from "../model-check.ts";
 import * as read from "../options.ts";
 import { flagOption, positiveDurationOption } from "../options.ts";
 import { notEnded } from "../output/batches.ts";
@@ -133,10 +134,12 @@ async function retry(
       : finishRun(context, service, { ...started, ...run });
   const open = openRetry(runState, service);
   const budget = createBudget(options, models, service, context);
+  const consentTo = (images: readonly Asked[]) =>
+    orWithSuccessor(context, () => budget.consent(images), true);
   if (open !== null) {
     const images = askedIn(open, items);
     if (dryRun) return describeDry(options, models, budget, { images, batches: 0, refused: 0 });
-    const consentOf = await budget.consent(images);
+    const consentOf = await consentTo(images);
     if (!options.detach || images.length > 0)
       reporter.note("an earlier retry is not finished: continuing it");
     const started = await send({ ...work, consentOf });
@@ -165,7 +168,7 @@ async function retry(
   if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
   if (plan.unknownHere > 0 && options.withLost) reporter.note(paidAgainNote(plan.unknownHere));
-  const consentOf = await budget.consent(images);
+  const consentOf = await consentTo(images);
   return finish(await send({ ...work, consentOf }, { added: plan.added }));
 }
 
