@@ -57,6 +57,7 @@ export class ItemPool implements WorkerPool {
     this.#sleeping.abort();
     try {
       if (this.#mayDiffer) await this.#compareLeases();
+      this.#turns.forgetSome(this.#deps.clock.nowMs());
       const without = new Set<Offer<ItemProvider>>();
       while (this.#events.mayBegin() && (await this.#claimSome(without)));
       if (this.#events.mayBegin() && this.#free().size > 0) await this.#sleepUntilDue();
