@@ -44,7 +44,9 @@ async function sentFor(id: string, items: object[], images: number): Promise<any
   const before = fake.requests.length;
   const answer = await create(id, items);
   expect([answer.status, await answer.json()]).toMatchObject([200, { status: "queued" }]);
-  const bodies = () => fake.requests.slice(before).filter(({ kind }) => kind === "images");
+  // A request is noted before its body has come.
+  const bodies = () =>
+    fake.requests.slice(before).filter(({ kind, body }) => kind === "images" && body !== undefined);
   await expect.poll(() => bodies().length, { timeout: 20_000 }).toBe(images);
   return bodies().map(({ body }) => body);
 }
