@@ -47,23 +47,71 @@ const ESCAPES = /(?:\\u00|\\x|%|&#x0*)([0-9a-f]{2});?|&#0*(\d{2,3});|\\([\\"/])/
 const MOST_ESCAPED = 3;
 
 /**
- * Replaces every key that this process sends with `[API key]`, in any form that is easily read back. A text with an escaped
- * key is returned without its escapes.
+ * Replaces every key that this process sends with `[API key]`, in any form that is easily read back. The rest of the text
+ * stays as it is, with its escapes: it may be JSON, and an escape may stand for a control character.
  */
 export function hideUsedKeys(text: string): string {
   let safe = text;
-  let read = text;
-  for (let depth = 0; depth <= MOST_ESCAPED; depth++) {
-    for (const form of used) if (read.includes(form)) safe = read = read.replaceAll(form, HIDDEN);
-    const plain = used.size === 0 ? read : read.replace(ESCAPES, characterOf);
+  for (const form of used) safe = safe.replaceAll(form, HIDDEN);
+  let read = safe;
+  for (let depth = 0; depth < MOST_ESCAPED && used.size > 0; depth++) {
+    const plain = read.replace(ESCAPES, characterOf);
     if (plain === read) break;
     read = plain;
+    for (const form of used) if (read.includes(form)) return withoutEscaped(safe);
   }
   return safe;
 }
 
 function characterOf(_: string, hex?: string, decimal?: string, itself?: string): string {
   return itself ?? String.fromCharCode(hex === undefined ? Number(decimal) : Number.parseInt(hex, 16));
+}
+
+/** Replaces the escaped keys of a text. */
+function withoutEscaped(text: string): string {
+  const found: [start: number, end: number][] = [];
+  let read: Read = { plain: text, starts: Uint32Array.from({ length: text.length + 1 }, (_, at) => at) };
+  for (let depth = 0; depth < MOST_ESCAPED; depth++) {
+    read = unescaped(read);
+    const { plain, starts } = read;
+    for (const form of used)
+      for (let at = plain.indexOf(form); at >= 0; at = plain.indexOf(form, at + form.length))
+        found.push([starts[at] ?? 0, starts[at + form.length] ?? text.length]);
+  }
+  let safe = "";
+  let end = 0;
+  for (const [from, to] of found.sort(([a], [b]) => a - b)) {
+    if (from >= end) safe += text.slice(end, from) + HIDDEN;
+    end = Math.max(end, to);
+  }
+  return safe + text.slice(end);
+}
+
+/** A text without its escapes, and where in the original each of its characters starts, and the end of all. */
+interface Read {
+  plain: string;
+  starts: Uint32Array;
+}
+
+function unescaped({ plain, starts }: Read): Read {
+  const kept = new Uint32Array(starts.length);
+  let text = "";
+  let count = 0;
+  let at = 0;
+  const copyTo = (end: number) => {
+    text += plain.slice(at, end);
+    for (; at < end; at++) kept[count++] = starts[at] ?? 0;
+  };
+  for (const match of plain.matchAll(ESCAPES)) {
+    const [whole, ...parts] = match;
+    copyTo(match.index);
+    text += characterOf(whole, ...parts);
+    kept[count++] = starts[at] ?? 0;
+    at += whole.length;
+  }
+  copyTo(plain.length);
+  kept[count++] = starts[at] ?? 0;
+  return { plain: text, starts: kept.subarray(0, count) };
 }
 
 /**

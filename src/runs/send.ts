@@ -8,7 +8,7 @@ import { formatDuration } from "../kernel/durations.ts";
 import { counted } from "../kernel/text.ts";
 import { commitPendingInput } from "./directory/claim.ts";
 import { type RunInput, readRunInput } from "./directory/input.ts";
-import type { RunReporter, RunService } from "./directory/run-service.ts";
+import { otherMaker, type RunReporter, type RunService } from "./directory/run-service.ts";
 import { isUpdate, lastRound, recordBatch, submittedBatches, writeRunState } from "./directory/run-state.ts";
 import type { RunBatch, RunState } from "./directory/run-state-schema.ts";
 import type { Asked } from "./plan/choose-model.ts";
@@ -196,7 +196,7 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
     // Requests in flight have ended by now. Nothing else is waited for.
     signal?.throwIfAborted();
   }
-  if (wanted.some((entry) => entry.round > 0)) await leaveElsewhere(run);
+  await leaveElsewhere(run);
   const all = wanted.flatMap((entry) => found.get(entry) ?? []);
   const isSent = (entry: RunBatch) => left.has(entry) && found.get(entry)?.replayed === true;
   return {
@@ -306,8 +306,13 @@ async function recordRefused({ dir, state, clock }: Run, refused: readonly RunBa
   await writeRunState(dir, state);
 }
 
-/** Marks the unsent batches of other services: this one has now got the requests for their images. */
+/**
+ * Marks the unsent batches of other services that this one has got the requests for: those of the rounds before the last one
+ * that it makes. Later ones stay open, since only their own service can find them.
+ */
 async function leaveElsewhere({ dir, state, service }: Run): Promise<void> {
-  for (const entry of state.batches) if (isUnsentElsewhere(entry, service)) entry.state = "left";
-  await writeRunState(dir, state);
+  const last = lastRound({ batches: state.batches.filter((entry) => otherMaker(entry, service) === null) });
+  const left = state.batches.filter((entry) => entry.round < last && isUnsentElsewhere(entry, service));
+  for (const entry of left) entry.state = "left";
+  if (left.length > 0) await writeRunState(dir, state);
 }

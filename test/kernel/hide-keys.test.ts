@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { hideUsedKeys, watchKey } from "../../src/kernel/hide-keys.ts";
+import { hideUsedKeys, safeLine, watchKey } from "../../src/kernel/hide-keys.ts";
 
 /** Their Base64 has characters that differ between its alphabets, in each of the three positions of a text. */
 const KEYS = ["key-for~~~tests???>>>", "canary-of-forms-0123456789", "~~~~~~~~????????>>>>>>>>"];
@@ -35,4 +35,19 @@ it("a key with a row of backslashes is hidden, and a text of backslashes is sear
     expect(hideUsedKeys(`${form} and more`)).toMatch(/^\W*\[API key\]\W* and more$/);
   const backslashes = `a${"\\".repeat(10_000)}`;
   expect(hideUsedKeys(backslashes)).toBe(backslashes);
+});
+
+it("only the key of a text is replaced: the rest keeps its escapes, so that JSON stays JSON and no control comes out", () => {
+  const key = "canary-of-lines-0123456789";
+  watchKey(key);
+  for (const form of ["canary\\u002dof\\x2dlines-0123456789", "canary%2Dof%252Dlines-0123456789"]) {
+    const message = `\u001b[2J said "${form}" and "${form}": \\u001b[2J \\u000a%0a&#10; \\"C:\\temp\\"`;
+    const expected = message.replaceAll(form, "[API key]");
+    expect(hideUsedKeys(message)).toBe(expected);
+    const json = JSON.stringify({ message });
+    expect(JSON.parse(hideUsedKeys(json))).toEqual({ message: expected });
+    expect(JSON.parse(JSON.parse(hideUsedKeys(JSON.stringify(json))))).toEqual({ message: expected });
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: there must be none.
+    expect(safeLine(message)).not.toMatch(/[\u0000-\u001f]/);
+  }
 });

@@ -216,3 +216,24 @@ it("[RETRY-1] of a refused retry only the refused batches are planned anew: one 
   ]);
   expect(state.batches.slice(3).map((entry) => entry.state)).toEqual(["created", "created"]);
 });
+
+it("[UPDATE-6] a look with another key at an update that was cut off leaves its open batch to the first one", async () => {
+  const harness = await createRunHarness();
+  const limits = { itemsPerBatch: 1 };
+  await harness.submit(PAIR, { limits });
+  const lost = { reset: "after" } as const;
+  harness.fake.fault(/^POST/, { lie: <T>(answer: T) => answer }, lost, lost, lost, lost);
+  await expect(harness.submit(EDITED, { limits, isUpdate: true })).rejects.toMatchObject({
+    code: "SUBMISSION_UNKNOWN",
+  });
+  const own = harness.service.keyFingerprint;
+  harness.service.keyFingerprint = "0123456789ab";
+  await harness.submit(EDITED, { limits });
+  harness.service.keyFingerprint = own;
+  const { lines } = await harness.submit(EDITED, { limits });
+  expect(lines.map(({ custom_id: id, files }) => [id, files.length])).toEqual([
+    ["cat", 1],
+    ["dog", 1],
+  ]);
+  expect(harness.fake.batches).toHaveLength(4);
+});

@@ -196,30 +196,38 @@ export class ProviderHealth {
 
   /**
    * Changes a state in this process at once, and then in the database: there by what other processes have met since. Returns
-   * whether it changes here.
+   * whether it changes here. A change that could not be stored counts here, and is stored with the next one or look.
    */
   #change(scope: Scope, to: (record: HealthRecord) => HealthRecord): boolean {
-    const { stores, log } = this.#deps;
     const before = scope.record;
     const after = to(before);
     if (isDeepStrictEqual(before, after)) return false;
     scope.record = after;
-    scope.unsaved++;
+    scope.unsaved.push(to);
     if (isOther(before, after)) this.#log(before, after);
-    const save = () =>
-      stores.write(async (tx) => {
-        const row = (await tx.providerHealth.list()).find((each) => keyOf(each) === keyOf(before));
-        const isOfAnother = row?.fingerprint !== before.fingerprint || row.trouble === "unreachable";
-        await tx.providerHealth.put(isOfAnother ? after : to(row));
-      });
-    this.#saving = this.#saving
-      .then(save)
-      .catch((error) => log.error("the state of a provider could not be stored", { error: String(error) }))
-      .finally(() => scope.unsaved--);
+    this.#saving = this.#saving.then(() => this.#save(scope));
     return true;
   }
 
+  async #save({ record, unsaved }: Scope): Promise<void> {
+    const { stores, log } = this.#deps;
+    const changes = [...unsaved];
+    if (changes.length === 0) return;
+    try {
+      await stores.write(async (tx) => {
+        const row = (await tx.providerHealth.list()).find((each) => keyOf(each) === keyOf(record));
+        const isOfAnother = row?.fingerprint !== record.fingerprint || row.trouble === "unreachable";
+        const after = isOfAnother ? record : changes.reduce((earlier, to) => to(earlier), row);
+        await tx.providerHealth.put(after);
+      });
+      unsaved.splice(0, changes.length);
+    } catch (error) {
+      log.error("the state of a provider could not be stored", { error: String(error) });
+    }
+  }
+
   async #readAgain(): Promise<void> {
+    for (const scope of this.#scopes.values()) await this.#save(scope);
     let isChanged = false;
     for (const row of await this.#deps.stores.read.providerHealth.list()) {
       const provider = this.#providers.get(row.provider);
@@ -227,7 +235,7 @@ export class ProviderHealth {
       const scope = this.#scope(provider, row.model);
       const { record: before, unsaved } = scope;
       // A newer result of this process is stored next.
-      if (unsaved > 0) continue;
+      if (unsaved.length > 0) continue;
       scope.elsewhere = row.trouble === "unreachable" && !isDeepStrictEqual(row, before) ? row : null;
       if (scope.elsewhere) continue;
       scope.record = row;
@@ -306,15 +314,15 @@ interface Scope {
   /** The pause of another process that could not reach the upstream: this one may be able to. */
   elsewhere: HealthRecord | null;
   isProbing: boolean;
-  /** How many changes are not in the database yet. */
-  unsaved: number;
+  /** The changes that are not in the database yet. */
+  unsaved: ((record: HealthRecord) => HealthRecord)[];
 }
 
 const scopeOf = (record: HealthRecord): Scope => ({
   record,
   elsewhere: null,
   isProbing: false,
-  unsaved: 0,
+  unsaved: [],
 });
 
 const keyOf = ({ provider, model }: { provider: string; model: string }) => JSON.stringify([provider, model]);

@@ -1,6 +1,6 @@
 import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
 import { imageSizePx, MOST_SEED } from "../../contract/image-formats.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import { type Clock, timeLimit } from "../../kernel/clock.ts";
 import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { linkSignals, unlessAborted } from "../../kernel/signals.ts";
@@ -156,11 +156,8 @@ export async function makeImages(
 ): Promise<Made[]> {
   const { clock, timeoutMs, presence, log } = deps;
   const deadline = new AbortController();
-  const done = new AbortController();
-  if (timeoutMs > 0) {
-    const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
-    clock.sleep(timeoutMs, done.signal).then(late, () => {});
-  }
+  const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
+  const limit = timeoutMs > 0 ? timeLimit(clock, timeoutMs, late) : null;
   const makings = wanted.map(async (image) => {
     const unsent = new AbortController();
     const onLost = () => {
@@ -183,7 +180,7 @@ export async function makeImages(
     });
   });
   const settled = await Promise.allSettled(makings);
-  done.abort();
+  limit?.stop();
   const made = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
   const [first] = settled;
   if (first?.status === "rejected" && made.every(({ images }) => images.length === 0)) throw first.reason;

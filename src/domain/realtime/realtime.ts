@@ -171,10 +171,10 @@ export class Realtime {
     const paidRuns = paidBefore + (offers.some(({ provider }) => isPaid(provider)) ? 1 : 0);
     const record = once && { apiKeyId: caller.key.id, ...once, realtimeId: id, paidRuns };
     const reserve = async (tx: Transaction) => {
+      // A repeat waits for the answer: it is no further request.
+      if (record !== null) await requireNoOther(tx, record, earlier);
       await countRequest(tx, caller.key.id, rate, createdAtMs);
-      if (record === null) return;
-      await requireNoOther(tx, record, earlier);
-      await putAnswer(tx, record, null, clock);
+      if (record !== null) await putAnswer(tx, record, null, clock);
     };
     /** Without an answer, a repeat runs again as if this run had not been. */
     const forget = async (tx: Transaction) => {

@@ -8,7 +8,7 @@ import {
   ProviderError,
   type UpstreamFacts,
 } from "../../domain/ports/image-provider.ts";
-import type { Clock } from "../../kernel/clock.ts";
+import { type Clock, timeLimit } from "../../kernel/clock.ts";
 import { hideUsedKeys, watchKey } from "../../kernel/hide-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json.ts";
@@ -148,9 +148,6 @@ export class RequestRate {
   }
 }
 
-/** The engine would make an error with a stack for each call that ends in time. */
-const IN_TIME = "in time";
-
 /**
  * Runs a call with a signal that also aborts when its time is over. Rejects with the reason of `signal` when that is
  * aborted, with `late()` when the time is over, else with the error of the call.
@@ -161,11 +158,7 @@ export async function withTimeLimit<T>(
   call: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const over = new AbortController();
-  const done = new AbortController();
-  clock.sleep(ms, done.signal).then(
-    () => over.abort(late()),
-    () => {},
-  );
+  const limit = timeLimit(clock, ms, () => over.abort(late()));
   const linked = linkSignals(signal, over.signal);
   try {
     return await call(linked.signal);
@@ -173,7 +166,7 @@ export async function withTimeLimit<T>(
     signal.throwIfAborted();
     throw over.signal.aborted ? over.signal.reason : error;
   } finally {
-    done.abort(IN_TIME);
+    limit.stop();
     linked.unlink();
   }
 }

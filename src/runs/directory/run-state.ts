@@ -77,7 +77,7 @@ export function supersededIn({ updates = [] }: RunState, round: number): Readonl
 }
 
 /** The number of the last retry or update; 0 when there was none. */
-export function lastRound({ batches, updates = [] }: RunState): number {
+export function lastRound({ batches, updates = [] }: Pick<RunState, "batches" | "updates">): number {
   return [...batches, ...updates].reduce((last, { round }) => Math.max(last, round), 0);
 }
 

@@ -210,7 +210,7 @@ interface RequestRules {
   sent?: SentTexts;
   /** Whether the same request, known by its hash, was accepted before: then its images are not decoded again. */
   isKnown?: (hash: string) => Promise<boolean>;
-  /** Returns what the provider of a model makes of it; null when no provider serves it now. */
+  /** Returns what the provider of a model makes of it; null when no provider serves it. */
   optionsOf: (model: ModelEntry) => OptionFacts | null;
 }
 

@@ -205,8 +205,9 @@ export const createOperations: readonly Operation[] = [
           storageUriPrefixes,
           sent,
           optionsOf: (model) => {
-            const offer = deps.offers.first(model.id);
-            return offer && optionsOf(model, offer.provider);
+            // A repeat must be the same request while its provider is disabled, too.
+            const offer = deps.offers.first(model.id) ?? deps.offers.serving(model.id)[0];
+            return offer ? optionsOf(model, offer.provider) : null;
           },
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
         });

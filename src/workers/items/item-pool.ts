@@ -37,6 +37,8 @@ export class ItemPool implements WorkerPool {
   #sleeping = new AbortController();
   /** A due time that was waited for. It counts as reached even when the clock was set back meanwhile. */
   #reachedMs = 0;
+  /** The time for which due items were searched last. */
+  #searchedMs = 0;
   /** Leases and requests may differ: a transaction has seemed to fail, or other processes have changed something. */
   #mayDiffer = false;
 
@@ -57,6 +59,7 @@ export class ItemPool implements WorkerPool {
     this.#sleeping.abort();
     try {
       if (this.#mayDiffer) await this.#compareLeases();
+      this.#turns.forgetSome(this.#deps.clock.nowMs());
       const without = new Set<Offer<ItemProvider>>();
       while (this.#events.mayBegin() && (await this.#claimSome(without)));
       if (this.#events.mayBegin() && this.#free().size > 0) await this.#sleepUntilDue();
@@ -74,7 +77,8 @@ export class ItemPool implements WorkerPool {
    * `without` the offers for which no more items were found.
    */
   async #claimSome(without: Set<Offer<ItemProvider>>): Promise<boolean> {
-    const plans = await this.#turns.plan(this.#free(), without, this.#nowMs);
+    this.#searchedMs = this.#nowMs;
+    const plans = await this.#turns.plan(this.#free(), without, this.#searchedMs);
     let claimed = new Map<Plan, LeasedItem[]>();
     try {
       if (plans.length > 0) claimed = await this.#claim(plans);
@@ -153,7 +157,9 @@ export class ItemPool implements WorkerPool {
     const { stores, clock } = this.#deps;
     this.#reachedMs = 0;
     const nowMs = clock.nowMs();
-    const itemMs = (await stores.read.items.nextDueMs(nowMs)) ?? Number.POSITIVE_INFINITY;
+    // An item may have become due since the search.
+    const afterMs = Math.min(this.#searchedMs, nowMs);
+    const itemMs = (await stores.read.items.nextDueMs(afterMs)) ?? Number.POSITIVE_INFINITY;
     const dueMs = Math.min(itemMs, this.#turns.againMs);
     // A timer that is set after the stop has begun would keep the process alive.
     if (dueMs === Number.POSITIVE_INFINITY || this.#stopping.signal.aborted) return;
@@ -162,7 +168,8 @@ export class ItemPool implements WorkerPool {
       void this.#fill();
     };
     this.#sleeping = new AbortController();
-    clock.sleep(Math.min(LONGEST_SLEEP_MS, dueMs - nowMs), this.#sleeping.signal).then(goOn, () => {});
+    const sleepMs = Math.max(0, Math.min(LONGEST_SLEEP_MS, dueMs - nowMs));
+    clock.sleep(sleepMs, this.#sleeping.signal).then(goOn, () => {});
   }
 
   // Make, record, next.

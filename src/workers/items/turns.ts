@@ -10,7 +10,7 @@ import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, TROUBLE_DELAY_MS } from "../worker-pool.ts";
 
-/** What is known of so many batches is kept. */
+/** What is known of so many batches is kept, and of all that wait. */
 const MOST_KNOWN = 500;
 
 /** A batch with items to make, as far as this process knows it. */
@@ -56,7 +56,6 @@ export class Turns {
     const plans: Plan[] = [];
     this.againMs = Number.POSITIVE_INFINITY;
     if (isFull()) return plans;
-    if (this.#known.size > MOST_KNOWN) this.forgetAll();
     try {
       let queues = (await stores.read.batches.queues()).filter(({ provider }) => !ofJobs.includes(provider));
       const turns = new Map<(typeof queues)[number], string[]>();
@@ -155,6 +154,12 @@ export class Turns {
 
   forget(batchId: string): void {
     this.#known.delete(batchId);
+  }
+
+  /** Forgets batches when too many are known. To record again why each of the others waits would be a write for each. */
+  forgetSome(nowMs: number): void {
+    if (this.#known.size <= MOST_KNOWN) return;
+    for (const [id, { againMs }] of this.#known) if (againMs <= nowMs) this.#known.delete(id);
   }
 
   forgetAll(): void {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/blob-store.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -34,6 +35,28 @@ describe("the health of a provider in two processes", () => {
     await service.refresh();
     expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
     expect((await other()).blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+  });
+
+  it("[HEALTH-1] a pause that could not be stored counts all the same, and is stored later", async () => {
+    const stores = await openStores();
+    let isFull = false;
+    const write: Stores["write"] = (work) =>
+      isFull ? Promise.reject(new StorageUnavailable("full", "full", null)) : stores.write(work);
+    const { service, other, provider } = await twoProcesses({ ...stores, write });
+    await service.begin(provider, "m")?.failed(troubled("failing"), "1");
+    await service.begin(provider, "m")?.succeeded();
+    isFull = true;
+    await service.begin(provider, "m")?.failed(limited(60_000), "1");
+    await service.refresh();
+    expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+    isFull = false;
+    await service.refresh();
+    await service.refresh();
+    for (const each of [service, await other()])
+      expect(each.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+    await (await other()).forgive(provider.name);
+    await service.refresh();
+    expect(service.blockOf(provider, "m")).toBeNull();
   });
 
   it("[HEALTH-1] a fault while a result is noted is not the fault of its item: nothing rejects", async () => {

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
-import { FakeProvider, tinyPng } from "../../support/fake-provider.ts";
+import { FakeProvider, FakeUpstream, tinyPng, troubled } from "../../support/fake-provider.ts";
 import { MODEL, startTestService, type TestService } from "../../support/service.ts";
 
 const create = (service: TestService, items: object[], more: object = {}, key?: string) =>
@@ -93,6 +93,28 @@ it("[OPT-3] no options, null, {} and what the item has anyway are the same reque
     expect([again.headers.get("idempotency-replayed"), (await bodyOf(again)).id]).toEqual(["true", first.id]);
   }
   expect((await create(service, [{ prompt: "a", options: { seed: 1 } }], {}, "key")).status).toBe(409);
+});
+
+it("[OPT-3] the same request is a replay while its only upstream is disabled, too", async () => {
+  const upstream = new FakeUpstream("vendor");
+  upstream.answer = () => Promise.reject(troubled("credential"));
+  const words = { qualities: ["low", "high"], defaultQuality: "low" };
+  const service = await startTestService({
+    ...{ providers: [upstream], config: { models: [{ id: MODEL, prices: { "1K": 0.1 }, ...words }] } },
+  });
+  const items = [{ prompt: "a", options: { quality: "low" } }];
+  const headers = {
+    "content-type": "application/json",
+    "idempotency-key": "key",
+    "x-imgbatch-max-cost": "1",
+  };
+  const body = JSON.stringify({ model: MODEL, items });
+  const ask = () => service.ask("", { method: "POST", headers, body });
+  const { id } = await bodyOf(await ask());
+  await expect.poll(() => upstream.requests.length).toBe(1);
+  await expect.poll(async () => (await bodyOf(await service.ask(`/${id}`))).waiting).not.toBeNull();
+  const again = await ask();
+  expect([again.status, (await bodyOf(again)).id]).toEqual([200, id]);
 });
 
 it("[OPT-4] a reference is sent once: later items name its bytes by their hash", async () => {

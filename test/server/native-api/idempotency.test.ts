@@ -76,9 +76,12 @@ describe("a real-time request with an idempotency key", () => {
     await expectCharges(service.data, 3);
   });
 
-  it("that comes ten times at once makes one image, and all get it", async () => {
+  it("that comes ten times at once makes one image, and all get it, also where a key may run one request", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
-    const service = await startTestService({ workers: false, providers: [provider] });
+    const config = { limits: { concurrentRequests: 1 } };
+    const service = await startTestService({ workers: false, providers: [provider], config });
+    // With open connections, requests come at the same moment.
+    await Promise.all(Array.from({ length: 10 }, () => generate(service, {}).then((each) => each.text())));
     const pending = Array.from({ length: 10 }, () => generate(service, content("x"), keyed()));
     await asked;
     end();

@@ -50,15 +50,27 @@ async function poolOf(
     providers = [new FakeProvider({ concurrency })],
     write,
     isAlone = true,
+    dueInMs = 0,
+    searchMs = 0,
   }: {
     providers?: FakeProvider[];
     write?: (write: Stores["write"]) => Stores["write"];
     isAlone?: boolean;
+    /** When the items are due, and how long a search for due ones takes. */
+    dueInMs?: number;
+    searchMs?: number;
   } = {},
 ) {
   const { stores: real, blobs } = await openBeside(await tempDir());
   const { stores: counted, counts } = counting(real);
-  const stores = { ...counted, write: write?.(counted.write) ?? counted.write };
+  const clock = new FakeClock();
+  const nextOf: Stores["read"]["batches"]["nextOf"] = async (...search) => {
+    const found = await real.read.batches.nextOf(...search);
+    clock.advance(searchMs);
+    return found;
+  };
+  const read = { ...real.read, batches: { ...real.read.batches, nextOf } };
+  const stores = { ...counted, read, write: write?.(counted.write) ?? counted.write };
   const [provider] = providers as [FakeProvider];
   const upstream = identityOf(provider);
   const batch = await openBatchRecord(real, itemCount, { upstream, provider: provider.name });
@@ -67,7 +79,8 @@ async function poolOf(
       batch.id,
       Array.from({ length: itemCount }, (_, position) => {
         const place = { position, sourceIndex: position, outputIndex: 0 };
-        return { ...place, customId: `i${position}`, prompt: "a picture" };
+        const notBeforeMs = dueInMs === 0 ? 0 : clock.nowMs() + dueInMs;
+        return { ...place, customId: `i${position}`, prompt: "a picture", notBeforeMs };
       }),
     ),
   );
@@ -79,7 +92,6 @@ async function poolOf(
     await held.promise;
     return made(await tinyPng());
   };
-  const clock = new FakeClock();
   const idle = gate<string>();
   const deps = await workerDepsOf({ stores, blobs, clock, providers, isAlone });
   const { presence, health } = deps;
@@ -303,4 +315,14 @@ it("what waits to be sent is given back when others may take this process for de
   await expect.poll(() => gates.length).toBe(2);
   for (const { open } of gates) open();
   await expect.poll(counted("success")).toBe(2);
+});
+
+it("an item that becomes due while due ones are searched for is made", async () => {
+  const { pool, gates, clock, stop } = await poolOf(1, 1, { dueInMs: 50, searchMs: 100 });
+  pool.wake();
+  await expect.poll(() => clock.sleeperCount).toBe(1);
+  clock.advance(0);
+  await expect.poll(() => gates.length).toBe(1);
+  gates[0]?.open();
+  await stop(0);
 });
