@@ -23,7 +23,7 @@ const SOON_DAYS = 30;
 const OLD_DAYS = 90;
 
 /** A model of the configuration beside the vendor's list. */
-export interface CheckedModel {
+interface CheckedModel {
   id: string;
   /** Whether the vendor lists it; null without a list. */
   isOffered: boolean | null;
@@ -135,7 +135,7 @@ export async function modelTroubles(
 }
 
 /** The vendor does not offer the model of a run any more. */
-export class ModelGone extends ImgbatchError {
+class ModelGone extends ImgbatchError {
   readonly successor: string | null;
 
   constructor(message: string, successor: string | null, advice: string) {

@@ -93,7 +93,7 @@ export function parseConfig(value: unknown, source: string, priced: PricedModel 
 }
 
 /** A configuration file that is a command's only because it is in the working directory: a stranger may have written it. */
-export interface FoundFile {
+interface FoundFile {
   path: string;
   /** Exactly what was parsed. */
   text: string;
@@ -106,7 +106,7 @@ export interface FoundFile {
  * except the address of a preset with the variable of that preset. `free` does where the preset costs money, since it
  * spares the question for the price.
  */
-export function fieldsToAgree({ baseUrl, storage, providers }: Config): string[] {
+function fieldsToAgree({ baseUrl, storage, providers }: Config): string[] {
   return [
     ...(baseUrl === null ? [] : ["baseUrl"]),
     ...(storage.database === "sqlite" ? [] : ["storage.database"]),

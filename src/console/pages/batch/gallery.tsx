@@ -200,7 +200,7 @@ function factsOf({ images, custom_id, status, cost }: ItemObject, isPriced: bool
 }
 
 /** The items of a batch whose prompts repeat with other options, row by row; null where there is nothing to compare. */
-export interface ComparedItems {
+interface ComparedItems {
   columns: string[];
   items: ItemObject[];
 }

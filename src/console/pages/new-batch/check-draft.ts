@@ -62,7 +62,7 @@ export interface CheckedDraft {
   unsent: string[];
 }
 
-export interface DraftPrice {
+interface DraftPrice {
   cost: number;
   hold: number;
   /** Some of them cost real money. */
@@ -142,7 +142,7 @@ export async function checkDraft(
 }
 
 /** What decides the images of a draft. */
-export type DraftContent = Pick<
+type DraftContent = Pick<
   Draft,
   "text" | "format" | "fileName" | "count" | "sharesReferences" | "model" | "options" | "lists"
 >;
