@@ -126,7 +126,7 @@ const batchObjectSchema = z.object({
     .object({
       code: z.string(),
       message: z.string(),
-      until: unixSeconds.nullable().describe("null: until the configuration changes"),
+      until: unixSeconds.nullable().describe("null: until the configuration changes, or workers run"),
       said: z
         .string()
         .optional()

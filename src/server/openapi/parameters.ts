@@ -117,6 +117,9 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     Challenge: query("challenge", "A fresh random text; `proof` answers it.", {
       ...text({ pattern: CHALLENGE.source }),
     }),
+    ReadyFor: query("for", "`work`: whether new batches are taken, too, for which workers must run.", {
+      ...choice(["work"]),
+    }),
     Range: header("Range", "One range of bytes; several are answered with the whole."),
     IfRange: header("If-Range", "The range only if the ETag still is this one; else the whole."),
     OutputName: path("name", "The last part of the URL in the answer: whoever knows it sees the image."),
