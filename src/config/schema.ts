@@ -123,6 +123,10 @@ const entriesSchema = z.strictObject({
     .strictObject({
       batchImages: z.boolean().default(true),
       workers: z.boolean().default(true),
+      acceptWithoutWorkers: z
+        .boolean()
+        .default(false)
+        .describe("true: new batches are taken while no workers run, and wait for them"),
       console: z.boolean().default(true).describe("the web console, at the address of the service"),
       strictImageConfig: z
         .boolean()

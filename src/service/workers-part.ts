@@ -1,6 +1,7 @@
 import type { Config } from "../config/schema.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
+import type { Waiting } from "../contract/waiting.ts";
 import { groupFinishes } from "../domain/batches/finish-item.ts";
 import { Uploads } from "../domain/files/uploads.ts";
 import { ProviderHealth } from "../domain/health/provider-health.ts";
@@ -187,22 +188,26 @@ export async function runAll(...steps: (() => unknown)[]): Promise<void> {
   if (errors.length > 0) throw errors[0];
 }
 
+const NO_WORKERS: Waiting = {
+  code: "NO_WORKERS",
+  message: "The workers are not running.",
+  untilMs: null,
+};
+
 /**
  * Reads from the database what the workers of all processes do. This process may have nothing to do with a batch. The
  * processes of a service have the same configuration.
  */
-export function workOfAll({
-  stores,
-  offers,
-  health,
-  providers,
-  clock,
-}: WorkerDeps): Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> {
+export function workOfAll(
+  { stores, offers, health, providers, clock }: WorkerDeps,
+  lacksWorkers: () => boolean,
+): Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> {
   const slots = providers.reduce((sum, { concurrency }) => sum + concurrency, 0);
   const hasJobs = new Set(providers.flatMap(({ kind, name }) => (kind === "job" ? [name] : [])));
   return {
     waitingOf: (batch) => {
       const { status, waitingSinceMs, waiting } = batch;
+      if (!isTerminal(status) && lacksWorkers()) return NO_WORKERS;
       // A job may be at work at an upstream that cannot be asked for it.
       const mayWait = waitingSinceMs !== null || (status === "running" && hasJobs.has(batch.provider));
       if (isTerminal(status) || !mayWait) return null;

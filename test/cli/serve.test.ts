@@ -196,7 +196,7 @@ it.skipIf(!hasPostgres)(
     const made = await command("admin", "keys", "create", "--json");
     const { key } = JSON.parse(made.stdout) as { key: string };
     watchSecret(key);
-    await expect.poll(async () => (await fetch(`${api.url}/readyz`)).status).toBe(200);
+    await expect.poll(async () => (await fetch(`${api.url}/readyz?for=work`)).status).toBe(200);
     const doctor = await command("doctor", "--json");
     const findings = (JSON.parse(doctor.stdout) as { findings: { check: string; state: string }[] }).findings;
     expect(findings.filter(({ check }) => /^(database|processes|bucket)$/.test(check))).toMatchObject([

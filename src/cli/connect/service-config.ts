@@ -59,14 +59,19 @@ function usage(message: string): ImgbatchError {
 }
 
 /**
- * Returns where the data of a service is, by `--database` and `--blobs`, the environment and the configuration. Throws
+ * Returns where the data of a service is, by the options `storageOptions`, the environment and the configuration. Throws
  * `INVALID_CONFIG` for a place that cannot be used.
  */
 export function storageOf(
   { options }: Pick<CommandContext, "options">,
   config: Pick<Config, "storage"> | null,
 ): StoragePlaces {
-  const flags = { database: textOption(options, "database"), blobs: textOption(options, "blobs") };
+  const flags = {
+    database: textOption(options, "database"),
+    blobs: textOption(options, "blobs"),
+    s3Endpoint: textOption(options, "s3Endpoint"),
+    s3Region: textOption(options, "s3Region"),
+  };
   return storagePlaces(config?.storage, flags, readStorageEnvironment());
 }
 
@@ -98,6 +103,7 @@ export function configChoice({
     baseUrl: global.baseUrl ?? readEnvironment().baseUrl,
     "storage.database": textOption(options, "database") ?? readStorageEnvironment().databaseUrl,
     "storage.blobs": textOption(options, "blobs"),
+    "storage.s3.endpoint": textOption(options, "s3Endpoint"),
   };
   const replay = textOption(options, "replay");
   return {

@@ -119,7 +119,7 @@ function Numbers({ overview }: { overview: OverviewObject }) {
     ["being made", `${count(queue.running)} of ${count(queue.concurrency)}`],
     ["waiting", count(queue.waiting) + (queue.paused ? ", paused" : "")],
     ["disk free", disk_free_bytes === null ? "unknown" : formatSize(disk_free_bytes)],
-    ["uptime", formatDuration(Date.now() - started_at * 1000)],
+    ["running for", formatDuration(Date.now() - started_at * 1000)],
   ];
   return (
     <>
