@@ -21,6 +21,11 @@ const reference = (text: string) => {
   return { read: async () => bytes, lend, mimeType: "image/png" as const };
 };
 
+interface Recorded {
+  request: object;
+  images: object[];
+}
+
 /** A directory with a recording of the fox, and the names of its files. */
 async function recorded() {
   const directory = await tempDir();
@@ -101,7 +106,7 @@ describe("the recordings of a directory", () => {
   });
 
   type Files = Awaited<ReturnType<typeof recorded>>;
-  const change = async ({ json }: Files, edit: (record: Record<string, never>) => object) =>
+  const change = async ({ json }: Files, edit: (record: Recorded) => object) =>
     writeFile(json, JSON.stringify(edit(JSON.parse(await readFile(json, "utf8")))));
   const replaceByLink = async (path: string) => {
     await rename(path, `${path}.real`);
@@ -133,7 +138,7 @@ describe("the recordings of a directory", () => {
     ],
     [
       "another prompt in the JSON",
-      (files) => change(files, (r) => ({ ...r, request: { ...(r.request as object), prompt: "an owl" } })),
+      (files) => change(files, (r) => ({ ...r, request: { ...r.request, prompt: "an owl" } })),
       "json",
       /its hash differs/,
     ],
@@ -151,8 +156,7 @@ describe("the recordings of a directory", () => {
     ],
     [
       "a picture elsewhere",
-      (files) =>
-        change(files, (r) => ({ ...r, images: [{ ...(r.images?.[0] as object), file: "../fox.png" }] })),
+      (files) => change(files, (r) => ({ ...r, images: [{ ...r.images[0], file: "../fox.png" }] })),
       "json",
       /names "\.\.\/fox\.png", which is not its own/,
     ],
