@@ -84,6 +84,7 @@ const ledgerEntrySchema = z.object({
   balance: usd.describe("the balance of the account after the entry"),
   play_money: z.boolean().describe("which of the two accounts it belongs to"),
   batch_id: z.string().nullable().describe("null without a batch, and for a batch of another key"),
+  batch_name: z.string().nullable().describe("the name of that batch"),
   created_at: unixSeconds,
 });
 export type LedgerEntryObject = z.infer<typeof ledgerEntrySchema>;

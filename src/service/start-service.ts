@@ -34,6 +34,8 @@ export interface LocalServiceOptions {
    * none, and consent counts.
    */
   budgetMicroUsd?: number;
+  /** What recording may pay to upstreams, in micro-dollars: see `replay` of the configuration. Default: nothing. */
+  recordingMicroUsd?: number;
   /** `feed`: log lines go to the feed alone, for a live view. Warnings and errors go to the feed in any case. */
   log: Log | "feed";
   /** For tests. Defaults: the clock of the storage, real ids, random numbers, configured providers and a new feed. */
@@ -137,6 +139,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       random: options.random ?? Math.random,
       ...{ feed, log, ending: ending.signal, failed: failing.signal },
       providers: options.providers,
+      recordingMicroUsd: options.recordingMicroUsd,
       presence: { role: withWorkers ? role : "api", isAlone: !isShared },
     });
     parts.push(workers);
