@@ -352,7 +352,7 @@ function findingOf(
   }
   const [trouble] = report?.troubles ?? [];
   const answers = probe?.isOk ? "answers" : "was not asked, because only the running service has its key";
-  if (!trouble) return ok("upstream", `${name} ${answers} (${type}, ${address})`);
+  if (!trouble) return ok("upstream", `${name} ${answers} (${[type, address ?? []].flat().join(", ")})`);
   const state = trouble.untilMs === null ? "is disabled" : "pauses";
   const message = `${name} ${answers}, but ${state}: ${unnamed(name, trouble.message)}`;
   const again = nextCommand(where, "providers", { flag: "--probe" });
