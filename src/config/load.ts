@@ -36,12 +36,12 @@ export function loadConfig(choice: ConfigChoice): Config {
  * with it if consent is needed.
  */
 export function readConfig(choice: ConfigChoice): { config: Config; found: FoundFile | null } {
-  const { upstream = null, vendor = null, priced = null, file, replaced = [] } = choice;
+  const { upstream = null, besides = [], vendor = null, priced = null, file, replaced = [] } = choice;
   const { value, text, source } = readConfigFile(choice);
   if (!isObject(value)) return { config: parseConfig(value, source), found: null };
   const { vendor: ofFile = {} } = value;
   const chosen = {
-    ...(upstream === null ? {} : upstreamConfig(upstream)),
+    ...(upstream === null ? {} : upstreamConfig(upstream, ...besides)),
     ...(vendor === null || !isObject(ofFile) ? {} : { vendor: { ...ofFile, preset: vendor } }),
   };
   const config = parseConfig({ ...value, ...chosen }, source, priced);

@@ -2,7 +2,7 @@ import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { failBatch } from "../../domain/batches/end-batch.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
-import { FORGOTTEN_MS, failureOf, isAtWork } from "../../domain/jobs/job-rules.ts";
+import { FORGOTTEN_MS, failureOf, isAtWork, newJob } from "../../domain/jobs/job-rules.ts";
 import { identityOf, providerModel } from "../../domain/models.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
@@ -74,6 +74,7 @@ export class JobPool implements WorkerPool {
   async poll(areSomeGone = false): Promise<void> {
     const withJobs = [...this.#batches.values()].filter(({ works }) => works.size > 0);
     const { stores, presence } = this.#deps;
+    for (const { batch } of withJobs) await this.noticeStops(batch.id);
     const begun = new Map((await stores.read.batches.begun()).map((batch) => [batch.id, batch]));
     for (const { batch } of withJobs) {
       const now = begun.get(batch.id);
@@ -100,6 +101,14 @@ export class JobPool implements WorkerPool {
     } catch (error) {
       this.#tryAgain(batchId, error);
     }
+  }
+
+  /** Wakes the work on jobs of a batch that are to be stopped: it polls seldom. */
+  async noticeStops(batchId: string): Promise<void> {
+    const works = this.#batches.get(batchId)?.works;
+    if (works === undefined) return;
+    for (const { id, stopAskedAtMs } of await this.#deps.stores.read.upstreamJobs.ofBatch(batchId))
+      if (stopAskedAtMs !== null) works.get(id)?.stopAsked.abort();
   }
 
   remove(batchId: string): void {
@@ -227,6 +236,7 @@ export class JobPool implements WorkerPool {
       downloads: this.#downloads,
       signal: active.controller.signal,
       abandoned: this.#abandoning.signal,
+      stopAsked: new AbortController(),
       onReleased: () => this.wake(),
       isCreating: false,
     };
@@ -353,26 +363,7 @@ function makeJob(
     const count = await tx.items.assignToJob(batchId, { jobId, provider, limit: limits.images });
     if (count === 0) return null;
     await tx.batches.serve(batchId);
-    await tx.upstreamJobs.insert({ ...NEW, id: jobId, batchId, createdAtMs: nowMs });
+    await tx.upstreamJobs.insert(newJob(jobId, { id: batchId }, nowMs));
     return { jobId, isStarted };
   });
 }
-
-const NEW: Omit<UpstreamJobRecord, "id" | "batchId" | "createdAtMs"> = {
-  step: "new",
-  hasReferences: false,
-  input: null,
-  uploadedAtMs: null,
-  upstreamName: null,
-  endedNames: [],
-  creates: 0,
-  sentAtMs: null,
-  state: null,
-  said: null,
-  error: null,
-  results: 0,
-  polledAtMs: null,
-  endedAtMs: null,
-  closedAtMs: null,
-  stopAskedAtMs: null,
-};
