@@ -61,8 +61,7 @@ export const command: CommandDetails = {
   run,
 };
 
-const ANEW =
-  "run the same command again: it fetches the finished images, then asks for the cancelled ones again";
+const ANEW = "run the same command again: it fetches the finished images, and makes the cancelled ones";
 const UNDER_WAY =
   "--dry-run: the rest was asked for already. Run the command without it to go on; nothing is paid twice.";
 /** How long a command waits for the end of a job. */
@@ -288,7 +287,7 @@ async function imagesToMake(work: Work): Promise<Asked[]> {
  * Ends the jobs of open batches, and waits until their upstream has confirmed it: then they have ended, with what was made.
  * Throws `JOB_NOT_ENDED` if that takes too long.
  */
-async function endAll({ context, options, service, known }: Work, open: readonly Known[]): Promise<void> {
+async function endAll({ context, options, service }: Work, open: readonly Known[]): Promise<void> {
   const { signal, clock, output: reporter } = context;
   for (const { batch } of open) {
     reporter.note(`asking ${batch.provider} to end the jobs of ${batch.id}`);
@@ -297,15 +296,10 @@ async function endAll({ context, options, service, known }: Work, open: readonly
   const limit = timeLimit({ signal, clock }, PATIENCE_MS);
   const intervalMs = pollInterval(options.intervalMs, service, reporter);
   const waiting = { service, clock, random: Math.random, intervalMs, signal: limit.signal, reporter };
+  const before = open.map(({ batch }) => batch);
   try {
-    const ended = await awaitBatches(
-      open.map(({ batch }) => batch),
-      waiting,
-    );
-    for (const batch of ended) {
-      const own = known.find(({ entry }) => entry.id === batch.id);
-      if (own !== undefined) own.batch = batch;
-    }
+    const ended = new Map((await awaitBatches(before, waiting)).map((batch) => [batch.id, batch]));
+    for (const each of open) each.batch = ended.get(each.batch.id) ?? each.batch;
   } catch (error) {
     if (signal.aborted || !(error instanceof ImgbatchError) || error.code !== "TIMEOUT") throw error;
     const who = [...new Set(open.map(({ batch }) => batch.provider))].join(" and ");
