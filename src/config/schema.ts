@@ -123,6 +123,10 @@ const entriesSchema = z.strictObject({
     .strictObject({
       batchImages: z.boolean().default(true),
       workers: z.boolean().default(true),
+      acceptWithoutWorkers: z
+        .boolean()
+        .default(false)
+        .describe("true: new batches are taken while no workers run, and wait for them"),
       console: z.boolean().default(true).describe("the web console, at the address of the service"),
       strictImageConfig: z
         .boolean()
@@ -166,6 +170,14 @@ const entriesSchema = z.strictObject({
     .array(providerEntrySchema)
     .refine(uniqueBy("name"), "has two providers with one name")
     .prefault([{ name: "procedural", type: "procedural" }]),
+  replay: z
+    .string()
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe(
+      "a directory that `imgbatch exec --replay DIR --record` has filled, seen from this file: its images answer in place of the providers, free of charge",
+    ),
   limits: limitsSchema.prefault({}),
   storageUriPrefixes: z.array(z.string()).default([]),
   retention: z
@@ -195,10 +207,13 @@ export const configSchema = entriesSchema.superRefine(({ openai, models, provide
   }
 });
 
+/** An entry as it is written. */
+type WrittenEntry = z.infer<typeof providerEntrySchema>;
+
 /** A price of nothing would spare the consent to what the upstream charges: only `free` of its provider says so. */
 function refuseZeroPrices(
   models: readonly z.infer<typeof modelSchema>[],
-  providers: readonly ProviderEntry[],
+  providers: readonly WrittenEntry[],
   context: z.RefinementCtx,
 ): void {
   const paid = providers.filter((entry) => entry.type !== "procedural" && !entry.free);
@@ -237,4 +252,6 @@ export const writtenConfigSchema = entriesSchema.extend({
 });
 
 /** The whole configuration, with every default filled in. Frozen. */
-export type Config = Readonly<z.infer<typeof configSchema>>;
+export type Config = Readonly<
+  Omit<z.infer<typeof configSchema>, "providers"> & { providers: ProviderEntry[] }
+>;

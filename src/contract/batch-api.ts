@@ -126,7 +126,7 @@ const batchObjectSchema = z.object({
     .object({
       code: z.string(),
       message: z.string(),
-      until: unixSeconds.nullable().describe("null: until the configuration changes"),
+      until: unixSeconds.nullable().describe("null: until the configuration changes, or workers run"),
       said: z
         .string()
         .optional()
@@ -151,6 +151,12 @@ const batchObjectSchema = z.object({
       }),
     )
     .describe("the jobs of the batch that are at work at an upstream"),
+  get retries() {
+    return z
+      .array(batchObjectSchema)
+      .optional()
+      .describe("with `include=retries`: the batches that make its failed items again, oldest first");
+  },
 });
 export type BatchObject = z.infer<typeof batchObjectSchema>;
 

@@ -16,7 +16,7 @@ export const BATCH_STATUSES = [
 export type BatchStatus = (typeof BATCH_STATUSES)[number];
 
 /** A batch in one of these statuses does no more work: pollers stop here. */
-export const TERMINAL_BATCH_STATUSES: readonly BatchStatus[] = [
+const TERMINAL_BATCH_STATUSES: readonly BatchStatus[] = [
   "completed",
   "failed",
   "cancelled",

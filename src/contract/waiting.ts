@@ -5,6 +5,7 @@ export const LONGEST_PAUSE_MS = 24 * 3_600_000;
 
 /** Why a batch cannot go on now: the codes of `waiting`, and the exit of a command that does not wait any longer. */
 export const WAITING_CODES = {
+  NO_WORKERS: "temporary",
   PROVIDER_NOT_CONFIGURED: "temporary",
   PROVIDER_CREDENTIAL: "auth",
   PROVIDER_FORBIDDEN: "auth",
@@ -68,7 +69,7 @@ export function saidLines(said: string | null | undefined): string[] {
 export function waitingText(waiting: { code: string; message: string; untilMs: number | null }): string {
   const { code, message, untilMs } = waiting;
   const reason = message.replace(/\.$/, "");
-  const isNamed = isWaitingCode(code) && code !== "PROVIDER_NOT_CONFIGURED";
+  const isNamed = isWaitingCode(code) && code !== "NO_WORKERS" && code !== "PROVIDER_NOT_CONFIGURED";
   return `waiting${isNamed ? " for" : ":"} ${reason}${untilMs === null ? "" : `; next try at ${clockTime(untilMs)}`}`;
 }
 

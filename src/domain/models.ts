@@ -109,16 +109,17 @@ const DRAWN = { qualities: ["low", "medium", "high"], defaultQuality: "medium" }
 
 /** Returns what an item may ask a provider for: what the model makes and the provider passes on. */
 export function optionsOf(model: ModelEntry, { upstream }: Pick<ImageProvider, "upstream">): OptionFacts {
-  const { ratios, tiers, options } = upstream?.takes ?? { ratios: "any", tiers: "any", options: null };
-  const carries = (name: Carried) => options?.includes(name) ?? true;
+  const { ratios = "any", tiers = "any", options = [] } = upstream?.takes ?? {};
+  const carries = (name: Carried) => upstream === undefined || options.includes(name);
   const own = { qualities: model.qualities ?? [], defaultQuality: model.defaultQuality ?? null };
-  const words = upstream === undefined && own.qualities.length === 0 ? DRAWN : own;
+  const isDrawing = upstream === undefined || upstream.areDrawings === true;
+  const words = isDrawing && own.qualities.length === 0 ? DRAWN : own;
   return {
     ratios: ratiosOf(model).filter((ratio) => ratios === "any" || ratios.includes(ratio)),
     tiers: pricedSizes(model).filter((tier) => tiers === "any" || tiers.includes(tier)),
     ...(carries("quality") ? words : { qualities: [], defaultQuality: null }),
-    backgrounds: carries("background") ? (upstream ? (model.backgrounds ?? []) : BACKGROUNDS) : [],
-    seed: carries("seed") && (upstream === undefined || model.seed !== false),
+    backgrounds: carries("background") ? (isDrawing ? BACKGROUNDS : (model.backgrounds ?? [])) : [],
+    seed: carries("seed") && (isDrawing || model.seed !== false),
     negativePrompt: carries("negativePrompt"),
     mask: upstream !== undefined && carries("mask"),
   };
@@ -214,10 +215,13 @@ export class Offers<P extends ImageProvider = ImageProvider> {
     return this.all(modelId, needs)[0] ?? null;
   }
 
-  /** Returns what a request for a model may ask for: as its first provider has it, and a mask if any provider takes one. */
+  /**
+   * Returns what a request for a model may ask for: as its first provider has it, also while that is disabled, since a repeat
+   * must be the same request; and a mask if any provider takes one.
+   */
   options(model: ModelEntry): OptionFacts {
     const serving = this.serving(model.id);
-    const { provider = {} } = this.first(model.id) ?? serving[0] ?? {};
+    const { provider = {} } = serving[0] ?? {};
     const mask = serving.some((offer) => optionsOf(model, offer.provider).mask);
     return { ...optionsOf(model, provider), mask };
   }

@@ -1,5 +1,5 @@
 /** An image that may be a variant of others. */
-export interface Comparable {
+interface Comparable {
   /** Null when it is not known. */
   prompt: string | null;
   variant: Variant;

@@ -33,7 +33,7 @@ export interface VariableRules {
 }
 
 /** A row of a prompt file with the place of its problems. */
-export interface SourceRow {
+interface SourceRow {
   fields: Record<string, unknown>;
   /** The texts of all cells of a table, by column. Absent in other formats. */
   columns?: Record<string, string>;
@@ -45,7 +45,7 @@ export interface SourceRow {
 }
 
 /** A row with values for its variables. */
-export interface ExpandedRow {
+interface ExpandedRow {
   fields: Record<string, unknown>;
   /** Null for a row without lists. */
   variant: Variant | null;

@@ -244,7 +244,7 @@ const PATIENCE_MS = 10 * 60_000 + 1000;
  * Returns the error that ends a command because none of its batches can go on soon; null while one can. The embedded
  * service keeps the batches for the next command. A service elsewhere goes on by itself, so there a command keeps waiting.
  */
-export function parkedError(
+function parkedError(
   batches: readonly Batch[],
   {
     identity,

@@ -80,8 +80,10 @@ export interface ApiDeps extends CreateBatchDeps {
   requestLog: Log;
   /** The secret of `server.json`: proves that this service, and no other program on its address, owns the directory. */
   secret: string;
-  /** False when the service only serves existing batches. */
-  workersExpected: boolean;
+  /** Whether this process makes images of batches itself. */
+  hasWorkers: boolean;
+  /** Whether any process makes images of batches now. */
+  workersRunning(): boolean;
   /** Asks whether the bucket with the images can be used, and rejects when not; null for files. */
   askBucket: (() => Promise<unknown>) | null;
   /** Whether the process takes no new work, because it is about to end. */

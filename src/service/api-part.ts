@@ -73,12 +73,17 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
     rate: config.limits,
   });
+  const workersRunning = () =>
+    (scheduler.isRunning && presence.isFresh) || (role !== "worker" && presence.hasWorkers);
+  const { acceptWithoutWorkers } = config.features;
+  // A command that only reads its own data shows no batch as waiting: the next one has workers.
+  const reportsWorkers = isShared || acceptWithoutWorkers;
   const secret = randomBytes(32).toString("base64url");
   let access: LocalAccess | null = null;
   const deps: ApiDeps = {
     ...workers.deps,
     ...derivedOf(options),
-    ...workOfAll(workers.deps),
+    ...workOfAll(workers.deps, () => reportsWorkers && !workersRunning()),
     realtime,
     secret,
     operatorToken: null,
@@ -87,9 +92,9 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
     facts: { dataDirectory, startedAtMs: clock.nowMs() },
     requestLog: options.isFeedOnly ? silentLog : log,
-    workersRunning: () =>
-      (scheduler.isRunning && presence.isFresh) || (role !== "worker" && presence.hasWorkers),
-    workersExpected: withWorkers || (isShared && config.features.workers),
+    hasWorkers: withWorkers,
+    workersRunning,
+    takesBatches: () => acceptWithoutWorkers || workersRunning(),
     freeDiskBytes: async () => {
       const { bavail, bsize } = await statfs(dataDirectory);
       return bavail * bsize;
@@ -163,7 +168,7 @@ function derivedOf({ config, address, workers: { deps, decoding, realtimeOffers 
     thumbnails: new Thumbnails({
       stores,
       blobs,
-      shrink: (bytes, edgePx) => thumbnail(bytes, edgePx, decoding),
+      shrink: (bytes, edgePx) => thumbnail(bytes, edgePx, decoding, { keepsAlpha: true }),
     }),
     thumbnailSlots: new DownloadSlots(FIXED_LIMITS.thumbnailsPerKey),
     server: { ...config.server, host: address.host },

@@ -1,16 +1,18 @@
 import type { Config } from "../config/schema.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { isTerminal } from "../contract/statuses.ts";
+import type { Waiting } from "../contract/waiting.ts";
 import { groupFinishes } from "../domain/batches/finish-item.ts";
 import { Uploads } from "../domain/files/uploads.ts";
 import { ProviderHealth } from "../domain/health/provider-health.ts";
 import { waitingFor } from "../domain/health/waiting.ts";
 import { isAtWork, showJob } from "../domain/jobs/job-rules.ts";
-import { Offers } from "../domain/models.ts";
+import { imagePriceUsd, Offers, providerModel } from "../domain/models.ts";
 import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { sharpInspector } from "../imaging/sharp-images.ts";
+import { multiplyToMicros } from "../kernel/money.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import { createProviders } from "../providers/registry.ts";
 import type { ApiDeps } from "../server/deps.ts";
@@ -35,6 +37,8 @@ interface WorkersOptions extends Pick<WorkerDeps, "clock" | "ids" | "random" | "
   providers?: readonly ImageProvider[] | undefined;
   /** The row by which other processes see this one. */
   presence: Pick<PresenceFacts, "role"> & { isAlone: boolean };
+  /** See `ServiceOptions`. */
+  recordingMicroUsd?: number | undefined;
   /** Aborted when the disk fails under the database: then nothing can be recorded. */
   failed: AbortSignal;
 }
@@ -71,6 +75,17 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       simulate: config.simulate,
       decoding,
       secret: (name) => secretOf(name),
+      recording: {
+        leftMicroUsd: options.recordingMicroUsd ?? 0,
+        queues: new Map(),
+        priceOf: ({ model, tier, asked }) => {
+          const known = config.models.find(({ id }) => id === model);
+          const usd = known && imagePriceUsd(known, tier, asked?.quality);
+          return usd === undefined ? null : multiplyToMicros([usd]);
+        },
+        modelFor: (provider, requested) => providerModel(provider, config.models, requested),
+        log,
+      },
     }));
   const shared = shareProviders(providers);
   const names = shared.forBatches.map(({ name }) => name);
@@ -173,22 +188,26 @@ export async function runAll(...steps: (() => unknown)[]): Promise<void> {
   if (errors.length > 0) throw errors[0];
 }
 
+const NO_WORKERS: Waiting = {
+  code: "NO_WORKERS",
+  message: "The workers are not running.",
+  untilMs: null,
+};
+
 /**
  * Reads from the database what the workers of all processes do. This process may have nothing to do with a batch. The
  * processes of a service have the same configuration.
  */
-export function workOfAll({
-  stores,
-  offers,
-  health,
-  providers,
-  clock,
-}: WorkerDeps): Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> {
+export function workOfAll(
+  { stores, offers, health, providers, clock }: WorkerDeps,
+  lacksWorkers: () => boolean,
+): Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> {
   const slots = providers.reduce((sum, { concurrency }) => sum + concurrency, 0);
   const hasJobs = new Set(providers.flatMap(({ kind, name }) => (kind === "job" ? [name] : [])));
   return {
     waitingOf: (batch) => {
       const { status, waitingSinceMs, waiting } = batch;
+      if (!isTerminal(status) && lacksWorkers()) return NO_WORKERS;
       // A job may be at work at an upstream that cannot be asked for it.
       const mayWait = waitingSinceMs !== null || (status === "running" && hasJobs.has(batch.provider));
       if (isTerminal(status) || !mayWait) return null;

@@ -165,7 +165,7 @@ it.skipIf(!hasPostgres)(
   "a service of several processes is run, looked at, used and stopped by commands alone",
   async () => {
     const [cwd, url, { settings }] = [await tempDir(), await newDatabase(), await fakeBucket()];
-    const { bucket, prefix, endpoint, accessKeyId, secretAccessKey } = settings;
+    const { bucket, prefix, endpoint, accessKeyId = "", secretAccessKey = "" } = settings;
     watchSecret(secretAccessKey);
     const config = join(cwd, "service.json");
     const storage = { database: url, blobs: `s3://${bucket}/${prefix}`, s3: { endpoint } };
@@ -196,7 +196,7 @@ it.skipIf(!hasPostgres)(
     const made = await command("admin", "keys", "create", "--json");
     const { key } = JSON.parse(made.stdout) as { key: string };
     watchSecret(key);
-    await expect.poll(async () => (await fetch(`${api.url}/readyz`)).status).toBe(200);
+    await expect.poll(async () => (await fetch(`${api.url}/readyz?for=work`)).status).toBe(200);
     const doctor = await command("doctor", "--json");
     const findings = (JSON.parse(doctor.stdout) as { findings: { check: string; state: string }[] }).findings;
     expect(findings.filter(({ check }) => /^(database|processes|bucket)$/.test(check))).toMatchObject([

@@ -128,6 +128,26 @@ describe("the layers of src", () => {
     expect(files.filter(isLong)).toEqual([]);
   });
 
+  it("every exported name is used by another file", () => {
+    const exported =
+      /^export (?:default )?(?:abstract )?(?:async )?(?:function\*?|class|interface|type|const|let)\s+(\w+)/gm;
+    const wordsOf = (path: string) => new Set(readFileSync(path, "utf8").match(/[A-Za-z_$][\w$]*/g));
+    const paths = [SRC, resolve(SRC, "../test")].flatMap((root) =>
+      readdirSync(root, { recursive: true, encoding: "utf8" })
+        .filter((path) => /\.[cm]?[jt]sx?$/.test(path) && !path.includes("node_modules"))
+        .map((path) => join(root, path)),
+    );
+    const words = new Map(paths.map((path) => [path, wordsOf(path)]));
+    const isUsed = (name: string, own: string) =>
+      [...words].some(([path, found]) => path !== own && found.has(name));
+    const unused = files.flatMap((file) => {
+      const own = join(SRC, file);
+      const names = [...readFileSync(own, "utf8").matchAll(exported)].map(([, name = ""]) => name);
+      return names.filter((name) => !isUsed(name, own)).map((name) => `${file}: ${name}`);
+    });
+    expect(unused).toEqual([]);
+  });
+
   it("commands that only ask a service load no library that takes long to load", () => {
     const asking = ["status", "list", "items", "wait"].map((name) => `cli/commands/${name}.ts`);
     for (const start of ["cli/run-cli.ts", "cli/connect/connect.ts", ...asking]) {

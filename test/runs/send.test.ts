@@ -1,9 +1,12 @@
+import { readFileSync } from "node:fs";
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { ImgbatchError } from "../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { hashFile } from "../../src/runs/directory/run-files.ts";
+import type { RunBatch } from "../../src/runs/directory/run-state-schema.ts";
 import { planRetry } from "../../src/runs/plan/retry.ts";
 import { send } from "../../src/runs/send.ts";
 import { png } from "../support/fake-service.ts";
@@ -167,6 +170,36 @@ it("[RUN-8] a batch whose prompts were changed on disk since is not sent under i
     message: expect.stringContaining("input.jsonl is not as the run has written it"),
   });
   expect(harness.fake.count(/^POST/)).toBe(before);
+});
+
+it("[RUN-8] the key of every request is on disk before it leaves: of a submission, a retry and an update", async () => {
+  const harness = await createRunHarness({ failing: /dog/ });
+  const { dir, service, clock } = harness;
+  /** For each request, the keys that a kill at that moment would leave. */
+  const left: [sent: unknown, onDisk: unknown[]][] = [];
+  const look = {
+    handle: (({ headers }, response) => {
+      const { batches } = JSON.parse(readFileSync(harness.path("imgbatch.json"), "utf8"));
+      left.push([headers["idempotency-key"], batches.map((entry: RunBatch) => entry.idempotency_key)]);
+      response.destroy();
+    }) satisfies RequestListener,
+  };
+  const looked = async <T>(work: () => Promise<T>) => {
+    const before = left.length;
+    harness.fake.fault(/^POST/, look, look, look, look);
+    await expect(work()).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
+    const [sent, onDisk] = left[before] ?? [];
+    expect(onDisk).toContain(sent);
+    return harness.fake.batches.length;
+  };
+  expect(await looked(() => harness.submit(PAIR))).toBe(0);
+  const { lines } = await harness.submit(PAIR);
+  const run = { dir, service, clock, limits: DEFAULT_LIMITS, state: await harness.runState() };
+  const { added } = await planRetry(run, lines, { refused: false, lost: false });
+  const reporter = { note() {}, detail() {}, progress() {} };
+  expect(await looked(() => send({ ...run, reporter }, { added }))).toBe(1);
+  await send({ ...run, state: await harness.runState(), reporter });
+  expect(await looked(() => harness.submit(EDITED, { isUpdate: true }))).toBe(2);
 });
 
 it("after a refused update of several batches, another update pays only for its own prompts", async () => {

@@ -80,7 +80,7 @@ async function submit(api: Process, count: number): Promise<string> {
 
 /** Resolves once a process can work; an API, when it has heard of a worker. */
 async function ready(process: Process): Promise<void> {
-  const status = async () => (await process.ask("/readyz")).status;
+  const status = async () => (await process.ask("/readyz?for=work")).status;
   await expect.poll(status, { interval: 100 }).toBe(200);
 }
 
@@ -143,7 +143,10 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
       const [one, two] = [await start("api"), await start("api")];
       // A database that is slow for a moment is told, too.
       const problems = ["the workers are not running"];
-      await expect.poll(() => one.json("/readyz")).toEqual({ status: "not_ready", problems });
+      await expect.poll(() => one.json("/readyz?for=work")).toEqual({ status: "not_ready", problems });
+      // A balancer takes nobody's downloads away.
+      await expect.poll(() => one.json("/readyz")).toEqual({ status: "ready", problems: [] });
+      expect((await one.ask(BATCHES)).status).toBe(200);
       expect((await one.post(BATCHES, { model: MODEL, items: items(1) })).status).toBe(502);
       const worker = await start("worker");
       await ready(one);
@@ -170,6 +173,27 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
       expect((await admin.check()).problems).toEqual([]);
     },
   );
+
+  it("[ROLE-2] a batch that is taken while no workers run says so, is counted, and is made once one starts", async () => {
+    const { start } = await shared({ config: { features: { acceptWithoutWorkers: true } } });
+    const api = await start("api");
+    await ready(api);
+    const id = await submit(api, 2);
+    const waiting = { code: "NO_WORKERS", message: "The workers are not running.", until: null };
+    expect(await api.json(`${BATCHES}/${id}`)).toMatchObject({ status: "queued", waiting });
+    const counts = async () => {
+      const lines = (await (await api.ask("/metrics")).text()).split("\n");
+      return lines.filter((line) => /^imgbatch_(batches\{status="queued"|workers_running)/.test(line));
+    };
+    expect((await counts()).sort()).toEqual([
+      'imgbatch_batches{status="queued"} 1',
+      "imgbatch_workers_running 0",
+    ]);
+    await start("worker");
+    expect(await ended(api, id)).toMatchObject({ status: "completed", success_count: 2, waiting: null });
+    await expect.poll(counts).toContain("imgbatch_workers_running 1");
+    expect(await counts()).toContain('imgbatch_batches{status="queued"} 0');
+  });
 
   it("a batch that one cancels stops in the other", async () => {
     const { provider, start, admin } = await shared();

@@ -208,7 +208,7 @@ export class Simulation {
     const deps = {
       ...own,
       offers: new Offers(own.providers, [], new Map(), undefined, false),
-      workersRunning: () => true,
+      takesBatches: () => true,
     };
     return createBatch(
       deps,

@@ -100,7 +100,7 @@ async function readinessProblems(baseUrl: string, signal: AbortSignal): Promise<
   let answer: Answer;
   try {
     // A service that redirects has no readiness endpoint, so the redirect is not followed.
-    answer = await send(baseUrl + routes.ready, { signal, silenceMs: TIMEOUT_MS });
+    answer = await send(`${baseUrl}${routes.ready}?for=work`, { signal, silenceMs: TIMEOUT_MS });
   } catch {
     signal.throwIfAborted();
     return [`${baseUrl} does not answer`];

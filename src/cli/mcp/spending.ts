@@ -35,13 +35,13 @@ const fileSchema = z.object({ schema_version: z.literal(1), runs: z.array(spentS
 const PATIENCE_MS = 20_000;
 
 /** The total that agents may spend, and what they have spent: US dollars. */
-export interface Budget {
+interface Budget {
   max_cost: number | null;
   spent: number;
   left: number;
 }
 
-export interface SpendingOptions {
+interface SpendingOptions {
   /** The file is kept below it, and counts for all servers on it. */
   dataDirectory: string;
   /** The total of all time, in micro-dollars; null: nothing may be spent. */

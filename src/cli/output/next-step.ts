@@ -82,6 +82,7 @@ function subjectOf({ path, arguments: words, options }: Typed): readonly string[
 
 /** What has to change before a provider can be asked again. */
 const REMEDIES: Readonly<Record<WaitingCode, string>> = {
+  NO_WORKERS: "start a worker of the service",
   PROVIDER_NOT_CONFIGURED:
     "configure this provider again (`providers` in the configuration, or the --upstream of the command that made the batch)",
   PROVIDER_CREDENTIAL: "set a key that the upstream takes in the variable of the provider",

@@ -29,7 +29,8 @@ export interface CreateBatchDeps {
   ids: Ids;
   /** Those of the providers that are used for batches. */
   offers: Offers;
-  workersRunning(): boolean;
+  /** Whether new batches are taken: workers run, or the operator lets batches wait for them. */
+  takesBatches(): boolean;
 }
 
 export interface Caller {
@@ -69,7 +70,7 @@ export async function newBatch(
   });
   if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
   if (!offer || !payer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
-  if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
+  if (!deps.takesBatches()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
   const nowMs = deps.clock.nowMs();
   const batch = {
     ...NEW_BATCH,

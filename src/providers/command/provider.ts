@@ -159,7 +159,7 @@ async function requireProgram(file: string, path: string): Promise<void> {
 }
 
 /** The private files of one call, in the folder for temporary files. */
-export interface WorkFolder {
+interface WorkFolder {
   path: string;
   /** Unique on this machine while the call runs. */
   id: string;
@@ -176,7 +176,7 @@ export interface WorkFolder {
 }
 
 /** Makes a folder that only this user can read, with an empty directory for the outputs. */
-export async function makeWorkFolder(request: ImageRequest): Promise<WorkFolder> {
+async function makeWorkFolder(request: ImageRequest): Promise<WorkFolder> {
   const path = await mkdtemp(join(tmpdir(), "imgbatch-command-"));
   const promptFile = join(path, "prompt.txt");
   const output = join(path, "output");
@@ -203,6 +203,6 @@ export async function makeWorkFolder(request: ImageRequest): Promise<WorkFolder>
 }
 
 /** Removes the folder. A folder that cannot be removed must not cost an image that was made. */
-export async function removeWorkFolder(path: string): Promise<void> {
+async function removeWorkFolder(path: string): Promise<void> {
   await rm(path, { recursive: true, force: true, maxRetries: 3 }).catch(() => {});
 }

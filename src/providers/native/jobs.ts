@@ -102,7 +102,7 @@ const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
 };
 
 /** Reads an operation of the vendor's batch API. Null when it shows no job. `provider` is named in what it says. */
-export function readOperation(provider: string, operation: unknown): UpstreamJob | null {
+function readOperation(provider: string, operation: unknown): UpstreamJob | null {
   const name = textAt(operation, "name") ?? textAt(operation, "metadata", "name");
   if (name === null || !NAME.test(name)) return null;
   const metadata = valueAt(operation, "metadata");

@@ -114,7 +114,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
 const ID = /^[\w.:-]{1,200}$/;
 
 /** The key of a job's metadata that has our id. */
-export const JOB_ID = "imgbatch_job";
+const JOB_ID = "imgbatch_job";
 
 /** Final states. Every other one, also an unknown one, is `running`. */
 const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {

@@ -37,7 +37,7 @@ type FieldRules = Pick<Entry, "sizeAs" | "resolution" | "responseFormat" | "extr
 type Fields = Record<string, unknown>;
 
 /** The request for an image: a generation, or with references an edit. */
-export function imagesRequest(entry: Entry, request: ImageRequest): { path: string; body: RequestBody } {
+function imagesRequest(entry: Entry, request: ImageRequest): { path: string; body: RequestBody } {
   const { path, editPath, edits } = entry;
   const { references, mask } = request;
   const fields = imageFields(entry, request);

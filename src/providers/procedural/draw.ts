@@ -205,7 +205,7 @@ export function inkOf({ style, tint }: Plan, { roles }: Palette): Ink {
 const GRAINS: Record<string, number> = { pixel: 104, mosaic: 48, oil: 420 };
 
 /** Paints a scene again, in a style that asks for it. Others are returned unchanged. */
-export async function repaint(
+async function repaint(
   shapes: string,
   style: string,
   { w, h, unit }: { w: number; h: number; unit: number },
@@ -222,7 +222,7 @@ export async function repaint(
 }
 
 /** The room for a caption, in pixels of the picture, and the sizes of its letters. */
-export interface Room {
+interface Room {
   width: number;
   height: number;
   largest: number;
@@ -278,7 +278,7 @@ export async function renderCaption(
 }
 
 /** Encodes for speed first: these files are made many a second, and their bytes never depend on the machine's load. */
-export function encodePicture(picture: Sharp, mimeType: ImageMimeType, hasAlpha = false): Promise<Buffer> {
+function encodePicture(picture: Sharp, mimeType: ImageMimeType, hasAlpha = false): Promise<Buffer> {
   const page = hasAlpha ? picture : picture.removeAlpha();
   switch (mimeType) {
     case "image/png":

@@ -8,7 +8,7 @@ import { failureOf, parseDirectives, type Simulation, withoutDirectives } from "
 /** The version of the drawings. It changes whenever the same request gives other pixels. */
 const DRAWING_VERSION = "2";
 
-export interface ProceduralOptions {
+interface ProceduralOptions {
   /** The provider's name in the configuration. */
   name: string;
   concurrency: number;

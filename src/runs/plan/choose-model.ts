@@ -17,7 +17,7 @@ export interface Asked {
   quality?: string | undefined;
 }
 
-export interface ImagePrice {
+interface ImagePrice {
   imageMicroUsd: number;
   /** The amount that is held for it: the most that it can cost. */
   holdMicroUsd: number;

@@ -205,8 +205,8 @@ export const createOperations: readonly Operation[] = [
           storageUriPrefixes,
           sent,
           optionsOf: (model) => {
-            // A repeat must be the same request while its provider is disabled, too.
-            const offer = deps.offers.first(model.id) ?? deps.offers.serving(model.id)[0];
+            // The first provider decides, also while it is disabled: a repeat must be the same request.
+            const [offer] = deps.offers.serving(model.id);
             return offer ? optionsOf(model, offer.provider) : null;
           },
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),

@@ -4,7 +4,7 @@ import { CHALLENGE, ownershipProof } from "../../contract/data-directory.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { ApiDeps } from "../deps.ts";
-import { invalidQuery, queryText } from "../http/query.ts";
+import { invalidQuery, queryChoice, queryText } from "../http/query.ts";
 import type { Surface } from "../operation.ts";
 
 /** `GET /healthz`: the service is alive. With a challenge it also proves that it owns its data directory. */
@@ -30,21 +30,28 @@ const PATIENCE_MS = 3000;
 
 type ReadinessDeps = Pick<
   ApiDeps,
-  "stores" | "workersExpected" | "workersRunning" | "freeDiskBytes" | "askBucket" | "isStopping"
+  "stores" | "hasWorkers" | "workersRunning" | "takesBatches" | "freeDiskBytes" | "askBucket" | "isStopping"
 >;
 
 /** Returns a problem, or null. */
 type Probe = () => Promise<string | null>;
 
-/** `GET /readyz`: whether the service can do work, and what keeps it from that. */
+/** What a service may be ready for besides its answers. */
+const PURPOSES = ["work"] as const;
+
+/**
+ * `GET /readyz`: whether the process can answer requests for what there is, and with `for=work`, whether new batches are
+ * taken, too; and what keeps it from that.
+ */
 function readiness(deps: ReadinessDeps): RequestHandler {
   const { stores, askBucket } = deps;
   const probes = [
     probing("the database cannot be written", () => stores.write((tx) => tx.touch())),
     ...(askBucket === null ? [] : [probing("the bucket of the images cannot be used", askBucket)]),
   ];
-  return async (_request, response) => {
-    const problems = await readinessProblems(deps, probes);
+  return async (request, response) => {
+    const isForWork = queryChoice(request, "for", PURPOSES) === "work";
+    const problems = await readinessProblems(deps, [...probes, async () => workersProblem(deps, isForWork)]);
     const isReady = problems.length === 0;
     response.status(isReady ? 200 : 503).json({ status: isReady ? "ready" : "not_ready", problems });
   };
@@ -53,11 +60,7 @@ function readiness(deps: ReadinessDeps): RequestHandler {
 /** Everything that keeps the service from working, in words that reveal nothing about its machine. */
 async function readinessProblems(deps: ReadinessDeps, probes: readonly Probe[]): Promise<string[]> {
   if (deps.isStopping()) return ["the service is stopping"];
-  const found = await Promise.all([
-    ...probes.map((probe) => probe()),
-    diskProblem(deps),
-    workersProblem(deps),
-  ]);
+  const found = await Promise.all([...probes.map((probe) => probe()), diskProblem(deps)]);
   return found.filter((problem) => problem !== null);
 }
 
@@ -97,8 +100,13 @@ async function diskProblem({ freeDiskBytes }: ReadinessDeps): Promise<string | n
   }
 }
 
-function workersProblem({ workersExpected, workersRunning }: ReadinessDeps): string | null {
-  return workersExpected && !workersRunning() ? "the workers are not running" : null;
+/** Without workers, another process than theirs still serves status, images and lists. */
+function workersProblem(
+  { hasWorkers, workersRunning, takesBatches }: ReadinessDeps,
+  isForWork: boolean,
+): string | null {
+  const areNeeded = hasWorkers || (isForWork && !takesBatches());
+  return areNeeded && !workersRunning() ? "the workers are not running" : null;
 }
 
 /** Operations for the people and programs that run the service. They need no key. */
@@ -121,11 +129,13 @@ export const monitoring: Surface = {
       id: "getReadiness",
       method: "get",
       path: PATHS.ready,
-      summary: "The service is ready to work",
+      summary: "The service is ready: to answer, and to take work",
+      parameters: ["ReadyFor"],
       answers: {
         200: { description: "It is.", schema: "Readiness" },
         503: { description: "The service is not ready; `problems` has the reasons.", schema: "Readiness" },
       },
+      errors: ["BATCH_IMAGE_INVALID_QUERY"],
       handler: readiness,
     },
     {

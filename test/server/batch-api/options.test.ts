@@ -95,14 +95,16 @@ it("[OPT-3] no options, null, {} and what the item has anyway are the same reque
   expect((await create(service, [{ prompt: "a", options: { seed: 1 } }], {}, "key")).status).toBe(409);
 });
 
-it("[OPT-3] the same request is a replay while its only upstream is disabled, too", async () => {
-  const upstream = new FakeUpstream("vendor");
+it("[OPT-3] the same request is a replay while its upstream is disabled, beside one that takes less, too", async () => {
+  const takes = { maxReferences: 14, ratios: "any", tiers: "any", options: ["quality", "seed"] } as const;
+  const upstream = new FakeUpstream("vendor", { takes });
   upstream.answer = () => Promise.reject(troubled("credential"));
+  const other = new FakeUpstream("other");
   const words = { qualities: ["low", "high"], defaultQuality: "low" };
   const service = await startTestService({
-    ...{ providers: [upstream], config: { models: [{ id: MODEL, prices: { "1K": 0.1 }, ...words }] } },
+    ...{ providers: [upstream, other], config: { models: [{ id: MODEL, prices: { "1K": 0.1 }, ...words }] } },
   });
-  const items = [{ prompt: "a", options: { quality: "low" } }];
+  const items = [{ prompt: "a", options: { quality: "low", seed: 7 } }];
   const headers = {
     "content-type": "application/json",
     "idempotency-key": "key",
@@ -115,6 +117,7 @@ it("[OPT-3] the same request is a replay while its only upstream is disabled, to
   await expect.poll(async () => (await bodyOf(await service.ask(`/${id}`))).waiting).not.toBeNull();
   const again = await ask();
   expect([again.status, (await bodyOf(again)).id]).toEqual([200, id]);
+  expect(other.requests).toEqual([]);
 });
 
 it("[OPT-4] a reference is sent once: later items name its bytes by their hash", async () => {

@@ -66,11 +66,21 @@ describe("the service tells whether it is ready", () => {
     expect([status, problems.length]).toEqual([503, 3]);
   });
 
-  it("[OPS-7] is ready without workers when none are expected: it serves what is there", async () => {
-    const service = await startTestService({ config: { features: { workers: false } } });
-    const ready = await fetch(`${service.url}/readyz`);
-    expect([ready.status, await ready.json()]).toEqual([200, { status: "ready", problems: [] }]);
-  });
+  it.each([
+    [false, 503],
+    [true, 200],
+  ])(
+    "[OPS-7] without workers, it serves what is there, and takes work if batches may wait (%s)",
+    async (accepts, status) => {
+      const features = { workers: false, acceptWithoutWorkers: accepts };
+      const service = await startTestService({ config: { features } });
+      const ready = await fetch(`${service.url}/readyz`);
+      expect([ready.status, await ready.json()]).toEqual([200, { status: "ready", problems: [] }]);
+      expect((await fetch(`${service.url}/readyz?for=work`)).status).toBe(status);
+      const other = await fetch(`${service.url}/readyz?for=play`);
+      expect([other.status, await other.json()]).toMatchObject([400, { error: { param: "for" } }]);
+    },
+  );
 
   it("is alive even when it is not ready", async () => {
     const url = await serveOperations({ stores: refusingStores() });
@@ -123,8 +133,9 @@ async function serveOperations(deps: Partial<HandlerDeps>): Promise<string> {
   const working = {
     stores: { write: async () => undefined } as unknown as Stores,
     secret: "s".repeat(43),
-    workersExpected: true,
+    hasWorkers: true,
     workersRunning: () => true,
+    takesBatches: () => true,
     freeDiskBytes: async () => GIB,
     askBucket: null,
     isStopping: () => false,

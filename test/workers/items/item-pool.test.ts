@@ -107,15 +107,19 @@ async function poolOf(
     Object.assign(now, change);
     pool.wake();
   };
-  const stop = (graceMs: number) => {
+  const stop = (graceMs: number, isAbandoned = false) => {
     set({ isPaused: true });
-    return pool.stop(graceMs);
+    return pool.stop(graceMs, isAbandoned);
   };
   const countOf = (status: "success" | "pending") => async () =>
     (await real.read.items.countByStatus(batch.id))[status];
   const leased = async () => (await real.read.items.leasesOf(presence.id)).length;
+  const marks = async () =>
+    (await real.read.items.page(batch.id, { afterPosition: -1, limit: itemCount })).map(
+      ({ maybePaid }) => maybePaid,
+    );
   return {
-    ...{ pool, batch, set, stop, provider, presence, health, gates, clock, counts, idle, leased },
+    ...{ marks, pool, batch, set, stop, provider, presence, health, gates, clock, counts, idle, leased },
     counted: countOf,
   };
 }
@@ -145,6 +149,25 @@ it("the items for all free slots are claimed together, and no more are looked fo
   }
   expect(await idle.promise).toBe(batch.id);
   expect(counts).toMatchObject({ claims: 1, transactions: 1 });
+});
+
+it("[HEALTH-6] a stop that abandons requests marks the items that were sent to a paid upstream, and no others", async () => {
+  const provider = new FakeUpstream("one", { concurrency: 1 });
+  const { pool, stop, clock, marks } = await poolOf(2, 1, { providers: [provider] });
+  provider.answer = (_, signal) =>
+    new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  pool.wake();
+  await expect.poll(() => provider.requests.length).toBe(1);
+  let isStopped = false;
+  void stop(1, true).then(() => {
+    isStopped = true;
+  });
+  const stopsInTime = () => {
+    clock.advance(1);
+    return isStopped;
+  };
+  await expect.poll(stopsInTime).toBe(true);
+  expect(await marks()).toEqual(["once", "no"]);
 });
 
 it("a batch that would begin a pause during a stop sets no timer, which would hold up the end of the process", async () => {
