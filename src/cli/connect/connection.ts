@@ -7,6 +7,8 @@ export interface UpstreamChoice {
   name: string;
   /** Whether `--upstream` names it. Else the directory of the run remembers it. */
   isTyped: boolean;
+  /** More upstreams at which batches of the run have not ended. Default: none. */
+  besides?: readonly string[];
 }
 
 /** The parts of a service that a command needs. */
