@@ -1,5 +1,7 @@
+import { execFile } from "node:child_process";
 import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { tinyPng } from "../support/fake-provider.ts";
@@ -157,6 +159,27 @@ describe("record and replay", () => {
     expect(await names()).toHaveLength(6);
   });
 
+  it("[REPLAY-5] an image that is paid for is recorded when its caller has gone, and the command too", async () => {
+    const slow: Behaviour = async (exchange) => {
+      await exchange.read();
+      await exchange.pause(1000);
+      exchange.send(await exchange.make());
+    };
+    const { upstream, record, names } = await team(slow);
+    const { code, stderr } = await record(`
+      const body = JSON.stringify({ model: "${MODEL}", prompt: "a red fox" });
+      const headers = { "content-type": "application/json", authorization: "Bearer " + key };
+      const signal = AbortSignal.timeout(500);
+      await fetch(OPENAI_BASE_URL + "/images/generations", { method: "POST", body, headers, signal }).catch(() => {});`);
+    expect([code, stderr]).toEqual([0, expect.stringContaining("waiting for images to record")]);
+    const { told } = await record(`print(await openai("a red fox"));`);
+    expect(told[0]).toHaveLength(1);
+    expect(
+      upstream.requests.filter(({ kind, isAbandoned }) => kind === "images" && !isAbandoned),
+    ).toHaveLength(1);
+    expect([upstream.asked("a red fox"), (await names()).length]).toEqual([1, 2]);
+  });
+
   it("[REPLAY-6] recording spends no more than --max-cost, and nothing for what is there", async () => {
     const { upstream, record } = await team();
     const ask = `for (const prompt of ["a red fox", "a red fox", "an owl"]) print(await openai(prompt));`;
@@ -223,8 +246,15 @@ describe("record and replay", () => {
     expect(owl.error.message).toMatch(
       /^There is no recording of "an owl" with gemini-3-pro-image \(aspect_ratio 1:1, image_size 1K, mime_type image\/png, image 1\): an-owl-[0-9a-f]{16}\.json is missing/,
     );
+    const wide = ["generate", "a red fox", "--aspect-ratio", "16:9", "-o", "wide.png", ...own];
+    expect((await runInProcess(wide, { cwd })).stderr).toContain(
+      "is missing in the replay directory. A recording of this prompt differs in aspect_ratio (1:1). Run imgbatch exec",
+    );
     const one = await runInProcess(["generate", "a red fox", "-o", "fox.png", ...own, "--json"], { cwd });
     expect([one.code, one.json()]).toMatchObject([0, { cost: 0 }]);
+    expect(one.stderr).toMatch(
+      /^using recorded images, not a model, because the configuration has `replay`\n/,
+    );
     const providers = await runInProcess(["providers", "--probe", "--json", "--data", join(cwd, "data")], {
       cwd,
     });
@@ -248,5 +278,30 @@ describe("record and replay", () => {
     expect(await refused("--record")).toMatch(/--record needs a directory/);
     expect(await refused("--replay", "missing")).toMatch(/missing: there is no such directory/);
     expect(await refused("--replay", "")).toMatch(/replay/);
+  });
+
+  it("[REPLAY-1] the recipe for a team's tests works as it is written", async () => {
+    const page = await readFile(resolve(import.meta.dirname, "../../templates/README.md"), "utf8");
+    const section = page.slice(page.indexOf("## Tests on real pictures"), page.indexOf("## ComfyUI"));
+    const commands = /^```sh\n(.+?)^```/ms.exec(section)?.[1]?.trim().split("\n") ?? [];
+    expect(commands).toHaveLength(2);
+    const { upstream, cwd } = await team();
+    await writeFile(join(cwd, "test.mjs"), `${PROGRAMS} print(await openai("a red fox"));`);
+    await writeFile(join(cwd, "package.json"), JSON.stringify({ scripts: { test: "node test.mjs" } }));
+    await mkdir(join(cwd, "bin"));
+    const call = `#!/bin/sh\nexec "${process.execPath}" "${BIN}" "$@"\n`;
+    await writeFile(join(cwd, "bin", "imgbatch"), call, { mode: 0o755 });
+    const env = cleanEnvironment({ HOME: cwd, TMPDIR: cwd, PATH: `${join(cwd, "bin")}:${process.env.PATH}` });
+    const told: string[] = [];
+    for (const [at, command] of commands.entries()) {
+      expect(command).toContain("--upstream google --vendor google");
+      const here = command.replace("--upstream google --vendor google", "--config team.json");
+      const keys = at === 0 ? { GEMINI_API_KEY: NATIVE_KEY } : {};
+      const { stdout } = await promisify(execFile)("sh", ["-c", here], { cwd, env: { ...env, ...keys } });
+      told.push(stdout);
+      await upstream.close();
+    }
+    expect(told[0]).toMatch(/\["\w{8}"\]/);
+    expect(told[1]).toBe(told[0]);
   });
 });
