@@ -40,6 +40,8 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     ofItems(entry, deps, async () =>
       (await import("./command/provider.ts")).createCommandAdapter(entry, deps),
     ),
+  task: (entry, deps) =>
+    ofItems(entry, deps, async () => (await import("./task/provider.ts")).createTaskAdapter(entry, deps)),
 };
 
 // What all upstreams have in common loads with the first of them: a service that only draws needs none of it.

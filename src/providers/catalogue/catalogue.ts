@@ -1,11 +1,13 @@
 import type { SizeTier } from "../../contract/image-formats.ts";
 import type { ProviderEntry } from "../../contract/provider-entries.ts";
+import bfl from "./bfl.json" with { type: "json" };
 import command from "./command.json" with { type: "json" };
 import google from "./google.json" with { type: "json" };
 import localai from "./localai.json" with { type: "json" };
 import ollama from "./ollama.json" with { type: "json" };
 import openai from "./openai.json" with { type: "json" };
 import openrouter from "./openrouter.json" with { type: "json" };
+import replicate from "./replicate.json" with { type: "json" };
 import type { CatalogueModel, Vendor } from "./schema.ts";
 import sdapi from "./sdapi.json" with { type: "json" };
 import together from "./together.json" with { type: "json" };
@@ -38,6 +40,8 @@ const VENDORS = [
   openrouter,
   together,
   xai,
+  replicate,
+  bfl,
   localai,
   ollama,
   sdapi,

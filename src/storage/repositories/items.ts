@@ -3,7 +3,7 @@ import type { ItemStatus } from "../../contract/statuses.ts";
 import type { FinishedItem, ListedItem, NewItem } from "../../domain/ports/batches.ts";
 import type { Carried } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
-import { BATCH_TERMS, type ItemRecord } from "../../domain/records.ts";
+import { BATCH_TERMS, type ItemRecord, type UpstreamTask } from "../../domain/records.ts";
 import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
@@ -43,6 +43,11 @@ const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
     maybePaid: item.maybePaid,
     ...NO_LEASE,
   }),
+);
+
+const KEEP_TASK = prepared((build, item: Values<Lease & UpstreamTask>) =>
+  // An earlier failure must not keep its upstream from getting it.
+  held(build, item).set({ task: item.task, taskUpstream: item.upstream, failedAt: null }),
 );
 
 type Page = { batchId: string; after: number; limit: number; offset: number };
@@ -215,6 +220,9 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
     finish: (finished) => finishItems(session, finished),
     giveBack: async (id, leaseToken, change) => ({
       isOurs: (await changes(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
+    }),
+    keepTask: async (id, leaseToken, task) => ({
+      isOurs: (await changes(KEEP_TASK(build, { ...task, id, leaseToken }))) === 1,
     }),
     assignToJob: async (batchId, { jobId, provider, limit }) => {
       const free = build
