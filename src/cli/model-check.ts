@@ -101,7 +101,7 @@ export async function modelTroubles(
   signal: AbortSignal,
 ): Promise<ModelTrouble[]> {
   const preset = presetOf(entry);
-  if (entry.type === "procedural" || preset === undefined) return [];
+  if (entry.type === "procedural" || entry.type === "replay" || preset === undefined) return [];
   const list = await vendorListOf(entry, signal, true).catch(() => null);
   signal.throwIfAborted();
   if (list === null) return [];
@@ -160,8 +160,9 @@ export async function requireOffered(
   const config = loadConfig({ ...choice, upstream: upstream ?? choice.upstream ?? null });
   const configured = config.models.find(({ id }) => id === model) ?? { id: model };
   const found = config.providers.flatMap((entry) => {
-    const upstreamId = entry.type === "procedural" ? null : upstreamIdOf(entry, configured);
-    return entry.type === "procedural" || upstreamId === null ? [] : [{ entry, upstreamId }];
+    if (entry.type === "procedural" || entry.type === "replay") return [];
+    const upstreamId = upstreamIdOf(entry, configured);
+    return upstreamId === null ? [] : [{ entry, upstreamId }];
   })[0];
   const nowMs = Date.now();
   const asOf = "asOf" in configured ? configured.asOf : undefined;

@@ -8,9 +8,9 @@ import type { Config } from "./schema.ts";
  * making them takes longer than the work of a short command.
  */
 export async function loadUnlessDefault(choice: ConfigChoice): Promise<Config | null> {
-  const { file, cwd, upstream = null, vendor = null } = choice;
+  const { file, cwd, upstream = null, vendor = null, replay = null } = choice;
   const hasFile = file !== undefined || existsSync(resolve(cwd, CONFIG_FILE));
-  if (!hasFile && upstream === null && vendor === null) return null;
+  if (!hasFile && upstream === null && vendor === null && replay === null) return null;
   const { loadConfig } = await import("./load.ts");
   return loadConfig(choice);
 }

@@ -1,24 +1,18 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
+import type { z } from "zod";
 import { secretVariables } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { inWords } from "../contract/limits.ts";
-import type { ProviderEntry } from "../contract/provider-entries.ts";
+import type { ProviderEntry, ReplayEntry } from "../contract/provider-entries.ts";
 import { makeDirectory, writeFileDurably } from "../kernel/files.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { fieldsOf } from "../kernel/json.ts";
 import { presetOf } from "../providers/catalogue/catalogue.ts";
 import { agreementsFile, CONFIG_FILE, type ConfigChoice } from "./paths.ts";
 import { type Config, configSchema } from "./schema.ts";
-import {
-  isObject,
-  type PricedModel,
-  unknownPreset,
-  upstreamConfig,
-  withPresets,
-  withVendorPreset,
-} from "./with-presets.ts";
+import { isObject, unknownPreset, upstreamConfig, withPresets, withVendorPreset } from "./with-presets.ts";
 
 /**
  * Reads the configuration from its file. Without a file it returns the defaults. Comments are allowed. Throws
@@ -36,15 +30,22 @@ export function loadConfig(choice: ConfigChoice): Config {
  * with it if consent is needed.
  */
 export function readConfig(choice: ConfigChoice): { config: Config; found: FoundFile | null } {
-  const { upstream = null, vendor = null, priced = null, file, replaced = [] } = choice;
+  const { upstream = null, vendor = null, file, cwd, replaced = [] } = choice;
   const { value, text, source } = readConfigFile(choice);
   if (!isObject(value)) return { config: parseConfig(value, source), found: null };
   const { vendor: ofFile = {} } = value;
+  const directory =
+    choice.replay !== undefined
+      ? choice.replay && resolve(cwd, choice.replay)
+      : typeof value.replay === "string"
+        ? resolve(cwd, dirname(file ?? ""), value.replay)
+        : undefined;
   const chosen = {
+    ...(directory === undefined ? {} : { replay: directory }),
     ...(upstream === null ? {} : upstreamConfig(upstream)),
     ...(vendor === null || !isObject(ofFile) ? {} : { vendor: { ...ofFile, preset: vendor } }),
   };
-  const config = parseConfig({ ...value, ...chosen }, source, priced);
+  const config = parseConfig({ ...value, ...chosen }, source, choice);
   if (file !== undefined || text === null) return { config, found: null };
   const named = fieldsToAgree(upstream === null ? config : { ...config, providers: [] });
   const fields = replaced === "all" ? [] : named.filter((field) => !replaced.includes(field));
@@ -79,17 +80,47 @@ function readConfigFile({ file, cwd }: ConfigChoice): {
 const words = (name: string) => name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();
 
 /** Checks a configuration value and fills in the defaults. `source` names it in errors. */
-export function parseConfig(value: unknown, source: string, priced: PricedModel | null = null): Config {
+export function parseConfig(
+  value: unknown,
+  source: string,
+  { priced = null, records = false }: Pick<ConfigChoice, "priced" | "records"> = {},
+): Config {
   const unknown = unknownPreset(value);
   if (unknown !== null) throw new ImgbatchError("INVALID_CONFIG", `${source}: ${unknown}`);
   const filled = withVendorPreset(withPresets(value, priced));
   const parsed = configSchema.safeParse(filled, { error: inWords });
-  if (parsed.success) return Object.freeze(parsed.data);
+  if (parsed.success) return Object.freeze(withReplay(parsed.data, records));
   const details = parsed.error.issues.map((issue) => {
     const path = issue.path.map(String).join(".");
     return `${path === "" ? "" : `${path}: `}${issue.message}`;
   });
   throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
+}
+
+/**
+ * Puts the directory of `replay` in the place of each provider. Throws `USAGE` when it is to be recorded what an upstream's
+ * jobs make: their images come hours later, many at once.
+ */
+function withReplay({ providers, ...config }: z.infer<typeof configSchema>, records: boolean): Config {
+  const { replay: directory } = config;
+  if (directory === null && records) {
+    const advice = "imgbatch exec --replay DIR --record -- COMMAND";
+    throw new ImgbatchError("USAGE", "--record needs a directory to keep the images in.", { advice });
+  }
+  if (directory === null) return { ...config, providers };
+  const jobs = providers.find(({ type }) => type === "native-batch" || type === "openai-batch");
+  if (records && jobs) {
+    const message = `${jobs.name} makes images as batch jobs of the upstream, which cannot be recorded. Nothing was sent.`;
+    const advice =
+      "record with the upstream that makes them one by one, such as --upstream google; replay with either";
+    throw new ImgbatchError("USAGE", message, { param: "--record", advice });
+  }
+  const replays = providers.map((of): ReplayEntry => {
+    const { name, rateMultiplier } = of;
+    const own = providers.length === 1 ? "replay" : `replay-${name}`;
+    return { type: "replay", name: own, of, directory, records, rateMultiplier };
+  });
+  return { ...config, providers: replays };
 }
 
 /** A configuration file that is a command's only because it is in the working directory: a stranger may have written it. */
@@ -118,6 +149,7 @@ function fieldsToAgree({ baseUrl, storage, providers }: Config): string[] {
 
 function fieldsOfEntry(entry: ProviderEntry): string[] {
   if (entry.type === "procedural") return [];
+  if (entry.type === "replay") return entry.records ? fieldsOfEntry(entry.of) : [];
   const names = secretVariables(entry);
   if (entry.type === "command") return names.length === 0 ? ["argv"] : ["argv", "env"];
   const preset = presetOf(entry);

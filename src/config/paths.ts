@@ -17,6 +17,10 @@ export interface ConfigChoice {
   priced?: PricedModel | null;
   /** The vendor whose client libraries are served, as `vendor.preset`. */
   vendor?: VendorName | null;
+  /** The directory of `replay`, in place of the file's. Null: none. */
+  replay?: string | null;
+  /** Whether what it lacks is asked of the upstreams and kept. */
+  records?: boolean;
   /** The fields that a flag or the environment replaces, such as `storage.database`: they are not used, and need no consent. */
   replaced?: readonly string[] | "all";
 }

@@ -170,6 +170,14 @@ const entriesSchema = z.strictObject({
     .array(providerEntrySchema)
     .refine(uniqueBy("name"), "has two providers with one name")
     .prefault([{ name: "procedural", type: "procedural" }]),
+  replay: z
+    .string()
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe(
+      "a directory that `imgbatch exec --replay DIR --record` has filled, seen from this file: its images answer in place of the providers, free of charge",
+    ),
   limits: limitsSchema.prefault({}),
   storageUriPrefixes: z.array(z.string()).default([]),
   retention: z
@@ -199,10 +207,13 @@ export const configSchema = entriesSchema.superRefine(({ openai, models, provide
   }
 });
 
+/** An entry as it is written. */
+type WrittenEntry = z.infer<typeof providerEntrySchema>;
+
 /** A price of nothing would spare the consent to what the upstream charges: only `free` of its provider says so. */
 function refuseZeroPrices(
   models: readonly z.infer<typeof modelSchema>[],
-  providers: readonly ProviderEntry[],
+  providers: readonly WrittenEntry[],
   context: z.RefinementCtx,
 ): void {
   const paid = providers.filter((entry) => entry.type !== "procedural" && !entry.free);
@@ -241,4 +252,6 @@ export const writtenConfigSchema = entriesSchema.extend({
 });
 
 /** The whole configuration, with every default filled in. Frozen. */
-export type Config = Readonly<z.infer<typeof configSchema>>;
+export type Config = Readonly<
+  Omit<z.infer<typeof configSchema>, "providers"> & { providers: ProviderEntry[] }
+>;

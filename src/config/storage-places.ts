@@ -8,6 +8,8 @@ export type DatabasePlace =
       kind: "postgres";
       /** With user and password: a secret. */
       url: string;
+      /** How many connections a process has at most, besides the one for notices. Default: 10. */
+      connections?: number;
       /** The URL without user, password and parameters, for people. */
       name: string;
     };
@@ -42,6 +44,8 @@ export const LOCAL_STORAGE: StoragePlaces = { database: { kind: "sqlite" }, blob
 export interface StorageFlags {
   database?: string | undefined;
   blobs?: string | undefined;
+  s3Endpoint?: string | undefined;
+  s3Region?: string | undefined;
 }
 
 /**
@@ -55,17 +59,17 @@ export function storagePlaces(
   environment: StorageEnvironment,
 ): StoragePlaces {
   const configured = storage ?? storageSchema.parse({});
+  const blobs = checked("--blobs", flags.blobs, blobsSchema) ?? configured.blobs;
+  const endpoint = checked("--s3-endpoint", flags.s3Endpoint, endpointSchema) ?? configured.s3.endpoint;
+  const region = checked("--s3-region", flags.s3Region, regionSchema) ?? configured.s3.region;
   return {
-    database: databasePlace(configured.database, flags.database, environment),
-    blobs: blobsPlace(
-      { ...configured, blobs: checked("--blobs", flags.blobs, blobsSchema) ?? configured.blobs },
-      environment,
-    ),
+    database: databasePlace(configured, flags.database, environment),
+    blobs: blobsPlace(blobs, { endpoint, region }, environment),
   };
 }
 
 function databasePlace(
-  configured: string,
+  { database: configured, connections }: StorageConfig,
   flag: string | undefined,
   environment: StorageEnvironment,
 ): DatabasePlace {
@@ -92,10 +96,14 @@ function databasePlace(
     add("sslmode", databaseSslMode);
   }
   if (searchParams.has("sslmode")) add("sslrootcert", environment.databaseSslRootCert);
-  return { kind: "postgres", url: url.href, name: `${protocol}//${host}${pathname}` };
+  return { kind: "postgres", url: url.href, connections, name: `${protocol}//${host}${pathname}` };
 }
 
-function blobsPlace({ blobs, s3 }: StorageConfig, { aws }: StorageEnvironment): BlobsPlace {
+function blobsPlace(
+  blobs: string,
+  { endpoint, region }: StorageConfig["s3"],
+  { aws }: StorageEnvironment,
+): BlobsPlace {
   if (blobs === "files") return { kind: "files" };
   const { hostname: bucket, pathname } = new URL(blobs);
   const prefix = pathname.replace(/^\/+|\/+$/g, "");
@@ -110,11 +118,11 @@ function blobsPlace({ blobs, s3 }: StorageConfig, { aws }: StorageEnvironment): 
     kind: "s3",
     bucket,
     prefix,
-    region: s3.region,
+    region,
     accessKeyId,
     secretAccessKey,
     name: blobs,
-    ...(s3.endpoint === null ? {} : { endpoint: s3.endpoint }),
+    ...(endpoint === null ? {} : { endpoint }),
     ...(sessionToken === undefined ? {} : { sessionToken }),
   };
 }
@@ -195,18 +203,18 @@ const blobsSchema = z
     error: 'must be "files" or like s3://bucket or s3://bucket/prefix',
   });
 
+const endpointSchema = z
+  .url({ protocol: /^https?$/, error: "must be like https://host", abort: true })
+  .refine((text) => new URL(text).username === "", "must hold no keys");
+const regionSchema = z.string().regex(/^[\w-]+$/, "must be the name of a region");
+
 /** The S3 server of a bucket. */
 const s3Schema = z.strictObject({
-  endpoint: z
-    .url({ protocol: /^https?$/, error: "must be like https://host" })
-    .refine((text) => new URL(text).username === "", "must hold no keys")
+  endpoint: endpointSchema
     .nullable()
     .default(null)
     .describe("the URL of the S3 server; null: Amazon's, in the region"),
-  region: z
-    .string()
-    .regex(/^[\w-]+$/, "must be the name of a region")
-    .default("us-east-1"),
+  region: regionSchema.default("us-east-1"),
 });
 
 /** Where the service keeps its data. */
@@ -214,6 +222,12 @@ export const storageSchema = z.strictObject({
   database: databaseSchema
     .default("sqlite")
     .describe("sqlite: a file of the data directory; or postgres://host/database, without a password"),
+  connections: z
+    .int()
+    .min(2)
+    .max(1000)
+    .default(10)
+    .describe("how many connections each process has to PostgreSQL at most, besides one for notices"),
   blobs: blobsSchema
     .default("files")
     .describe(

@@ -25,8 +25,8 @@ import { takeDrops } from "./parts/drop-area.tsx";
 import { useKeys } from "./parts/keys.tsx";
 import { Announcer, Icon } from "./parts/notes.tsx";
 import { pictures } from "./parts/pictures.tsx";
-import { go, hrefOf } from "./parts/route.ts";
-import { isPlayOnly, usd } from "./parts/status.tsx";
+import { batchIdsOf, go, hrefOf } from "./parts/route.ts";
+import { balanceOf, isPlayOnly, usd } from "./parts/status.tsx";
 import { AccountContext, useData } from "./parts/use-data.ts";
 
 /** The pages. `key` after `g` leads to one. */
@@ -127,7 +127,11 @@ function Page() {
     case "service":
       return <ServicePage />;
     default:
-      return id === undefined ? <BatchesPage /> : <BatchPage key={id} id={id} openItem={item ?? null} />;
+      return id === undefined ? (
+        <BatchesPage />
+      ) : (
+        <BatchPage key={id} ids={batchIdsOf(id)} openKey={item ?? null} />
+      );
   }
 }
 
@@ -135,7 +139,7 @@ function Page() {
 function Navigation(props: { account: AccountObject | null; onSignOut: () => void; onHelp: () => void }) {
   const { account, onSignOut, onHelp } = props;
   const [place = "batches"] = useRoute();
-  const money = account?.real_money ?? account;
+  const money = account && balanceOf(account);
   return (
     <header className="side">
       <div className="brand">
@@ -153,14 +157,13 @@ function Navigation(props: { account: AccountObject | null; onSignOut: () => voi
       <div className="side-end">
         {money && (
           <a className="balance" href={hrefOf("money")}>
-            {account && isPlayOnly(account) ? (
-              <span>{FREE_DRAWINGS}</span>
-            ) : (
-              <>
-                <b>{usd(money.balance, "sum")}</b>
-                <span>balance</span>
-              </>
-            )}
+            <b>{usd(money.balance, "sum")}</b>
+            <span>balance</span>
+          </a>
+        )}
+        {account && isPlayOnly(account) && (
+          <a className="balance" href={hrefOf("money")}>
+            <span>{FREE_DRAWINGS}</span>
           </a>
         )}
         {account && (
@@ -187,10 +190,12 @@ const KEY_HELP: readonly (readonly [keys: string, meaning: string])[] = [
   ["j  k", "next and previous batch or image, also in the large view"],
   ["⏎", "open it"],
   ["←  →  ↑  ↓", "another image, from one that has the focus"],
-  ["x  space", "select the image"],
+  ["x  space", "select the image or batch"],
+  ["c", "compare the selected batches"],
   ["/", "search"],
   ["esc", "close, clear, go back"],
   ["z", "full size and back, in the large view"],
+  ["a  e", "again; edit and make, in the large view"],
   ["g b  g n  g i  g m", "batches, new batch, one image, money"],
   ["?", "this help"],
 ];

@@ -151,6 +151,12 @@ const batchObjectSchema = z.object({
       }),
     )
     .describe("the jobs of the batch that are at work at an upstream"),
+  get retries() {
+    return z
+      .array(batchObjectSchema)
+      .optional()
+      .describe("with `include=retries`: the batches that make its failed items again, oldest first");
+  },
 });
 export type BatchObject = z.infer<typeof batchObjectSchema>;
 

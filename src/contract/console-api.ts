@@ -84,6 +84,7 @@ const ledgerEntrySchema = z.object({
   balance: usd.describe("the balance of the account after the entry"),
   play_money: z.boolean().describe("which of the two accounts it belongs to"),
   batch_id: z.string().nullable().describe("null without a batch, and for a batch of another key"),
+  batch_name: z.string().nullable().describe("the name of that batch"),
   created_at: unixSeconds,
 });
 export type LedgerEntryObject = z.infer<typeof ledgerEntrySchema>;
@@ -216,6 +217,28 @@ const overviewSchema = z.object({
     .partialRecord(z.enum(BATCH_STATUSES), z.int())
     .describe("how many unfinished ones have each status"),
   providers: z.array(providerSchema),
+  workers: z
+    .array(
+      z.object({
+        id: z.string(),
+        role: z
+          .enum(["all", "api", "worker"])
+          .describe("`api`: takes requests. `worker`: makes images. `all`: both"),
+        version: z.string(),
+        providers: z.array(z.string()).describe("with which it makes images"),
+        paused: z.boolean(),
+      }),
+    )
+    .describe("the processes that share the work; none where one process is alone"),
+  problems: z
+    .array(
+      z.object({
+        at: z.number().describe("Unix time in seconds, with milliseconds"),
+        level: z.string().describe("`error` or `warn`"),
+        text: z.string(),
+      }),
+    )
+    .describe("the last warnings and errors of this process, the newest first"),
   requests: z
     .array(
       z.object({
@@ -227,7 +250,7 @@ const overviewSchema = z.object({
         key: z.string().nullable().describe("the first characters of the key"),
       }),
     )
-    .describe("the last requests of all keys, the newest first"),
+    .describe("the last requests of all keys, the newest first, without those of the console itself"),
 });
 export type OverviewObject = z.infer<typeof overviewSchema>;
 

@@ -19,6 +19,8 @@ export interface ProviderIdentity {
 export function identityOf(entry: ProviderEntry): ProviderIdentity {
   const { name, type } = entry;
   if (entry.type === "procedural") return { name, type, address: null, free: true };
+  if (entry.type === "replay")
+    return { name, type, address: null, free: !entry.records || identityOf(entry.of).free };
   const address = entry.type === "command" ? (entry.argv[0] ?? "") : addressOf(entry.baseUrl);
   return { name, type, address, free: entry.free };
 }
@@ -26,6 +28,7 @@ export function identityOf(entry: ProviderEntry): ProviderIdentity {
 /** The environment variables that must be set for an entry. */
 export function secretVariables(entry: ProviderEntry): string[] {
   if (entry.type === "procedural") return [];
+  if (entry.type === "replay") return entry.records ? secretVariables(entry.of) : [];
   const names =
     entry.type === "command"
       ? entry.env

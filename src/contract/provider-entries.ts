@@ -301,12 +301,24 @@ export const providerEntrySchema = z.discriminatedUnion("type", [
   taskSchema,
 ]);
 
-export type ProviderEntry = z.infer<typeof providerEntrySchema>;
+/** An entry of a configuration with `replay`: it answers in place of another one, with what was recorded in a directory. */
+export interface ReplayEntry {
+  type: "replay";
+  name: string;
+  /** The entry that it stands for. */
+  of: z.infer<typeof providerEntrySchema>;
+  directory: string;
+  /** Whether the other one is asked for what is missing, and its answer is kept. */
+  records: boolean;
+  rateMultiplier: number;
+}
+
+export type ProviderEntry = z.infer<typeof providerEntrySchema> | ReplayEntry;
 export type ProviderType = ProviderEntry["type"];
 /** The entry of a provider of one type. */
 export type EntryOf<Type extends ProviderType> = Extract<ProviderEntry, { type: Type }>;
 /** The entry of a provider whose images another program makes. */
-export type UpstreamEntry = Exclude<ProviderEntry, EntryOf<"procedural">>;
+export type UpstreamEntry = Exclude<ProviderEntry, EntryOf<"procedural" | "replay">>;
 
 /** The entry of a provider whose upstream makes many images as a job. */
 export type JobEntry = EntryOf<"native-batch" | "openai-batch">;

@@ -1,4 +1,5 @@
 import type { Batch } from "../client/answers.ts";
+import { LOG_LEVELS, type LogLine } from "../contract/activity.ts";
 import { BATCH_STATUSES, type BatchStatus } from "../contract/statuses.ts";
 import type { DashboardState } from "./state.ts";
 
@@ -97,9 +98,9 @@ interface Layout {
   header: number;
   /** Lines for batches, without the column titles. */
   batchLines: number;
-  /** Lines for requests, without the title; 0 leaves requests and log out. */
+  /** Lines for requests, without the title; 0 leaves them out. */
   requestLines: number;
-  /** Lines for the log, without the title. */
+  /** Lines for the log, without the title; 0 leaves it out. */
   logLines: number;
   /** Whether requests and log stand side by side. */
   isWide: boolean;
@@ -109,27 +110,35 @@ const WIDE_COLUMNS = 130;
 /** Two lines of header without troubles, the rule below, the column titles, the queue with its rule, and the keys. */
 const FIXED_LINES = 7;
 
-/** Shares the window among the parts. The batches get the lines that the others leave. */
-export function layoutOf({
-  size,
-  log,
-  abilities,
-  vitals,
-}: Pick<DashboardState, "size" | "log" | "abilities" | "vitals">): Layout {
+/** Shares the window among the parts. The batches get the lines that the others leave. A part with nothing to show goes. */
+export function layoutOf(
+  state: Pick<DashboardState, "size" | "log" | "requests" | "abilities" | "vitals" | "view">,
+): Layout {
+  const { size, requests, abilities, vitals } = state;
   const troubleLines = vitals.troubles.length === 0 ? 0 : 1;
   const header = 2 + troubleLines;
   const free = Math.max(0, size.rows - FIXED_LINES - troubleLines);
-  const isWide = size.columns >= WIDE_COLUMNS;
-  if (free < 10 || !abilities.ownsService)
-    return { header, batchLines: free, requestLines: 0, logLines: 0, isWide };
-  const lower = Math.min(16, Math.floor(free * 0.4));
+  const logged = shownLog(state).length;
+  const isWide = size.columns >= WIDE_COLUMNS && requests.length > 0 && logged > 0;
+  const withParts = (requestLines: number, logLines: number) => {
+    const heights = [requestLines, logLines].map((lines) => (lines === 0 ? 0 : lines + 1));
+    const lower = isWide ? Math.max(...heights) : heights.reduce((sum, height) => sum + height, 0);
+    return { header, batchLines: free - lower, requestLines, logLines, isWide };
+  };
+  if (free < 10 || !abilities.ownsService) return withParts(0, 0);
+  const most = Math.min(16, Math.floor(free * 0.4)) - 1;
   if (isWide) {
-    const lines = lower - 1;
-    return { header, batchLines: free - lower, requestLines: lines, logLines: lines, isWide };
+    const lines = Math.min(most, Math.max(requests.length, logged));
+    return withParts(lines, lines);
   }
-  const logLines = Math.max(1, Math.min(3, log.length, Math.floor(lower / 3)));
-  const requestLines = Math.max(1, lower - 2 - logLines);
-  return { header, batchLines: free - requestLines - logLines - 2, requestLines, logLines, isWide };
+  const logLines = Math.min(3, logged, Math.max(1, Math.floor((most + 1) / 3)));
+  return withParts(Math.min(requests.length, most - (logLines === 0 ? 0 : logLines + 1)), logLines);
+}
+
+/** The lines of the log that the chosen level shows, the oldest first. */
+export function shownLog({ log, view }: Pick<DashboardState, "log" | "view">): LogLine[] {
+  const wanted = LOG_LEVELS.slice(0, LOG_LEVELS.indexOf(view.logLevel) + 1);
+  return log.filter((line) => wanted.includes(line.level));
 }
 
 /** Lines for items on the detail screen, below the facts of the batch and above the keys. */

@@ -112,13 +112,14 @@ export function optionsOf(model: ModelEntry, { upstream }: Pick<ImageProvider, "
   const { ratios = "any", tiers = "any", options = [] } = upstream?.takes ?? {};
   const carries = (name: Carried) => upstream === undefined || options.includes(name);
   const own = { qualities: model.qualities ?? [], defaultQuality: model.defaultQuality ?? null };
-  const words = upstream === undefined && own.qualities.length === 0 ? DRAWN : own;
+  const isDrawing = upstream === undefined || upstream.areDrawings === true;
+  const words = isDrawing && own.qualities.length === 0 ? DRAWN : own;
   return {
     ratios: ratiosOf(model).filter((ratio) => ratios === "any" || ratios.includes(ratio)),
     tiers: pricedSizes(model).filter((tier) => tiers === "any" || tiers.includes(tier)),
     ...(carries("quality") ? words : { qualities: [], defaultQuality: null }),
-    backgrounds: carries("background") ? (upstream ? (model.backgrounds ?? []) : BACKGROUNDS) : [],
-    seed: carries("seed") && (upstream === undefined || model.seed !== false),
+    backgrounds: carries("background") ? (isDrawing ? BACKGROUNDS : (model.backgrounds ?? [])) : [],
+    seed: carries("seed") && (isDrawing || model.seed !== false),
     negativePrompt: carries("negativePrompt"),
     mask: upstream !== undefined && carries("mask"),
   };

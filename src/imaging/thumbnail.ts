@@ -3,13 +3,14 @@ import { DECODE_SECONDS, Decoding } from "./decoding.ts";
 const QUALITY = 72;
 
 /**
- * A small WebP of a picture, its longer side at most `maxEdgePx` pixels, turned by its EXIF orientation, on white where
- * it is transparent. Null for bytes that do not decode, and for those that `decoding` does not take.
+ * A small WebP of a picture, its longer side at most `maxEdgePx` pixels, turned by its EXIF orientation. Where it is
+ * transparent, it stays so if it `keepsAlpha`, and else is white. Null for bytes that do not decode, and for those that `decoding` does not take.
  */
 export async function thumbnail(
   bytes: Buffer,
   maxEdgePx: number,
   decoding: Decoding,
+  { keepsAlpha = false } = {},
 ): Promise<Uint8Array | null> {
   // Loaded with the first picture.
   const { sharp } = await import("./sharp-config.ts");
@@ -18,7 +19,7 @@ export async function thumbnail(
       sharp(decodable)
         .rotate()
         .resize(maxEdgePx, maxEdgePx, { fit: "inside", withoutEnlargement: true })
-        .flatten({ background: "#ffffff" })
+        .flatten(keepsAlpha ? false : { background: "#ffffff" })
         .webp({ quality: QUALITY, effort: 2 })
         .timeout({ seconds: DECODE_SECONDS })
         .toBuffer(),

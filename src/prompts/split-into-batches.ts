@@ -57,14 +57,15 @@ export function splitIntoBatches<T extends SizedItem>(
       batch.push(item);
       load = together;
     }
-    if (sharesReferences) for (const { sha256 = "" } of item.references) known.add(sha256);
+    if (sharesReferences)
+      for (const { sha256 } of item.references) if (sha256 !== undefined) known.add(sha256);
   }
   return batches;
 }
 
 /** `known`: the references whose bytes the request has already, by their hashes. */
 function loadOf(item: SizedItem, known: ReadonlySet<string>): Load {
-  const sent = item.references.filter(({ sha256 = "" }) => !known.has(sha256));
+  const sent = item.references.filter(({ sha256 }) => sha256 === undefined || !known.has(sha256));
   const sum = (value: (reference: SizedReference) => number) =>
     sent.reduce((total, r) => total + value(r), 0);
   return {

@@ -8,6 +8,7 @@ import type {
 } from "../contract/provider-entries.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
+import type { Recording } from "./replay/provider.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./upstream/adapter.ts";
 import type { JobAdapter } from "./upstream/job-provider.ts";
 
@@ -15,6 +16,8 @@ interface ProviderDeps extends AdapterDeps {
   /** Decodes references, in turn with all other images of the service. */
   decoding: Decoding;
   simulate: { latencyMs: number; fail: number; seed: number };
+  /** Left out: nothing is recorded. */
+  recording?: Recording;
 }
 
 type Create<Type extends ProviderType> = (entry: EntryOf<Type>, deps: ProviderDeps) => Promise<ImageProvider>;
@@ -42,6 +45,10 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     ),
   task: (entry, deps) =>
     ofItems(entry, deps, async () => (await import("./task/provider.ts")).createTaskAdapter(entry, deps)),
+  replay: async (entry, deps) => {
+    const of = await create(entry.of, entry.records ? deps : { ...deps, secret: () => null });
+    return (await import("./replay/provider.ts")).createReplayProvider(entry, of, deps);
+  },
 };
 
 // What all upstreams have in common loads with the first of them: a service that only draws needs none of it.

@@ -168,7 +168,7 @@ function derivedOf({ config, address, workers: { deps, decoding, realtimeOffers 
     thumbnails: new Thumbnails({
       stores,
       blobs,
-      shrink: (bytes, edgePx) => thumbnail(bytes, edgePx, decoding),
+      shrink: (bytes, edgePx) => thumbnail(bytes, edgePx, decoding, { keepsAlpha: true }),
     }),
     thumbnailSlots: new DownloadSlots(FIXED_LIMITS.thumbnailsPerKey),
     server: { ...config.server, host: address.host },

@@ -34,7 +34,9 @@ export interface LocalServiceOptions {
    * none, and consent counts.
    */
   budgetMicroUsd?: number;
-  /** `feed`: log lines go to the feed alone, for a live view. */
+  /** What recording may pay to upstreams, in micro-dollars: see `replay` of the configuration. Default: nothing. */
+  recordingMicroUsd?: number;
+  /** `feed`: log lines go to the feed alone, for a live view. Warnings and errors go to the feed in any case. */
   log: Log | "feed";
   /** For tests. Defaults: the clock of the storage, real ids, random numbers, configured providers and a new feed. */
   clock?: Clock;
@@ -100,7 +102,8 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
   const { config, dataDirectory, storage = LOCAL_STORAGE, role = "all", usesNotices = true } = options;
   const isShared = storage.database.kind === "postgres";
   const feed = options.feed ?? new Feed();
-  const log = options.log === "feed" ? feedLog(feed, options.clock ?? systemClock) : options.log;
+  const inFeed = feedLog(feed, options.clock ?? systemClock);
+  const log = options.log === "feed" ? inFeed : withProblemsIn(options.log, inFeed);
   const [failing, ending, stopping] = [new AbortController(), new AbortController(), new AbortController()];
   // Everything that waits for the database listens to it, and Node would warn of the eleventh listener.
   setMaxListeners(0, stopping.signal);
@@ -136,6 +139,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       random: options.random ?? Math.random,
       ...{ feed, log, ending: ending.signal, failed: failing.signal },
       providers: options.providers,
+      recordingMicroUsd: options.recordingMicroUsd,
       presence: { role: withWorkers ? role : "api", isAlone: !isShared },
     });
     parts.push(workers);
@@ -184,4 +188,15 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     await closeAll(0).catch(() => {});
     throw withApiCode(storageFailure(dataDirectory, error));
   }
+}
+
+/** A log whose warnings and errors go to another one, too: the web console shows them. */
+function withProblemsIn(log: Log, other: Log): Log {
+  const both =
+    (level: "warn" | "error"): Log["warn"] =>
+    (message, facts) => {
+      log[level](message, facts);
+      other[level](message, facts);
+    };
+  return { ...log, warn: both("warn"), error: both("error") };
 }

@@ -7,11 +7,12 @@ import { Uploads } from "../domain/files/uploads.ts";
 import { ProviderHealth } from "../domain/health/provider-health.ts";
 import { waitingFor } from "../domain/health/waiting.ts";
 import { isAtWork, showJob } from "../domain/jobs/job-rules.ts";
-import { Offers } from "../domain/models.ts";
+import { imagePriceUsd, Offers, providerModel } from "../domain/models.ts";
 import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { sharpInspector } from "../imaging/sharp-images.ts";
+import { multiplyToMicros } from "../kernel/money.ts";
 import { readVersion } from "../kernel/package-file.ts";
 import { createProviders } from "../providers/registry.ts";
 import type { ApiDeps } from "../server/deps.ts";
@@ -36,6 +37,8 @@ interface WorkersOptions extends Pick<WorkerDeps, "clock" | "ids" | "random" | "
   providers?: readonly ImageProvider[] | undefined;
   /** The row by which other processes see this one. */
   presence: Pick<PresenceFacts, "role"> & { isAlone: boolean };
+  /** See `ServiceOptions`. */
+  recordingMicroUsd?: number | undefined;
   /** Aborted when the disk fails under the database: then nothing can be recorded. */
   failed: AbortSignal;
 }
@@ -72,6 +75,17 @@ export async function openWorkers(options: WorkersOptions): Promise<Workers> {
       simulate: config.simulate,
       decoding,
       secret: (name) => secretOf(name),
+      recording: {
+        leftMicroUsd: options.recordingMicroUsd ?? 0,
+        queues: new Map(),
+        priceOf: ({ model, tier, asked }) => {
+          const known = config.models.find(({ id }) => id === model);
+          const usd = known && imagePriceUsd(known, tier, asked?.quality);
+          return usd === undefined ? null : multiplyToMicros([usd]);
+        },
+        modelFor: (provider, requested) => providerModel(provider, config.models, requested),
+        log,
+      },
     }));
   const shared = shareProviders(providers);
   const names = shared.forBatches.map(({ name }) => name);

@@ -36,6 +36,22 @@ describe("the places of the data", () => {
     expect(places(ofFile, { database: "sqlite" }, env).database).toEqual({ kind: "sqlite" });
   });
 
+  it("have the S3 server and the region of a flag, and the connections of the configuration", () => {
+    const s3 = { endpoint: "https://file.example", region: "eu-west-1" };
+    const storage = { database: "postgres://h/d", blobs: "s3://b-c", s3, connections: 4 };
+    const flags = { s3Endpoint: "http://flag.example:9000", s3Region: "garage" };
+    expect(places(storage, {}, AWS)).toMatchObject({ database: { connections: 4 }, blobs: s3 });
+    expect(places(storage, flags, AWS).blobs).toMatchObject({
+      endpoint: flags.s3Endpoint,
+      region: flags.s3Region,
+    });
+    expect(() => places(storage, { s3Endpoint: "flag.example" }, AWS)).toThrow(
+      "--s3-endpoint: must be like https://host",
+    );
+    expect(() => places(storage, { s3Region: "a/b" }, AWS)).toThrow("--s3-region: must be the name");
+    expect(() => places({ connections: 1 })).toThrow("storage.connections");
+  });
+
   it("take user, password and keys from the environment", () => {
     const env = { PGUSER: "me", PGPASSWORD: "p&w/ord of the test", ...AWS };
     const { database, blobs } = places({ database: "postgres://h/d", blobs: "s3://b.c/d/e/" }, {}, env);
@@ -80,6 +96,7 @@ describe("the places of the data", () => {
     [{ blobs: "s3://AKID:canary-of-the-file@b" }, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"],
     [{ blobs: "s3://B_ucket" }, "storage.blobs: must be"],
     [{ blobs: "https://b" }, "storage.blobs: must be"],
+    [{ s3: { endpoint: "h" } }, "storage.s3.endpoint: must be like https://host"],
     [{ s3: { endpoint: "h:9000" } }, "storage.s3.endpoint: must be like https://host"],
     [{ s3: { endpoint: "http://AKID:canary-of-the-file@h" } }, "storage.s3.endpoint: must hold no keys"],
   ])("%j is an error that says what to do, and not the secret", (storage, problem) => {

@@ -107,7 +107,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       '{"prompt":"bad","output_count":9}',
     ];
     await dropFiles(page, ".drop", { "animals.jsonl": lines.join("\n") });
-    await page.getByRole("heading", { name: "Fix 3 problems" }).waitFor();
+    await page.getByRole("heading", { name: "3 problems in the prompts" }).waitFor();
     expect(await shownText(page, ".problems li")).toEqual([
       "line 2\npromt: is not a known field; did you mean prompt?",
       "line 2\nprompt: is missing; say what the image shows",
@@ -130,7 +130,11 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("heading", { name: "animals", level: 1 }).waitFor();
     await page.locator(".batch-line").getByText("completed").waitFor();
     await page.locator(".tile img").nth(1).waitFor();
-    expect(await shownText(page, ".tile-prompt")).toEqual(["a fox", "an owl", "bad one"]);
+    expect(await shownText(page, ".tile-text")).toEqual([
+      "a\na fox",
+      "item_000002\nan owl",
+      "item_000003\nPROVIDER_ITEM_FAILED",
+    ]);
     expect(await page.locator(".tile-error").innerText()).toBe("no <i>bad one</i>");
     const [batch] = (await (await service.ask("")).json()).data;
     expect(batch).toMatchObject({ task_name: "animals", item_count: 3, success_count: 2, fail_count: 1 });
@@ -165,7 +169,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByLabel("Quality").selectOption("high");
     await page.getByLabel("Ratio").selectOption("16:9");
     await page.getByLabel("Seed").fill("x");
-    await page.getByRole("heading", { name: "Fix 1 problem to continue" }).waitFor();
+    await page.getByRole("heading", { name: "1 problem in the prompts" }).waitFor();
     await page.getByLabel("Seed").fill("7");
     expect(await findBarriers(page)).toEqual([]);
     await page.getByRole("button", { name: "Make the images" }).click();
@@ -204,29 +208,77 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await goTo(page, service, `batches/${id}`);
     await page.locator(".tile img").nth(3).waitFor();
     expect(await shownText(page, ".row-head")).toEqual(["a fox", "an owl"]);
-    expect(await shownText(page, ".tile-prompt")).toEqual(["low", "high", "low", "high"]);
+    expect(await shownText(page, ".tile-id")).toEqual(["low", "high", "low", "high"]);
     expect(await findBarriers(page)).toEqual([]);
     await page.locator(".tile-open").nth(1).click();
     const large = page.getByRole("dialog");
     await large.getByText("high", { exact: true }).waitFor();
     await large.getByRole("button", { name: "Edit and make" }).click();
-    await page.getByRole("heading", { name: "References" }).waitFor();
-    expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe("a fox");
-    await page.getByRole("button", { name: "Make the images" }).click();
+    const edit = page.getByRole("dialog", { name: "Edit and make" });
+    await edit.getByRole("img", { name: /reference/ }).waitFor();
+    expect(await edit.getByRole("textbox", { name: "Prompt", exact: true }).inputValue()).toBe("a fox");
+    await edit.getByRole("textbox", { name: "Prompt", exact: true }).fill("a fox in spring");
+    expect(await findBarriers(page)).toEqual([]);
+    await edit.getByRole("button", { name: "Make the image" }).click();
+    await edit.waitFor({ state: "detached" });
+    await page.getByText("a fox in spring").waitFor();
     await page.locator(".tile img").waitFor();
-    expect(provider.requests.at(-1)).toMatchObject({ prompt: "a fox", asked: { quality: "high" } });
+    expect(provider.requests.at(-1)).toMatchObject({ prompt: "a fox in spring", asked: { quality: "high" } });
     expect(provider.requests.at(-1)?.references).toHaveLength(1);
 
     await page.locator(".tile-open").click();
-    await page.getByRole("button", { name: "Again" }).click();
-    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.keyboard.press("a");
+    await page.getByText("The same references.").waitFor();
+    await page.getByRole("button", { name: "Make the image" }).click();
     await page.getByText("The batch is sent.").waitFor();
     await expect.poll(() => provider.requests.length).toBe(6);
     expect(provider.requests.at(-1)?.asked?.seed).toBeGreaterThanOrEqual(0);
     expect(provider.requests.at(-1)?.references).toHaveLength(1);
   });
 
-  it("the failed images are made again, and the ZIP that the browser saves has the images of the service", async () => {
+  it("[CONSOLE-16] two models are compared prompt by prompt, and their images go into a folder each", async () => {
+    const other = "vendorx-3-pro-image";
+    const service = await startService({ providers: [moody()] });
+    for (const model of [MODEL, other]) {
+      const prompts = ["a fox", "an owl", "bad one"].map((prompt) => ({ prompt }));
+      await service.until((await service.submit({ model, task_name: "animals", items: prompts })).id);
+    }
+    const page = await openConsole(service);
+    await page.locator("a.batch-row").nth(1).waitFor();
+    await page.keyboard.press("j");
+    await page.keyboard.press("x");
+    await page.keyboard.press("j");
+    await page.keyboard.press("x");
+    await page.getByText("2 selected").waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await page.keyboard.press("c");
+    await page.locator(".tile img").nth(3).waitFor();
+    expect(await shownText(page, ".row-head")).toEqual(["a fox", "an owl", "bad one"]);
+    expect(await shownText(page, ".tile-id")).toEqual([other, MODEL, other, MODEL, other, MODEL]);
+    expect(await page.locator(".batch-line .counts").innerText()).toBe("4 of 6 · 2 failed");
+    expect(await findBarriers(page)).toEqual([]);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download ZIP" }).click(),
+    ]);
+    expect(download.suggestedFilename()).toBe("animals.zip");
+    const names = [...(await readZip(await readFile(await download.path()))).keys()];
+    expect(names).toEqual(
+      [other, MODEL].flatMap((model) => [1, 2].map((n) => `${model}/item_00000${n}.png`)),
+    );
+    await page.locator(".tile-open").first().click();
+    const large = page.getByRole("dialog", { name: "Image item_000001" });
+    await large.getByText(other, { exact: true }).waitFor();
+    await page.keyboard.press("j");
+    await large.getByText(MODEL, { exact: true }).waitFor();
+
+    await goTo(page, service, "batches");
+    await page.locator("a.batch-row").first().click();
+    await page.getByRole("link", { name: "2 batches with 2 models: show as one" }).click();
+    await page.locator(".row-head").nth(2).waitFor();
+  });
+
+  it("[CONSOLE-15] the failed images are made again, and the ZIP that the browser saves has the images of the service", async () => {
     let isBad = true;
     const service = await startService({ providers: [moody(() => isBad)] });
     const { id } = await service.submit({
@@ -271,12 +323,26 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("dialog", { name: "Make 1 failed image again?" }).waitFor();
     await page.keyboard.press("ArrowRight");
     await page.getByRole("button", { name: "Make again" }).click();
-    await page.getByText("an earlier batch").waitFor();
-    await page.locator(".batch-line").getByText("completed").waitFor();
-    await expect.poll(() => shownText(page, ".tile-prompt")).toEqual(["bad one"]);
-    await page.getByRole("link", { name: "an earlier batch" }).click();
-    await page.getByRole("link", { name: "a later batch" }).waitFor();
+    await large.getByText("success").waitFor();
+    await page.keyboard.press("Escape");
+    await expect.poll(() => page.locator(".batch-line .counts").innerText()).toBe("3 of 4 · 1 failed");
+    await page.locator(".tile img").nth(2).waitFor();
+    expect(await shownText(page, ".tile-id")).toEqual(["fox", "item_000002", "item_000003", "item_000004"]);
     expect(await page.getByRole("button", { name: "Retry" }).count()).toBe(0);
+    const [whole] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download ZIP" }).click(),
+    ]);
+    expect([...(await readZip(await readFile(await whole.path()))).keys()]).toEqual([
+      "fox.png",
+      "item_000002.png",
+      "item_000003.png",
+    ]);
+    await page.getByText("1 retry").click();
+    expect(await page.locator(".history li").count()).toBe(2);
+    await page.getByRole("link", { name: "Batches" }).first().click();
+    await page.getByRole("link", { name: /completed.*3 of 4/s }).waitFor();
+    expect(await page.locator("a.batch-row").count()).toBe(1);
     const { data } = await (await service.ask("")).json();
     expect(data.map((batch: { parent_batch_id: string }) => batch.parent_batch_id)).toEqual([id, null]);
   });
@@ -312,9 +378,8 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       .getByText("1 more was refused for what the prompt asks, and would be refused again: it is left out.")
       .waitFor();
     await page.getByRole("button", { name: "Make again" }).click();
-    await page.getByText("an earlier batch").waitFor();
-    await page.locator(".tile img").waitFor();
-    expect(await shownText(page, ".tile-prompt")).toEqual(["bad one"]);
+    await page.getByText("The failed images are made again.").waitFor();
+    await expect.poll(() => page.locator(".batch-line .counts").innerText()).toBe("3 of 5 · 2 failed");
   });
 
   it("more than one batch, or one ZIP, may hold is split by the limits of the service", async () => {
@@ -335,9 +400,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     ]);
     const names = [...(await readZip(await readFile(await first.path()))).keys()];
     expect(names).toEqual(["item_000001.png", "item_000002.png"]);
-    await expect
-      .poll(() => downloads.map((name) => name.replace(/^.*_[0-9a-f]+-/, "")))
-      .toEqual(["1-of-2.zip", "2-of-2.zip"]);
+    await expect.poll(() => downloads).toEqual(["birds (1 of 2)-1-of-2.zip", "birds (1 of 2)-2-of-2.zip"]);
   });
 
   it("a file dropped anywhere is taken, by the form for a new batch if need be; any other drop is answered", async () => {
@@ -345,7 +408,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     const page = await openConsole(service);
     await page.getByRole("heading", { name: "Batches", level: 1 }).waitFor();
     await dropFiles(page, "nav", { "animals.jsonl": '{"prompt":"a fox"}', "more.csv": "prompt\nan owl" });
-    await page.getByText("Loaded animals.jsonl").waitFor();
+    await page.getByText("animals.jsonl is in the form.").waitFor();
     await page.getByText("more.csv is left out: one file of prompts at a time.").waitFor();
     expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe('{"prompt":"a fox"}');
     await dropFiles(page, "h1", { "start.png": await tinyPng(9), "notes.pdf": "%PDF-1.7" });
@@ -448,7 +511,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.locator("a.batch-row").click();
     await page.locator(".tile img").waitFor();
     expect(await page.locator("h1").innerText()).toBe(hostile);
-    expect(await shownText(page, ".tile-prompt")).toEqual([hostile, `bad ${hostile}`]);
+    expect(await shownText(page, ".tile-facts")).toEqual([hostile, "PROVIDER_ITEM_FAILED"]);
     expect(await page.locator(".tile-error").innerText()).toBe(`no <i>bad ${hostile}</i>`);
     await page.locator(".tile-open").first().click();
     await page.getByRole("dialog").locator(".stage img").waitFor();
@@ -494,7 +557,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await expect.poll(focused).toBe("i2");
     await press("/");
     await page.keyboard.type("picture 4");
-    await expect.poll(() => shownText(page, ".tile-prompt")).toEqual(["picture 4"]);
+    await expect.poll(() => shownText(page, ".tile-facts")).toEqual(["picture 4"]);
     await press("Escape", "?");
     await page.getByRole("dialog", { name: "Shortcuts" }).waitFor();
     await press("Escape", "g", "m");
@@ -549,6 +612,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     const service = await startService({ providers: [new FakeUpstream("paid")] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Name" }).fill("trio");
     await page.getByRole("textbox", { name: "Prompts" }).fill("a fox\nan owl\na cat");
     await page.getByRole("button", { name: "Pay up to $0.13" }).click();
     await page.locator(".tile img").nth(2).waitFor();
@@ -557,8 +621,17 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("button", { name: "Pay up to $0.07" }).click();
     await page.locator(".shot-image").waitFor();
     await goTo(page, service, "money");
-    await page.getByText("real money").waitFor();
     await expect.poll(() => page.locator(".large-sum").innerText()).toBe("$0.17");
+    // The person pays by consent: no balance is left to show.
+    expect(await page.getByText("balance").count()).toBe(0);
+    await page.getByRole("button", { name: "Movements of trio" }).click();
+    expect(await shownText(page, ".movement td:nth-child(2)")).toEqual([
+      "take back",
+      "release",
+      "capture",
+      "hold",
+      "grant",
+    ]);
   });
 
   it("without events, the page asks again and again", async () => {
@@ -615,7 +688,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       }
       await goTo(page, service, "new");
       await dropFiles(page, ".drop", { "owl.jsonl": '{"promt":"an owl"}' });
-      await page.getByRole("button", { name: "Fix 2 problems to continue" }).click();
+      await page.getByRole("button", { name: "2 problems in the prompts" }).click();
       expect([await overflowOf(page), await findBarriers(page)]).toEqual([0, []]);
     },
   );

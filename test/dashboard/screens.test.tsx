@@ -209,6 +209,16 @@ describe("the screens", () => {
     }
   });
 
+  it("a bar stands beside its name in every window, and parts with nothing to show go", () => {
+    const shown = (columns: number) =>
+      linesOf(viewOf([batchRow(1, { name: "pets" })], { columns, rows: 30 }));
+    for (const columns of [40, 80, 200]) {
+      const lines = shown(columns);
+      expect(lines.join("\n")).toMatch(/^▸ pets {2,21}█+░*/m);
+      expect(lines.join("\n")).not.toMatch(/Requests|Errors|Log/);
+    }
+  });
+
   it("a narrow window keeps the way out, a view without requests has more room for batches", () => {
     const narrow = linesOf(busy({ columns: 40, rows: 12 })).at(-1);
     expect(narrow).toMatch(/\? help q quit$/);

@@ -4,7 +4,7 @@ import { Decoding } from "../../src/imaging/decoding.ts";
 import { thumbnail as thumbnailInTurn } from "../../src/imaging/thumbnail.ts";
 
 const decoding = new Decoding();
-const thumbnail = (bytes: Buffer, edge: number) => thumbnailInTurn(bytes, edge, decoding);
+const thumbnail = (bytes: Buffer, edge: number, look = {}) => thumbnailInTurn(bytes, edge, decoding, look);
 const picture = (width: number, height: number) =>
   sharp({ create: { width, height, channels: 4, background: { r: 0, g: 0, b: 0, alpha: 0 } } });
 
@@ -25,6 +25,14 @@ describe("thumbnails", () => {
       .raw()
       .toBuffer({ resolveWithObject: true });
     expect([info.width, info.height, data[0]]).toEqual([20, 40, 255]);
+  });
+
+  it("stay transparent for those who show what is behind", async () => {
+    const small = await thumbnail(await picture(40, 20).png().toBuffer(), 100, { keepsAlpha: true });
+    const { data, info } = await sharp(small ?? Buffer.alloc(0))
+      .raw()
+      .toBuffer({ resolveWithObject: true });
+    expect([info.channels, data[3]]).toEqual([4, 0]);
   });
 
   it("are not there for bytes that do not decode", async () => {

@@ -8,7 +8,13 @@ import { readCommandLine } from "../../src/cli/parse.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
-const PAGES = ["README.md", "src/cli/README.md", "src/service/README.md", "templates/README.md"];
+const PAGES = [
+  "README.md",
+  "src/cli/README.md",
+  "src/service/README.md",
+  "src/service/CLUSTER.md",
+  "templates/README.md",
+];
 
 const read = (page: string) => readFile(resolve(ROOT, page), "utf8");
 

@@ -46,6 +46,7 @@ describe("the package", { timeout: 180_000 }, () => {
       "src/cli/README.md",
       "src/imaging/fonts.conf",
       "src/server/README.md",
+      "src/service/CLUSTER.md",
       "src/service/README.md",
     ]);
     expect(paths).toContain("dist/console/index.html");

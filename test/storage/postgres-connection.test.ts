@@ -7,6 +7,9 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import { connectionOf, isOpenToOthers } from "../../src/storage/dialects/postgres-connection.ts";
+import { openNotices } from "../../src/storage/dialects/postgres-notices.ts";
+import { hasPostgres } from "../support/postgres.ts";
+import { startPostgresServer } from "../support/postgres-server.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const pem = (what: string, base64: string) => `-----BEGIN ${what}-----\n${base64}\n-----END ${what}-----\n`;
@@ -96,6 +99,29 @@ describe("a connection to PostgreSQL", () => {
       advice: expect.stringContaining("turn on `ssl`"),
     });
   });
+
+  it.skipIf(!hasPostgres)(
+    "is encrypted and verified by a real server with a certificate, in its pool and for notices",
+    async () => {
+      const cert = join(await tempDir(), "ca.pem");
+      await writeFile(cert, CERTIFICATE);
+      const files = { "server.crt": CERTIFICATE, "server.key": KEY };
+      const real = await startPostgresServer({ settings: { ssl: "on" }, files });
+      onTestFinished(() => real.stop());
+      const verified = `${real.url().replace("127.0.0.1", "localhost")}?sslmode=verify-full`;
+      expect(await refusal(verified)).toMatchObject({ advice: expect.stringContaining("add sslrootcert=") });
+      const url = `${verified}&sslrootcert=${cert}`;
+      const database = await openPostgres({ url }, systemClock);
+      const notices = openNotices(url, systemClock, () => {});
+      await expect.poll(() => notices.isListening).toBe(true);
+      const own = "pg_stat_activity join pg_stat_ssl using (pid) where application_name like 'imgbatch%'";
+      expect(await real.sql(`select application_name, ssl from ${own} order by 1`)).toBe(
+        "imgbatch|t\nimgbatch notices|t",
+      );
+      await notices.close();
+      await database.close();
+    },
+  );
 
   it.each([
     ["postgres://db.example/d", true],

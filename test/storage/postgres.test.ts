@@ -119,6 +119,20 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     },
   );
 
+  it("has no more connections than it may, and work waits for one", async () => {
+    const url = await newDatabase();
+    const database = await openPostgres({ url, connections: 2 }, systemClock);
+    onTestFinished(() => database.close());
+    const { write, read } = sqlStores(database);
+    const own = sql<{ count: number }>`select count(*)::int as count from pg_stat_activity
+      where datname = current_database() and application_name = 'imgbatch'`;
+    const all = Array.from({ length: 12 }, (_, i) =>
+      i % 2 === 0 ? write((tx) => tx.touch()) : read.workers.list(),
+    );
+    await Promise.all(all);
+    expect(await database.reader.first(written(database.reader, own))).toEqual({ count: 2 });
+  });
+
   it("keeps no statement in a connection, where a pooler would not find it again", async () => {
     const { database, stores } = await openTestPostgres();
     await stores.write((tx) => tx.accounts.insert(account("a")));

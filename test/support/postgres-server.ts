@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chownSync, existsSync, mkdtempSync, readdirSync } from "node:fs";
+import { chownSync, existsSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
@@ -52,6 +52,8 @@ export async function startPostgresServer(
     settings?: Record<string, string>;
     /** Whether its files are searched for the secrets of tests at its end. Default: true. */
     isSearched?: boolean;
+    /** Further files in its directory, by name. */
+    files?: Readonly<Record<string, string>>;
   } = {},
 ): Promise<PostgresServer> {
   const bin = postgresBin();
@@ -61,6 +63,12 @@ export async function startPostgresServer(
   if (user.uid !== undefined && user.gid !== undefined) chownSync(directory, user.uid, user.gid);
   const initial = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync"];
   await run(join(bin, "initdb"), ["-D", directory, ...initial], { ...user, cwd: directory });
+
+  for (const [name, content] of Object.entries(options.files ?? {})) {
+    const path = join(directory, name);
+    writeFileSync(path, content, { mode: 0o600 });
+    if (user.uid !== undefined && user.gid !== undefined) chownSync(path, user.uid, user.gid);
+  }
 
   const port = await freePort();
   const settings = {

@@ -264,13 +264,10 @@ async function checkDatabase({ stores, warnings }: OpenStorage, name: string): P
 
 async function checkBucket(open: OpenStorage, name: string): Promise<Finding> {
   try {
-    await open.blobs.list("ready/");
     await open.refuseForeignBucket();
     return ok("bucket", `${name} answers`);
   } catch (error) {
-    if (error instanceof ImgbatchError) return fail("bucket", "usage", error.message, error.advice ?? "");
-    const advice = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and storage.s3 of the configuration";
-    return fail("bucket", "saving", `${name} cannot be used: ${reasonOf(error)}`, advice);
+    return failure("bucket", error, "check storage of the configuration");
   }
 }
 
@@ -355,7 +352,7 @@ function findingOf(
   }
   const [trouble] = report?.troubles ?? [];
   const answers = probe?.isOk ? "answers" : "was not asked, because only the running service has its key";
-  if (!trouble) return ok("upstream", `${name} ${answers} (${type}, ${address})`);
+  if (!trouble) return ok("upstream", `${name} ${answers} (${[type, address ?? []].flat().join(", ")})`);
   const state = trouble.untilMs === null ? "is disabled" : "pauses";
   const message = `${name} ${answers}, but ${state}: ${unnamed(name, trouble.message)}`;
   const again = nextCommand(where, "providers", { flag: "--probe" });

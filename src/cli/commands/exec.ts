@@ -16,7 +16,7 @@ import { createLog, LOG_LEVELS } from "../../service/pino-log.ts";
 import { type LocalService, startService } from "../../service/start-service.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { makeEphemeralDirectory, serviceConfig } from "../connect/service-config.ts";
-import { choiceOption, durationOption, textOption, usdOption, wholeOption } from "../options.ts";
+import { choiceOption, durationOption, flagOption, textOption, usdOption, wholeOption } from "../options.ts";
 import { nextCommand } from "../output/next-step.ts";
 import { paidRequestsNote } from "../terminal.ts";
 import { upstreamOption, vendorOption } from "./shared-options.ts";
@@ -28,6 +28,16 @@ export const command: CommandDetails = {
     { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
     upstreamOption,
     vendorOption,
+    {
+      flags: "--replay <dir>",
+      description:
+        "answer requests that were recorded there before, free of charge, without upstream and key",
+    },
+    {
+      flags: "--record",
+      description:
+        "with --replay: ask the upstream for what is missing there, and keep its images and refusals",
+    },
     {
       flags: "--max-cost <usd>",
       description: "with a paid upstream: all that the command may spend",
@@ -52,11 +62,13 @@ export const command: CommandDetails = {
   examples: [
     "imgbatch exec -- npm test",
     "imgbatch exec --upstream google --max-cost 2 -- npm test",
+    "imgbatch exec --upstream google --replay test/pictures -- npm test",
     "imgbatch exec --simulate fail=0.1,seed=7 -- ./nightly.sh",
   ],
   notes: [
     "The command finds address and key in IMGBATCH_BASE_URL and IMGBATCH_API_KEY, and in the variables that the vendors' libraries read: OPENAI_BASE_URL, OPENAI_API_KEY, GOOGLE_GEMINI_BASE_URL, GEMINI_API_KEY (GOOGLE_API_KEY is removed). Signals are passed on. The exit code is the command's: after a signal 128 plus its number, 127 when there is no such command, 126 when it cannot be run.",
     "Even after kill -9, the service's directory and every process of the command's group are removed; on Linux also processes that have left the group, unless they have cleared their environment.",
+    "With --replay, a request that is not recorded is an error that names it. With --record, the upstream is asked for it, and --max-cost pays for nothing else. The directory belongs into a repository.",
     "Images of a paid upstream cost real money: without --max-cost the command gets none of them. With --data, the account of that directory pays; `imgbatch admin accounts top-up` adds money to it.",
   ],
   json: false,
@@ -68,15 +80,19 @@ export const command: CommandDetails = {
 async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output, signal, takeSignals } = context;
   const budgetMicroUsd = usdOption(options, "maxCost");
-  if (budgetMicroUsd !== undefined && global.data !== undefined) {
+  const records = flagOption(options, "record");
+  if (budgetMicroUsd !== undefined && global.data !== undefined && !records) {
     const message = `--max-cost is for a service with a data directory of its own, not with --data: there the account pays.`;
     const advice = `${nextCommand(global, "admin", "accounts", "top-up", "default", microsToDecimal(budgetMicroUsd))}, or leave out --data`;
     throw new ImgbatchError("USAGE", message, { param: "--max-cost", advice });
   }
-  const config = serviceConfig(context, { mayLackKeys: false });
+  const config = serviceConfig(context, { mayLackKeys: false, records });
   const service = await startOwnService({
     config,
-    budgetMicroUsd: budgetMicroUsd ?? 0,
+    // A recording counts its own costs, since what was recorded before is free.
+    ...(records
+      ? { budgetMicroUsd: 0, recordingMicroUsd: budgetMicroUsd ?? 0 }
+      : { budgetMicroUsd: budgetMicroUsd ?? 0, recordingMicroUsd: 0 }),
     dataDirectory: global.data,
     address: {
       host: textOption(options, "host") ?? "127.0.0.1",
@@ -148,13 +164,14 @@ async function startOwnService(options: {
   dataDirectory: string | undefined;
   /** See `ServiceOptions`. */
   budgetMicroUsd: number;
+  recordingMicroUsd: number;
   address: { host: string; port: number };
   graceMs: number;
   nowMs: number;
   log: Log;
   note(line: string): void;
 }): Promise<OwnService> {
-  const { config, address, graceMs, log, budgetMicroUsd } = options;
+  const { config, address, graceMs, log, budgetMicroUsd, recordingMicroUsd } = options;
   const isOwn = options.dataDirectory === undefined;
   const dataDirectory = resolve(
     options.dataDirectory ?? (await makeEphemeralDirectory("exec", options.nowMs)),
@@ -169,6 +186,7 @@ async function startOwnService(options: {
       workers: true,
       announceUrl: true,
       budgetMicroUsd,
+      recordingMicroUsd,
     });
   } catch (error) {
     if (isOwn) await rm(dataDirectory, { recursive: true, force: true });

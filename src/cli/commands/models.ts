@@ -135,11 +135,13 @@ async function entryOf(
   const { readConfig, requireAgreed } = await import("../../config/load.ts");
   const { configChoice } = await import("../connect/service-config.ts");
   const isIt = (entry: ProviderEntry): entry is UpstreamEntry =>
-    entry.type !== "procedural" && entry.preset === preset.name;
-  const { config, found } = readConfig({ ...configChoice(context), upstream: null });
+    entry.type !== "procedural" && entry.type !== "replay" && entry.preset === preset.name;
+  // The vendor's own list, whatever answers in its place.
+  const from = { upstream: null, replay: null };
+  const { config, found } = readConfig({ ...configChoice(context), ...from });
   const own = config.providers.find(isIt);
   if (own === undefined) {
-    const alone = readConfig({ ...configChoice(context), upstream: preset.name }).config;
+    const alone = readConfig({ ...configChoice(context), ...from, upstream: preset.name }).config;
     return { config: alone, entry: alone.providers.find(isIt) as UpstreamEntry };
   }
   if (found !== null) requireAgreed(found);

@@ -43,6 +43,12 @@ export const storageOptions: readonly OptionSpec[] = [
     default: "sqlite",
   },
   { flags: "--blobs <place>", description: "files, or s3://bucket/prefix", default: "files" },
+  {
+    flags: "--s3-endpoint <url>",
+    description: "the URL of the S3 server of the bucket",
+    default: "Amazon's, in the region",
+  },
+  { flags: "--s3-region <name>", description: "the region of the bucket", default: "us-east-1" },
 ];
 
 export const target = {

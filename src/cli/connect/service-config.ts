@@ -19,14 +19,14 @@ import { requireKeys } from "./embedded.ts";
 /**
  * Returns the configuration of a service that a command runs for others: its file with `--upstream`, `--vendor` and
  * `--simulate` over it. Throws `USAGE`, the errors of `loadConfig`, and `API_KEY_REQUIRED` without the keys of the
- * upstreams. `mayLackKeys`: a service whose providers stand in a file starts without their keys, and says so.
+ * upstreams. `records`: see `ConfigChoice`. `mayLackKeys`: a service whose providers stand in a file starts without their keys, and says so.
  */
 export function serviceConfig(
   context: Pick<CommandContext, "cwd" | "global" | "options">,
-  { mayLackKeys }: { mayLackKeys: boolean },
+  { mayLackKeys, records = false }: { mayLackKeys: boolean; records?: boolean },
 ): Config {
   const choice = configChoice(context);
-  const config = withSimulation(loadConfig(choice), textOption(context.options, "simulate"));
+  const config = withSimulation(loadConfig({ ...choice, records }), textOption(context.options, "simulate"));
   if (choice.upstream !== null || !mayLackKeys) requireKeys(config);
   return config;
 }
@@ -42,7 +42,7 @@ function withSimulation(config: Config, spec: string | undefined): Config {
     else throw usage(`--simulate: ${JSON.stringify(name)}: use latency, fail or seed`);
   }
   try {
-    return parseConfig({ ...config, simulate }, "--simulate");
+    return { ...config, simulate: parseConfig({ simulate }, "--simulate").simulate };
   } catch (error) {
     throw usage(error instanceof Error ? error.message : "--simulate is invalid");
   }
@@ -59,14 +59,19 @@ function usage(message: string): ImgbatchError {
 }
 
 /**
- * Returns where the data of a service is, by `--database` and `--blobs`, the environment and the configuration. Throws
+ * Returns where the data of a service is, by the options `storageOptions`, the environment and the configuration. Throws
  * `INVALID_CONFIG` for a place that cannot be used.
  */
 export function storageOf(
   { options }: Pick<CommandContext, "options">,
   config: Pick<Config, "storage"> | null,
 ): StoragePlaces {
-  const flags = { database: textOption(options, "database"), blobs: textOption(options, "blobs") };
+  const flags = {
+    database: textOption(options, "database"),
+    blobs: textOption(options, "blobs"),
+    s3Endpoint: textOption(options, "s3Endpoint"),
+    s3Region: textOption(options, "s3Region"),
+  };
   return storagePlaces(config?.storage, flags, readStorageEnvironment());
 }
 
@@ -98,12 +103,15 @@ export function configChoice({
     baseUrl: global.baseUrl ?? readEnvironment().baseUrl,
     "storage.database": textOption(options, "database") ?? readStorageEnvironment().databaseUrl,
     "storage.blobs": textOption(options, "blobs"),
+    "storage.s3.endpoint": textOption(options, "s3Endpoint"),
   };
+  const replay = textOption(options, "replay");
   return {
     file: global.config,
     cwd,
     upstream: choiceOption(options, "upstream", UPSTREAM_NAMES) ?? null,
     vendor: choiceOption(options, "vendor", VENDOR_NAMES) ?? null,
+    ...(replay === undefined ? {} : { replay }),
     replaced: Object.entries(typed).flatMap(([field, value]) => (value === undefined ? [] : [field])),
   };
 }

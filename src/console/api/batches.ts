@@ -45,26 +45,31 @@ async function readPages<T>(
   return { entries, hasMore: true };
 }
 
-/** The first pages of the batches, the newest first. Throws `ApiError`, as all functions here. */
+/**
+ * The first pages of the batches, the newest first; retries are in their first batch, unless a status is asked for. Throws
+ * `ApiError`, as all functions here.
+ */
 export function listBatches(
   filter: { status: string; taskName: string },
   pages: number,
   signal: AbortSignal,
 ) {
   const query = new URLSearchParams();
-  if (filter.status !== "") query.set("status", filter.status);
+  if (filter.status === "") query.set("include", "retries");
+  else query.set("status", filter.status);
   if (filter.taskName !== "") query.set("task_name", filter.taskName);
   return readPages<BatchObject>(routes.batches, query, { pages, signal });
 }
 
+/** A batch with its retries. */
 export function getBatch(id: string, signal: AbortSignal): Promise<BatchObject> {
-  return fetchJson(routes.batch(id), { signal });
+  return fetchJson(`${routes.batch(id)}?include=retries`, { signal });
 }
 
-/** A page of the items in request order, with prompt, references, facts of the images, and whether they are made again. */
+/** A page of the items in request order, with prompt, references and facts of the images. */
 export function listItems(id: string, cursor: string | null, signal: AbortSignal): Promise<ItemList> {
   const query = new URLSearchParams({
-    include: "prompt,references,images,retries",
+    include: "prompt,references,images",
     limit: String(ITEMS_PER_PAGE),
     ...(cursor === null ? {} : { cursor }),
   });

@@ -25,6 +25,8 @@ export interface ReferenceFile {
   pixels: number;
   /** An object URL, to show it. */
   url: string;
+  /** Of its bytes, in hexadecimal. Absent where the browser does not compute it: outside of secure contexts. */
+  sha256?: string;
 }
 
 /** Looks at the first bytes of a file. Returns the problem of a file that cannot be a reference image. */
@@ -45,7 +47,14 @@ export async function readReference(file: File, maxBytes: number): Promise<Refer
     mimeType,
     pixels: widthPx * heightPx,
     url: URL.createObjectURL(file),
+    ...(await hashOf(file)),
   };
+}
+
+async function hashOf(file: Blob): Promise<Pick<ReferenceFile, "sha256">> {
+  if (!crypto.subtle) return {};
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
+  return { sha256: [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("") };
 }
 
 /** Lets the browser save bytes under a name. */

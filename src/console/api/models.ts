@@ -8,7 +8,7 @@ export function takesOf({ id, options }: BatchModel): ModelTakes {
   return { id, size, ...others };
 }
 
-/** What one image costs with its options, and what is reserved for it, in micro-dollars. */
+/** What one image costs with its options, and what is held for it, in micro-dollars. */
 export function imagePrice(
   { options, prices, pricing }: BatchModel,
   { size = "1K", quality = options.default_quality ?? undefined }: Pick<Options, "size" | "quality">,

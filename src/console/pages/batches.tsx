@@ -2,14 +2,17 @@ import { type RefObject, useEffect, useRef, useState } from "react";
 import type { BatchObject } from "../../contract/batch-api.ts";
 import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
 import { firstImages, listBatches } from "../api/batches.ts";
 import { SearchField, useKeys } from "../parts/keys.tsx";
 import { EmptyNote, ErrorNote } from "../parts/notes.tsx";
 import { RemotePicture, thumbnailPath } from "../parts/pictures.tsx";
-import { hrefOf } from "../parts/route.ts";
+import { batchesHref, go, hrefOf } from "../parts/route.ts";
 import {
   ago,
+  asOne,
   Counts,
+  count,
   localTime,
   ProgressBar,
   StatusBadge,
@@ -19,38 +22,50 @@ import {
 } from "../parts/status.tsx";
 import { useData } from "../parts/use-data.ts";
 
-function BatchRow({ batch }: { batch: BatchObject }) {
-  const { id, task_name, status, model, created_at, waiting, parent_batch_id } = batch;
+function BatchRow(props: { batch: BatchObject; isSelected: boolean; onToggle: (id: string) => void }) {
+  const { batch, isSelected, onToggle } = props;
+  const { id, task_name, model, created_at, parent_batch_id, retries = [] } = batch;
   const row = useRef<HTMLLIElement>(null);
   const isVisible = useVisible(row);
+  const whole = asOne([batch]);
+  const waiting = [batch, ...retries].find((each) => each.waiting && !isTerminal(each.status))?.waiting;
   return (
-    <li ref={row}>
-      <a className="batch-row" href={hrefOf("batches", id)}>
+    <li ref={row} className={isSelected ? "selected" : ""}>
+      <label className="batch-check">
+        <input
+          type="checkbox"
+          checked={isSelected}
+          aria-label={`Select ${task_name}, ${model}`}
+          onChange={() => onToggle(id)}
+        />
+      </label>
+      <a className="batch-row" href={hrefOf("batches", id)} data-id={id}>
         <span className="strip">{isVisible && <Strip batch={batch} />}</span>
         <span className="batch-name">
           <b dir="auto">{task_name}</b>
           <span className="quiet">
             {parent_batch_id !== null && "retry · "}
-            {waiting && !isTerminal(status) ? waitingWords(waiting) : model}
+            {waiting ? waitingWords(waiting) : model}
+            {retries.length > 0 && ` · ${counted(retries.length, "retry", "retries")}`}
           </span>
         </span>
         <span className="batch-state">
-          <StatusBadge status={status} />
-          <Counts batch={batch} />
-          <ProgressBar batch={batch} />
+          <StatusBadge status={whole.status} />
+          <Counts batch={whole} />
+          <ProgressBar batch={whole} />
         </span>
         <span className="batch-cost">
-          {batch.play_money ? (
+          {whole.play_money ? (
             <span className="quiet">{FREE_DRAWINGS}</span>
           ) : (
             <>
               <b>
-                {batch.actual_cost === null
-                  ? usd(batch.estimated_cost, "limit")
-                  : usd(batch.actual_cost, "sum")}
+                {whole.actual_cost === null
+                  ? usd(whole.estimated_cost, "limit")
+                  : usd(whole.actual_cost, "sum")}
               </b>
               <span className="quiet">
-                {batch.actual_cost === null ? `${usd(batch.hold_amount, "limit")} reserved` : "paid"}
+                {whole.actual_cost === null ? `${usd(whole.hold_amount, "limit")} held` : "paid"}
               </span>
             </>
           )}
@@ -67,15 +82,17 @@ function BatchRow({ batch }: { batch: BatchObject }) {
   );
 }
 
-const SHOWN = 4;
+const SHOWN = innerWidth > 1800 ? 8 : 4;
 
 /** The first images of a batch, small. */
-function Strip({ batch }: { batch: BatchObject }) {
+function Strip({ batch: first }: { batch: BatchObject }) {
+  const { retries = [] } = first;
+  const batch = [first, ...retries].find(({ success_count }) => success_count > 0) ?? first;
   const shown = batch.status === "output_deleted" ? 0 : Math.min(SHOWN, batch.success_count);
-  const first = useData(`${batch.id} ${shown}`, async (signal) =>
+  const images = useData(`${batch.id} ${shown}`, async (signal) =>
     shown === 0 ? [] : await firstImages(batch.id, shown, signal),
   );
-  return (first.value ?? []).map(({ custom_id }) => (
+  return (images.value ?? []).map(({ custom_id }) => (
     <RemotePicture key={custom_id} path={thumbnailPath(batch.id, custom_id, 256)} alt="" />
   ));
 }
@@ -85,6 +102,7 @@ export function BatchesPage() {
   const [status, setStatus] = useState("");
   const [name, setName] = useState("");
   const [pages, setPages] = useState(1);
+  const [selected, setSelected] = useState<readonly string[]>([]);
   const filter = { status, taskName: useDebounced(name.trim()) };
   const list = useData(
     JSON.stringify(filter),
@@ -93,6 +111,18 @@ export function BatchesPage() {
     pages,
   );
   useFocusWalk("a.batch-row");
+  const toggle = (id: string) =>
+    setSelected((old) => (old.includes(id) ? old.filter((each) => each !== id) : [...old, id]));
+  useKeys({
+    x: () => {
+      const { id } = (document.activeElement as HTMLElement | null)?.dataset ?? {};
+      if (id !== undefined) toggle(id);
+    },
+    c: () => {
+      if (selected.length > 1) go(batchesHref(selected));
+    },
+    Escape: () => setSelected([]),
+  });
   const batches = list.value?.entries;
   return (
     <>
@@ -117,7 +147,12 @@ export function BatchesPage() {
       {batches && batches.length > 0 && (
         <ul className="batch-list">
           {batches.map((batch) => (
-            <BatchRow key={batch.id} batch={batch} />
+            <BatchRow
+              key={batch.id}
+              batch={batch}
+              isSelected={selected.includes(batch.id)}
+              onToggle={toggle}
+            />
           ))}
         </ul>
       )}
@@ -126,6 +161,22 @@ export function BatchesPage() {
         <button type="button" className="button more" onClick={() => setPages(pages + 1)}>
           Show more
         </button>
+      )}
+      {selected.length > 0 && (
+        <section className="selection" aria-label="Selected batches">
+          <b>{count(selected.length)} selected</b>
+          <button type="button" className="button plain" onClick={() => setSelected([])}>
+            Clear
+          </button>
+          <button
+            type="button"
+            className="button primary"
+            disabled={selected.length < 2}
+            onClick={() => go(batchesHref(selected))}
+          >
+            {selected.length < 2 ? "Compare: select another one" : "Compare"}
+          </button>
+        </section>
       )}
     </>
   );

@@ -1,5 +1,6 @@
 import { useState } from "react";
-import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contract/console-api.ts";
+import type { LedgerEntryObject, UsageObject } from "../../contract/console-api.ts";
+import { groupBy } from "../../kernel/json.ts";
 import { FREE_DRAWINGS } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import { getLedger, getUsage } from "../api/batches.ts";
@@ -7,7 +8,7 @@ import { signOut } from "../api/request.ts";
 import { ScrollingTable } from "../parts/keys.tsx";
 import { ErrorNote, Icon } from "../parts/notes.tsx";
 import { hrefOf } from "../parts/route.ts";
-import { costOf, count, isPlayOnly, localTime, Sums, statusWord, usd } from "../parts/status.tsx";
+import { balanceOf, costOf, count, isPlayOnly, localTime, Sums, statusWord, usd } from "../parts/status.tsx";
 import { useAccount, useData } from "../parts/use-data.ts";
 
 const DAYS = 30;
@@ -21,29 +22,39 @@ function SpendByDay({ usage, isPlay }: { usage: readonly UsageObject[]; isPlay: 
     return { day, ...sumOf(usage.filter((each) => each.day === day)) };
   });
   const heightOf = ({ cost, images }: DaySum) => (isPlay ? images : cost);
-  const most = Math.max(...days.map(heightOf));
+  const top = axisTop(Math.max(...days.map(heightOf)), isPlay ? 2 : 0.01);
   const models = [...new Set(usage.map(({ model }) => model))];
   const all = sumOf(usage);
+  const wordsOf = (height: number) => (isPlay ? count(height) : usd(height, "sum"));
   return (
     <>
       <p>
         <b className="large-sum">{isPlay ? counted(all.images, "image") : usd(all.cost, "sum")}</b>{" "}
         <span className="quiet">{isPlay ? FREE_DRAWINGS : `for ${counted(all.images, "image")}`}</span>
       </p>
-      <ul className="bars" aria-label={isPlay ? "Made by day" : "Spent by day"}>
-        {days.map(({ day, ...sum }) => {
-          const words = `${day}: ${isPlay ? "" : `${usd(sum.cost, "sum")}, `}${counted(sum.images, "image")}`;
-          return (
-            <li key={day} className="bar-slot" title={words}>
-              <span className="bar" style={{ height: `${most === 0 ? 0 : (heightOf(sum) / most) * 100}%` }} />
-              <span className="unseen">{words}</span>
-            </li>
-          );
-        })}
-      </ul>
-      <div className="bars-ends quiet" aria-hidden="true">
-        <span>{days[0]?.day}</span>
-        <span>today</span>
+      <div className="chart">
+        <div className="axis quiet" aria-hidden="true">
+          {[top, top / 2, 0].map((height) => (
+            <span key={height}>{wordsOf(height)}</span>
+          ))}
+        </div>
+        <ul className="bars" aria-label={isPlay ? "Made by day" : "Spent by day"}>
+          {days.map(({ day, ...sum }) => {
+            const words = `${day}: ${isPlay ? "" : `${usd(sum.cost, "sum")}, `}${counted(sum.images, "image")}`;
+            return (
+              <li key={day} className="bar-slot" title={words}>
+                <span className="bar" style={{ height: `${(heightOf(sum) / top) * 100}%` }} />
+                <span className="unseen">{words}</span>
+              </li>
+            );
+          })}
+        </ul>
+        <div className="bars-ends quiet" aria-hidden="true">
+          {[0, 10, 20].map((index) => (
+            <span key={index}>{days[index]?.day.slice(5)}</span>
+          ))}
+          <span>today</span>
+        </div>
       </div>
       {models.length > 0 && (
         <table className="table">
@@ -74,6 +85,12 @@ function SpendByDay({ usage, isPlay }: { usage: readonly UsageObject[]; isPlay: 
   );
 }
 
+/** The end of the axis: 1, 2 or 5 times a power of ten that is not below the highest bar. */
+function axisTop(most: number, least: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(most, least)));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((top) => top >= Math.max(most, least)) ?? most;
+}
+
 interface DaySum {
   /** Without play money. */
   cost: number;
@@ -87,8 +104,8 @@ function sumOf(usage: readonly UsageObject[]): DaySum {
   };
 }
 
-/** The movements of real money, the newest first. `hasPlay`: drawings are paid with play money, which is not shown. */
-function Ledger({ hasPlay }: { hasPlay: boolean }) {
+/** The movements of real money, the newest first, those of a batch as one. `hasPlay`: drawings are paid with play money, which is not shown. */
+function Ledger({ hasPlay, hasBalance }: { hasPlay: boolean; hasBalance: boolean }) {
   const [pages, setPages] = useState(1);
   const ledger = useData(
     "ledger",
@@ -98,6 +115,7 @@ function Ledger({ hasPlay }: { hasPlay: boolean }) {
   );
   const { entries: all, hasMore } = ledger.value ?? { entries: [], hasMore: false };
   const entries = all.filter(({ play_money }) => !play_money);
+  const groups = groupBy(entries, (entry) => entry.batch_id ?? all.indexOf(entry) - all.length);
   return (
     <section className="block">
       <h2>Ledger</h2>
@@ -111,17 +129,13 @@ function Ledger({ hasPlay }: { hasPlay: boolean }) {
               <th>when</th>
               <th>what</th>
               <th className="number">change</th>
-              <th className="number">reserved</th>
-              <th className="number">balance after</th>
-              <th>batch</th>
+              <th className="number">held</th>
+              {hasBalance && <th className="number">balance after</th>}
             </tr>
           </thead>
-          <tbody>
-            {entries.map((entry, index) => (
-              // biome-ignore lint/suspicious/noArrayIndexKey: entries have no names, and never change.
-              <Row key={entries.length - index} entry={entry} />
-            ))}
-          </tbody>
+          {[...groups].map(([key, group]) => (
+            <Movements key={key} entries={group} hasBalance={hasBalance} />
+          ))}
         </ScrollingTable>
       )}
       {hasMore && (
@@ -133,16 +147,63 @@ function Ledger({ hasPlay }: { hasPlay: boolean }) {
   );
 }
 
-function Row({ entry }: { entry: LedgerEntryObject }) {
+/** A row for what a batch has cost, and below it, when asked for, one for each of its movements. Newest first. */
+function Movements({ entries, hasBalance }: { entries: readonly LedgerEntryObject[]; hasBalance: boolean }) {
+  const [isOpen, setOpen] = useState(false);
+  const [newest] = entries;
+  if (!newest) return null;
+  const { batch_id, batch_name } = newest;
+  if (batch_id === null)
+    return (
+      <tbody>
+        <Row entry={newest} hasBalance={hasBalance} />
+      </tbody>
+    );
+  const sumOf = (amounts: readonly number[]) => amounts.reduce((sum, each) => sum + each, 0);
+  const isPayment = ({ kind }: LedgerEntryObject) => kind === "capture" || kind === "charge";
+  const paid = sumOf(entries.filter(isPayment).map(({ amount }) => amount));
+  // The hold itself may be on a page that is not read yet.
+  const held = Math.max(0, sumOf(entries.map(({ held_change }) => held_change)));
+  return (
+    <tbody>
+      <tr>
+        <td className="short">{localTime(newest.created_at)}</td>
+        <td>
+          <button
+            type="button"
+            className="disclosure"
+            aria-expanded={isOpen}
+            aria-label={`Movements of ${batch_name}`}
+            onClick={() => setOpen(!isOpen)}
+          >
+            <Icon name="right" />
+          </button>
+          <a href={hrefOf("batches", batch_id)} dir="auto">
+            {batch_name}
+          </a>
+        </td>
+        <td className="number">{changeOf(-paid)}</td>
+        <td className="number">{changeOf(held)}</td>
+        {hasBalance && <td className="number">{usd(newest.balance)}</td>}
+      </tr>
+      {isOpen &&
+        entries.map((entry, index) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: entries have no names, and never change.
+          <Row key={entries.length - index} entry={entry} hasBalance={hasBalance} />
+        ))}
+    </tbody>
+  );
+}
+
+function Row({ entry, hasBalance }: { entry: LedgerEntryObject; hasBalance: boolean }) {
   const { created_at, kind, balance_change, held_change, balance, batch_id } = entry;
   return (
-    <tr>
+    <tr className={batch_id === null ? "" : "movement"}>
       <td className="short">{localTime(created_at)}</td>
       <td className="short">{statusWord(kind)}</td>
       <td className="number">{changeOf(balance_change)}</td>
       <td className="number">{changeOf(held_change)}</td>
-      <td className="number">{usd(balance)}</td>
-      <td>{batch_id && <a href={hrefOf("batches", batch_id)}>{batch_id.slice(0, 18)}…</a>}</td>
+      {hasBalance && <td className="number">{usd(balance)}</td>}
     </tr>
   );
 }
@@ -156,6 +217,7 @@ function changeOf(amount: number): string {
 export function MoneyPage() {
   const account = useAccount();
   const isPlay = account !== null && isPlayOnly(account);
+  const money = account && balanceOf(account);
   const usage = useData("usage", getUsage, (change) => change.kind === "account");
   return (
     <>
@@ -165,26 +227,20 @@ export function MoneyPage() {
           <Icon name="out" /> Sign out
         </button>
       </div>
-      {account && !isPlay && <Balances account={account} />}
+      {money && (
+        <Sums
+          rows={[
+            [account.real_money ? "real money" : "balance", usd(money.balance)],
+            ["held for what runs", usd(money.held)],
+          ]}
+        />
+      )}
       <section className="block">
         <h2>{isPlay ? "Made in 30 days" : "Spent in 30 days"}</h2>
         <ErrorNote error={usage.error} />
         {usage.value && <SpendByDay usage={usage.value} isPlay={isPlay} />}
       </section>
-      {account && !isPlay && <Ledger hasPlay={account.play_money} />}
+      {account && !isPlay && <Ledger hasPlay={account.play_money} hasBalance={money !== null} />}
     </>
-  );
-}
-
-function Balances({ account }: { account: AccountObject }) {
-  const { balance, held } = account.real_money ?? account;
-  const label = account.real_money ? "real money" : "balance";
-  return (
-    <Sums
-      rows={[
-        [label, usd(balance)],
-        ["reserved for what runs", usd(held)],
-      ]}
-    />
   );
 }

@@ -104,8 +104,10 @@ export function ServicePage() {
       <ErrorNote error={overview.error} />
       {overview.value && (
         <>
-          <Numbers overview={overview.value} />
           <Providers providers={overview.value.providers} />
+          <Workers overview={overview.value} />
+          <Problems problems={overview.value.problems} />
+          <Numbers overview={overview.value} />
           <Requests requests={overview.value.requests} />
         </>
       )}
@@ -113,13 +115,78 @@ export function ServicePage() {
   );
 }
 
-function Numbers({ overview }: { overview: OverviewObject }) {
-  const { queue, disk_free_bytes, started_at, batches, data_directory } = overview;
+/** The processes that make images, and how much they do. */
+function Workers({ overview }: { overview: OverviewObject }) {
+  const { workers, queue } = overview;
   const rows: [string, string][] = [
     ["being made", `${count(queue.running)} of ${count(queue.concurrency)}`],
     ["waiting", count(queue.waiting) + (queue.paused ? ", paused" : "")],
+  ];
+  return (
+    <section className="block">
+      <h2>Workers</h2>
+      <Sums rows={rows} />
+      {workers.length > 0 && (
+        <ScrollingTable label="Workers">
+          <thead>
+            <tr>
+              <th>process</th>
+              <th>role</th>
+              <th>version</th>
+              <th>providers</th>
+            </tr>
+          </thead>
+          <tbody>
+            {workers.map(({ id, role, version, providers, paused }) => (
+              <tr key={id}>
+                <td>
+                  <code>{id}</code>
+                </td>
+                <td>
+                  {role}
+                  {paused && ", paused"}
+                </td>
+                <td>{version}</td>
+                <td>{providers.join(", ")}</td>
+              </tr>
+            ))}
+          </tbody>
+        </ScrollingTable>
+      )}
+    </section>
+  );
+}
+
+/** The last warnings and errors of the log. */
+function Problems({ problems }: { problems: OverviewObject["problems"] }) {
+  return (
+    <section className="block">
+      <h2>Errors</h2>
+      {problems.length === 0 && <p className="quiet">none since the service started</p>}
+      {problems.length > 0 && (
+        <ScrollingTable label="Errors">
+          <tbody>
+            {problems.map(({ at, level, text }, index) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: lines of a log have no names.
+              <tr key={`${at} ${index}`}>
+                <td className="short">{new Date(at * 1000).toLocaleTimeString()}</td>
+                <td className={level === "error" ? "fails" : ""}>{level}</td>
+                <td dir="auto">{text}</td>
+              </tr>
+            ))}
+          </tbody>
+        </ScrollingTable>
+      )}
+    </section>
+  );
+}
+
+/** The disk and the time since the start. */
+function Numbers({ overview }: { overview: OverviewObject }) {
+  const { disk_free_bytes, started_at, batches, data_directory } = overview;
+  const rows: [string, string][] = [
     ["disk free", disk_free_bytes === null ? "unknown" : formatSize(disk_free_bytes)],
-    ["uptime", formatDuration(Date.now() - started_at * 1000)],
+    ["running for", formatDuration(Date.now() - started_at * 1000)],
   ];
   return (
     <>

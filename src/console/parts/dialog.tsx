@@ -54,11 +54,14 @@ export function ConfirmDialog(props: {
   children: ReactNode;
   /** The word on the button, such as `Delete images`. */
   action: string;
+  /** Default: true. */
+  isReady?: boolean;
+  className?: string;
   isDangerous?: boolean;
   onConfirm: () => Promise<void>;
   onClose: () => void;
 }) {
-  const { title, children, action, isDangerous = false, onConfirm, onClose } = props;
+  const { title, children, action, isReady = true, isDangerous = false, onConfirm, onClose } = props;
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<Error | null>(null);
   const confirm = async () => {
@@ -73,7 +76,7 @@ export function ConfirmDialog(props: {
     }
   };
   return (
-    <Dialog label={title} className="small" onClose={onClose}>
+    <Dialog label={title} className={props.className ?? "small"} onClose={onClose}>
       <h2>{title}</h2>
       <div className="dialog-text">{children}</div>
       <ErrorNote error={error} />
@@ -84,7 +87,7 @@ export function ConfirmDialog(props: {
         <button
           type="button"
           className={`button ${isDangerous ? "danger" : "primary"}`}
-          disabled={isBusy}
+          disabled={isBusy || !isReady}
           onClick={confirm}
         >
           {action}

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { type CSSProperties, useEffect, useRef, useState } from "react";
 import type { ItemThumbnail, ListEnvelope } from "../../contract/batch-api.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { routes } from "../../contract/routes.ts";
@@ -211,11 +211,19 @@ function usePicture(path: string | null, sheet: Sheet | null): Picture {
   return picture.path === path ? picture : { url: null, error: null };
 }
 
-/** A picture of the service, or the place of one that is still on its way. */
-export function RemotePicture(props: { path: string | null; sheet?: Sheet | null; alt: string }) {
-  const { path, sheet = null, alt } = props;
+/** A picture of the service, or the place of one that is still on its way. With its `size` it fills its box as far as it goes. */
+export function RemotePicture(props: {
+  path: string | null;
+  sheet?: Sheet | null;
+  alt: string;
+  size?: { width: number; height: number } | undefined;
+}) {
+  const { path, sheet = null, alt, size } = props;
   const { url, error } = usePicture(path, sheet);
-  if (url !== null) return <img src={url} alt={alt} draggable={false} />;
+  if (url !== null) {
+    const style = size && ({ "--ratio": size.width / size.height } as CSSProperties);
+    return <img src={url} alt={alt} draggable={false} style={style} />;
+  }
   const named = alt === "" ? {} : { role: "img", "aria-label": alt };
   return (
     <span className={error ? "picture-lost" : "picture-waits"} title={error?.message} {...named}>

@@ -3,6 +3,19 @@ export function hrefOf(...parts: string[]): string {
   return `#/${parts.map(encodeURIComponent).join("/")}`;
 }
 
+/** Between ids in an address: no id has it, and it needs no encoding. */
+const BETWEEN = "~";
+
+/** The address of batches that are shown as one. */
+export function batchesHref(ids: readonly string[], ...rest: string[]): string {
+  return hrefOf("batches", ids.join(BETWEEN), ...rest);
+}
+
+/** The ids in a part of such an address. */
+export function batchIdsOf(part: string): string[] {
+  return part.split(BETWEEN);
+}
+
 /** Goes to a place. `replace` leaves no entry in the history. */
 export function go(href: string, { replace = false } = {}): void {
   if (replace) {

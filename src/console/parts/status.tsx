@@ -1,5 +1,6 @@
 import type { BatchObject } from "../../contract/batch-api.ts";
 import type { AccountObject } from "../../contract/console-api.ts";
+import { isTerminal } from "../../contract/statuses.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { costText, formatUsd, numberToMicros } from "../../kernel/money.ts";
@@ -17,6 +18,16 @@ export function costOf(amount: number, isPlay: boolean | undefined, as?: "exact"
 /** Whether an account has nothing but play money, which is never shown like dollars. */
 export function isPlayOnly({ play_money, real_money }: AccountObject): boolean {
   return play_money && real_money === null;
+}
+
+/**
+ * The money that an account has to spend, real money if it has some. Null for play money, and for the key of this machine
+ * when its person pays by consent: then money is there only while something runs.
+ */
+export function balanceOf(account: AccountObject): { balance: number; held: number } | null {
+  if (isPlayOnly(account)) return null;
+  const { balance, held } = account.real_money ?? account;
+  return account.owner && balance + held === 0 ? null : { balance, held };
 }
 
 /** `3 min ago`: a time of the API (Unix seconds), seen from now. */
@@ -50,8 +61,52 @@ export function waitingWords({ code, message, until }: NonNullable<BatchObject["
   return waitingText({ code, message, untilMs: until === null ? null : until * 1000 });
 }
 
+/** What is shown of one or more batches as a whole. */
+export type WholeBatch = Pick<
+  BatchObject,
+  | "status"
+  | "item_count"
+  | "success_count"
+  | "fail_count"
+  | "pending_count"
+  | "actual_cost"
+  | "estimated_cost"
+  | "hold_amount"
+  | "play_money"
+>;
+
+/** Returns batches as one, each with its retries: an image that was made again counts once, and all that was paid counts. */
+export function asOne(batches: readonly BatchObject[]): WholeBatch {
+  const members = batches.flatMap((batch) => [batch, ...(batch.retries ?? [])]);
+  const sumOf = (numbers: readonly number[]) => numbers.reduce((sum, each) => sum + each, 0);
+  const sum = (field: "estimated_cost" | "hold_amount") => sumOf(members.map((each) => each[field]));
+  const item_count = sumOf(batches.map((batch) => batch.item_count));
+  const success_count = Math.min(item_count, sumOf(members.map((each) => each.success_count)));
+  const pending_count = Math.min(
+    item_count - success_count,
+    sumOf(members.map((each) => each.pending_count)),
+  );
+  const statuses = members.map(({ status }) => status);
+  const costs = members.map(({ actual_cost }) => actual_cost);
+  return {
+    status:
+      statuses.findLast((status) => !isTerminal(status)) ??
+      statuses.find((status) => status === "completed") ??
+      statuses.findLast((status) => status !== "output_deleted") ??
+      "output_deleted",
+    item_count,
+    success_count,
+    pending_count,
+    fail_count: item_count - success_count - pending_count,
+    actual_cost: costs.includes(null) ? null : sumOf(costs.map((cost) => cost ?? 0)),
+    estimated_cost: sum("estimated_cost"),
+    hold_amount: sum("hold_amount"),
+    play_money: batches.every(({ play_money }) => play_money),
+  };
+}
+
 /** `12 of 20, 1 failed`. */
-export function Counts({ batch }: { batch: BatchObject }) {
+export function Counts({ batch }: { batch: WholeBatch }) {
   const { item_count, success_count, fail_count } = batch;
   return (
     <span className="counts">
@@ -62,7 +117,7 @@ export function Counts({ batch }: { batch: BatchObject }) {
 }
 
 /** How far the items of a batch are: made, failed, and the rest. */
-export function ProgressBar({ batch }: { batch: BatchObject }) {
+export function ProgressBar({ batch }: { batch: WholeBatch }) {
   const { item_count, success_count, fail_count } = batch;
   const share = (part: number) => `${item_count === 0 ? 0 : (part / item_count) * 100}%`;
   return (

@@ -16,12 +16,15 @@ export function BatchTable({ state }: { state: DashboardState }) {
   const shown = rows.slice(view.top, view.top + batchLines);
   const empty = rows.length === 0 ? emptyLines(state).slice(0, Math.max(0, batchLines)) : [];
   const selected = view.selectedId ?? rows[0]?.id;
+  const longestName = Math.max(USUAL_NAME, ...shown.map((row) => stringWidth(nameOf(row))));
   return (
     <>
       <Line>
         <Text dimColor>
           {"  "}
-          {titleLine(size.columns)}
+          {columnsFor(size.columns, longestName)
+            .map(({ column, width }) => inCells(column.title, width, column.align))
+            .join(" ")}
         </Text>
       </Line>
       {empty.map((line) => (
@@ -34,6 +37,7 @@ export function BatchTable({ state }: { state: DashboardState }) {
           isSelected={row.id === selected}
           nowMs={state.nowMs}
           columns={size.columns}
+          longestName={longestName}
         />
       ))}
       <Blank lines={batchLines - shown.length - empty.length} />
@@ -46,14 +50,15 @@ interface BatchLineProps {
   isSelected: boolean;
   nowMs: number;
   columns: number;
+  longestName: number;
 }
 
-const BatchLine = memo(function BatchLine({ row, isSelected, nowMs, columns }: BatchLineProps) {
+const BatchLine = memo(function BatchLine({ row, isSelected, nowMs, columns, longestName }: BatchLineProps) {
   return (
     <Line>
       <Text bold={isSelected} inverse={isSelected}>
         {isSelected ? "▸ " : "  "}
-        <Pieces pieces={batchPieces(row, nowMs, columns)} />
+        <Pieces pieces={batchPieces(row, nowMs, columnsFor(columns, longestName))} />
       </Text>
     </Line>
   );
@@ -91,7 +96,7 @@ interface Piece {
 
 interface Column {
   title: string;
-  /** In cells; 0 takes the cells that the other columns leave. */
+  /** In cells; 0 is as wide as the longest name, as far as the other columns leave room. */
   width: number;
   align?: "right";
   /** The smallest window width that shows the column. */
@@ -101,11 +106,18 @@ interface Column {
   cell(row: Batch, nowMs: number, width: number): Piece[];
 }
 
+interface ShownColumn {
+  column: Column;
+  /** In cells. */
+  width: number;
+}
+
 const COLUMNS: readonly Column[] = [
   { title: "NAME", width: 0, from: 0, cell: (row) => [{ text: nameOf(row) }] },
-  { title: "STATUS", width: 11, from: 0, cell: (row) => statusCell(row) },
+  { title: "DONE", width: 6, from: 39, to: 59, cell: (row) => barCell(row, 6) },
   { title: "PROGRESS", width: 11, from: 60, to: 99, cell: (row) => progressCell(row, 6) },
   { title: "PROGRESS", width: 21, from: 100, cell: (row) => progressCell(row, 16) },
+  { title: "STATUS", width: 11, from: 0, cell: (row) => statusCell(row) },
   { title: "OK", width: 4, align: "right", from: 0, cell: (row) => [{ text: String(row.successCount) }] },
   { title: "FAIL", width: 4, align: "right", from: 0, cell: failCell },
   { title: "OF", width: 4, align: "right", from: 100, cell: (row) => [{ text: String(row.itemCount ?? 0) }] },
@@ -135,17 +147,10 @@ const COLUMNS: readonly Column[] = [
   },
 ];
 
-/** The column titles, for a window of `columns` cells. */
-function titleLine(columns: number): string {
-  return shownColumns(columns)
-    .map(({ column, width }) => inCells(column.title, width, column.align))
-    .join(" ");
-}
-
 /** The pieces of a batch's line. Together they are as wide as the column titles. */
-function batchPieces(row: Batch, nowMs: number, columns: number): Piece[] {
+function batchPieces(row: Batch, nowMs: number, columns: readonly ShownColumn[]): Piece[] {
   const pieces: Piece[] = [];
-  for (const { column, width } of shownColumns(columns)) {
+  for (const { column, width } of columns) {
     if (pieces.length > 0) pieces.push({ text: " " });
     const cell = column.cell(row, nowMs, width);
     const [only] = cell;
@@ -155,12 +160,17 @@ function batchPieces(row: Batch, nowMs: number, columns: number): Piece[] {
   return pieces;
 }
 
-function shownColumns(columns: number): { column: Column; width: number }[] {
-  const shown = COLUMNS.filter((column) => columns >= column.from && columns <= (column.to ?? columns));
+const NARROWEST_NAME = 8;
+/** Longer names make the column wider. A list that scrolls must not move its columns because of a few cells. */
+const USUAL_NAME = 24;
+
+/** The columns of a window that is `cells` wide. */
+function columnsFor(cells: number, longestName: number): ShownColumn[] {
+  const shown = COLUMNS.filter((column) => cells >= column.from && cells <= (column.to ?? cells));
   const fixed = shown.reduce((sum, column) => sum + column.width, 0);
   // The cursor takes the first two cells.
-  const left = columns - 2 - fixed - (shown.length - 1);
-  return shown.map((column) => ({ column, width: column.width || Math.max(8, left) }));
+  const left = Math.max(NARROWEST_NAME, cells - 2 - fixed - (shown.length - 1));
+  return shown.map((column) => ({ column, width: column.width || Math.min(left, longestName) }));
 }
 
 /** The mark of a batch's status. A completed batch with failures does not look like a plain success. */
@@ -188,7 +198,7 @@ function costCell(row: Batch): Piece[] {
   return [{ text: row.isPlay ? "free" : dollars(row.actualCostMicroUsd, "sum") }];
 }
 
-function progressCell(row: Batch, width: number): Piece[] {
+function barCell(row: Batch, width: number): Piece[] {
   const done = progressOf(row);
   const { good, bad, rest } = bar(width, done, row.itemCount ? row.failCount / row.itemCount : 0);
   const color = row.isDone ? "green" : "cyan";
@@ -196,8 +206,11 @@ function progressCell(row: Batch, width: number): Piece[] {
     { text: good, color },
     { text: bad, color: "red" },
     { text: rest, isDim: true },
-    { text: `${Math.floor(done * 100)}%`.padStart(5) },
   ];
+}
+
+function progressCell(row: Batch, width: number): Piece[] {
+  return [...barCell(row, width), { text: `${Math.floor(progressOf(row) * 100)}%`.padStart(5) }];
 }
 
 function rateOf(row: Batch, nowMs: number): string {

@@ -1,10 +1,10 @@
 import { Box, Text } from "ink";
-import { LOG_LEVELS, type LogLevel, type LogLine, type RequestLine } from "../../contract/activity.ts";
+import type { LogLevel, LogLine, RequestLine } from "../../contract/activity.ts";
 import { unnamed } from "../../contract/waiting.ts";
 import { clockTime, formatDuration } from "../../kernel/durations.ts";
 import { FREE_DRAWINGS, formatUsd } from "../../kernel/money.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
-import { layoutOf } from "../lists.ts";
+import { layoutOf, shownLog } from "../lists.ts";
 import { type DashboardState, imagesPerSecond, timeLeftMs } from "../state.ts";
 import { inCells, type Mark, sparkline } from "../text.ts";
 import { BatchTable } from "./batch-table.tsx";
@@ -141,44 +141,41 @@ function QueueLine({ state }: { state: DashboardState }) {
 /** The latest requests and log lines, side by side in a wide window. */
 function Activity({ state }: { state: DashboardState }) {
   const { requestLines, logLines, isWide } = layoutOf(state);
-  if (requestLines === 0) return null;
   const columns = isWide ? Math.floor((state.size.columns - 2) / 2) : state.size.columns;
   const requests = state.requests.slice(-requestLines);
   return (
     <Box flexDirection={isWide ? "row" : "column"} gap={isWide ? 2 : 0}>
-      <Box flexDirection="column" width={columns}>
-        <Rule title="Requests" columns={columns} />
-        {requests.map((line, i) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: lines have no identity
-          <Request key={i} line={line} columns={columns} />
-        ))}
-        <Blank lines={requestLines - requests.length} />
-      </Box>
-      <Box flexDirection="column" width={columns}>
-        <Problems state={state} lines={logLines} columns={columns} />
-      </Box>
+      {requestLines > 0 && (
+        <Box flexDirection="column" width={columns}>
+          <Rule title="Requests" columns={columns} />
+          {requests.map((line, i) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: lines have no identity
+            <Request key={i} line={line} columns={columns} />
+          ))}
+          <Blank lines={requestLines - requests.length} />
+        </Box>
+      )}
+      {logLines > 0 && (
+        <Box flexDirection="column" width={columns}>
+          <Log state={state} lines={logLines} columns={columns} />
+        </Box>
+      )}
     </Box>
   );
 }
 
-function Problems({ state, lines, columns }: { state: DashboardState; lines: number; columns: number }) {
+function Log({ state, lines, columns }: { state: DashboardState; lines: number; columns: number }) {
   const { logLevel } = state.view;
   const isErrors = logLevel === "error" || logLevel === "warn";
-  const wanted = LOG_LEVELS.slice(0, LOG_LEVELS.indexOf(logLevel) + 1);
-  const shown = state.log.filter((line) => wanted.includes(line.level)).slice(-lines);
+  const shown = shownLog(state).slice(-lines);
   return (
     <>
       <Rule title={isErrors ? "Errors" : "Log"} note={`${logLevel} and worse`} columns={columns} />
-      {shown.length === 0 && (
-        <Line>
-          <Text dimColor>{isErrors ? "none" : "nothing yet"}</Text>
-        </Line>
-      )}
       {shown.map((line, i) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: lines have no identity
         <Logged key={i} line={line} />
       ))}
-      <Blank lines={lines - Math.max(1, shown.length)} />
+      <Blank lines={lines - shown.length} />
     </>
   );
 }
@@ -190,7 +187,7 @@ function Request({ line, columns }: { line: RequestLine; columns: number }) {
   return (
     <Line>
       <Text dimColor>{clockTime(atMs)} </Text>
-      {inCells(method, 6)} {inCells(path, Math.max(10, columns - 18 - tail.length - 4))}{" "}
+      {inCells(method, 6)} {inCells(path, Math.min(60, Math.max(10, columns - 18 - tail.length - 4)))}{" "}
       <Text {...look}>{status}</Text>
       <Text dimColor>{tail}</Text>
     </Line>

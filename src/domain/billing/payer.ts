@@ -87,7 +87,9 @@ export function rateFor(
   { provider, rateMultiplier, isBesideUpstreams }: Offer,
   { isPlay }: Pick<AccountRecord, "isPlay">,
 ): number {
-  const isFree = provider.upstream ? !isPaid(provider) : isBesideUpstreams && !isPlay;
+  const isFree = provider.upstream
+    ? !isPaid(provider) || provider.upstream.isPaidApart
+    : isBesideUpstreams && !isPlay;
   return isFree ? 0 : rateMultiplier;
 }
 

@@ -130,6 +130,10 @@ export interface UpstreamFacts {
   fingerprint: string;
   /** Its images cost nothing. */
   isFree: boolean;
+  /** Its costs are no matter of the accounts of callers: it has a budget of its own. Left out: callers pay. */
+  isPaidApart?: true;
+  /** It stands for drawings, and may be asked for all that these may be asked for. */
+  areDrawings?: true;
   takes: Capabilities;
   /** Why it cannot be used, such as a missing key; null when it can. */
   disabled: string | null;

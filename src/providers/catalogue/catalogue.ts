@@ -71,7 +71,7 @@ export function findPreset(name: unknown): Preset | undefined {
 
 /** Returns the preset that an entry of the configuration names, else the one of the same type and address. */
 export function presetOf(entry: ProviderEntry): Preset | undefined {
-  if (entry.type === "procedural") return undefined;
+  if (entry.type === "procedural" || entry.type === "replay") return undefined;
   if (entry.preset !== null) return findPreset(entry.preset);
   return PRESETS.find(
     ({ provider }) =>

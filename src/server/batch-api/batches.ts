@@ -6,6 +6,7 @@ import { BATCH_STATUSES, UNFINISHED_BATCH_STATUSES } from "../../contract/status
 import { OPERATOR } from "../../domain/accounts.ts";
 import { deleteRecord as deleteRecordOf, dropOutputs } from "../../domain/batches/delete.ts";
 import type { BatchPage } from "../../domain/ports/batches.ts";
+import type { BatchRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { authenticate, bearerErrors, callerOf, requireBatchGroup } from "../http/authenticate.ts";
 import { invalidQuery, pagingBy, queryChoice, queryInteger, queryText, readInstant } from "../http/query.ts";
@@ -30,6 +31,27 @@ async function listOfAllKeys(deps: ApiDeps): Promise<ListEnvelope<BatchObject>> 
   const data = await Promise.all([...byId.values()].map((batch) => showBatch(deps, batch)));
   return { object: "list", data, has_more: false, next_cursor: null };
 }
+
+/** Returns batches as the API shows them, with their retries if `include` of the query asks for those. */
+async function showBatches(
+  deps: ApiDeps,
+  request: Request,
+  batches: readonly BatchRecord[],
+  queuedBehind: number | null = null,
+): Promise<BatchObject[]> {
+  const views = await Promise.all(batches.map((batch) => showBatch(deps, batch, queuedBehind)));
+  const [first] = batches;
+  if (first === undefined || !includesRetries(request)) return views;
+  const ids = batches.map(({ id }) => id);
+  const retries = await deps.stores.read.batches.retriesOf(first.apiKeyId, ids);
+  const shown = await Promise.all(retries.map((batch) => showBatch(deps, batch)));
+  return views.map((view) => ({
+    ...view,
+    retries: shown.filter(({ parent_batch_id }) => parent_batch_id === view.id),
+  }));
+}
+
+const includesRetries = (request: Request) => queryChoice(request, "include", ["retries"]) === "retries";
 
 function readFilter(request: Request): Partial<BatchPage> {
   const status = queryChoice(request, "status", ["all", ...BATCH_STATUSES]);
@@ -59,7 +81,16 @@ const OPERATIONS: readonly Operation[] = [
     method: "get",
     path: PATHS.batches,
     summary: "Batches of this key, newest first",
-    parameters: ["BatchStatus", "TaskName", "Downloaded", "From", "To", "BatchLimit", "Cursor"],
+    parameters: [
+      "BatchStatus",
+      "TaskName",
+      "Downloaded",
+      "From",
+      "To",
+      "IncludeRetries",
+      "BatchLimit",
+      "Cursor",
+    ],
     answers: { 200: { description: "A page of batches.", schema: "BatchList" } },
     errors: ["BATCH_IMAGE_INVALID_QUERY"],
     handler: (deps) => async (request, response) => {
@@ -67,10 +98,11 @@ const OPERATIONS: readonly Operation[] = [
       if (key === OPERATOR) return void response.json(await listOfAllKeys(deps));
       const { batchPageDefault, batchPageMax } = FIXED_LIMITS;
       const limit = queryInteger(request, "limit", { fallback: batchPageDefault, min: 1, max: batchPageMax });
-      const filter = { ...readFilter(request), ...paging.start(request) };
+      const hidesRetries = includesRetries(request);
+      const filter = { ...readFilter(request), ...paging.start(request), hidesRetries };
       const found = await deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
       const page = paging.page(found, limit, (batch) => batch);
-      response.json({ ...page, data: await Promise.all(page.data.map((batch) => showBatch(deps, batch))) });
+      response.json({ ...page, data: await showBatches(deps, request, page.data) });
     },
   },
   {
@@ -78,14 +110,14 @@ const OPERATIONS: readonly Operation[] = [
     method: "get",
     path: PATHS.batch,
     summary: "One batch as it is now",
-    parameters: ["BatchId"],
+    parameters: ["BatchId", "IncludeRetries"],
     answers: { 200: batchAnswer("The batch.") },
-    errors: ["BATCH_IMAGE_NOT_FOUND"],
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
     handler: (deps) => async (request, response) => {
       const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
       const isQueued = batch.status === "queued";
       const behind = isQueued ? await deps.stores.read.batches.openBefore(batch, MOST_COUNTED) : null;
-      const view = await showBatch(deps, batch, behind);
+      const [view] = await showBatches(deps, request, [batch], behind);
       if (callerOf(response).key !== OPERATOR) return void response.json(view);
       const events = await deps.stores.read.batches.events(batch.id);
       response.json({ ...view, history: events.map(({ to, atMs }) => ({ status: to, at: atMs / 1000 })) });

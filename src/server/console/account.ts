@@ -39,7 +39,7 @@ async function withBalances(
   now: Repositories,
   accounts: readonly AccountRecord[],
   entries: readonly LedgerEntry[],
-  own: ReadonlySet<string>,
+  own: ReadonlyMap<string, string>,
 ): Promise<{ seq: number; view: LedgerEntryObject }[]> {
   const newest = entries[0]?.seq ?? 0;
   const balances = new Map<string, { microUsd: number; isPlay: boolean }>();
@@ -56,9 +56,10 @@ async function withBalances(
 function entryView(
   entry: LedgerEntry,
   { microUsd, isPlay }: { microUsd: number; isPlay: boolean },
-  own: ReadonlySet<string>,
+  own: ReadonlyMap<string, string>,
 ): LedgerEntryObject {
   const { kind, batchId } = entry;
+  const name = own.get(batchId ?? "") ?? null;
   return {
     kind,
     amount: microsToNumber(entry.amountMicroUsd),
@@ -66,20 +67,22 @@ function entryView(
     held_change: microsToNumber(entry.heldChangeMicroUsd),
     balance: microsToNumber(microUsd),
     play_money: isPlay,
-    batch_id: batchId !== null && own.has(batchId) ? batchId : null,
+    batch_id: name === null ? null : batchId,
+    batch_name: name,
     created_at: Math.floor(entry.createdAtMs / 1000),
   };
 }
 
-/** Returns which of the batches of these entries the key made. */
+/** Returns the names of those batches of these entries that the key made, by id. */
 async function ownBatches(
   now: Repositories,
   apiKeyId: string,
   entries: readonly LedgerEntry[],
-): Promise<Set<string>> {
-  const own = new Set<string>();
+): Promise<Map<string, string>> {
+  const own = new Map<string, string>();
   for (const id of new Set(entries.flatMap(({ batchId }) => batchId ?? []))) {
-    if ((await now.batches.byId(id))?.apiKeyId === apiKeyId) own.add(id);
+    const batch = await now.batches.byId(id);
+    if (batch?.apiKeyId === apiKeyId) own.set(id, batch.taskName);
   }
   return own;
 }

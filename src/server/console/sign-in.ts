@@ -1,5 +1,5 @@
 import type { Request, RequestHandler, Response } from "express";
-import type { RequestLine } from "../../contract/activity.ts";
+import type { LogLine, RequestLine } from "../../contract/activity.ts";
 import { type ConsoleBody, type OverviewObject, providerObject } from "../../contract/console-api.ts";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
@@ -11,7 +11,7 @@ import type { ApiDeps } from "../deps.ts";
 import { authenticate, authenticateBy, bearerErrors, bearerToken, callerOf } from "../http/authenticate.ts";
 import type { Surface } from "../operation.ts";
 
-const REQUESTS = 100;
+const MOST_LINES = 100;
 
 /** Lets only the key of `credentials.json` through: it sees what all keys do. */
 function requireOwner({ isOwnerKey }: Pick<ApiDeps, "isOwnerKey">): RequestHandler {
@@ -21,9 +21,9 @@ function requireOwner({ isOwnerKey }: Pick<ApiDeps, "isOwnerKey">): RequestHandl
   };
 }
 
-/** `GET /v1/console/service`: providers, queue, disk, and the last requests of all keys. */
+/** `GET /v1/console/service`: providers, workers, problems, queue, disk, and the last requests of all keys. */
 function overview(deps: ApiDeps) {
-  const lastRequests = rememberRequests(deps.feed);
+  const last = rememberLines(deps.feed);
   return async (_request: Request, response: Response): Promise<void> => {
     const { stores, health, clock, facts } = deps;
     const { running, slots, isPaused } = await deps.queueOfAll();
@@ -42,7 +42,11 @@ function overview(deps: ApiDeps) {
       money: await moneyOfAll(deps),
       batches: await stores.read.batches.unfinishedByStatus(),
       providers: reports.map((report) => providerObject({ ...report, ...splitTroubles(report) })),
-      requests: lastRequests().map(({ atMs, durationMs, ...line }) => ({
+      workers: (await stores.read.workers.list()).map(({ isPaused, ...worker }) => ({
+        ...{ ...worker, providers: [...worker.providers], paused: isPaused },
+      })),
+      problems: last.problems.map(({ atMs, ...line }) => ({ at: atMs / 1000, ...line })),
+      requests: last.requests.map(({ atMs, durationMs, ...line }) => ({
         at: atMs / 1000,
         duration_ms: durationMs,
         ...line,
@@ -74,15 +78,22 @@ function setPaused(isPaused: boolean) {
     };
 }
 
-/** Returns a function that returns the last requests, the newest first. The feed ends with the service. */
-function rememberRequests(feed: Feed): () => RequestLine[] {
-  const lines: RequestLine[] = [];
+/** The requests of the page itself, which asks all the time. */
+const OWN = /^\/v1\/(?:console\/|events\b)/;
+
+/** Collects the last requests, and the last warnings and errors of the log, the newest first. The feed ends with the service. */
+function rememberLines(feed: Feed): { requests: readonly RequestLine[]; problems: readonly LogLine[] } {
+  const requests: RequestLine[] = [];
+  const problems: LogLine[] = [];
+  const add = <T>(lines: T[], line: T) => {
+    lines.unshift(line);
+    lines.length = Math.min(lines.length, MOST_LINES);
+  };
   feed.subscribe((event) => {
-    if (event.type !== "request") return;
-    lines.unshift(event.line);
-    lines.length = Math.min(lines.length, REQUESTS);
+    if (event.type === "request" && !OWN.test(event.line.path)) add(requests, event.line);
+    if (event.type === "log" && ["warn", "error"].includes(event.line.level)) add(problems, event.line);
   });
-  return () => lines;
+  return { requests, problems };
 }
 
 /** Hides the console's own operations where it is switched off. */
@@ -179,7 +190,8 @@ const signedIn: Surface = {
       id: "getService",
       method: "get",
       path: PATHS.consoleService,
-      summary: "Providers, queue, disk and the requests of all keys, for the key of `credentials.json`",
+      summary:
+        "Providers, workers, problems, queue, disk and the requests of all keys, for the key of `credentials.json`",
       answers: { 200: { description: "The service.", schema: "ServiceOverview" } },
       errors: [...off, "OWNER_ONLY"],
       guards: [...usesConsole, requireOwner],

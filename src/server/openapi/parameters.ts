@@ -67,6 +67,11 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     ),
     From: query("from", "Only batches created then or later: RFC 3339, a day of UTC, or Unix seconds.", time),
     To: query("to", "Only batches created then or earlier; a day counts to its end.", time),
+    IncludeRetries: query(
+      "include",
+      "`retries`: each batch with its retries, which a list has nowhere else then.",
+      choice(["retries"]),
+    ),
     BatchLimit: query("limit", "Batches on a page.", {
       ...count({ minimum: 1, maximum: batchPageMax, default: batchPageDefault }),
     }),

@@ -2,6 +2,7 @@ import type { BlobsPlace, StoragePlaces } from "../../config/storage-places.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type BlobStore, StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
+import { systemCodeOf } from "../../kernel/system-errors.ts";
 
 /** The object that names the database of a bucket. Another database would remove everything here that it does not know. */
 const OWNER = "imgbatch-database";
@@ -11,6 +12,8 @@ const MOVING = "moving to ";
 
 /** The folders of what services keep. A bucket may have other things, which they leave alone. */
 const FOLDERS = ["inputs/", "outputs/", "files/", "answers/", "links/", "uploads/"];
+
+type Bucket = BlobsPlace & { kind: "s3" };
 
 interface Opened {
   stores: Pick<Stores, "read">;
@@ -34,32 +37,58 @@ export async function ownerName(
  */
 export async function claimBucket({ database, blobs: place }: StoragePlaces, opened: Opened): Promise<void> {
   if (place.kind === "files") return;
-  try {
+  await inWords(place, async () => {
     const own = await ownerName(database.kind, opened.stores);
     const before = await readOwner(opened.blobs);
     if (before === null && (await areTogether(opened))) await opened.blobs.putNew(OWNER, textOf(own));
     // Another process, or another database, may have claimed it meanwhile.
     const owner = before ?? (await readOwner(opened.blobs));
     if (owner !== own) throw notOurs(place, own, owner);
-  } catch (error) {
-    if (!(error instanceof StorageUnavailable)) throw error;
-    const { cause, message } = error;
-    const reason = cause instanceof Error ? cause.message : message;
-    const advice = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and storage.s3 of the configuration";
-    throw new ImgbatchError("STORAGE_FAILED", `${place.name} cannot be used: ${reason}`, { advice, cause });
-  }
+  });
 }
 
-/** Throws as `claimBucket` does for the bucket of another database, and changes nothing. */
+/** Throws as `claimBucket` does for the bucket of another database, or one that cannot be used, and changes nothing. */
 export async function refuseForeignBucket(
   { database, blobs: place }: StoragePlaces,
   { stores, blobs }: Opened,
 ): Promise<void> {
   if (place.kind === "files") return;
-  const own = await ownerName(database.kind, stores);
-  const owner = await readOwner(blobs);
-  if (owner !== null && owner !== own) throw notOurs(place, own, owner);
+  await inWords(place, async () => {
+    await blobs.list("ready/");
+    const own = await ownerName(database.kind, stores);
+    const owner = await readOwner(blobs);
+    if (owner !== null && owner !== own) throw notOurs(place, own, owner);
+  });
 }
+
+/** Asks a bucket, and says what to do when it cannot be used. */
+async function inWords(place: Bucket, ask: () => Promise<void>): Promise<void> {
+  try {
+    await ask();
+  } catch (error) {
+    if (!(error instanceof StorageUnavailable)) throw error;
+    const { cause, message } = error;
+    const { name, bucket, region, endpoint } = place;
+    const isMissing = systemCodeOf(cause) === "NoSuchBucket";
+    const reason = cause instanceof Error ? cause.message : message;
+    const create = `aws s3 mb s3://${bucket} --region ${region}${atEndpoint(endpoint)}`;
+    throw new ImgbatchError(
+      "STORAGE_FAILED",
+      isMissing
+        ? `${name}: there is no bucket ${bucket} ${endpoint === undefined ? `at Amazon in ${region}` : `at ${endpoint}`}.`
+        : `${name} cannot be used: ${reason}`,
+      {
+        advice: isMissing
+          ? `create it: ${create}; or correct its name or its server (--blobs, --s3-endpoint, --s3-region)`
+          : "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and storage.s3 of the configuration",
+        cause,
+      },
+    );
+  }
+}
+
+const atEndpoint = (endpoint: string | undefined) =>
+  endpoint === undefined ? "" : ` --endpoint-url ${endpoint}`;
 
 /** Whether a bucket has nothing, or nothing but one of these owners, or one for which a move had begun. */
 export async function isFree(blobs: BlobStore, owners: readonly string[]): Promise<boolean> {
@@ -94,7 +123,7 @@ async function areTogether({ stores: { read }, blobs }: Opened): Promise<boolean
   return false;
 }
 
-function notOurs(place: BlobsPlace & { kind: "s3" }, own: string, owner: string | null): ImgbatchError {
+function notOurs(place: Bucket, own: string, owner: string | null): ImgbatchError {
   const { name, bucket, prefix, endpoint } = place;
   if (owner?.startsWith(MOVING)) {
     const advice = "finish the move by the same command, or name another place";
@@ -107,8 +136,7 @@ function notOurs(place: BlobsPlace & { kind: "s3" }, own: string, owner: string 
       ? `${name} does not hold the data of this database.`
       : `${name} belongs to another database: the service would remove its files.`;
   const key = prefix === "" ? OWNER : `${prefix}/${OWNER}`;
-  const at = endpoint === undefined ? "" : ` --endpoint-url ${endpoint}`;
   const hint = owner === null && own.startsWith("sqlite") ? ", or move there: imgbatch admin move" : "";
-  const advice = `name the place of this database${hint}; to give ${name} to it: echo ${own} | aws s3 cp - s3://${bucket}/${key}${at}`;
+  const advice = `name the place of this database${hint}; to give ${name} to it: echo ${own} | aws s3 cp - s3://${bucket}/${key}${atEndpoint(endpoint)}`;
   return new ImgbatchError("INVALID_CONFIG", message, { advice });
 }

@@ -137,7 +137,7 @@ export async function openDatabase(
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    return await migrated(await openPostgres({ url: place.url, hurry, isPatient }, clock));
+    return await migrated(await openPostgres({ ...place, hurry, isPatient }, clock));
   } catch (error) {
     throw namedError(error, place.name);
   }

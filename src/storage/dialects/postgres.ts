@@ -1,9 +1,9 @@
 import { sql } from "kysely";
 import pg, {
-  type ClientConfig,
   type CustomTypesConfig,
   type Pool,
   type PoolClient,
+  type PoolConfig,
   type QueryArrayResult,
   type QueryConfig,
   type QueryResult,
@@ -29,8 +29,6 @@ import { type SqlDatabase, type SqlSession, written } from "./sql-session.ts";
 
 type Ask = Parameters<typeof postgresSession>[0];
 
-/** How many connections a process has at most. A server takes 100 unless it is told otherwise. */
-const MOST_CONNECTIONS = 10;
 /** After how long without a byte the system looks whether the other side is still there. */
 const KEEP_ALIVE_MS = 10_000;
 /** A server that restarts is back within seconds: everything waits this long for it. */
@@ -80,6 +78,8 @@ const astray = (aheadMs: number): Warning => ({
 interface PostgresOptions {
   /** With the password, if there is one. */
   url: string;
+  /** How many connections there are at most. Default: the driver's, 10. */
+  connections?: number | undefined;
   /** Once it is aborted, nothing waits any more for a server that is away. Default: never. */
   hurry?: AbortSignal | undefined;
   /** Statements may take as long as they need, as when everything is read. Default: false. */
@@ -93,11 +93,11 @@ interface PostgresOptions {
  * refuses, and `INVALID_CONFIG` for one that cannot be used.
  */
 export async function openPostgres(
-  { url, hurry, isPatient = false }: PostgresOptions,
+  { url, connections, hurry, isPatient = false }: PostgresOptions,
   clock: Clock,
 ): Promise<SqlDatabase> {
   const connection = connectionOf(url);
-  const { pool, close } = openPool(connection, isPatient, hurry);
+  const { pool, close } = openPool({ ...connection, max: connections }, isPatient, hurry);
   const time = databaseClock(clock);
   const limits = `${LIMITS}${isPatient ? "0" : "'10s'"}`;
   const warnings = isOpenToOthers(connection) ? [PLAIN_TEXT] : [];
@@ -147,7 +147,7 @@ export async function openPostgres(
 }
 
 function openPool(
-  place: ClientConfig,
+  place: PoolConfig,
   isPatient: boolean,
   hurry: AbortSignal | undefined,
 ): { pool: Pool; close: () => Promise<void> } {
@@ -161,7 +161,7 @@ function openPool(
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   };
-  const pool = new pg.Pool({ ...connection, max: MOST_CONNECTIONS, types, Client: PostgresClient });
+  const pool = new pg.Pool({ ...connection, types, Client: PostgresClient });
   const open = new Set<PoolClient>();
   /** The timers of statements that are not answered yet. */
   const busy = new Map<PoolClient, NodeJS.Timeout>();

@@ -83,8 +83,15 @@ async function endOfWindow(session: SqlSession, filter: BatchPage): Promise<Plac
 
 /** The batches of the page in a window, which ends with the row at `end`; null: it has no end. */
 function matching(session: SqlSession, filter: BatchPage, end: Place | null) {
-  const { source, taskName, isDownloaded } = filter;
+  const { source, taskName, isDownloaded, hidesRetries } = filter;
   let query = candidates(session, filter).where("recordDeletedAtMs", "is", null);
+  if (hidesRetries) {
+    query = query.where(({ not, exists, selectFrom }) => {
+      const parents = selectFrom("batches as parent").select("parent.id");
+      const listed = parents.where("parent.recordDeletedAtMs", "is", null);
+      return not(exists(listed.whereRef("parent.id", "=", "batches.parentBatchId")));
+    });
+  }
   if (source !== undefined) query = query.where("source", "=", source);
   if (isDownloaded !== undefined) {
     query = query.where("downloadedAtMs", isDownloaded ? "is not" : "is", null);
@@ -276,6 +283,10 @@ export function batchRepository(session: SqlSession): Repositories["batches"] {
           .where("status", "in", [...statuses])
           .orderBy("seq"),
       ),
+    retriesOf: (apiKeyId, parentIds) => {
+      const own = batches().where("apiKeyId", "=", apiKeyId).where("recordDeletedAtMs", "is", null);
+      return all(own.where("parentBatchId", "in", [...parentIds]).orderBy("seq"));
+    },
     latest: (limit) =>
       all(batches().where("recordDeletedAtMs", "is", null).orderBy("seq", "desc").limit(limit)),
     queues: () => all(QUEUES(build, {})),

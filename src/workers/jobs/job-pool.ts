@@ -22,13 +22,7 @@ const CLOSINGS_AT_ONCE = 4;
 /** The limit of an attempt to cancel, for which a caller waits. Other attempts may wait for the rate of the upstream. */
 const CANCEL_MS = 30_000;
 
-interface ActiveBatch {
-  batch: BatchRecord;
-  /** Dependencies whose writes fail once another process owns the batch. */
-  deps: WorkerDeps;
-  controller: AbortController;
-  works: Map<string, JobWork>;
-}
+type OwnedBatch = Pick<JobWork, "batch" | "deps">;
 
 /**
  * Makes upstream jobs of batches, never more at once than the provider takes, and follows each until its items have
@@ -39,7 +33,8 @@ export class JobPool implements WorkerPool {
   readonly provider: JobProvider;
   readonly #deps: WorkerDeps;
   readonly #events: PoolEvents;
-  readonly #batches = new Map<string, ActiveBatch>();
+  /** The work on a job stays in it until it has ended, also after its signal is aborted. */
+  readonly #works = new Set<JobWork>();
   readonly #tasks = new Tasks();
   readonly #uploads = new PQueue({ concurrency: 1 });
   readonly #downloads = new PQueue({ concurrency: 1 });
@@ -49,9 +44,8 @@ export class JobPool implements WorkerPool {
   readonly #closings = new Map<string, Promise<boolean>>();
   readonly #fill = coalesced(() => this.#fillFreeSlots());
   readonly #sweep = coalesced(() => this.#closeAll());
-  #nextSweep = new AbortController();
+  #sweeping: Promise<void> | null = null;
   #isFirstSweep = true;
-  #running = 0;
 
   constructor(deps: WorkerDeps, provider: JobProvider, events: PoolEvents) {
     this.#deps = deps;
@@ -61,41 +55,40 @@ export class JobPool implements WorkerPool {
 
   /** A stop waits for requests that create a job, not for the jobs: these go on upstream. */
   get load(): PoolLoad {
-    const works = [...this.#batches.values()].flatMap((active) => [...active.works.values()]);
-    const paid = works.filter(({ isCreating }) => isCreating).length;
-    return { running: this.#running, paid, slots: this.provider.concurrency };
+    const paid = [...this.#works].filter(({ isCreating }) => isCreating).length;
+    return { running: this.#works.size, paid, slots: this.provider.concurrency };
   }
 
   wake(): void {
     void this.#fill();
   }
 
-  /** Forgets the batches that have ended, or that another process has taken over. */
+  /** Leaves the batches that have ended, or that another process has taken over. */
   async poll(areSomeGone = false): Promise<void> {
-    const withJobs = [...this.#batches.values()].filter(({ works }) => works.size > 0);
+    const batchIds = new Set([...this.#works].map(({ batch }) => batch.id));
     const { stores, presence } = this.#deps;
     const begun = new Map((await stores.read.batches.begun()).map((batch) => [batch.id, batch]));
-    for (const { batch } of withJobs) {
-      const now = begun.get(batch.id);
-      if (!now || (now.owner !== null && now.owner !== presence.id)) this.remove(batch.id);
+    for (const batchId of batchIds) {
+      const now = begun.get(batchId);
+      if (!now || (now.owner !== null && now.owner !== presence.id)) this.remove(batchId);
     }
     this.wake();
-    if (areSomeGone || this.#isFirstSweep) void this.#sweep();
+    if (areSomeGone || this.#sweeping === null) void this.#sweep();
+    this.#sweeping ??= this.#sweepEveryMinute();
   }
 
   reset(): void {
-    for (const batchId of [...this.#batches.keys()]) this.remove(batchId);
+    for (const { controller } of this.#works) controller.abort();
   }
 
   /** Goes on with the jobs of a running batch. */
   resume(batchId: string): void {
-    if (!this.#batches.has(batchId)) this.#tasks.track(this.#goOn(batchId));
+    if (this.#worksOf(batchId).length === 0) this.#tasks.track(this.#goOn(batchId));
   }
 
   async #goOn(batchId: string): Promise<void> {
     try {
-      const active = await this.#find(batchId);
-      if (active) await this.#rest(active);
+      if (await this.#find(batchId)) await this.#rest(batchId);
       this.wake();
     } catch (error) {
       this.#tryAgain(batchId, error);
@@ -103,14 +96,11 @@ export class JobPool implements WorkerPool {
   }
 
   remove(batchId: string): void {
-    const active = this.#batches.get(batchId);
-    if (!active) return;
-    this.#batches.delete(batchId);
-    active.controller.abort();
+    for (const { controller } of this.#worksOf(batchId)) controller.abort();
   }
 
   async abort(batchId: string): Promise<void> {
-    const isOurs = this.#batches.get(batchId) !== undefined || (await this.#isMaker(batchId));
+    const isOurs = this.#worksOf(batchId).length > 0 || (await this.#isMaker(batchId));
     this.remove(batchId);
     if (!isOurs) return;
     const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
@@ -118,7 +108,7 @@ export class JobPool implements WorkerPool {
     const { signal, unlink } = linkSignals(this.#stopping.signal, AbortSignal.timeout(CANCEL_MS));
     const closings = await Promise.allSettled(open.map(({ id }) => this.#close(id, signal)));
     unlink();
-    if (!closings.every((closing) => closing.status === "fulfilled" && closing.value)) this.#sweepLater();
+    this.#sweeping ??= this.#sweepEveryMinute();
     const failed = closings.find((closing) => closing.status === "rejected");
     if (!failed) return;
     this.#deps.log.error("the upstream could not be told to cancel", { error: String(failed.reason) });
@@ -128,37 +118,36 @@ export class JobPool implements WorkerPool {
   /** Jobs go on upstream; the next start finds them by their names. */
   async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#stopping.abort();
-    for (const { controller } of this.#batches.values()) controller.abort();
+    this.reset();
     if (isAbandoned) this.#abandoning.abort();
     const { paid } = this.load;
     if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid, graceMs });
-    await Promise.all([this.#fill(), this.#sweep()]);
+    await Promise.all([this.#fill(), this.#sweep(), this.#sweeping]);
     await this.#tasks.idle();
   }
 
-  #isActive(active: ActiveBatch): boolean {
-    return this.#batches.get(active.batch.id) === active && !this.#stopping.signal.aborted;
+  #worksOf(batchId: string): JobWork[] {
+    return [...this.#works].filter(({ batch, signal }) => batch.id === batchId && !signal.aborted);
   }
 
   /**
    * Returns an open batch of which this process is the owner, and goes on with its jobs: they are at work already, whatever
    * the limit is now. Returns null when another process owns it, or when it has ended.
    */
-  async #find(batchId: string): Promise<ActiveBatch | null> {
-    const { stores } = this.#deps;
-    if (!this.#batches.has(batchId)) {
-      if (!(await becomeOwner(this.#deps, batchId))) return null;
-      const batch = await stores.read.batches.byId(batchId);
-      const isOpen = batch?.status === "queued" || batch?.status === "running";
-      if (!isOpen || this.#stopping.signal.aborted) return null;
-      const deps = asOwner(this.#deps, batchId);
-      if (!this.#batches.has(batchId))
-        this.#batches.set(batchId, { batch, deps, controller: new AbortController(), works: new Map() });
-    }
-    const active = this.#batches.get(batchId) as ActiveBatch;
-    const jobs = await stores.read.upstreamJobs.ofBatch(batchId);
-    for (const job of jobs.filter(isAtWork)) this.#start(active, job.id);
-    return active;
+  async #find(batchId: string): Promise<OwnedBatch | null> {
+    const owned = this.#worksOf(batchId)[0] ?? (await this.#own(batchId));
+    if (owned === null) return null;
+    const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
+    for (const job of jobs.filter(isAtWork)) this.#start(owned, job.id);
+    return owned;
+  }
+
+  async #own(batchId: string): Promise<OwnedBatch | null> {
+    if (!(await becomeOwner(this.#deps, batchId))) return null;
+    const deps = asOwner(this.#deps, batchId);
+    const batch = await deps.stores.read.batches.byId(batchId);
+    const isOpen = batch?.status === "queued" || batch?.status === "running";
+    return isOpen && !this.#stopping.signal.aborted ? { batch, deps } : null;
   }
 
   /** A job may have been made by a transaction whose answer was lost: it is found then. */
@@ -180,18 +169,18 @@ export class JobPool implements WorkerPool {
   async #fillFreeSlots(): Promise<void> {
     const { feed, log, clock } = this.#deps;
     const without = new Set<string>();
-    while (this.#events.mayBegin() && this.#running < this.provider.concurrency) {
+    while (this.#events.mayBegin() && this.#works.size < this.provider.concurrency) {
       let batchId: string | null = null;
       try {
         batchId = await this.#nextBatch(without);
         if (batchId === null) return;
         without.add(batchId);
-        const active = await this.#find(batchId);
-        const made = active && (await makeJob(active.deps, this.provider, active.batch));
+        const owned = await this.#find(batchId);
+        const made = owned && (await makeJob(owned.deps, this.provider, owned.batch));
         if (!made) continue;
         if (made.isStarted) feed.publish({ type: "batch", batchId, status: "running" });
-        active.batch.status = "running";
-        this.#start(active, made.jobId);
+        owned.batch.status = "running";
+        this.#start(owned, made.jobId);
         without.delete(batchId);
       } catch (error) {
         if (batchId !== null) this.#tryAgain(batchId, error);
@@ -214,9 +203,10 @@ export class JobPool implements WorkerPool {
     return null;
   }
 
-  #start(active: ActiveBatch, jobId: string): void {
-    if (!this.#isActive(active) || active.works.has(jobId)) return;
-    const { batch, deps } = active;
+  /** Works on a job until it is done, or until its batch is removed. */
+  #start({ batch, deps }: OwnedBatch, jobId: string): void {
+    if (this.#stopping.signal.aborted || this.#worksOf(batch.id).some((each) => each.jobId === jobId)) return;
+    const controller = new AbortController();
     const work: JobWork = {
       deps,
       provider: this.provider,
@@ -225,93 +215,78 @@ export class JobPool implements WorkerPool {
       model: providerModel(this.provider, deps.models, batch.model) ?? batch.model,
       uploads: this.#uploads,
       downloads: this.#downloads,
-      signal: active.controller.signal,
+      controller,
+      signal: controller.signal,
       abandoned: this.#abandoning.signal,
       onReleased: () => this.wake(),
       isCreating: false,
     };
-    active.works.set(jobId, work);
-    this.#running++;
-    this.#tasks.track(this.#work(active, work));
+    this.#works.add(work);
+    this.#tasks.track(this.#work(work));
   }
 
-  async #work(active: ActiveBatch, work: JobWork): Promise<void> {
-    const { jobId, signal } = work;
+  async #work(work: JobWork): Promise<void> {
+    const { jobId, signal, batch } = work;
     const { clock, log } = this.#deps;
     while (!signal.aborted) {
       try {
         await runJob(work);
         break;
       } catch (error) {
-        if (error instanceof OwnerLost) this.remove(active.batch.id);
+        if (error instanceof OwnerLost) this.remove(batch.id);
         if (signal.aborted) break;
         log.error("a job could not be continued; trying again", { job: jobId, error: String(error) });
         await clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
       }
     }
-    this.#running--;
-    active.works.delete(jobId);
+    this.#works.delete(work);
     if (this.#stopping.signal.aborted) return;
     // The job is done, or its batch ended while the job was being created.
     void this.#sweep();
-    await this.#rest(active).catch((error) => this.#tryAgain(active.batch.id, error));
+    if (!signal.aborted) await this.#rest(batch.id).catch((error) => this.#tryAgain(batch.id, error));
     this.wake();
   }
 
   /** Called when a job has ended: without another one, and without items for one, the batch is done here. */
-  async #rest(active: ActiveBatch): Promise<void> {
+  async #rest(batchId: string): Promise<void> {
     const { stores, feed } = this.#deps;
-    const { id } = active.batch;
-    if (active.works.size > 0 || !this.#isActive(active)) return;
-    if ((await stores.read.items.countWithoutJob(id)) > 0) return;
-    const error = await failureOf(stores.read, id);
+    if (this.#worksOf(batchId).length > 0 || (await stores.read.items.countWithoutJob(batchId)) > 0) return;
+    const error = await failureOf(stores.read, batchId);
     if (error) {
-      const failed = await failBatch(this.#deps, id, error, () => endOf(this.#deps));
-      if (failed) reportEnded(feed, id, "failed", failed);
+      const failed = await failBatch(this.#deps, batchId, error, () => endOf(this.#deps));
+      if (failed) reportEnded(feed, batchId, "failed", failed);
     }
-    if (!this.#isActive(active) || active.works.size > 0) return;
-    this.#batches.delete(id);
-    this.#events.onBatchIdle(id);
+    this.#events.onBatchIdle(batchId);
   }
 
-  #sweepLater(): void {
-    this.#nextSweep.abort();
-    if (this.#stopping.signal.aborted) return;
-    this.#nextSweep = new AbortController();
-    this.#deps.clock.sleep(SWEEP_MS, this.#nextSweep.signal).then(
-      () => void this.#sweep(),
-      () => {},
-    );
+  async #sweepEveryMinute(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      await this.#deps.clock.sleep(SWEEP_MS, signal).catch(() => {});
+      await this.#sweep();
+    }
   }
 
-  /**
-   * Tries once to close each job that is done or abandoned, and again every minute while a job is open. The first time it
-   * tries the oldest ones, too.
-   */
+  /** Tries once to close each job that is done or abandoned. The first time it tries the oldest ones, too. */
   async #closeAll(): Promise<void> {
     const { stores, clock, log } = this.#deps;
     const { signal } = this.#stopping;
-    this.#nextSweep.abort();
     if (signal.aborted) return;
     const sinceMs = this.#isFirstSweep ? 0 : clock.nowMs() - 2 * FORGOTTEN_MS;
     this.#isFirstSweep = false;
     try {
       const jobs = (await stores.read.upstreamJobs.toClose()).filter((job) => job.createdAtMs >= sinceMs);
-      const queue = new PQueue({ concurrency: CLOSINGS_AT_ONCE });
-      const close = async ({ id, batchId }: UpstreamJobRecord): Promise<boolean> => {
-        if (!(await this.#isMaker(batchId)) || !(await becomeOwner(this.#deps, batchId))) return true;
-        return this.#close(id, signal).catch((error) => {
+      const close = async ({ id, batchId }: UpstreamJobRecord): Promise<void> => {
+        if (!(await this.#isMaker(batchId)) || !(await becomeOwner(this.#deps, batchId))) return;
+        await this.#close(id, signal).catch((error) => {
           if (!signal.aborted)
             log.warn("a job could not be closed upstream; trying again", { job: id, error: String(error) });
-          return false;
         });
       };
-      const closed = await queue.addAll(jobs.map((job) => () => close(job)));
-      const areAtWork = (await stores.read.upstreamJobs.atWork()).length > 0;
-      if (areAtWork || closed.includes(false)) this.#sweepLater();
+      const queue = new PQueue({ concurrency: CLOSINGS_AT_ONCE });
+      await queue.addAll(jobs.map((job) => () => close(job)));
     } catch (error) {
       log.error("the jobs to close could not be looked up; trying again", { error: String(error) });
-      this.#sweepLater();
     }
   }
 

@@ -28,6 +28,7 @@ const LONGEST_SLEEP_MS = 3_600_000;
 
 /** A job at work, and what its steps share. */
 export interface JobWork {
+  /** Its writes fail once another process owns the batch. */
   deps: WorkerDeps;
   provider: JobProvider;
   batch: BatchRecord;
@@ -38,6 +39,7 @@ export interface JobWork {
   uploads: PQueue;
   downloads: PQueue;
   /** Ends the work on the job here. The job itself goes on upstream. */
+  controller: AbortController;
   signal: AbortSignal;
   /** Ends a request that creates a job. Its answer is lost then. */
   abandoned: AbortSignal;
@@ -301,22 +303,15 @@ export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promis
   const { deps, provider, jobId, signal } = work;
   const { stores, clock } = deps;
   const sentAtMs = job.sentAtMs ?? job.createdAtMs;
-  for (let tries = 1; ; tries++) {
+  for (;;) {
     const nowMs = clock.nowMs();
-    try {
-      const found = await findJob(provider, job, signal);
-      if (found) {
-        await stores.write((tx) => markCreated(tx, jobId, found.name, nowMs));
-        return endWaiting(work);
-      }
-      if (nowMs - sentAtMs >= provider.times.lostMs) break;
-      tries = 0;
-      await clock.sleep(provider.times.pollMs, signal);
-    } catch (error) {
-      if (!(error instanceof ProviderError)) throw error;
-      if (nowMs - job.createdAtMs > FORGOTTEN_MS) break;
-      await waitAfter(work, error, tries, { mayGiveUp: false });
+    const found = await findJobInTime(work, job);
+    if (found) {
+      await stores.write((tx) => markCreated(tx, jobId, found.name, nowMs));
+      return endWaiting(work);
     }
+    if (nowMs - sentAtMs >= provider.times.lostMs) break;
+    await clock.sleep(provider.times.pollMs, signal);
   }
   const isTooOld = clock.nowMs() - job.createdAtMs > FORGOTTEN_MS;
   if (isTooOld || job.creates >= MOST_CREATES) throw new ProviderError("PROVIDER_ITEM_FAILED", LOST);

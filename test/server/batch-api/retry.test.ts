@@ -32,6 +32,35 @@ describe("a retry over HTTP", () => {
     expect((await other.json()).id).not.toBe(made.id);
   });
 
+  it("is listed in its first batch, once, for those who ask; and by itself when that one is deleted", async () => {
+    const service = await startTestService({ providers: [unluckyProvider()] });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    await service.until(id);
+    const retry = await (await service.ask(`/${id}/retry`, { method: "POST" })).json();
+    await service.until(retry.id);
+    const again = await service.submit({ model: MODEL, items: items(1), parent_batch_id: retry.id });
+    await service.until(again.id);
+    const listed = async (query: string) => {
+      const { data } = await (await service.ask(query)).json();
+      return data.map((batch: { id: string; retries?: { id: string }[] }) => [
+        batch.id,
+        batch.retries?.map((each) => each.id),
+      ]);
+    };
+    expect(await listed("?include=retries")).toEqual([[id, [retry.id, again.id]]]);
+    expect(await listed("?limit=1")).toEqual([[again.id, undefined]]);
+    const one = await (await service.ask(`/${id}?include=retries`)).json();
+    expect(one.retries).toMatchObject([{ id: retry.id, success_count: 1 }, { id: again.id }]);
+    const { status } = await service.ask(`/${id}?include=all`);
+    expect(status).toBe(400);
+
+    expect((await service.ask(`/${id}`, { method: "DELETE" })).status).toBe(204);
+    expect(await listed("?include=retries")).toEqual([
+      [again.id, []],
+      [retry.id, []],
+    ]);
+  });
+
   it("is answered again after its reference images were deleted, and makes no other batch of them", async () => {
     const service = await startTestService({ providers: [unluckyProvider()] });
     const reference_images = [{ mime_type: "image/png", data: (await tinyPng()).toString("base64") }];

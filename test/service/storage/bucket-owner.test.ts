@@ -162,6 +162,26 @@ it("[BUCKET-1] a bucket that cannot be used ends the start with its reason", asy
   ]);
 });
 
+it("[BUCKET-1] a bucket that does not exist is called missing, with how to make it, by the start and by doctor", async () => {
+  const { fake, storage } = await bucket();
+  const missing = {
+    ...storage,
+    blobs: { ...storage.blobs, bucket: "imagse", name: "s3://imagse/imgbatch" } as BlobsPlace,
+  };
+  const message = `s3://imagse/imgbatch: there is no bucket imagse at ${fake.url}.`;
+  const create = `create it: aws s3 mb s3://imagse --region us-east-1 --endpoint-url ${fake.url}`;
+  const error = await refusal(await tempDir(), missing);
+  expect(error).toMatchObject({ code: "STORAGE_FAILED", message, advice: expect.stringContaining(create) });
+  const found = {
+    check: "bucket",
+    state: "fail",
+    exit: "saving",
+    message,
+    advice: expect.stringContaining(create),
+  };
+  expect(await checkStorage(missing, await tempDir())).toMatchObject([found]);
+});
+
 describe.skipIf(!hasPostgres)("the bucket of a moved data directory", () => {
   async function moving() {
     const local = await startTestService({ providers: [new FakeProvider()] });

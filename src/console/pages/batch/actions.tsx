@@ -2,6 +2,7 @@ import { useEffect, useMemo, useState } from "react";
 import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
 import { isRefusalCode, isTerminal } from "../../../contract/statuses.ts";
+import { groupBy } from "../../../kernel/json.ts";
 import { FREE_DRAWINGS, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { Options } from "../../../prompts/options.ts";
@@ -22,15 +23,17 @@ import { announce, Icon } from "../../parts/notes.tsx";
 import { go, hrefOf } from "../../parts/route.ts";
 import { count, usd } from "../../parts/status.tsx";
 import { useData, useLimits } from "../../parts/use-data.ts";
-import { hasImages, saveImages } from "./images.ts";
+import { canSave, fileStem, saveImages } from "./images.ts";
+import { membersOf, type PlacedItem } from "./use-items.ts";
 
 /**
- * Returns the failed items of a batch that can be made again. It leaves out those whose content was refused, and those
- * that another batch makes again.
+ * Returns the failed items that can be made again. It leaves out those whose content was refused, and those of a batch that
+ * has not ended.
  */
-export function retriableOf(batch: BatchObject, items: readonly ItemObject[]): ItemObject[] {
-  if (!isTerminal(batch.status) || batch.source !== "batch") return [];
-  return items.filter((item) => isRetriable(item) && !item.retried_in);
+export function retriableOf(items: readonly PlacedItem[]): PlacedItem[] {
+  return items.filter(
+    (item) => isRetriable(item) && isTerminal(item.batch.status) && item.batch.source === "batch",
+  );
 }
 
 function isRetriable({ status, error }: ItemObject): boolean {
@@ -39,45 +42,50 @@ function isRetriable({ status, error }: ItemObject): boolean {
 
 /** Asks before the failed ones of the chosen items are made again. Those that were refused are left out. */
 export function RetryDialog(props: {
-  batch: BatchObject;
-  chosen: readonly ItemObject[];
+  chosen: readonly PlacedItem[];
+  onChanged: () => void;
   onClose: () => void;
 }) {
-  const { batch, chosen, onClose } = props;
-  const items = retriableOf(batch, chosen);
+  const { chosen, onChanged, onClose } = props;
+  const items = retriableOf(chosen);
   const leftOut = chosen.filter((item) => item.status === "failed" && !isRetriable(item)).length;
-  const { id, item_count, hold_amount, estimated_cost, model } = batch;
-  // One key for the question: confirmed twice, it makes one batch.
+  // One key for the question: confirmed twice, it makes each batch once.
   const idempotencyKey = useMemo(randomId, []);
   const models = useData("models", batchModels);
-  const listed = models.value?.find((each) => each.id === model);
-  const pricing = listed?.pricing;
-  const isPlay = pricing?.play_money ?? batch.play_money;
-  const prices = listed && items.map(({ options }) => imagePrice(listed, askedOf(options)));
-  const sumOf = (part: "cost" | "hold", total: number) =>
-    prices
-      ? microsToNumber(prices.reduce((sum, price) => sum + price[part], 0))
-      : (items.length * total) / item_count;
-  const price = sumOf("cost", estimated_cost);
-  const hold = sumOf("hold", hold_amount);
+  const listedOf = ({ batch }: PlacedItem) => models.value?.find(({ id }) => id === batch.model);
+  const isPaid = items.some((item) => listedOf(item)?.pricing.paid);
+  const isPlay = items.every((item) => listedOf(item)?.pricing.play_money ?? item.batch.play_money);
+  const sumOf = (part: "cost" | "hold", of: readonly PlacedItem[]) =>
+    of.reduce((sum, item) => {
+      const listed = listedOf(item);
+      const { item_count, hold_amount, estimated_cost } = item.batch;
+      const usual = (part === "cost" ? estimated_cost : hold_amount) / item_count;
+      const price = listed && imagePrice(listed, askedOf(item.options))[part];
+      return sum + (price === undefined ? usual : microsToNumber(price));
+    }, 0);
+  const hold = sumOf("hold", items);
   return (
     <ConfirmDialog
       title={`Make ${counted(items.length, "failed image")} again?`}
-      action={pricing?.paid ? `Pay up to ${usd(hold, "limit")}` : "Make again"}
+      action={isPaid ? `Pay up to ${usd(hold, "limit")}` : "Make again"}
       onClose={onClose}
       onConfirm={async () => {
-        const customIds = items.map(({ custom_id }) => custom_id);
-        const consent = { idempotencyKey, maxCost: pricing?.paid ? hold : null };
-        const retry = await retryBatch(id, customIds, consent);
-        announce("A new batch makes the failed images again.");
-        go(hrefOf("batches", retry.id));
+        const batches = groupBy(items, ({ batch }) => batch.id);
+        for (const [id, own] of batches) {
+          const customIds = own.map(({ custom_id }) => custom_id);
+          const maxCost = own.some((item) => listedOf(item)?.pricing.paid) ? sumOf("hold", own) : null;
+          await retryBatch(id, customIds, { idempotencyKey: `${idempotencyKey}-${id}`, maxCost });
+        }
+        onChanged();
+        announce("The failed images are made again.");
       }}
     >
       <p>
-        A new batch, linked to this one, makes {items.length === 1 ? "it" : "them"} again
+        {items.length === 1 ? "It takes its" : "They take their"} old{" "}
+        {items.length === 1 ? "place" : "places"} in the gallery
         {isPlay
           ? `: ${FREE_DRAWINGS}.`
-          : `. It costs about ${usd(price, "limit")}, and ${usd(hold, "limit")} is reserved until it has ended.`}
+          : `. ${items.length === 1 ? "It costs" : "They cost"} about ${usd(sumOf("cost", items), "limit")}, and ${usd(hold, "limit")} is held until the end.`}
       </p>
       {leftOut > 0 && (
         <p>
@@ -94,10 +102,17 @@ function askedOf(options: ItemObject["options"]): Pick<Options, "size" | "qualit
   return { ...(size ? { size } : {}), ...(quality ? { quality } : {}) };
 }
 
-/** Asks which parts of an ended batch to delete. */
-function DeleteDialog(props: { batch: BatchObject; onChanged: () => void; onClose: () => void }) {
-  const { batch, onChanged, onClose } = props;
-  const hasOutputs = batch.status !== "output_deleted" && batch.success_count > 0;
+/** Asks which parts of ended batches to delete. */
+function DeleteDialog(props: {
+  batches: readonly BatchObject[];
+  onChanged: () => void;
+  onClose: () => void;
+}) {
+  const { batches, onChanged, onClose } = props;
+  const made = batches.filter(
+    ({ status, success_count }) => status !== "output_deleted" && success_count > 0,
+  );
+  const hasOutputs = made.length > 0;
   const [outputs, setOutputs] = useState(hasOutputs);
   const [record, setRecord] = useState(!hasOutputs);
   return (
@@ -107,8 +122,8 @@ function DeleteDialog(props: { batch: BatchObject; onChanged: () => void; onClos
       isDangerous
       onClose={onClose}
       onConfirm={async () => {
-        if (outputs) await deleteOutputs(batch.id);
-        if (record) await deleteRecord(batch.id);
+        if (outputs) for (const { id } of made) await deleteOutputs(id);
+        if (record) for (const { id } of batches) await deleteRecord(id);
         if (outputs || record) announce("Deleted.");
         if (record) go(hrefOf("batches"));
         else onChanged();
@@ -129,33 +144,40 @@ function DeleteDialog(props: { batch: BatchObject; onChanged: () => void; onClos
 }
 
 /**
- * Downloads all images of a batch: as the service's ZIP, or, of more images than the service puts into one, as several that the
- * page makes. `items` is null before all of them are known.
+ * Downloads all images: as the service's ZIP where it has just these, else as one that the page makes, or as several where there
+ * are more images than the service puts into one. `items` is null before all of them are known.
  */
-function DownloadButton({ batch, items }: { batch: BatchObject; items: ItemObject[] | null }) {
+function DownloadButton({
+  batches,
+  items,
+}: {
+  batches: readonly BatchObject[];
+  items: readonly PlacedItem[] | null;
+}) {
   const { zipItems } = useLimits();
-  const images = items?.filter(hasImages) ?? null;
-  if (batch.success_count <= zipItems)
-    return <SaveButton label="Download ZIP" save={() => followZip(batch.id)} />;
-  const zips = Math.ceil((images?.length || batch.success_count) / zipItems);
-  return <SaveButton label={`Download ${zips} ZIPs`} {...{ batch, images }} />;
+  const images = items?.filter(canSave) ?? null;
+  const [first] = batches;
+  if (first && batches.length === 1 && first.success_count <= zipItems)
+    return <SaveButton label="Download ZIP" save={() => followZip(first)} />;
+  const zips = Math.ceil((images?.length || 1) / zipItems);
+  return <SaveButton label={zips === 1 ? "Download ZIP" : `Download ${zips} ZIPs`} images={images} />;
 }
 
 /** Saves images, and shows how many of them are there. `save` saves them in another way, which reports no number. */
 function SaveButton(props: {
   label: string;
-  batch?: BatchObject;
-  images?: readonly ItemObject[] | null;
+  images?: readonly PlacedItem[] | null;
   save?: () => Promise<void>;
 }) {
-  const { label, batch, images, save } = props;
+  const { label, images, save } = props;
   const { zipItems } = useLimits();
   const [done, setDone] = useState<number | null>(null);
   const start = async () => {
     setDone(0);
     try {
+      const name = images?.[0]?.batch.task_name ?? "";
       if (save) await save();
-      else if (batch && images) await saveImages(batch.id, images, { zipItems, onDone: setDone });
+      else if (images) await saveImages(images, { name, zipItems, onDone: setDone });
     } catch (error) {
       announce((error as Error).message);
     } finally {
@@ -175,34 +197,38 @@ function SaveButton(props: {
   );
 }
 
-async function followZip(batchId: string): Promise<void> {
+async function followZip({ id, task_name }: BatchObject): Promise<void> {
   // The ticket counts, not the address that the service goes by: the page may be open under another one.
-  const { search } = new URL(await zipLink(batchId));
-  saveLink(urlOf(routes.ticketDownload(batchId) + search), `${batchId}.zip`);
+  const { search } = new URL(await zipLink(id));
+  saveLink(urlOf(routes.ticketDownload(id) + search), `${fileStem(task_name)}.zip`);
 }
 
 export interface BatchActionsProps {
-  batch: BatchObject;
+  batches: readonly BatchObject[];
   /** Null before all of them are known. */
-  items: ItemObject[] | null;
+  items: readonly PlacedItem[] | null;
   onChanged: () => void;
 }
 
-/** The buttons for a batch in its status. */
-export function BatchActions({ batch, items, onChanged }: BatchActionsProps) {
+/** The buttons for batches and their retries, as their statuses allow. */
+export function BatchActions({ batches, items, onChanged }: BatchActionsProps) {
   const [question, setQuestion] = useState<"cancel" | "retry" | "delete" | null>(null);
   const close = () => setQuestion(null);
-  const hasEnded = isTerminal(batch.status);
-  const retriable = retriableOf(batch, items ?? []);
+  const members = batches.flatMap(membersOf);
+  const open = members.filter(({ status }) => !isTerminal(status));
+  const hasEnded = open.length === 0;
+  const hasFiles = members.some(
+    ({ status, success_count }) => success_count > 0 && status !== "output_deleted",
+  );
+  const retriable = retriableOf(items ?? []);
+  const failed = items?.filter(({ status }) => status === "failed").length ?? 0;
   return (
     <div className="actions">
-      {hasEnded && batch.success_count > 0 && batch.status !== "output_deleted" && (
-        <DownloadButton batch={batch} items={items} />
-      )}
+      {hasEnded && hasFiles && <DownloadButton batches={members} items={items} />}
       {retriable.length > 0 && (
         <button type="button" className="button" onClick={() => setQuestion("retry")}>
           <Icon name="retry" /> Retry {count(retriable.length)}
-          {retriable.length < batch.fail_count && ` of ${count(batch.fail_count)}`} failed
+          {retriable.length < failed && ` of ${count(failed)}`} failed
         </button>
       )}
       {hasEnded ? (
@@ -214,42 +240,47 @@ export function BatchActions({ batch, items, onChanged }: BatchActionsProps) {
           <Icon name="stop" /> Cancel
         </button>
       )}
-      {question === "cancel" && <CancelDialog batch={batch} onChanged={onChanged} onClose={close} />}
-      {question === "retry" && <RetryDialog batch={batch} chosen={items ?? []} onClose={close} />}
-      {question === "delete" && <DeleteDialog batch={batch} onChanged={onChanged} onClose={close} />}
+      {question === "cancel" && <CancelDialog batches={open} onChanged={onChanged} onClose={close} />}
+      {question === "retry" && <RetryDialog chosen={items ?? []} onChanged={onChanged} onClose={close} />}
+      {question === "delete" && <DeleteDialog batches={members} onChanged={onChanged} onClose={close} />}
     </div>
   );
 }
 
-function CancelDialog(props: { batch: BatchObject; onChanged: () => void; onClose: () => void }) {
-  const { batch, onChanged, onClose } = props;
+function CancelDialog(props: {
+  batches: readonly BatchObject[];
+  onChanged: () => void;
+  onClose: () => void;
+}) {
+  const { batches, onChanged, onClose } = props;
+  const made = batches.reduce((sum, { success_count }) => sum + success_count, 0);
+  const what = batches.length === 1 ? "batch" : `${batches.length} batches`;
   return (
     <ConfirmDialog
-      title="Cancel this batch?"
-      action="Cancel the batch"
+      title={batches.length === 1 ? "Cancel this batch?" : `Cancel these ${what}?`}
+      action={`Cancel the ${what}`}
       isDangerous
       onClose={onClose}
       onConfirm={async () => {
-        await cancelBatch(batch.id);
-        announce("The batch is cancelled.");
+        for (const { id } of batches) await cancelBatch(id);
+        announce(batches.length === 1 ? "The batch is cancelled." : `The ${what} are cancelled.`);
         onChanged();
       }}
     >
       <p>
-        {counted(batch.success_count, "finished image")} {batch.success_count === 1 ? "stays" : "stay"} and{" "}
-        {batch.success_count === 1 ? "is" : "are"} paid. The rest of the hold goes back.
+        {counted(made, "finished image")} {made === 1 ? "stays" : "stay"} and {made === 1 ? "is" : "are"}{" "}
+        paid. The rest of what is held goes back.
       </p>
     </ConfirmDialog>
   );
 }
 
 interface SelectionBarProps {
-  batch: BatchObject;
-  items: readonly ItemObject[];
+  items: readonly PlacedItem[];
   selected: ReadonlySet<string>;
   onSelectAll: () => void;
   onClear: () => void;
-  /** Images were deleted. */
+  /** Images were deleted, or are made again. */
   onChanged: () => void;
 }
 
@@ -259,7 +290,7 @@ export function SelectionBar(props: SelectionBarProps) {
 }
 
 function Buttons(props: SelectionBarProps) {
-  const { batch, items, selected, onSelectAll, onClear, onChanged } = props;
+  const { items, selected, onSelectAll, onClear, onChanged } = props;
   const [question, setQuestion] = useState<"retry" | "delete" | null>(null);
   useEffect(
     () => () => {
@@ -267,10 +298,9 @@ function Buttons(props: SelectionBarProps) {
     },
     [],
   );
-  const chosen = items.filter(({ custom_id }) => selected.has(custom_id));
-  const isThere = isTerminal(batch.status) && batch.status !== "output_deleted";
-  const images = isThere ? chosen.filter(hasImages) : [];
-  const retriable = retriableOf(batch, chosen);
+  const chosen = items.filter(({ key }) => selected.has(key));
+  const images = chosen.filter(canSave);
+  const retriable = retriableOf(chosen);
   const close = () => setQuestion(null);
   return (
     <>
@@ -283,20 +313,20 @@ function Buttons(props: SelectionBarProps) {
           Clear
         </button>
         {(images.length > 0 || retriable.length === 0) && (
-          <SaveButton label={`Download ${count(images.length)}`} batch={batch} images={images} />
+          <SaveButton label={`Download ${count(images.length)}`} images={images} />
         )}
         {retriable.length > 0 && (
           <button type="button" className="button" onClick={() => setQuestion("retry")}>
             <Icon name="retry" /> Retry {count(retriable.length)}
           </button>
         )}
-        {images.length > 0 && batch.source === "batch" && (
+        {images.length > 0 && images.every(({ batch }) => batch.source === "batch") && (
           <button type="button" className="button" onClick={() => setQuestion("delete")}>
             <Icon name="trash" /> Delete {count(images.length)}
           </button>
         )}
       </section>
-      {question === "retry" && <RetryDialog batch={batch} chosen={chosen} onClose={close} />}
+      {question === "retry" && <RetryDialog chosen={chosen} onChanged={onChanged} onClose={close} />}
       {question === "delete" && (
         <ConfirmDialog
           title={`Delete ${counted(images.length, "image")}?`}
@@ -305,7 +335,7 @@ function Buttons(props: SelectionBarProps) {
           onClose={close}
           onConfirm={async () => {
             try {
-              for (const { custom_id } of images) await deleteImages(batch.id, custom_id);
+              for (const { batch, custom_id } of images) await deleteImages(batch.id, custom_id);
             } finally {
               onChanged();
             }

@@ -1,16 +1,16 @@
-import { useDeferredValue, useEffect, useMemo, useRef, useState } from "react";
-import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
+import { type ReactNode, useDeferredValue, useMemo, useState } from "react";
+import type { BatchObject } from "../../../contract/batch-api.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { saidLines } from "../../../contract/waiting.ts";
 import { counted } from "../../../kernel/text.ts";
-import { getBatch, listItems } from "../../api/batches.ts";
-import { onChange } from "../../api/changes.ts";
-import { ApiError, sleep } from "../../api/request.ts";
+import { listBatches } from "../../api/batches.ts";
+import { ApiError } from "../../api/request.ts";
 import { SearchField, useKeys } from "../../parts/keys.tsx";
 import { EmptyNote, ErrorNote, Problem } from "../../parts/notes.tsx";
-import { go, hrefOf } from "../../parts/route.ts";
+import { batchesHref, go, hrefOf } from "../../parts/route.ts";
 import {
   ago,
+  asOne,
   Counts,
   costOf,
   count,
@@ -18,132 +18,77 @@ import {
   ProgressBar,
   StatusBadge,
   usd,
+  type WholeBatch,
   waitingWords,
 } from "../../parts/status.tsx";
 import { useData } from "../../parts/use-data.ts";
 import { BatchActions, type BatchActionsProps, SelectionBar } from "./actions.tsx";
 import { compareItems, Gallery } from "./gallery.tsx";
 import { LargeView } from "./large-view.tsx";
+import { membersOf, type PlacedItem, useBatches, useItems } from "./use-items.ts";
 
-interface Items {
-  /** In request order, as far as they are read. */
-  items: ItemObject[];
-  /** All are read. */
-  isComplete: boolean;
-  error: Error | null;
-  /** Reads all of them again. */
-  reload: () => void;
-}
-
-interface Page {
-  cursor: string | null;
-  items: ItemObject[];
-}
-
-/** Pages are read again after a change at most this often. */
-const LEAST_GAP_MS = 900;
-const NOTHING = { items: [] as ItemObject[], isComplete: false, error: null as Error | null };
-
-/** The items of a batch, page by page. After a change only the pages that it touches are read again. */
-function useItems(batchId: string): Items {
-  const [state, setState] = useState(NOTHING);
-  const again = useRef(() => {});
-  useEffect(() => {
-    const stop = new AbortController();
-    const pages: Page[] = [{ cursor: null, items: [] }];
-    const stale = new Set([0]);
-    let isComplete = false;
-    let isReading = false;
-
-    const readPage = async (index: number) => {
-      const page = pages[index];
-      if (!page) return;
-      const { data, has_more, next_cursor } = await listItems(batchId, page.cursor, stop.signal);
-      pages[index] = { ...page, items: data };
-      const isLast = index === pages.length - 1;
-      if (isLast && has_more) {
-        pages.push({ cursor: next_cursor, items: [] });
-        stale.add(index + 1);
-      }
-      if (isLast) isComplete = !has_more;
-    };
-    const readStale = async () => {
-      if (isReading) return;
-      isReading = true;
-      while (stale.size > 0 && !stop.signal.aborted) {
-        const wasComplete = isComplete;
-        const round = [...stale];
-        stale.clear();
-        let error: Error | null = null;
-        try {
-          for (const index of round) await readPage(index);
-        } catch (thrown) {
-          error = thrown as Error;
-        }
-        if (stop.signal.aborted) return;
-        setState((old) => ({
-          items: error ? old.items : pages.flatMap(({ items }) => items),
-          isComplete,
-          error,
-        }));
-        if (wasComplete || error) await sleep(LEAST_GAP_MS, stop.signal).catch(() => {});
-      }
-      isReading = false;
-    };
-    again.current = () => {
-      for (const index of pages.keys()) stale.add(index);
-      void readStale();
-    };
-    void readStale();
-    const unsubscribe = onChange((change) => {
-      if (change.kind !== "all" && !(change.kind === "batch" && change.id === batchId)) return;
-      for (const index of changedPages(pages, change.kind === "all" ? null : change.items)) stale.add(index);
-      void readStale();
-    });
-    return () => {
-      stop.abort();
-      unsubscribe();
-    };
-  }, [batchId]);
-  return { ...state, reload: () => again.current() };
-}
-
-/** The pages with changed items. Null: any that is not finished. New items come at the end. */
-function changedPages(pages: readonly Page[], changed: string[] | null): number[] {
-  const last = pages.length - 1;
-  const ids = changed === null ? null : new Set(changed);
-  if (ids?.size === 0) return [];
-  const isTouched = ({ items }: Page) =>
-    items.some(({ custom_id, status }) => (ids === null ? status === "pending" : ids.has(custom_id)));
-  const touched = [...pages.keys()].filter((index) => isTouched(pages[index] as Page));
-  if (ids === null) return [...new Set([...touched, last])];
-  return touched.length === 0 ? [last] : touched;
-}
-
-/** The facts of a batch as a whole, and what can be done with it. */
-function BatchHead(props: BatchActionsProps) {
-  const { batch } = props;
-  const { status, waiting, error, parent_batch_id } = batch;
-  const retries = new Set(
-    props.items?.map(({ retried_in }) => retried_in).filter((id) => typeof id === "string"),
+/** The facts of the batches of the page as a whole, and what can be done with them. */
+function BatchHead(props: BatchActionsProps & { whole: WholeBatch }) {
+  const { batches, whole } = props;
+  const [first] = batches;
+  const members = batches.flatMap(membersOf);
+  const models = [...new Set(batches.map(({ model }) => model))];
+  const makers = [...new Set(members.flatMap(({ provider }) => provider ?? []))];
+  const expiries = members.flatMap((each) =>
+    each.expires_at === null || each.status === "output_deleted" ? [] : [each.expires_at],
   );
+  if (!first) return null;
+  const names = [...new Set(batches.map(({ task_name }) => task_name))];
   return (
     <section className="batch-head" aria-label="Batch">
       <a className="back" href={hrefOf("batches")}>
         Batches
       </a>
       <div className="page-head">
-        <h1 dir="auto">{batch.task_name}</h1>
+        <h1 dir="auto">{names.join(", ")}</h1>
         <BatchActions {...props} />
       </div>
       <div className="batch-line" role="status">
-        <StatusBadge status={status} />
-        <Counts batch={batch} />
-        <ProgressBar batch={batch} />
+        <StatusBadge status={whole.status} />
+        <Counts batch={whole} />
+        <ProgressBar batch={whole} />
       </div>
-      {batch.queued_behind !== null && batch.queued_behind > 0 && (
+      {members.map((batch) => (
+        <Troubles key={batch.id} batch={batch} />
+      ))}
+      <dl className="facts">
+        <Fact label="cost">{costOfAll(whole)}</Fact>
+        <Fact label={models.length === 1 ? "model" : "models"}>{models.join(", ")}</Fact>
+        {makers.length > 0 && <Fact label="made by">{makers.join(", ")}</Fact>}
+        <Fact label="created">
+          <span title={localTime(first.created_at)}>{ago(first.created_at)}</span>
+        </Fact>
+        {expiries.length > 0 && <Fact label="images kept until">{localTime(Math.min(...expiries))}</Fact>}
+        {first.parent_batch_id && batches.length === 1 && (
+          <Fact label="retry of">
+            <a href={hrefOf("batches", first.parent_batch_id)}>the first batch, which shows all images</a>
+          </Fact>
+        )}
+        {batches.length === 1 && (
+          <Fact label="id">
+            <code>{first.id}</code>
+          </Fact>
+        )}
+        {batches.length === 1 && <SentTogether batch={first} />}
+      </dl>
+      {members.length > 1 && <History members={members} batchCount={batches.length} />}
+    </section>
+  );
+}
+
+/** Why a batch waits, or has failed as a whole. */
+function Troubles({ batch }: { batch: BatchObject }) {
+  const { status, waiting, error, queued_behind } = batch;
+  return (
+    <>
+      {queued_behind !== null && queued_behind > 0 && (
         <p className="note warn">
-          It waits for {counted(batch.queued_behind, "other batch", "other batches")} before it.
+          It waits for {counted(queued_behind, "other batch", "other batches")} before it.
         </p>
       )}
       {waiting && !isTerminal(status) && (
@@ -161,39 +106,73 @@ function BatchHead(props: BatchActionsProps) {
           <Problem message={error.message} code={error.code} />
         </p>
       )}
-      <dl className="facts">
-        <Fact label="cost">
-          {batch.actual_cost !== null || batch.play_money
-            ? costOf(batch.actual_cost ?? 0, batch.play_money)
-            : `about ${usd(batch.estimated_cost, "limit")}, ${usd(batch.hold_amount, "limit")} reserved`}
-        </Fact>
-        <Fact label="model">{batch.model}</Fact>
-        {batch.provider && <Fact label="made by">{batch.provider}</Fact>}
-        <Fact label="created">
-          <span title={localTime(batch.created_at)}>{ago(batch.created_at)}</span>
-        </Fact>
-        {batch.expires_at !== null && status !== "output_deleted" && (
-          <Fact label="images kept until">{localTime(batch.expires_at)}</Fact>
-        )}
-        {parent_batch_id && (
-          <Fact label="retries">
-            <a href={hrefOf("batches", parent_batch_id)}>an earlier batch</a>
-          </Fact>
-        )}
-        {[...retries].map((id) => (
-          <Fact key={id} label="retried in">
-            <a href={hrefOf("batches", id)}>a later batch</a>
-          </Fact>
-        ))}
-        <Fact label="id">
-          <code>{batch.id}</code>
-        </Fact>
-      </dl>
-    </section>
+    </>
   );
 }
 
-function Fact({ label, children }: { label: string; children: React.ReactNode }) {
+/** Batches of one name that were sent within this time come from one run, as far as anybody can tell. */
+const TOGETHER_SECONDS = 120;
+
+/** The way to the other batches of a run: one for each model, or for as many prompts as a batch may have. */
+function SentTogether({ batch }: { batch: BatchObject }) {
+  const runName = (name: string) => name.replace(/ \(\d+ of \d+\)$/, "");
+  const name = runName(batch.task_name);
+  const found = useData(`together ${batch.id}`, (signal) =>
+    listBatches({ status: "", taskName: name }, 1, signal),
+  );
+  const together = (found.value?.entries ?? []).filter(
+    (each) =>
+      runName(each.task_name) === name && Math.abs(each.created_at - batch.created_at) <= TOGETHER_SECONDS,
+  );
+  if (together.length < 2 || batch.parent_batch_id !== null) return null;
+  const models = new Set(together.map(({ model }) => model)).size;
+  return (
+    <Fact label="sent together">
+      <a href={batchesHref(together.map(({ id }) => id).reverse())}>
+        {counted(together.length, "batch", "batches")}
+        {models > 1 && ` with ${models} models`}: show as one
+      </a>
+    </Fact>
+  );
+}
+
+/** The batches that the page shows as one. */
+function History({ members, batchCount }: { members: readonly BatchObject[]; batchCount: number }) {
+  const retries = members.length - batchCount;
+  const parts = [
+    ...(batchCount > 1 ? [`${batchCount} batches`] : []),
+    ...(retries > 0 ? [counted(retries, "retry", "retries")] : []),
+  ];
+  return (
+    <details className="history">
+      <summary>{parts.join(", ")}</summary>
+      <ul>
+        {members.map((batch) => (
+          <li key={batch.id}>
+            <StatusBadge status={batch.status} />
+            <Counts batch={batch} />
+            <span>{costOfAll(batch)}</span>
+            <span className="quiet">{batch.model}</span>
+            <span className="quiet">
+              {batch.parent_batch_id === null ? "" : "retry, "}
+              {localTime(batch.created_at)}
+            </span>
+            <a href={hrefOf("batches", batch.id)}>
+              <code>{batch.id}</code>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function costOfAll({ actual_cost, play_money, estimated_cost, hold_amount }: WholeBatch): string {
+  if (actual_cost !== null || play_money) return costOf(actual_cost ?? 0, play_money);
+  return `about ${usd(estimated_cost, "limit")}, ${usd(hold_amount, "limit")} held`;
+}
+
+function Fact({ label, children }: { label: string; children: ReactNode }) {
   return (
     <div>
       <dt>{label}</dt>
@@ -202,15 +181,11 @@ function Fact({ label, children }: { label: string; children: React.ReactNode })
   );
 }
 
-/** One batch: what it is, and its pictures. `openItem` is shown large. */
-export function BatchPage({ id, openItem }: { id: string; openItem: string | null }) {
-  const items = useItems(id);
-  const batch = useData(
-    id,
-    (signal) => getBatch(id, signal),
-    (change) => (change.kind === "batch" || change.kind === "deleted") && change.id === id,
-  );
-  if (batch.error instanceof ApiError && batch.error.status === 404)
+/** A batch with its retries, or some of them: what they are, and their pictures. `openKey`: the image that is shown large. */
+export function BatchPage({ ids, openKey }: { ids: readonly string[]; openKey: string | null }) {
+  const batches = useBatches(ids);
+  const list = useItems(batches.value ?? []);
+  if (batches.error instanceof ApiError && batches.error.status === 404)
     return (
       <EmptyNote icon="batches" title="No such batch">
         <p className="quiet">It was deleted, or it belongs to another key.</p>
@@ -219,11 +194,22 @@ export function BatchPage({ id, openItem }: { id: string; openItem: string | nul
         </a>
       </EmptyNote>
     );
+  const { items, isComplete, error, reload } = list;
+  const onChanged = () => {
+    batches.reload();
+    reload();
+  };
   return (
     <>
-      <ErrorNote error={batch.error} />
-      {batch.value && (
-        <Loaded batch={batch.value} list={items} openItem={openItem} onChanged={batch.reload} />
+      <ErrorNote error={batches.error ?? error} />
+      {batches.value && (
+        <Loaded
+          batches={batches.value}
+          items={items}
+          isComplete={isComplete}
+          openKey={openKey}
+          onChanged={onChanged}
+        />
       )}
     </>
   );
@@ -232,9 +218,16 @@ export function BatchPage({ id, openItem }: { id: string; openItem: string | nul
 const KINDS = ["all", "success", "failed", "pending"] as const;
 type Kind = (typeof KINDS)[number];
 
-function Loaded(props: { batch: BatchObject; list: Items; openItem: string | null; onChanged: () => void }) {
-  const { batch, list, openItem, onChanged } = props;
-  const { items, isComplete, error, reload } = list;
+interface LoadedProps {
+  batches: readonly BatchObject[];
+  items: readonly PlacedItem[];
+  /** All items are read. */
+  isComplete: boolean;
+  openKey: string | null;
+  onChanged: () => void;
+}
+
+function Loaded({ batches, items, isComplete, openKey, onChanged }: LoadedProps) {
   const [kind, setKind] = useState<Kind>("all");
   const [words, setWords] = useState("");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
@@ -245,26 +238,27 @@ function Loaded(props: { batch: BatchObject; list: Items; openItem: string | nul
     () => (isComplete && kind === "all" && sought === "" ? compareItems(items) : null),
     [items, isComplete, kind, sought],
   );
-  const listed = compared?.items ?? shown;
-  const positions = useMemo(() => new Map(items.map(({ custom_id }, at) => [custom_id, at])), [items]);
+  const places = compared?.places ?? shown;
+  const listed = useMemo(() => places.filter((item) => item !== null), [places]);
+  const whole = useMemo(() => asOne(batches), [batches]);
   useKeys({
     Escape: () => {
       if (selected.size > 0) setSelected(new Set());
-      else if (openItem === null) go(hrefOf("batches"));
+      else if (openKey === null) go(hrefOf("batches"));
     },
   });
-  const show = (customId: string | null, replace = false) =>
-    go(hrefOf("batches", batch.id, ...(customId === null ? [] : [customId])), { replace });
+  const ids = batches.map(({ id }) => id);
+  const show = (key: string | null, replace = false) =>
+    go(batchesHref(ids, ...(key === null ? [] : [key])), { replace });
   const counts: Record<Kind, number> = {
-    all: batch.item_count,
-    success: batch.success_count,
-    failed: batch.fail_count,
-    pending: batch.pending_count,
+    all: whole.item_count,
+    success: whole.success_count,
+    failed: whole.fail_count,
+    pending: whole.pending_count,
   };
-  const isGone = batch.status === "output_deleted";
   return (
     <>
-      <BatchHead batch={batch} items={isComplete ? items : null} onChanged={onChanged} />
+      <BatchHead batches={batches} whole={whole} items={isComplete ? items : null} onChanged={onChanged} />
       <div className="tools">
         <fieldset className="tabs" aria-label="Show">
           {KINDS.filter((each) => each === "all" || counts[each] > 0).map((each) => (
@@ -275,34 +269,28 @@ function Loaded(props: { batch: BatchObject; list: Items; openItem: string | nul
         </fieldset>
         <SearchField label="Search prompts" value={words} onChange={setWords} />
       </div>
-      <ErrorNote error={error} />
       <Gallery
-        batchId={batch.id}
-        items={listed}
+        places={places}
         columns={compared?.columns ?? null}
-        isPlay={batch.play_money}
-        positions={isTerminal(batch.status) ? positions : null}
-        isGone={isGone}
-        openItem={openItem}
+        openItem={openKey}
         selected={selected}
         onSelect={setSelected}
         onOpen={show}
       />
       {shown.length === 0 && isComplete && <EmptyNote icon="search" title="No image like this" />}
       <SelectionBar
-        batch={batch}
         items={items}
         selected={selected}
-        onSelectAll={() => setSelected(new Set(shown.map(({ custom_id }) => custom_id)))}
+        onSelectAll={() => setSelected(new Set(shown.map(({ key }) => key)))}
         onClear={() => setSelected(new Set())}
-        onChanged={reload}
+        onChanged={onChanged}
       />
-      {openItem !== null && isComplete && (
+      {openKey !== null && isComplete && (
         <LargeView
-          batch={batch}
-          items={listed.some(({ custom_id }) => custom_id === openItem) ? listed : items}
-          customId={openItem}
-          onShow={(customId) => show(customId, true)}
+          items={listed.some(({ key }) => key === openKey) ? listed : items}
+          openKey={openKey}
+          onShow={(key) => show(key, true)}
+          onChanged={onChanged}
           onClose={() => show(null, true)}
         />
       )}
@@ -310,7 +298,7 @@ function Loaded(props: { batch: BatchObject; list: Items; openItem: string | nul
   );
 }
 
-function isSought(item: ItemObject, kind: Kind, sought: string): boolean {
+function isSought(item: PlacedItem, kind: Kind, sought: string): boolean {
   if (kind !== "all" && item.status !== kind) return false;
   if (sought === "") return true;
   const texts = [item.custom_id, item.prompt ?? item.prompt_preview, item.error?.code, item.error?.message];

@@ -8,8 +8,7 @@ import {
   useRef,
   useState,
 } from "react";
-import type { ItemObject } from "../../../contract/batch-api.ts";
-import { formatSize } from "../../../kernel/text.ts";
+import { isTerminal } from "../../../contract/statuses.ts";
 import { compareImages, variantByPrompt } from "../../../prompts/comparison.ts";
 import { useKeys } from "../../parts/keys.tsx";
 import { Icon } from "../../parts/notes.tsx";
@@ -17,6 +16,7 @@ import { RemotePicture, sheetAt, thumbnailPath } from "../../parts/pictures.tsx"
 import { usd } from "../../parts/status.tsx";
 import { type Grid, placeOf, useGrid } from "./grid.ts";
 import { isDeleted } from "./images.ts";
+import type { PlacedItem } from "./use-items.ts";
 
 /** The space for the bars above and below the gallery, in pixels. */
 const MARGIN = 90;
@@ -34,13 +34,22 @@ function useTileWalk(
   list: RefObject<HTMLElement | null>,
   {
     grid,
-    count,
+    places,
     onToggle,
-  }: { grid: Grid; count: number; onToggle: (index: number, isRange: boolean) => void },
+  }: {
+    grid: Grid;
+    places: readonly (PlacedItem | null)[];
+    onToggle: (index: number, isRange: boolean) => void;
+  },
 ): TileWalk {
   const [last, setLast] = useState(0);
   const wanted = useRef<number | null>(null);
-  const tabStop = last >= grid.first && last < grid.end ? last : grid.first;
+  const taken = (from: number, step: 1 | -1) => {
+    let index = Math.min(places.length - 1, Math.max(0, from));
+    while (places[index] === null) index += step;
+    return places[index] ? index : null;
+  };
+  const tabStop = last >= grid.first && last < grid.end ? last : (taken(grid.first, 1) ?? grid.first);
 
   const focusWanted = () => {
     list.current
@@ -51,8 +60,10 @@ function useTileWalk(
   useEffect(() => {
     if (wanted.current !== null) focusWanted();
   });
-  const focusTile = (index: number) => {
-    wanted.current = Math.min(count - 1, Math.max(0, index));
+  const focusTile = (index: number, step: 1 | -1 = 1) => {
+    // A comparison has places without an image.
+    wanted.current = taken(index, step) ?? taken(index, step === 1 ? -1 : 1);
+    if (wanted.current === null) return;
     showTile(list.current, placeOf(grid, wanted.current).y, grid.rowHeight);
     focusWanted();
   };
@@ -68,11 +79,11 @@ function useTileWalk(
     event.preventDefault();
     act(index, event);
   };
-  const by = (step: number) => atTile((index) => focusTile(index + step));
+  const by = (step: number) => atTile((index) => focusTile(index + step, step < 0 ? -1 : 1));
   const byOrEnter = (step: number) => (event: KeyboardEvent) => {
     event.preventDefault();
     const index = indexOf(document.activeElement);
-    focusTile(index === null ? tabStop : index + step);
+    focusTile(index === null ? tabStop : index + step, step < 0 ? -1 : 1);
   };
   const page = grid.columns * Math.max(1, Math.floor((innerHeight - 2 * MARGIN) / grid.rowHeight));
   const toggle = atTile((index, event) => onToggle(index, event.shiftKey));
@@ -86,7 +97,7 @@ function useTileWalk(
     PageDown: by(page),
     PageUp: by(-page),
     Home: atTile(() => focusTile(0)),
-    End: atTile(() => focusTile(count - 1)),
+    End: atTile(() => focusTile(places.length - 1, -1)),
     x: toggle,
     " ": toggle,
   });
@@ -105,32 +116,24 @@ function showTile(list: HTMLElement | null, y: number, rowHeight: number): void 
 }
 
 interface TileProps {
-  batchId: string;
-  item: ItemObject;
+  item: PlacedItem;
   index: number;
   count: number;
-  /** In its batch; null while that one may change. */
-  position: number | null;
-  /** Its pictures are deleted. */
-  isGone: boolean;
   isSelected: boolean;
   isTabStop: boolean;
   x: number;
   y: number;
   width: number;
-  /** Instead of the prompt, in a comparison. */
+  /** Instead of the id, in a comparison. */
   variant: string | null;
-  /** With its price below. */
-  isPriced: boolean;
-  onOpen: (customId: string) => void;
+  onOpen: (key: string) => void;
   onToggle: (index: number, isRange: boolean) => void;
 }
 
 /** One item of a batch: its picture or its state, and below what it is. */
 const Tile = memo(function Tile(props: TileProps) {
-  const { item, index, count, isSelected, isTabStop, x, y, width, variant, isPriced, onOpen, onToggle } =
-    props;
-  const { custom_id, status, error } = item;
+  const { item, index, count, isSelected, isTabStop, x, y, width, variant, onOpen, onToggle } = props;
+  const { key, custom_id, status, error } = item;
   const prompt = item.prompt ?? item.prompt_preview;
   return (
     <li
@@ -146,7 +149,7 @@ const Tile = memo(function Tile(props: TileProps) {
         tabIndex={isTabStop ? 0 : -1}
         style={{ height: width }}
         aria-label={`${custom_id}, ${status}: ${error?.message ?? item.prompt_preview}`}
-        onClick={() => onOpen(custom_id)}
+        onClick={() => onOpen(key)}
         // The space bar selects. In Firefox it would press the button, too.
         onKeyUp={(event) => event.key === " " && event.preventDefault()}
       >
@@ -162,19 +165,19 @@ const Tile = memo(function Tile(props: TileProps) {
         />
       </label>
       <div className="tile-text">
-        <span className="tile-prompt" dir="auto" title={prompt}>
-          {variant ?? prompt}
+        <span className="tile-id" dir="auto" title={variant ?? custom_id}>
+          {variant ?? custom_id}
         </span>
-        <span className={`tile-facts ${error ? "fails" : ""}`}>
-          {error ? error.code : factsOf(item, isPriced)}
+        <span className={`tile-facts ${error ? "fails" : ""}`} dir="auto" title={prompt}>
+          {error ? error.code : variant === null ? prompt : factsOf(item)}
         </span>
       </div>
     </li>
   );
 });
 
-function TilePicture({ batchId, item, position, isGone, width }: TileProps) {
-  const { custom_id, status, error } = item;
+function TilePicture({ item, width }: TileProps) {
+  const { batch, custom_id, status, error, images, position } = item;
   if (status === "failed")
     return (
       <span className="tile-error">
@@ -183,125 +186,123 @@ function TilePicture({ batchId, item, position, isGone, width }: TileProps) {
       </span>
     );
   if (status === "pending") return <span className="picture-waits" />;
-  if (isGone || isDeleted(item)) return <span className="tile-gone">deleted</span>;
+  if (isDeleted(item)) return <span className="tile-gone">deleted</span>;
   const edge = width * devicePixelRatio > 300 ? 1024 : 256;
-  const sheet = edge === 256 && position !== null ? sheetAt(batchId, position) : null;
-  return <RemotePicture path={thumbnailPath(batchId, custom_id, edge)} sheet={sheet} alt="" />;
+  const sheet = edge === 256 && isTerminal(batch.status) ? sheetAt(batch.id, position) : null;
+  const path = thumbnailPath(batch.id, custom_id, edge);
+  return <RemotePicture path={path} sheet={sheet} alt="" size={images?.[0]} />;
 }
 
-/** `1024 × 1024 · 1.4 MB`: what is known of an item's first image, or its id before there is one. With its price in a comparison. */
-function factsOf({ images, custom_id, status, cost }: ItemObject, isPriced: boolean): string {
+/** `1024 × 1024 · $0.067`: what images of one prompt are compared by. */
+function factsOf({ images, cost, custom_id, batch }: PlacedItem): string {
   const [image] = images ?? [];
-  if (status === "pending") return custom_id;
-  const price = isPriced && cost !== null ? [usd(cost)] : [];
-  return image
-    ? [`${image.width} × ${image.height}`, ...price, formatSize(image.size)].join(" · ")
-    : price.join("");
+  const price = cost === null || batch.play_money ? [] : [usd(cost)];
+  return image ? [`${image.width} × ${image.height}`, ...price].join(" · ") : custom_id;
 }
 
-/** The items of a batch whose prompts repeat with other options, row by row; null where there is nothing to compare. */
+/** Items whose prompts repeat with other options or models, row by row; null where there is nothing to compare. */
 interface ComparedItems {
   columns: string[];
-  items: ItemObject[];
+  /** Null: no image has this place. */
+  places: (PlacedItem | null)[];
 }
 
-export function compareItems(items: readonly ItemObject[]): ComparedItems | null {
+export function compareItems(items: readonly PlacedItem[]): ComparedItems | null {
   const images = items.map((item) => {
     const prompt = item.prompt ?? item.prompt_preview;
-    return { item, prompt, variant: variantByPrompt(prompt, item.options ?? {}) };
+    return { item, prompt, variant: variantByPrompt(prompt, { ...item.options, model: item.batch.model }) };
   });
   const { columns, rows } = compareImages(images) ?? { columns: [], rows: [] };
-  const cells = rows.flatMap((row) => row.cells);
-  // The grid has no room for two pictures in a place, or for none.
-  if (columns.length < 2 || cells.some((cell) => cell.length !== 1)) return null;
-  return { columns, items: cells.flatMap((cell) => cell.map(({ item }) => item)) };
+  if (columns.length < 2) return null;
+  const lines = rows.flatMap(({ cells }) =>
+    Array.from({ length: Math.max(...cells.map((cell) => cell.length)) }, (_, line) =>
+      cells.map((cell) => cell[line]?.item ?? null),
+    ),
+  );
+  return { columns, places: lines.flat() };
 }
 
-/** The pictures of a batch, of which only those near the window are in the page. */
+/** The pictures of a page, of which only those near the window are in it. */
 export function Gallery(props: {
-  batchId: string;
   /** In a comparison, row by row. */
-  items: readonly ItemObject[];
+  places: readonly (PlacedItem | null)[];
   /** The variants of a comparison, a column each; null for a plain grid. */
   columns: readonly string[] | null;
-  /** Its prices are no real money. */
-  isPlay: boolean;
-  /** The position of each item in its batch, by custom id; null while the batch may change. */
-  positions: ReadonlyMap<string, number> | null;
-  isGone: boolean;
-  /** The image that is shown large; null: none. */
+  /** The key of the image that is shown large; null: none. */
   openItem: string | null;
+  /** By key. */
   selected: ReadonlySet<string>;
   onSelect: (selected: ReadonlySet<string>) => void;
-  onOpen: (customId: string) => void;
+  onOpen: (key: string) => void;
 }) {
-  const { batchId, items, columns, isPlay, positions, isGone, openItem, selected, onSelect, onOpen } = props;
+  const { places, columns, openItem, selected, onSelect, onOpen } = props;
   const list = useRef<HTMLUListElement>(null);
-  const grid = useGrid(list, items.length, columns?.length ?? null);
+  const grid = useGrid(list, places.length, columns?.length ?? null);
   const [lastToggled, setLastToggled] = useState(0);
-  const latest = useRef({ items, selected, lastToggled, onSelect, onOpen });
-  latest.current = { items, selected, lastToggled, onSelect, onOpen };
+  const latest = useRef({ places, selected, lastToggled, onSelect, onOpen });
+  latest.current = { places, selected, lastToggled, onSelect, onOpen };
 
   const toggle = useCallback((index: number, isRange: boolean) => {
     const now = latest.current;
     const ends = isRange ? [now.lastToggled, index].sort((a, b) => a - b) : [index, index];
     const [from = index, to = index] = ends;
     const next = new Set(now.selected);
-    const isOn = !now.selected.has(now.items[index]?.custom_id ?? "");
-    for (const { custom_id } of now.items.slice(from, to + 1)) {
-      if (isOn) next.add(custom_id);
-      else next.delete(custom_id);
+    const isOn = !now.selected.has(now.places[index]?.key ?? "");
+    for (const item of now.places.slice(from, to + 1)) {
+      if (item === null) continue;
+      if (isOn) next.add(item.key);
+      else next.delete(item.key);
     }
     setLastToggled(index);
     now.onSelect(next);
   }, []);
-  const open = useCallback((customId: string) => latest.current.onOpen(customId), []);
+  const open = useCallback((key: string) => latest.current.onOpen(key), []);
 
-  const { tabStop, onFocus, focusTile } = useTileWalk(list, { grid, count: items.length, onToggle: toggle });
+  const { tabStop, onFocus, focusTile } = useTileWalk(list, { grid, places, onToggle: toggle });
   const opened = useRef(openItem);
   useEffect(() => {
     const before = opened.current;
     opened.current = openItem;
     if (openItem !== null || before === null) return;
     // The large view may have gone on to an image far from the one that it was opened with.
-    const index = items.findIndex(({ custom_id }) => custom_id === before);
+    const index = places.findIndex((item) => item?.key === before);
     if (index >= 0) focusTile(index);
   });
 
-  const shown = items.slice(grid.first, grid.end);
+  const shown = places.slice(grid.first, grid.end);
   return (
     <ul ref={list} className="gallery" aria-label="Images" style={{ height: grid.height }} onFocus={onFocus}>
       {shown.map((item, offset) => {
         const index = grid.first + offset;
         const place = placeOf(grid, index);
-        const prompt = item.prompt ?? item.prompt_preview;
+        const rowStart = index - (index % grid.columns);
+        const ofRow = item ?? places.slice(rowStart, rowStart + grid.columns).find((each) => each !== null);
+        const prompt = ofRow?.prompt ?? ofRow?.prompt_preview ?? "";
         const named = columns?.[index % columns.length] ?? null;
         const variant = named === null || grid.headHeight > 0 ? named : `${named} · ${prompt}`;
         return (
-          <Fragment key={item.custom_id}>
-            {grid.headHeight > 0 && index % grid.columns === 0 && (
+          <Fragment key={item?.key ?? `place ${index}`}>
+            {grid.headHeight > 0 && index === rowStart && (
               <li className="row-head" style={{ transform: `translateY(${place.y - grid.headHeight}px)` }}>
                 <span dir="auto" title={prompt}>
                   {prompt}
                 </span>
               </li>
             )}
-            <Tile
-              variant={variant}
-              isPriced={variant !== null && !isPlay}
-              batchId={batchId}
-              item={item}
-              index={index}
-              count={items.length}
-              position={positions?.get(item.custom_id) ?? null}
-              isGone={isGone}
-              isTabStop={index === tabStop}
-              isSelected={selected.has(item.custom_id)}
-              {...place}
-              width={grid.tileWidth}
-              onOpen={open}
-              onToggle={toggle}
-            />
+            {item && (
+              <Tile
+                variant={variant}
+                item={item}
+                index={index}
+                count={places.length}
+                isTabStop={index === tabStop}
+                isSelected={selected.has(item.key)}
+                {...place}
+                width={grid.tileWidth}
+                onOpen={open}
+                onToggle={toggle}
+              />
+            )}
           </Fragment>
         );
       })}

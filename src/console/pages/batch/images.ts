@@ -1,64 +1,70 @@
 import { downloadZip } from "client-zip";
 import type { ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
+import { isTerminal } from "../../../contract/statuses.ts";
 import { saveBlob } from "../../api/files.ts";
 import { send } from "../../api/request.ts";
+import type { PlacedItem } from "./use-items.ts";
 
 /** Whether an image was made of an item, and deleted since. */
-export function isDeleted({ status, images }: ItemObject): boolean {
-  return status === "success" && images?.length === 0;
+export function isDeleted({ status, images, batch }: PlacedItem): boolean {
+  return status === "success" && (images?.length === 0 || batch.status === "output_deleted");
 }
 
-/** Whether there are images of an item that can be saved when its batch has ended. */
-export function hasImages(item: ItemObject): boolean {
-  return item.status === "success" && !isDeleted(item);
+/** Whether there are images of an item that can be saved: its batch has ended. */
+export function canSave(item: PlacedItem): boolean {
+  return item.status === "success" && !isDeleted(item) && isTerminal(item.batch.status);
 }
 
 interface SaveOptions {
+  /** The name of a ZIP, without its end. */
+  name: string;
   /** The most items of one ZIP: the browser has a whole ZIP in its hands before it saves it. */
   zipItems: number;
   /** Called with the number of items that are fetched. */
   onDone?: (count: number) => void;
 }
 
-/** Saves one image as it is, and several as a ZIP, or as several. Throws `ApiError`. */
+/** Saves one image as it is, and several as a ZIP, or as several. Images of several models are in a folder each. Throws `ApiError`. */
 export async function saveImages(
-  batchId: string,
-  items: readonly ItemObject[],
-  { zipItems, onDone = () => {} }: SaveOptions,
+  items: readonly PlacedItem[],
+  { name, zipItems, onDone = () => {} }: SaveOptions,
 ): Promise<void> {
   const [first] = items;
   if (first && items.length === 1 && first.image_count <= 1) {
-    return saveBlob(await fetchImage(batchId, first), `${stemOf(first)}.${extensionOf(first)}`);
+    return saveBlob(await fetchImage(first), `${fileStem(first.custom_id)}.${extensionOf(first)}`);
   }
+  const hasFolders = new Set(items.map(({ batch }) => batch.model)).size > 1;
   const count = Math.ceil(items.length / zipItems);
   for (let zip = 0; zip < count; zip++) {
     const from = zip * zipItems;
-    const files = filesOf(batchId, items.slice(from, from + zipItems), (done) => onDone(from + done));
-    const part = count === 1 ? "selection" : `${zip + 1}-of-${count}`;
-    saveBlob(await downloadZip(files).blob(), `${batchId}-${part}.zip`);
+    const files = filesOf(items.slice(from, from + zipItems), hasFolders, (done) => onDone(from + done));
+    const part = count === 1 ? "" : `-${zip + 1}-of-${count}`;
+    saveBlob(await downloadZip(files).blob(), `${fileStem(name)}${part}.zip`);
   }
 }
 
-async function* filesOf(batchId: string, items: readonly ItemObject[], onDone: (count: number) => void) {
+async function* filesOf(items: readonly PlacedItem[], hasFolders: boolean, onDone: (count: number) => void) {
   const taken = new Set<string>();
   for (const [at, item] of items.entries()) {
+    const stem = fileStem(item.custom_id);
+    const folder = hasFolders ? `${fileStem(item.batch.model)}/` : "";
     for (let index = 0; index < Math.max(1, item.image_count); index++) {
-      const name = freeName(index === 0 ? stemOf(item) : `${stemOf(item)}_${index + 1}`, taken);
-      yield { name: `${name}.${extensionOf(item)}`, input: await fetchImage(batchId, item, index) };
+      const name = freeName(`${folder}${stem}${index === 0 ? "" : `_${index + 1}`}`, taken);
+      yield { name: `${name}.${extensionOf(item)}`, input: await fetchImage(item, index) };
     }
     onDone(at + 1);
   }
 }
 
 /** The bytes of an item's image as they were made. */
-export async function fetchImage(batchId: string, item: ItemObject, index = 0): Promise<Blob> {
-  return (await send(`${routes.content(batchId, item.custom_id)}?image_index=${index}`)).blob();
+export async function fetchImage({ batch, custom_id }: PlacedItem, index = 0): Promise<Blob> {
+  return (await send(`${routes.content(batch.id, custom_id)}?image_index=${index}`)).blob();
 }
 
-/** An item's id as the name of a file, which other ids may become as well. */
-function stemOf({ custom_id }: ItemObject): string {
-  return custom_id.replace(/[\\/:*?"<>|\p{Cc}]/gu, "_").replace(/^\.+/, "_");
+/** An id or a name as the name of a file, which others may become as well. */
+export function fileStem(name: string): string {
+  return name.replace(/[\\/:*?"<>|\p{Cc}]/gu, "_").replace(/^\.+/, "_");
 }
 
 function extensionOf({ file_extension }: ItemObject): string {

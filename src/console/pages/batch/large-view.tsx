@@ -1,5 +1,5 @@
 import { useState } from "react";
-import type { BatchObject, ItemObject } from "../../../contract/batch-api.ts";
+import type { ItemObject } from "../../../contract/batch-api.ts";
 import { routes } from "../../../contract/routes.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { formatSize } from "../../../kernel/text.ts";
@@ -8,33 +8,34 @@ import { Dialog } from "../../parts/dialog.tsx";
 import { useKeys } from "../../parts/keys.tsx";
 import { announce, Icon, Problem } from "../../parts/notes.tsx";
 import { RemotePicture, thumbnailPath } from "../../parts/pictures.tsx";
-import { hrefOf } from "../../parts/route.ts";
-import { costOf, StatusBadge, usd } from "../../parts/status.tsx";
+import { costOf, count, StatusBadge, usd } from "../../parts/status.tsx";
 import { useLimits } from "../../parts/use-data.ts";
 import { RetryDialog, retriableOf } from "./actions.tsx";
-import { fetchImage, hasImages, saveImages } from "./images.ts";
-import { useStartOver } from "./start-over.tsx";
+import { canSave, fetchImage, isDeleted, saveImages } from "./images.ts";
+import { MakeDialog, type MakeWay } from "./make-dialog.tsx";
+import type { PlacedItem } from "./use-items.ts";
 
 /** One image as large as the window allows, with all that is known of it. */
 export function LargeView(props: {
-  batch: BatchObject;
-  items: readonly ItemObject[];
-  customId: string;
-  onShow: (customId: string) => void;
+  items: readonly PlacedItem[];
+  openKey: string;
+  onShow: (key: string) => void;
+  /** Images are made again. */
+  onChanged: () => void;
   onClose: () => void;
 }) {
-  const { batch, items, customId, onShow, onClose } = props;
+  const { items, openKey, onShow, onChanged, onClose } = props;
   const [isFull, setFull] = useState(false);
-  const [isAsking, setAsking] = useState(false);
-  const { start, dialog } = useStartOver(batch);
-  const index = items.findIndex(({ custom_id }) => custom_id === customId);
+  const [asked, setAsked] = useState<"retry" | MakeWay | null>(null);
+  const index = items.findIndex(({ key }) => key === openKey);
   const item = items[index];
   const stepTo = (to: number) => (event?: { preventDefault(): void }) => {
     event?.preventDefault();
     const next = items[to];
-    if (next) onShow(next.custom_id);
+    if (next) onShow(next.key);
   };
   const step = (by: number) => stepTo(index + by);
+  const ask = (question: typeof asked) => () => setAsked(question);
   useKeys(
     {
       ArrowLeft: step(-1),
@@ -44,8 +45,10 @@ export function LargeView(props: {
       k: step(-1),
       j: step(1),
       z: () => setFull(!isFull),
+      a: ask("again"),
+      e: () => item && canSave(item) && setAsked("edit"),
     },
-    { inDialog: true, isActive: !isAsking && dialog === null },
+    { inDialog: true, isActive: asked === null },
   );
   if (!item)
     return (
@@ -53,11 +56,11 @@ export function LargeView(props: {
         <h2>No such image in this batch</h2>
       </Dialog>
     );
-  const retriable = retriableOf(batch, [item]);
+  const closeQuestion = () => setAsked(null);
   return (
     <>
-      <Dialog label={`Image ${customId}`} className="large" focusesItself onClose={onClose}>
-        <Stage batch={batch} item={item} isFull={isFull} onToggle={() => setFull(!isFull)} />
+      <Dialog label={`Image ${item.custom_id}`} className="large" focusesItself onClose={onClose}>
+        <Stage item={item} isFull={isFull} onToggle={() => setFull(!isFull)} />
         <button
           type="button"
           className="step before"
@@ -77,24 +80,24 @@ export function LargeView(props: {
           <Icon name="right" />
         </button>
         <ItemPanel
-          batch={batch}
           item={item}
-          position={`${index + 1} of ${items.length}`}
-          onRetry={retriable.length > 0 ? () => setAsking(true) : null}
-          onStart={(way) => start(item, way)}
+          position={`${count(index + 1)} of ${count(items.length)}`}
+          onAsk={ask}
           onClose={onClose}
         />
       </Dialog>
-      {dialog}
-      {isAsking && <RetryDialog batch={batch} chosen={[item]} onClose={() => setAsking(false)} />}
+      {asked === "retry" && <RetryDialog chosen={[item]} onChanged={onChanged} onClose={closeQuestion} />}
+      {(asked === "again" || asked === "edit") && (
+        <MakeDialog key={item.key} item={item} way={asked} onClose={closeQuestion} />
+      )}
     </>
   );
 }
 
-function Stage(props: { batch: BatchObject; item: ItemObject; isFull: boolean; onToggle: () => void }) {
-  const { batch, item, isFull, onToggle } = props;
+function Stage({ item, isFull, onToggle }: { item: PlacedItem; isFull: boolean; onToggle: () => void }) {
+  const { batch, custom_id, images } = item;
   const prompt = item.prompt ?? item.prompt_preview;
-  if (!hasImages(item) || batch.status === "output_deleted")
+  if (item.status !== "success" || isDeleted(item))
     return (
       <div className="stage message">
         <p dir="auto">{messageOf(item)}</p>
@@ -102,9 +105,7 @@ function Stage(props: { batch: BatchObject; item: ItemObject; isFull: boolean; o
     );
   // The whole file can be had when the batch has ended.
   const isWhole = isFull && isTerminal(batch.status);
-  const path = isWhole
-    ? routes.content(batch.id, item.custom_id)
-    : thumbnailPath(batch.id, item.custom_id, 1024);
+  const path = isWhole ? routes.content(batch.id, custom_id) : thumbnailPath(batch.id, custom_id, 1024);
   return (
     <div className={`stage ${isFull ? "full" : ""}`}>
       <button
@@ -113,7 +114,7 @@ function Stage(props: { batch: BatchObject; item: ItemObject; isFull: boolean; o
         aria-label={isFull ? "Fit the window" : "Full size"}
         onClick={onToggle}
       >
-        <RemotePicture path={path} alt={prompt} />
+        <RemotePicture path={path} alt={prompt} size={images?.[0]} />
       </button>
     </div>
   );
@@ -124,17 +125,14 @@ function messageOf({ status, error }: ItemObject): string {
   return error?.message ?? "The files of this image were deleted.";
 }
 
+interface PanelProps {
+  item: PlacedItem;
+  onAsk: (question: "retry" | MakeWay) => () => void;
+}
+
 /** The facts of an item beside its large picture. */
-function ItemPanel(props: {
-  batch: BatchObject;
-  item: ItemObject;
-  position: string;
-  /** Null when it cannot be made again. */
-  onRetry: (() => void) | null;
-  onStart: (way: "again" | "edit") => void;
-  onClose: () => void;
-}) {
-  const { batch, item, position, onRetry, onStart, onClose } = props;
+function ItemPanel(props: PanelProps & { position: string; onClose: () => void }) {
+  const { item, position, onAsk, onClose } = props;
   const prompt = item.prompt ?? item.prompt_preview;
   return (
     <aside className="panel">
@@ -154,20 +152,15 @@ function ItemPanel(props: {
           <Problem message={item.error.message} code={item.error.code} />
         </p>
       )}
-      {item.retried_in && (
-        <p>
-          <a href={hrefOf("batches", item.retried_in, item.custom_id)}>A later batch</a> makes it again.
-        </p>
-      )}
       {item.notes.map((note) => (
         <p key={note} className="note warn">
           {note}
         </p>
       ))}
-      <PanelActions batch={batch} item={item} prompt={prompt} onRetry={onRetry} onStart={onStart} />
-      <References batch={batch} item={item} />
+      <PanelActions item={item} prompt={prompt} onAsk={onAsk} />
+      <References item={item} />
       <dl className="facts column">
-        {rowsOf(batch, item).map(([label, value]) => (
+        {rowsOf(item).map(([label, value]) => (
           <div key={label}>
             <dt>{label}</dt>
             <dd>{value}</dd>
@@ -178,17 +171,10 @@ function ItemPanel(props: {
   );
 }
 
-function PanelActions(props: {
-  batch: BatchObject;
-  item: ItemObject;
-  prompt: string;
-  onRetry: (() => void) | null;
-  onStart: (way: "again" | "edit") => void;
-}) {
-  const { batch, item, prompt, onRetry, onStart } = props;
+function PanelActions({ item, prompt, onAsk }: PanelProps & { prompt: string }) {
   const [isBusy, setBusy] = useState(false);
   const { zipItems } = useLimits();
-  const canFetch = hasImages(item) && isTerminal(batch.status) && batch.status !== "output_deleted";
+  const canFetch = canSave(item);
   const doing = (work: () => Promise<void>, said: string) => async () => {
     setBusy(true);
     try {
@@ -200,16 +186,17 @@ function PanelActions(props: {
       setBusy(false);
     }
   };
-  const copy = doing(async () => copyImage(await fetchImage(batch.id, item)), "The image is copied.");
+  const save = () => saveImages([item], { name: item.custom_id, zipItems });
+  const copy = doing(async () => copyImage(await fetchImage(item)), "The image is copied.");
   return (
     <div className="actions">
-      {hasImages(item) && (
+      {item.status === "success" && !isDeleted(item) && (
         <>
           <button
             type="button"
             className="button primary"
             disabled={!canFetch || isBusy}
-            onClick={doing(() => saveImages(batch.id, [item], { zipItems }), "The image is saved.")}
+            onClick={doing(save, "The image is saved.")}
           >
             <Icon name="download" /> Download
           </button>
@@ -218,16 +205,16 @@ function PanelActions(props: {
           </button>
         </>
       )}
-      {onRetry && (
-        <button type="button" className="button primary" onClick={onRetry}>
+      {retriableOf([item]).length > 0 && (
+        <button type="button" className="button primary" onClick={onAsk("retry")}>
           <Icon name="retry" /> Retry
         </button>
       )}
-      <button type="button" className="button" onClick={() => onStart("again")}>
+      <button type="button" className="button" onClick={onAsk("again")}>
         <Icon name="add" /> Again
       </button>
       {canFetch && (
-        <button type="button" className="button" onClick={() => onStart("edit")}>
+        <button type="button" className="button" onClick={onAsk("edit")}>
           <Icon name="edit" /> Edit and make
         </button>
       )}
@@ -243,8 +230,8 @@ function PanelActions(props: {
   );
 }
 
-function References({ batch, item }: { batch: BatchObject; item: ItemObject }) {
-  const references = item.references ?? [];
+function References({ item }: { item: PlacedItem }) {
+  const { batch, references = [] } = item;
   if (references.length === 0) return null;
   return (
     <section className="panel-references" aria-label="Reference images">
@@ -265,18 +252,19 @@ function References({ batch, item }: { batch: BatchObject; item: ItemObject }) {
   );
 }
 
-function rowsOf({ play_money }: BatchObject, item: ItemObject) {
-  const { images, cost, provider, model_version, seed, mime_type, upstream_cost, options } = item;
+function rowsOf(item: PlacedItem) {
+  const { images, cost, provider, model_version, seed, mime_type, upstream_cost, options, batch } = item;
   const { aspect_ratio, image_size, quality, background, negative_prompt, seed: askedSeed } = options ?? {};
   const [image] = images ?? [];
   const rows: [string, string | null | undefined][] = [
-    ["size", image && `${image.width} × ${image.height}, ${formatSize(image.size)}`],
-    ["type", mime_type],
+    ["cost", cost === null ? null : costOf(cost, batch.play_money, "exact")],
+    ["pixels", image && `${image.width} × ${image.height}`],
+    ["file", image && [formatSize(image.size), mime_type].filter(Boolean).join(", ")],
+    ["model", batch.model],
     ["asked for", [aspect_ratio, image_size].filter(Boolean).join(", ") || null],
     ["quality", quality],
     ["background", background],
     ["without", negative_prompt],
-    ["cost", cost === null ? null : costOf(cost, play_money, "exact")],
     ["upstream cost", upstream_cost === null ? null : usd(upstream_cost)],
     ["made by", provider],
     ["model version", model_version],

@@ -28,6 +28,8 @@ interface DraftReference {
   source: ReferenceFile | { data: string; mimeType: ImageMimeType };
   bytes: number;
   pixels: number;
+  /** Absent where nothing tells it. */
+  sha256?: string;
 }
 
 interface DraftItem {
@@ -48,7 +50,7 @@ export interface CheckedDraft {
   problemCount: number;
   /** Images that will be made. */
   imageCount: number;
-  /** What they cost, and what is reserved until they are made, in micro-dollars. */
+  /** What they cost, and what is held until they are made, in micro-dollars. */
   price: DraftPrice;
   /** How the lists of the lines make the images; null without lists. */
   summary: string | null;
@@ -210,7 +212,8 @@ function resolveReference(
 }
 
 function referenceTo(file: ReferenceFile, labels: DraftReference["labels"] = {}): DraftReference {
-  return { labels, source: file, bytes: file.blob.size, pixels: file.pixels };
+  const { blob, pixels, sha256 } = file;
+  return { labels, source: file, bytes: blob.size, pixels, ...(sha256 === undefined ? {} : { sha256 }) };
 }
 
 function lastPart(path: string): string {

@@ -27,22 +27,11 @@ export function DraftFields({ draft, models, model, mostImages, onChange }: Fiel
         <input
           value={draft.name}
           maxLength={FIXED_LIMITS.taskNameChars}
-          placeholder="Optional"
+          placeholder="a name for the batch"
           onChange={(event) => onChange({ name: event.target.value })}
         />
       </label>
-      <label className="field wide">
-        <span>Model</span>
-        <select value={model?.id ?? ""} onChange={(event) => onChange({ model: event.target.value })}>
-          {models.map(({ id, pricing }) => (
-            <option key={id} value={id}>
-              {pricing.play_money
-                ? id
-                : `${id} · ${usd(pricing.batch_image)} each${pricing.paid ? ", real money" : ""}`}
-            </option>
-          ))}
-        </select>
-      </label>
+      <ModelField models={models} model={model} onModel={(id) => onChange({ model: id })} />
       <label className="field">
         <span>Images of each prompt</span>
         <select value={draft.count} onChange={(event) => onChange({ count: Number(event.target.value) })}>
@@ -55,10 +44,34 @@ export function DraftFields({ draft, models, model, mostImages, onChange }: Fiel
   );
 }
 
-/** The options of lines that have none of their own: those that the model takes. */
-export function OptionFieldset({ draft, model, onChange }: Pick<FieldProps, "draft" | "model" | "onChange">) {
+/** The choice of a model, with what its images cost. */
+export function ModelField(props: Pick<FieldProps, "models" | "model"> & { onModel: (id: string) => void }) {
+  const { models, model, onModel } = props;
+  return (
+    <label className="field wide">
+      <span>Model</span>
+      <select value={model?.id ?? ""} onChange={(event) => onModel(event.target.value)}>
+        {models.map(({ id, pricing }) => (
+          <option key={id} value={id}>
+            {pricing.play_money
+              ? id
+              : `${id} · ${usd(pricing.batch_image)} each${pricing.paid ? ", real money" : ""}`}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** The options that a model takes, such as those of lines that have none of their own. */
+export function OptionFieldset(props: {
+  label: string;
+  options: Draft["options"];
+  model: BatchModel | null;
+  onChange: (options: Draft["options"]) => void;
+}) {
+  const { label, options, model, onChange } = props;
   if (model === null) return null;
-  const { options } = draft;
   const takes = takesOf(model);
   const priced = (asked: Pick<Options, "size" | "quality">) =>
     model.pricing.play_money ? "" : ` · ${formatUsd(imagePrice(model, asked).cost)}`;
@@ -67,11 +80,11 @@ export function OptionFieldset({ draft, model, onChange }: Pick<FieldProps, "dra
   const change = (field: OptionField) => (event: { target: { value: string } }) => {
     const { [field]: _, ...others } = options;
     const { value } = event.target;
-    onChange({ options: value === "" ? others : { ...others, [field]: value } });
+    onChange(value === "" ? others : { ...others, [field]: value });
   };
   const choice = (
     field: OptionField,
-    label: string,
+    name: string,
     usually: string,
     priceOf: (value: string) => string = () => "",
   ) => {
@@ -80,7 +93,7 @@ export function OptionFieldset({ draft, model, onChange }: Pick<FieldProps, "dra
     const value = options[field] ?? "";
     return (
       <label className="field">
-        <span>{label}</span>
+        <span>{name}</span>
         <select value={values.includes(value) ? value : ""} onChange={change(field)}>
           <option value="">{usually}</option>
           {values.map((each) => (
@@ -94,7 +107,7 @@ export function OptionFieldset({ draft, model, onChange }: Pick<FieldProps, "dra
     );
   };
   return (
-    <fieldset className="fields options" aria-label="Options of lines without their own">
+    <fieldset className="fields options" aria-label={label}>
       {choice("aspect_ratio", "Ratio", "Default")}
       {choice("size", "Size", "Default", (value) => priced({ ...options, size: value as SizeTier }))}
       {choice("quality", "Quality", usual === null ? "Default" : `${usual} (default)`, (value) =>
@@ -104,12 +117,7 @@ export function OptionFieldset({ draft, model, onChange }: Pick<FieldProps, "dra
       {takes.seed === true && (
         <label className="field">
           <span>Seed</span>
-          <input
-            inputMode="numeric"
-            value={options.seed ?? ""}
-            placeholder="Optional"
-            onChange={change("seed")}
-          />
+          <input inputMode="numeric" value={options.seed ?? ""} placeholder="any" onChange={change("seed")} />
         </label>
       )}
       {takes.negative_prompt === true && (
@@ -117,7 +125,7 @@ export function OptionFieldset({ draft, model, onChange }: Pick<FieldProps, "dra
           <span>Negative prompt</span>
           <input
             value={options.negative_prompt ?? ""}
-            placeholder="Optional"
+            placeholder="what the images must not show"
             onChange={change("negative_prompt")}
           />
         </label>

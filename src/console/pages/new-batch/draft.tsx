@@ -56,8 +56,6 @@ interface DraftState {
   forgetLost: () => void;
   /** Begins another draft, which is nothing but empty. */
   renew: () => void;
-  /** Begins a draft with this in it. */
-  begin: (fields: Partial<Draft>, files: readonly ReferenceFile[]) => void;
   /** The same draft under a new key: sent again, it makes new images. */
   renewKey: () => void;
 }
@@ -99,10 +97,6 @@ export function DraftProvider({ children }: { children: ReactNode }) {
     renew: () => {
       setFiles([]);
       setDraft(({ model }) => ({ ...emptyDraft(), model }));
-    },
-    begin: (fields, given) => {
-      setFiles(given);
-      setDraft({ ...emptyDraft(), ...fields, referenceNames: given.map(({ name }) => name) });
     },
     renewKey: () => change({ key: emptyDraft().key }),
   };

@@ -113,7 +113,7 @@ function ProblemList({ checked }: { checked: CheckedDraft }) {
       )}
       {problemCount > 0 && (
         <div className="problems">
-          <h2>Fix {counted(problemCount, "problem")} to continue</h2>
+          <h2>{counted(problemCount, "problem")} in the prompts</h2>
           <ul>
             {problems.map(({ line, field, message }, index) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: two problems may read the same.
@@ -212,13 +212,13 @@ export function NewBatchPage() {
       fileName: file.name,
       ...(draft.name ? {} : { name: stem(file.name) }),
     });
-    announce(`Loaded ${file.name}`);
+    announce(`${file.name} is in the form.`);
   };
   const takeList = async (file: File) => {
     const text = await file.text().catch(() => null);
     if (text === null) return announce(`${file.name} cannot be read.`);
     state.addList(file.name, text);
-    announce(`Loaded ${file.name}`);
+    announce(`${file.name} is in the form.`);
   };
   const takeFiles = (taken: File[]) => {
     const files = taken.filter(({ name }) => PROMPT_FILE.test(name));
@@ -248,7 +248,12 @@ export function NewBatchPage() {
         mostImages={limits.outputCountPerItem}
         onChange={change}
       />
-      <OptionFieldset draft={draft} model={model} onChange={change} />
+      <OptionFieldset
+        label="Options of lines without their own"
+        options={draft.options}
+        model={model}
+        onChange={(options) => change({ options })}
+      />
       <DropArea
         label="Choose files"
         accept={[...FORMAT_NAMES.map((name) => `.${name}`), "image/png", "image/jpeg", "image/webp"].join(

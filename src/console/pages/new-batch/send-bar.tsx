@@ -21,8 +21,8 @@ type DraftItem = CheckedDraft["items"][number];
  * Sends a draft, whose items `splitIntoBatches` has split. After a failure the same call goes on: batches that exist already are returned instead of made again. Throws
  * `ApiError`.
  */
-async function sendDraft(
-  draft: Draft,
+export async function sendDraft(
+  draft: Pick<Draft, "key" | "name">,
   parts: readonly DraftItem[][],
   models: readonly BatchModel[],
 ): Promise<BatchObject[]> {
@@ -33,7 +33,7 @@ async function sendDraft(
     const body = {
       model: part[0]?.model ?? "",
       ...(name === "" ? {} : { task_name: name + suffix }),
-      items: await Promise.all(part.map(itemBody)),
+      items: await itemBodies(part),
     };
     const { hold, isPaid } = priceOf(part, models);
     const maxCost = isPaid ? microsToNumber(hold) : null;
@@ -43,23 +43,31 @@ async function sendDraft(
   return batches;
 }
 
-async function itemBody(item: DraftItem): Promise<CreateItemBody> {
-  const { customId, prompt, outputCount, references } = item;
-  const options = wireOptions(item.options);
-  return {
-    ...(customId === null ? {} : { custom_id: customId }),
-    prompt,
-    output_count: outputCount,
-    ...(Object.keys(options).length === 0 ? {} : { options }),
-    ...(references.length === 0
-      ? {}
-      : { reference_images: await Promise.all(references.map(referenceBody)) }),
-  };
-}
-
-async function referenceBody({ labels, source }: DraftItem["references"][number]) {
-  const data = "blob" in source ? await base64Of(source.blob) : source.data;
-  return { ...labels, mime_type: source.mimeType, data };
+/** The bytes of a file stand in the body once: later references to it have its hash. */
+async function itemBodies(items: readonly DraftItem[]): Promise<CreateItemBody[]> {
+  const sent = new Set<string>();
+  const bodies: CreateItemBody[] = [];
+  for (const { customId, prompt, outputCount, references, ...item } of items) {
+    const options = wireOptions(item.options);
+    const images = [];
+    for (const { labels, source, sha256 } of references) {
+      if (sha256 !== undefined && sent.has(sha256)) {
+        images.push({ ...labels, sha256 });
+        continue;
+      }
+      const data = "blob" in source ? await base64Of(source.blob) : source.data;
+      images.push({ ...labels, mime_type: source.mimeType, data });
+      if (sha256 !== undefined) sent.add(sha256);
+    }
+    bodies.push({
+      ...(customId === null ? {} : { custom_id: customId }),
+      prompt,
+      output_count: outputCount,
+      ...(Object.keys(options).length === 0 ? {} : { options }),
+      ...(images.length === 0 ? {} : { reference_images: images }),
+    });
+  }
+  return bodies;
 }
 
 /** The price of the draft, and the button that sends it. */
@@ -77,7 +85,7 @@ export function SendBar(props: {
   const isRight =
     checked !== null && checked.problemCount === 0 && checked.items.length > 0 && models.length > 0;
   const canSend = isRight && isCurrent && state.lost.length === 0;
-  const parts = useMemo(() => splitIntoBatches(checked?.items ?? [], limits), [checked, limits]);
+  const parts = useMemo(() => splitIntoBatches(checked?.items ?? [], limits, true), [checked, limits]);
   const price = isRight ? checked.price : null;
   const send = async () => {
     if (!canSend) return;
@@ -125,7 +133,7 @@ export function SendBar(props: {
               className="line-link"
               onClick={() => document.getElementById("problems")?.scrollIntoView({ block: "center" })}
             >
-              Fix {counted(checked.problemCount, "problem")} to continue
+              {counted(checked.problemCount, "problem")} in the prompts
             </button>
           )}
           {isRight && price && (
@@ -135,7 +143,7 @@ export function SendBar(props: {
                 {summaryOf(checked, parts.length)}
                 {!price.isPlay && (
                   <>
-                    {` · ${formatUsd(price.hold, "limit")} reserved until the end`}
+                    {` · ${formatUsd(price.hold, "limit")} held until the end`}
                     <Balance isPaid={price.isPaid} />
                   </>
                 )}

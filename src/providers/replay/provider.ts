@@ -1,0 +1,171 @@
+import type { ReplayEntry } from "../../contract/provider-entries.ts";
+import {
+  type Capabilities,
+  type GeneratedImages,
+  type ImageProvider,
+  type ImageRequest,
+  type ItemProvider,
+  ProviderError,
+  type UpstreamFacts,
+} from "../../domain/ports/image-provider.ts";
+import type { Decoding } from "../../imaging/decoding.ts";
+import { sharpInspector } from "../../imaging/sharp-images.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { canonicalJson } from "../../kernel/json.ts";
+import type { Log } from "../../kernel/log.ts";
+import { formatUsd } from "../../kernel/money.ts";
+import { unlessAborted } from "../../kernel/signals.ts";
+import { notRecorded, type Recordable, Recordings, recordable } from "./recordings.ts";
+
+/** What asking upstreams for missing images needs. All providers of a service share it. */
+export interface Recording {
+  /** The money that is left for it, in micro-dollars. A request takes its price out before it is sent. */
+  leftMicroUsd: number;
+  /** By key: settles when the requests that have come so far are answered. */
+  readonly queues: Map<string, Promise<unknown>>;
+  /** Returns the price of an image in micro-dollars; null when it is not known. */
+  priceOf(request: ImageRequest): number | null;
+  /** Returns the upstream's id of a requested model; null when the provider does not serve it. */
+  modelFor(provider: ImageProvider, requested: string): string | null;
+  log: Log;
+}
+
+/**
+ * Makes a provider that answers with what a directory has of the images of another one, and may be asked for the same. A
+ * missing one is an error. With `recording` and an entry that records, the other one makes it, and its images and refusals
+ * are kept, never its failures: equal requests wait for each other, so that it is made once. Throws as `Recordings.open`.
+ */
+export async function createReplayProvider(
+  entry: ReplayEntry,
+  of: ImageProvider,
+  { decoding, recording }: { decoding: Decoding; recording?: Recording | undefined },
+): Promise<ItemProvider> {
+  const { name, directory, records } = entry;
+  const recordings = await Recordings.open(directory, sharpInspector(decoding), records);
+  return {
+    kind: "item",
+    name,
+    concurrency: of.concurrency,
+    upstream: factsOf(entry, of),
+    serves: (model) => of.serves(model),
+    generate: async (request, signal, onSent = () => {}, onAnswered = () => {}) => {
+      const asked = await recordable(request);
+      if (!records || recording === undefined || of.kind === "job") {
+        const found = await recordings.find(asked);
+        if (found === null) throw notRecorded(asked);
+        return found;
+      }
+      return inTurn(recording.queues, asked.key, signal, async () => {
+        const found = await recordings.find(asked);
+        if (found !== null) return found;
+        signal.throwIfAborted();
+        const made = await make(recording, of, request, signal, onSent, onAnswered).catch(async (error) => {
+          if (error instanceof ProviderError && error.code === "SAFETY_BLOCKED")
+            await keep(recordings, recording, asked, {
+              refusal: error.message,
+              modelVersion: error.modelVersion,
+            });
+          throw error;
+        });
+        await keep(recordings, recording, asked, made);
+        return made;
+      });
+    },
+    close: () => of.close(),
+  };
+}
+
+/** What drawings may be asked for. */
+const DRAWN: Capabilities = {
+  maxReferences: Number.POSITIVE_INFINITY,
+  ratios: "any",
+  tiers: "any",
+  options: ["quality", "background", "seed", "negativePrompt"],
+};
+
+function factsOf(entry: ReplayEntry, { upstream, serves }: ImageProvider): UpstreamFacts {
+  return {
+    type: "replay",
+    identity: "replay",
+    fingerprint: sha256Hex(canonicalJson({ ...entry } as Parameters<typeof canonicalJson>[0])),
+    isFree: !entry.records || (upstream?.isFree ?? true),
+    isPaidApart: true,
+    takes: upstream?.takes ?? DRAWN,
+    ...(upstream === undefined && { areDrawings: true }),
+    disabled: (entry.records && upstream?.disabled) || null,
+    uses: upstream?.uses ?? ["batches", "realtime"],
+    // Recordings know the model by our id, whichever upstream made them.
+    modelFor: (requested, executed) =>
+      (upstream ? upstream.modelFor(requested, executed) !== null : serves(executed)) ? requested : null,
+    probe: async (signal) => (entry.records ? upstream?.probe(signal) : undefined),
+  };
+}
+
+/** Runs the work for a key after all work for it that began before, and rejects with the signal's reason while it waits. */
+function inTurn<T>(
+  queues: Recording["queues"],
+  key: string,
+  signal: AbortSignal,
+  work: () => Promise<T>,
+): Promise<T> {
+  const before = queues.get(key) ?? Promise.resolve();
+  const mine = unlessAborted(before, signal).then(work);
+  const all = Promise.allSettled([before, mine]).then(() => {
+    if (queues.get(key) === all) queues.delete(key);
+  });
+  queues.set(key, all);
+  return mine;
+}
+
+/**
+ * Asks the upstream, when the money is left for it. It stays spent for an image, and when one may have been made. The model
+ * of the result is that of the upstream if it named none.
+ */
+async function make(
+  recording: Recording,
+  of: ItemProvider,
+  request: ImageRequest,
+  signal: AbortSignal,
+  onSent: () => void,
+  onAnswered: (bytes: number) => void,
+): Promise<GeneratedImages> {
+  const model = recording.modelFor(of, request.model) ?? request.model;
+  const price = of.upstream === undefined || of.upstream.isFree ? 0 : recording.priceOf(request);
+  const left = recording.leftMicroUsd;
+  if (price === null || price > left) {
+    const cost = price === null ? "has no known price" : `costs ${formatUsd(price)}`;
+    const message = `The image is not recorded yet and ${cost}; ${formatUsd(left)} of --max-cost is left. Nothing was sent.`;
+    throw new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
+  }
+  recording.leftMicroUsd -= price;
+  let isSent = false;
+  const sent = () => {
+    onSent();
+    isSent = true;
+  };
+  try {
+    const made = await of.generate({ ...request, model }, signal, sent, onAnswered);
+    return { ...made, modelVersion: made.modelVersion ?? model };
+  } catch (error) {
+    const isUnknown = !(error instanceof ProviderError) || error.trouble === "ambiguous";
+    if (!isSent || !isUnknown) recording.leftMicroUsd += price;
+    throw error;
+  }
+}
+
+/** The image is paid for: that it cannot be kept is no reason to lose it. */
+async function keep(
+  recordings: Recordings,
+  { log }: Recording,
+  asked: Recordable,
+  answer: Parameters<Recordings["keep"]>[1],
+): Promise<void> {
+  const file = `${asked.stem}.json`;
+  try {
+    const kept = await recordings.keep(asked, answer);
+    if (kept === "again")
+      log.warn("another process has recorded the same meanwhile, and both were paid for", { file });
+  } catch (error) {
+    log.warn("an image could not be recorded", { file, error: String(error) });
+  }
+}

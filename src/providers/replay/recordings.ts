@@ -1,0 +1,273 @@
+import { constants, existsSync } from "node:fs";
+import { lstat, open, readdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { IMAGE_EXTENSIONS, IMAGE_MIME_TYPES } from "../../contract/image-formats.ts";
+import { type ImageInspector, InvalidImageError } from "../../domain/ports/image-inspector.ts";
+import { type GeneratedImages, type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
+import { makeDirectory, removePartialFiles, writeFileDurably } from "../../kernel/files.ts";
+import { safeJson } from "../../kernel/hide-keys.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { canonicalJson } from "../../kernel/json.ts";
+import { systemCodeOf } from "../../kernel/system-errors.ts";
+import { counted, truncateCodePoints } from "../../kernel/text.ts";
+
+/** Of the files and of their keys. Another one makes all recordings again. */
+const VERSION = 1;
+const MAX_RECORD_BYTES = 2 ** 20;
+const MAX_IMAGE_BYTES = 64 * 2 ** 20;
+const LIMITS = { maxPixels: 64 * 2 ** 20 };
+
+/** Everything of a request that decides its picture, as a recording shows it. What was not asked for is left out. */
+type Words = Awaited<ReturnType<typeof wordsOf>>;
+
+/** A request that a directory may have an answer to. */
+export interface Recordable {
+  words: Words;
+  /** SHA-256 over version and words. */
+  key: string;
+  /** The name of its files, without the extension. */
+  stem: string;
+}
+
+/** What an upstream has answered: images, or the words of its refusal. */
+type Answer = Pick<GeneratedImages, "modelVersion" | "seed" | "notes"> &
+  ({ images: GeneratedImages["images"] } | { refusal: string });
+
+const recordSchema = z.strictObject({
+  imgbatch_recording: z.literal(VERSION),
+  key: z.string(),
+  request: z.record(z.string(), z.json()),
+  images: z
+    .array(
+      z.strictObject({
+        file: z.string(),
+        sha256: z.string(),
+        mime_type: z.enum(IMAGE_MIME_TYPES),
+        width: z.int(),
+        height: z.int(),
+      }),
+    )
+    .min(1)
+    .optional(),
+  refusal: z.string().optional(),
+  model_version: z.string().nullable(),
+  seed: z.int().nullable(),
+  notes: z.array(z.string()),
+});
+
+async function wordsOf(request: ImageRequest) {
+  const { asked, references, storedReferences, mask } = request;
+  const hashOf = (image: ImageRequest["references"][number]) => image.lend(async (bytes) => sha256Hex(bytes));
+  const hashes = await Promise.all(references.map(hashOf));
+  const sent = [...hashes, ...storedReferences.map(({ uri }) => `address ${sha256Hex(uri)}`)];
+  return {
+    model: request.model,
+    prompt: request.prompt,
+    earlier: request.earlier || undefined,
+    negative_prompt: asked?.negativePrompt ?? undefined,
+    // It follows from the first reference.
+    aspect_ratio: request.keepsRatio ? undefined : request.ratio,
+    image_size: request.tier,
+    quality: asked?.quality ?? request.defaultQuality,
+    background: asked?.background ?? undefined,
+    seed: asked?.seed ?? undefined,
+    references: sent.length > 0 ? sent : undefined,
+    mask: mask && (await hashOf(mask)),
+    mime_type: request.mimeType,
+    ordinal: request.outputIndex,
+  };
+}
+
+export async function recordable(request: ImageRequest): Promise<Recordable> {
+  const words = await wordsOf(request);
+  const key = sha256Hex(canonicalJson({ version: VERSION, ...words } as Parameters<typeof canonicalJson>[0]));
+  const slug = words.prompt
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .slice(0, 40)
+    .replace(/^-|-$/g, "");
+  return { words, key, stem: `${slug || "image"}-${key.slice(0, 16)}` };
+}
+
+/** The answers of a directory to requests: for each a JSON file, and its images beside it. */
+export class Recordings {
+  readonly #directory: string;
+  readonly #inspector: ImageInspector;
+
+  private constructor(directory: string, inspector: ImageInspector) {
+    this.#directory = directory;
+    this.#inspector = inspector;
+  }
+
+  /**
+   * Opens a directory. To record, it is made if it is missing, and rid of what a killed process has half written. Throws
+   * `INVALID_CONFIG` for a missing one, a link, and anything else that is no directory.
+   */
+  static async open(directory: string, inspector: ImageInspector, records: boolean): Promise<Recordings> {
+    try {
+      const facts = await lstat(directory).catch((error) => {
+        if (!records || systemCodeOf(error) !== "ENOENT") throw error;
+        return null;
+      });
+      if (facts?.isSymbolicLink()) throw new Error("it is a link");
+      if (facts?.isDirectory() === false) throw new Error("it is no directory");
+      if (facts === null) await makeDirectory(directory);
+      if (records) await removeUnfinished(directory);
+    } catch (error) {
+      const isMissing = systemCodeOf(error) === "ENOENT";
+      const why = isMissing ? "there is no such directory" : (error as Error).message;
+      const advice = isMissing
+        ? "make it from real images: imgbatch exec --replay DIR --record --upstream NAME --max-cost USD -- COMMAND"
+        : "name a directory of your own";
+      throw new ImgbatchError("INVALID_CONFIG", `replay: ${directory}: ${why}`, { advice });
+    }
+    return new Recordings(directory, inspector);
+  }
+
+  /**
+   * Returns the recorded images of a request; null when there is no recording. Throws the recorded refusal, and
+   * `ProviderError` `INVALID_ARGUMENT`, naming the file, for one that cannot be used.
+   */
+  async find({ words, key, stem }: Recordable): Promise<GeneratedImages | null> {
+    const name = `${stem}.json`;
+    const text = await this.#read(name, MAX_RECORD_BYTES);
+    if (text === null) return null;
+    const value = parseOrNull(text.toString("utf8"));
+    const version = (value as { imgbatch_recording?: unknown } | null)?.imgbatch_recording;
+    if (typeof version === "number" && version !== VERSION)
+      throw unusable(name, `is a recording of version ${version}, and this program reads version ${VERSION}`);
+    const { data: record, success } = recordSchema.safeParse(value);
+    if (!success) throw unusable(name, "is no recording, or damaged");
+    // As JSON has them: without what is left out.
+    if (
+      record.key !== key ||
+      canonicalJson(record.request) !== canonicalJson(JSON.parse(JSON.stringify(words)))
+    )
+      throw unusable(name, "was changed, or is that of another request: its hash differs");
+    const { images = [], refusal, model_version: modelVersion, seed, notes } = record;
+    if (refusal !== undefined) throw new ProviderError("SAFETY_BLOCKED", refusal, { modelVersion });
+    const files = images.map(async ({ file, sha256, mime_type }) => {
+      if (file !== imageName(stem, sha256, mime_type))
+        throw unusable(name, `names ${JSON.stringify(file)}, which is not its own`);
+      const bytes = await this.#read(file, MAX_IMAGE_BYTES);
+      if (bytes === null) throw unusable(file, "is missing");
+      if (sha256Hex(bytes) !== sha256) throw unusable(file, "is damaged: its hash differs");
+      const facts = await this.#inspect(bytes).catch((error) => {
+        throw error instanceof InvalidImageError ? unusable(file, `is damaged: ${error.message}`) : error;
+      });
+      if (facts.mimeType !== mime_type) throw unusable(file, `is ${facts.mimeType}, not ${mime_type}`);
+      return bytes;
+    });
+    if (files.length === 0) throw unusable(name, "has neither images nor a refusal");
+    return { images: await Promise.all(files), modelVersion, seed, notes };
+  }
+
+  /**
+   * Keeps an answer: the images first, because the JSON file makes them count. `unusable`: it has images that cannot be used.
+   * `again`: another process has kept an answer meanwhile, which is replaced. Throws system errors.
+   */
+  async keep({ words, key, stem }: Recordable, answer: Answer): Promise<"kept" | "again" | "unusable"> {
+    const images: object[] = [];
+    if ("images" in answer && answer.images.length === 0) return "unusable";
+    for (const image of "images" in answer ? answer.images : []) {
+      const bytes = Buffer.isBuffer(image) ? image : await image.read();
+      const facts = await this.#inspect(bytes).catch(() => null);
+      if (facts === null || bytes.length > MAX_IMAGE_BYTES) return "unusable";
+      const { mimeType: mime_type, widthPx: width, heightPx: height } = facts;
+      const sha256 = sha256Hex(bytes);
+      const file = imageName(stem, sha256, mime_type);
+      await writeFileDurably(join(this.#directory, file), bytes);
+      images.push({ file, sha256, mime_type, width, height });
+    }
+    const { modelVersion, seed = null, notes = [] } = answer;
+    const made = "refusal" in answer ? { refusal: answer.refusal } : { images };
+    const facts = { model_version: modelVersion, seed, notes };
+    const record = { imgbatch_recording: VERSION, key, request: words, ...made, ...facts };
+    const path = join(this.#directory, `${stem}.json`);
+    const isSecond = existsSync(path);
+    await writeFileDurably(path, `${safeJson(record, 2)}\n`);
+    return isSecond ? "again" : "kept";
+  }
+
+  #inspect(bytes: Buffer) {
+    return this.#inspector.inspect(bytes, LIMITS);
+  }
+
+  /** Null: it is missing. A link is never followed, also when it takes the place of a file meanwhile. */
+  async #read(name: string, maxBytes: number): Promise<Buffer | null> {
+    const path = join(this.#directory, name);
+    try {
+      const facts = await lstat(path);
+      if (facts.isSymbolicLink()) throw unusable(name, "is a link, and links are not followed");
+      if (!facts.isFile()) throw unusable(name, "is no file");
+      if (facts.size > maxBytes) throw unusable(name, `has ${facts.size} bytes, more than ${maxBytes}`);
+      // Windows has no such flags.
+      const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+      const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+      try {
+        return await file.readFile();
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      if (error instanceof ProviderError) throw error;
+      const code = systemCodeOf(error);
+      if (code === "ENOENT") return null;
+      throw unusable(name, `cannot be read (${code})`);
+    }
+  }
+}
+
+/** Returns the error of a request without a recording. */
+export function notRecorded({ words, stem }: Recordable): ProviderError {
+  const { model, prompt, references, ordinal, earlier, mask, ...options } = words;
+  const asked = Object.entries(options).flatMap(([name, value]) =>
+    value === undefined ? [] : `${name} ${value}`,
+  );
+  const facts = [
+    ...asked,
+    ...(references ? [counted(references.length, "reference image")] : []),
+    ...(mask ? ["a mask"] : []),
+    ...(earlier ? ["earlier texts"] : []),
+    `image ${ordinal + 1}`,
+  ];
+  const text = JSON.stringify(truncateCodePoints(prompt, 200, "…"));
+  const message = `There is no recording of ${text} with ${model} (${facts.join(", ")}): ${stem}.json is missing in the replay directory. Run imgbatch exec --replay DIR --record to ask the upstream for it.`;
+  return new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
+}
+
+function unusable(name: string, why: string): ProviderError {
+  const message = `${name} in the replay directory ${why}. Nothing was paid. Restore it, or delete it and record it again.`;
+  return new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
+}
+
+/** The hash is in the name, so that two processes that record the same never mix their images. */
+function imageName(stem: string, sha256: string, mimeType: keyof typeof IMAGE_EXTENSIONS): string {
+  return `${stem}-${sha256.slice(0, 8)}.${IMAGE_EXTENSIONS[mimeType]}`;
+}
+
+const IMAGE_NAME = /^(.+-[0-9a-f]{16})-[0-9a-f]{8}\.(png|jpg|webp)$/;
+
+/** Removes what a killed process has half written: pieces of files, and images that no JSON file names. */
+async function removeUnfinished(directory: string): Promise<void> {
+  await removePartialFiles(directory);
+  for (const name of await readdir(directory)) {
+    const [, stem] = IMAGE_NAME.exec(name) ?? [];
+    if (stem === undefined) continue;
+    const text = await readFile(join(directory, `${stem}.json`), "utf8").catch((error) => {
+      if (systemCodeOf(error) !== "ENOENT") throw error;
+      return "";
+    });
+    if (!text.includes(name)) await rm(join(directory, name));
+  }
+}
+
+function parseOrNull(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,253 @@
+import { copyFile, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { type ImageRequest, ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
+import { Recordings, recordable } from "../../../src/providers/replay/recordings.ts";
+import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const inspector = sharpInspector(new Decoding());
+const asked = { quality: null, background: null, seed: null, negativePrompt: null };
+const FOX: ImageRequest = {
+  ...{ model: "a-model", prompt: "a red fox, “in the snow”", outputIndex: 0, tier: "1K", ratio: "1:1" },
+  ...{ keepsRatio: false, size: { widthPx: 1024, heightPx: 1024 }, mimeType: "image/png", references: [] },
+  ...{ storedReferences: [], attempt: 1, seed: 5, asked, origin: "realtime" },
+};
+const reference = (text: string) => {
+  const bytes = Buffer.from(text);
+  const lend = <T>(work: (bytes: Buffer) => Promise<T>) => work(bytes);
+  return { read: async () => bytes, lend, mimeType: "image/png" as const };
+};
+
+interface Recorded {
+  request: object;
+  images: object[];
+}
+
+/** A directory with a recording of the fox, and the names of its files. */
+async function recorded() {
+  const directory = await tempDir();
+  const recordings = await Recordings.open(directory, inspector, true);
+  const fox = await recordable(FOX);
+  const image = await tinyPng();
+  expect(await recordings.find(fox)).toBeNull();
+  await recordings.keep(fox, { images: [image], modelVersion: "a-model-2", seed: 9, notes: ["a note"] });
+  const [picture = "", json = ""] = (await readdir(directory)).sort();
+  return {
+    directory,
+    recordings,
+    fox,
+    image,
+    picture: join(directory, picture),
+    json: join(directory, json),
+  };
+}
+
+describe("the recordings of a directory", () => {
+  it("[REPLAY-3] are a picture and a JSON text that says in words what was asked for, in lines that can be compared", async () => {
+    const { recordings, fox, image, picture, json } = await recorded();
+    expect(await recordings.find(fox)).toEqual({
+      ...{ images: [image], modelVersion: "a-model-2", seed: 9, notes: ["a note"] },
+    });
+    expect(await readFile(picture)).toEqual(image);
+    const text = await readFile(json, "utf8");
+    expect(text.split("\n").slice(0, 11)).toEqual([
+      "{",
+      '  "imgbatch_recording": 1,',
+      `  "key": "${fox.key}",`,
+      '  "request": {',
+      '    "model": "a-model",',
+      '    "prompt": "a red fox, “in the snow”",',
+      '    "aspect_ratio": "1:1",',
+      '    "image_size": "1K",',
+      '    "mime_type": "image/png",',
+      '    "ordinal": 0',
+      "  },",
+    ]);
+    expect(json).toMatch(/\/a-red-fox-in-the-snow-[0-9a-f]{16}\.json$/);
+  });
+
+  it("[REPLAY-2] know a request by what decides its picture, and by nothing else", async () => {
+    const keyOf = async (change: Partial<ImageRequest>) => (await recordable({ ...FOX, ...change })).key;
+    const own = await keyOf({});
+    const same: Partial<ImageRequest>[] = [
+      { attempt: 2, seed: 6, origin: "batch", earlier: "", defaultQuality: undefined },
+      { asked: { ...asked } },
+      { size: { widthPx: 1, heightPx: 1 } },
+    ];
+    for (const change of same) expect(await keyOf(change)).toBe(own);
+    const others: Partial<ImageRequest>[] = [
+      { model: "b" },
+      { prompt: "b" },
+      { earlier: "b" },
+      { outputIndex: 1 },
+      { tier: "2K" },
+      { ratio: "16:9" },
+      { keepsRatio: true },
+      { mimeType: "image/webp" },
+      { references: [reference("a")] },
+      { references: [reference("b")] },
+      { references: [reference("a"), reference("b")] },
+      { references: [reference("b"), reference("a")] },
+      { references: [reference("a")], mask: reference("m") },
+      { storedReferences: [{ uri: "gs://a/b", mimeType: "image/png" }] },
+      { asked: { ...asked, quality: "high" } },
+      { asked: { ...asked, background: "opaque" } },
+      { asked: { ...asked, seed: 5 } },
+      { asked: { ...asked, negativePrompt: "b" } },
+    ];
+    const keys = await Promise.all(others.map(keyOf));
+    expect(new Set([own, ...keys]).size).toBe(others.length + 1);
+    expect(await keyOf({ defaultQuality: "high" })).toBe(
+      await keyOf({ asked: { ...asked, quality: "high" } }),
+    );
+  });
+
+  type Files = Awaited<ReturnType<typeof recorded>>;
+  const change = async ({ json }: Files, edit: (record: Recorded) => object) =>
+    writeFile(json, JSON.stringify(edit(JSON.parse(await readFile(json, "utf8")))));
+  const replaceByLink = async (path: string) => {
+    await rename(path, `${path}.real`);
+    await symlink(`${path}.real`, path);
+  };
+  const damages: [
+    what: string,
+    damage: (files: Files) => Promise<unknown>,
+    named: "json" | "picture",
+    words: RegExp,
+  ][] = [
+    [
+      "JSON that is cut off",
+      async ({ json }) => writeFile(json, (await readFile(json)).subarray(0, 90)),
+      "json",
+      /is no recording, or damaged/,
+    ],
+    [
+      "a JSON file of another program",
+      ({ json }) => writeFile(json, '{"imgbatch": 1}'),
+      "json",
+      /is no recording/,
+    ],
+    [
+      "JSON of another version",
+      (files) => change(files, (r) => ({ ...r, imgbatch_recording: 2 })),
+      "json",
+      /version 2.*reads version 1/,
+    ],
+    [
+      "another prompt in the JSON",
+      (files) => change(files, (r) => ({ ...r, request: { ...r.request, prompt: "an owl" } })),
+      "json",
+      /its hash differs/,
+    ],
+    [
+      "the key of another request",
+      (files) => change(files, (r) => ({ ...r, key: "0".repeat(64) })),
+      "json",
+      /its hash differs/,
+    ],
+    [
+      "neither images nor a refusal",
+      (files) => change(files, ({ images: _, ...r }) => r),
+      "json",
+      /neither images nor a refusal/,
+    ],
+    [
+      "a picture elsewhere",
+      (files) => change(files, (r) => ({ ...r, images: [{ ...r.images[0], file: "../fox.png" }] })),
+      "json",
+      /names "\.\.\/fox\.png", which is not its own/,
+    ],
+    ["no picture", ({ picture }) => rm(picture), "picture", /is missing/],
+    [
+      "a picture that is cut off",
+      async ({ picture }) => writeFile(picture, (await readFile(picture)).subarray(0, 50)),
+      "picture",
+      /its hash differs/,
+    ],
+    [
+      "a picture of another type",
+      async ({ picture }) => writeFile(picture, await tinyJpeg()),
+      "picture",
+      /its hash differs/,
+    ],
+    ["a link as JSON file", ({ json }) => replaceByLink(json), "json", /is a link/],
+    ["a link as picture", ({ picture }) => replaceByLink(picture), "picture", /is a link/],
+    [
+      "a link that leads nowhere",
+      ({ json }) => rm(json).then(() => symlink("/nowhere", json)),
+      "json",
+      /is a link/,
+    ],
+    ["a directory in place of a file", ({ json }) => rm(json).then(() => mkdir(json)), "json", /is no file/],
+  ];
+  it.each(damages)("[REPLAY-4] are refused by name: %s", async (_, damage, named, words) => {
+    const files = await recorded();
+    await damage(files);
+    const failure = await files.recordings.find(files.fox).catch((error) => error);
+    expect(failure).toBeInstanceOf(ProviderError);
+    expect(failure).toMatchObject({ code: "INVALID_ARGUMENT", retryable: false, trouble: null });
+    expect(failure.message).toMatch(words);
+    expect(failure.message).toContain(files[named].split("/").at(-1));
+    // The directory may be a path of the operator's machine.
+    expect(failure.message).not.toContain(files.directory);
+  });
+
+  it("[REPLAY-4] are refused by name when a picture and its hash were changed together", async () => {
+    const files = await recorded();
+    await rm(files.json);
+    await files.recordings.keep(files.fox, { images: [await tinyJpeg()], modelVersion: null });
+    const names = await readdir(files.directory);
+    const name = names.find((each) => each.endsWith(".jpg")) ?? "";
+    await copyFile(join(files.directory, name), join(files.directory, name.replace(".jpg", ".png")));
+    const text = await readFile(files.json, "utf8");
+    await writeFile(files.json, text.replaceAll(".jpg", ".png").replaceAll("image/jpeg", "image/png"));
+    await expect(files.recordings.find(files.fox)).rejects.toThrow(
+      /\.png in the replay directory is image\/jpeg, not image\/png/,
+    );
+  });
+
+  it("[REPLAY-4] keep no bytes that are no picture", async () => {
+    const { recordings, directory } = await recorded();
+    const owl = await recordable({ ...FOX, prompt: "an owl" });
+    const before = await readdir(directory);
+    for (const images of [[], [Buffer.from("no picture")]])
+      expect(await recordings.keep(owl, { images, modelVersion: null })).toBe("unusable");
+    expect(await readdir(directory)).toEqual(before);
+  });
+
+  it("[REPLAY-5] lose what a killed process has half written when the next one records, and nothing else", async () => {
+    const { directory, json, picture } = await recorded();
+    const [name = "", image = ""] = [json, picture].map((path) => path.split("/").at(-1));
+    const others = ["README.md", "owl.png", ".gitattributes"];
+    for (const each of others) await writeFile(join(directory, each), "");
+    const stem = name.replace("red-fox", "red-owl").replace(".json", "");
+    await writeFile(join(directory, `${stem}-0123abcd.png`), "");
+    await writeFile(join(directory, image.replace(/-[0-9a-f]{8}\.png/, "-0123abcd.png")), "");
+    await writeFile(join(directory, `.${stem}.json.0123456789ab.partial`), "");
+    await Recordings.open(directory, inspector, false);
+    expect(await readdir(directory)).toHaveLength(8);
+    await Recordings.open(directory, inspector, true);
+    expect((await readdir(directory)).sort()).toEqual([image, name, ...others].sort());
+  });
+
+  it("[REPLAY-4] are not looked for where there is no directory, a file, or a link", async () => {
+    const directory = await tempDir();
+    await writeFile(join(directory, "file"), "");
+    await symlink(directory, join(directory, "link"));
+    const open = (name: string, records: boolean) =>
+      Recordings.open(join(directory, name), inspector, records);
+    await expect(open("missing", false)).rejects.toMatchObject({
+      code: "INVALID_CONFIG",
+      advice: expect.stringContaining("--record"),
+    });
+    for (const records of [true, false]) {
+      await expect(open("file", records)).rejects.toThrow(/it is no directory/);
+      await expect(open("link", records)).rejects.toThrow(/it is a link/);
+    }
+    await open("missing/below", true);
+    expect(await readdir(join(directory, "missing"))).toEqual(["below"]);
+  });
+});
