@@ -4,9 +4,17 @@ import { licences } from "./licences.mjs";
 const common = {
   platform: "node",
   logLevel: "warn",
-  // The first two have parts that are compiled for each system. PostgreSQL's library and Ink load the others only if they are
-  // installed.
-  external: ["better-sqlite3", "sharp", "pg-native", "pg-cloudflare", "react-devtools-core"],
+  // The first two have parts that are compiled for each system. PostgreSQL's library and Ink load the next three only if they
+  // are installed.
+  external: [
+    "better-sqlite3",
+    "sharp",
+    "pg-native",
+    "pg-cloudflare",
+    "react-devtools-core",
+    // An optional peer.
+    "@aws-sdk/credential-provider-node",
+  ],
   // Some libraries have a form with `require` beside their modules, which cannot be bundled.
   resolve: { mainFields: ["module", "main"] },
   transform: { target: "node20.19", define: { "process.env.NODE_ENV": '"production"' } },

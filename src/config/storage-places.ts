@@ -24,8 +24,9 @@ export type BlobsPlace =
       /** Default: Amazon's endpoint of the region. */
       endpoint?: string;
       region: string;
-      accessKeyId: string;
-      secretAccessKey: string;
+      /** Left out with `secretAccessKey`: those of the role of this process. */
+      accessKeyId?: string;
+      secretAccessKey?: string;
       sessionToken?: string;
       /** `s3://bucket/prefix`, for people. */
       name: string;
@@ -50,8 +51,8 @@ export interface StorageFlags {
 
 /**
  * Finds where the data is: a flag wins over `IMGBATCH_DATABASE_URL`, which wins over the configuration. User, password and
- * keys come from the environment. Throws `INVALID_CONFIG` for a place that is none, that holds a secret, or whose keys
- * are not set. `storage` is that of the configuration; by default, SQLite and files.
+ * keys come from the environment. Throws `INVALID_CONFIG` for a place that is none, that holds a secret, or that has
+ * only one of its two keys. `storage` is that of the configuration; by default, SQLite and files.
  */
 export function storagePlaces(
   storage: StorageConfig | undefined,
@@ -108,7 +109,7 @@ function blobsPlace(
   const { hostname: bucket, pathname } = new URL(blobs);
   const prefix = pathname.replace(/^\/+|\/+$/g, "");
   const { accessKeyId, secretAccessKey, sessionToken } = aws;
-  if (accessKeyId === undefined || secretAccessKey === undefined) {
+  if ((accessKeyId === undefined) !== (secretAccessKey === undefined)) {
     const missing = accessKeyId === undefined ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY";
     const advice =
       "export AWS_ACCESS_KEY_ID=<id>; export AWS_SECRET_ACCESS_KEY=<secret>, then run the same command again";
@@ -119,9 +120,8 @@ function blobsPlace(
     bucket,
     prefix,
     region,
-    accessKeyId,
-    secretAccessKey,
     name: blobs,
+    ...(accessKeyId === undefined || secretAccessKey === undefined ? {} : { accessKeyId, secretAccessKey }),
     ...(endpoint === null ? {} : { endpoint }),
     ...(sessionToken === undefined ? {} : { sessionToken }),
   };

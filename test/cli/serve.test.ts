@@ -165,7 +165,7 @@ it.skipIf(!hasPostgres)(
   "a service of several processes is run, looked at, used and stopped by commands alone",
   async () => {
     const [cwd, url, { settings }] = [await tempDir(), await newDatabase(), await fakeBucket()];
-    const { bucket, prefix, endpoint, accessKeyId, secretAccessKey } = settings;
+    const { bucket, prefix, endpoint, accessKeyId = "", secretAccessKey = "" } = settings;
     watchSecret(secretAccessKey);
     const config = join(cwd, "service.json");
     const storage = { database: url, blobs: `s3://${bucket}/${prefix}`, s3: { endpoint } };

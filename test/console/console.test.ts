@@ -391,6 +391,9 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("textbox", { name: "Prompts" }).fill("an owl\na crow\na jay\na tit\na wren");
     await page.getByText("5 images in 2 batches").waitFor();
     await page.getByRole("button", { name: "Make the images" }).click();
+    await page.getByRole("heading", { name: "birds", exact: true }).waitFor();
+    await page.getByText("5 of 5").waitFor();
+    await page.getByRole("link", { name: "Batches" }).first().click();
     await page.getByRole("link", { name: /birds \(1 of 2\).*completed.*3 of 3/s }).click();
     const downloads: string[] = [];
     page.on("download", (each) => downloads.push(each.suggestedFilename()));
@@ -438,7 +441,7 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     const service = await startService({ providers: [provider] });
     const page = await openConsole(service);
     await goTo(page, service, "new");
-    await page.getByRole("textbox", { name: "Prompts" }).fill("in autumn");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("in autumn\nin winter");
     await dropFiles(page, ".drop", { "start.png": await tinyPng(9) });
     await page.getByRole("button", { name: "Remove start.png" }).waitFor();
     await page.getByRole("link", { name: "Money", exact: true }).click();
@@ -446,14 +449,21 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("button", { name: "Remove start.png" }).waitFor();
     await page.reload();
     await page.getByText("The page was loaded again, and has lost 1 reference image: start.png.").waitFor();
-    await page.getByText("1 image", { exact: true }).waitFor();
+    await page.getByText("2 images", { exact: true }).waitFor();
     const send = page.getByRole("button", { name: "Make the images" });
     expect(await send.isDisabled()).toBe(true);
     await dropFiles(page, ".drop", { "start.png": await tinyPng(9) });
     await page.getByText("has lost 1 reference image").waitFor({ state: "detached" });
-    await send.click();
-    await page.locator(".tile img").waitFor();
-    expect(provider.requests.map(({ references }) => references.length)).toEqual([1]);
+    const [request] = await Promise.all([
+      page.waitForRequest((each) => each.method() === "POST"),
+      send.click(),
+    ]);
+    await page.locator(".tile img").nth(1).waitFor();
+    expect(provider.requests.map(({ references }) => references.length)).toEqual([1, 1]);
+    // The bytes of the picture are sent once.
+    const [first, second] = request.postDataJSON().items;
+    const bytes = Buffer.from(first.reference_images[0].data, "base64");
+    expect(second.reference_images).toEqual([{ sha256: sha256(bytes) }]);
   });
 
   it("a running batch grows in the page, is cancelled and deleted there, and no other key sees it", async () => {

@@ -1,5 +1,7 @@
+import { execFile } from "node:child_process";
 import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { tinyPng } from "../support/fake-provider.ts";
@@ -223,6 +225,10 @@ describe("record and replay", () => {
     expect(owl.error.message).toMatch(
       /^There is no recording of "an owl" with gemini-3-pro-image \(aspect_ratio 1:1, image_size 1K, mime_type image\/png, image 1\): an-owl-[0-9a-f]{16}\.json is missing/,
     );
+    const wide = ["generate", "a red fox", "--aspect-ratio", "16:9", "-o", "wide.png", ...own];
+    expect((await runInProcess(wide, { cwd })).stderr).toContain(
+      "is missing in the replay directory. A recording of this prompt differs in aspect_ratio (1:1). Run imgbatch exec",
+    );
     const one = await runInProcess(["generate", "a red fox", "-o", "fox.png", ...own, "--json"], { cwd });
     expect([one.code, one.json()]).toMatchObject([0, { cost: 0 }]);
     const providers = await runInProcess(["providers", "--probe", "--json", "--data", join(cwd, "data")], {
@@ -248,5 +254,30 @@ describe("record and replay", () => {
     expect(await refused("--record")).toMatch(/--record needs a directory/);
     expect(await refused("--replay", "missing")).toMatch(/missing: there is no such directory/);
     expect(await refused("--replay", "")).toMatch(/replay/);
+  });
+
+  it("[REPLAY-1] the recipe for a team's tests works as it is written", async () => {
+    const page = await readFile(resolve(import.meta.dirname, "../../templates/README.md"), "utf8");
+    const section = page.slice(page.indexOf("## Tests on real pictures"), page.indexOf("## ComfyUI"));
+    const commands = /^```sh\n(.+?)^```/ms.exec(section)?.[1]?.trim().split("\n") ?? [];
+    expect(commands).toHaveLength(2);
+    const { upstream, cwd } = await team();
+    await writeFile(join(cwd, "test.mjs"), `${PROGRAMS} print(await openai("a red fox"));`);
+    await writeFile(join(cwd, "package.json"), JSON.stringify({ scripts: { test: "node test.mjs" } }));
+    await mkdir(join(cwd, "bin"));
+    const call = `#!/bin/sh\nexec "${process.execPath}" "${BIN}" "$@"\n`;
+    await writeFile(join(cwd, "bin", "imgbatch"), call, { mode: 0o755 });
+    const env = cleanEnvironment({ HOME: cwd, TMPDIR: cwd, PATH: `${join(cwd, "bin")}:${process.env.PATH}` });
+    const told: string[] = [];
+    for (const [at, command] of commands.entries()) {
+      expect(command).toContain("--upstream google --vendor google");
+      const here = command.replace("--upstream google --vendor google", "--config team.json");
+      const keys = at === 0 ? { GEMINI_API_KEY: NATIVE_KEY } : {};
+      const { stdout } = await promisify(execFile)("sh", ["-c", here], { cwd, env: { ...env, ...keys } });
+      told.push(stdout);
+      await upstream.close();
+    }
+    expect(told[0]).toMatch(/\["\w{8}"\]/);
+    expect(told[1]).toBe(told[0]);
   });
 });

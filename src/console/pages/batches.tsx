@@ -45,8 +45,8 @@ function BatchRow(props: { batch: BatchObject; isSelected: boolean; onToggle: (i
           <b dir="auto">{task_name}</b>
           <span className="quiet">
             {parent_batch_id !== null && "retry · "}
+            {retries.length > 0 && `${counted(retries.length, "retry", "retries")} · `}
             {waiting ? waitingWords(waiting) : model}
-            {retries.length > 0 && ` · ${counted(retries.length, "retry", "retries")}`}
           </span>
         </span>
         <span className="batch-state">

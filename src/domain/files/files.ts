@@ -1,8 +1,9 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { formatBytes } from "../../kernel/text.ts";
 import { imageInDraft, type SentImage } from "../images/sent-image.ts";
 import type { BlobStore, LentDraft } from "../ports/blob-store.ts";
-import type { FileRecord, Repositories, Stores } from "../ports/stores.ts";
+import type { FileRecord, Repositories, Stores, Transaction } from "../ports/stores.ts";
 
 /** The id in `files/{id}`, in `{id}` alone, and in every URL that ends in `/files/{id}`; null in any other text. */
 export function fileIdOf(name: string): string | null {
@@ -92,10 +93,25 @@ export async function refuseTakenName(
   await purgeFile(deps, known.blobKey);
 }
 
-export function nameTaken(id: string): ImgbatchError {
+function nameTaken(id: string): ImgbatchError {
   return new ImgbatchError("FILE_NAME_TAKEN", `file.name: this key has a file files/${id} already`, {
     param: "file.name",
   });
+}
+
+/** Adds a file to those of its key, which hold `maxBytes` at most. Throws `FILE_NAME_TAKEN` and `FILE_QUOTA_EXCEEDED`. */
+export async function insertFile(tx: Transaction, file: FileRecord, maxBytes: number): Promise<void> {
+  const { apiKeyId, id, sizeBytes, createdAtMs } = file;
+  await tx.lock("key", apiKeyId);
+  if (await tx.files.find(apiKeyId, id)) throw nameTaken(id);
+  const stored = await tx.files.bytesOf(apiKeyId, createdAtMs);
+  if (stored + sizeBytes > maxBytes) throw quotaExceeded(maxBytes);
+  await tx.files.insert(file);
+}
+
+export function quotaExceeded(maxBytes: number): ImgbatchError {
+  const message = `The files and uploads of this key would take more than ${formatBytes(maxBytes)}; delete some.`;
+  return new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
 }
 
 /** A file that the service makes when it is downloaded: the results of a batch job. */

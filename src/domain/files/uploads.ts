@@ -1,20 +1,28 @@
-import { randomBytes } from "node:crypto";
+import { createHash, type Hash, randomBytes } from "node:crypto";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { Limits } from "../../contract/limits.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import type { FileFacts, UploadRecord } from "../ports/stores.ts";
-import { refuseTakenName } from "./files.ts";
-import {
-  bytesOfUploads,
-  fileOf,
-  fileTooLarge,
-  forget,
-  quotaExceeded,
-  Upload,
-  type UploadContext,
-} from "./upload.ts";
+import { formatBytes } from "../../kernel/text.ts";
+import { commitOrUndo } from "../commit-or-undo.ts";
+import type { BlobDraft, BlobStore, LentDraft } from "../ports/blob-store.ts";
+import type { FileFacts, FileRecord, Stores, UploadRecord } from "../ports/stores.ts";
+import { KEPT } from "../retention.ts";
+import { insertFile, quotaExceeded, refuseTakenName } from "./files.ts";
 
 /** An upload that nobody goes on with ends after an hour. A finished one is kept that long for a client that lost the answer. */
 const IDLE_MS = 3_600_000;
+
+/** What an upload knows of the others. */
+interface UploadContext {
+  stores: Stores;
+  blobs: BlobStore;
+  clock: Clock;
+  /** How much a key may upload. */
+  limits: Pick<Limits, "uploadBytes" | "uploadBytesPerKey"> & { openUploadsPerKey: number };
+  /** The uploads that a request of this process brings bytes to, by the id of their row. */
+  active: Map<string, Upload>;
+}
 
 /**
  * The uploads that are on their way. What each request has brought is stored, so that any process can take the next chunk, also
@@ -37,11 +45,10 @@ export class Uploads {
     if ((announcedBytes ?? 0) > uploadBytes) throw fileTooLarge(uploadBytes);
     if (facts.id !== null) await refuseTakenName(this.#context, apiKeyId, facts.id);
     const id = randomBytes(16).toString("hex");
-    const touchedAtMs = clock.nowMs();
-    const stored = await stores.read.files.bytesOf(apiKeyId, touchedAtMs);
-    const rowId = sha256Hex(id);
-    const progress = { receivedBytes: 0, parts: [], fileId: null, touchedAtMs };
-    const record: UploadRecord = { id: rowId, apiKeyId, facts, announcedBytes, ...progress };
+    const nowMs = clock.nowMs();
+    const stored = await stores.read.files.bytesOf(apiKeyId, nowMs);
+    const progress = { receivedBytes: 0, parts: [], fileId: null, touchedAtMs: nowMs };
+    const record: UploadRecord = { id: sha256Hex(id), apiKeyId, facts, announcedBytes, ...progress };
     await stores.write(async (tx) => {
       await tx.lock("key", apiKeyId);
       const all = await tx.uploads.openOfKey(apiKeyId);
@@ -78,4 +85,314 @@ export class Uploads {
     const { clock, active } = this.#context;
     return !active.has(id) && clock.nowMs() - touchedAtMs >= IDLE_MS;
   }
+}
+
+/**
+ * An upload as one request sees it. Requests bring it in chunks; one of them has the upload at a time. All methods wait for
+ * the step that is running. `add` and `finish` throw `FILE_UPLOAD_TAKEN_OVER` once another request has it.
+ */
+export class Upload {
+  /** 128 random bits: whoever knows them may go on with the upload. Must not be logged. */
+  readonly id: string;
+  readonly apiKeyId: string;
+  /** May be set until the upload is finished. */
+  facts: FileFacts;
+  receivedBytes: number;
+  readonly #context: UploadContext;
+  /** The upload as the database has it. */
+  #record: UploadRecord;
+  /** Null until the upload is finished. */
+  file: FileRecord | null;
+  /** The bytes that this request brought. Null before its chunk begins and once they are stored. */
+  #fresh: { draft: BlobDraft; hash: Hash } | null = null;
+  /** Bytes of the key's files, and its other unfinished uploads, when the chunk began. */
+  #ofKey: { storedBytes: number; uploads: readonly UploadRecord[] } = { storedBytes: 0, uploads: [] };
+  /** Where the chunk of this request ends that has come so far; null without one. */
+  #chunkEnd: number | null = null;
+  #isCancelled = false;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(context: UploadContext, id: string, record: UploadRecord, file: FileRecord | null) {
+    this.#context = context;
+    this.id = id;
+    this.apiKeyId = record.apiKeyId;
+    this.facts = record.facts;
+    this.#record = record;
+    this.file = file;
+    this.receivedBytes =
+      file?.sizeBytes ?? context.active.get(record.id)?.receivedBytes ?? record.receivedBytes;
+  }
+
+  get state(): "active" | "final" | "cancelled" {
+    if (this.#isCancelled) return "cancelled";
+    return this.file === null ? "active" : "final";
+  }
+
+  /**
+   * Begins a chunk: its first byte is the one at `offset`. Bytes that were received before are skipped, so a chunk may come
+   * again. The request that had the upload before loses it. `sizeBytes`: the length of the chunk, 0 when it is unknown.
+   * Throws `REALTIME_INVALID_ARGUMENT` for a gap, `REQUEST_TOO_LARGE`, `FILE_QUOTA_EXCEEDED`, `FILE_UPLOAD_NOT_FOUND`.
+   */
+  open(offset: number | null, sizeBytes: number): Promise<this> {
+    return this.#inOrder(async () => {
+      await this.#takeOver();
+      await this.#begin(offset, sizeBytes).catch((error) => {
+        this.#leave();
+        throw error;
+      });
+      return this;
+    });
+  }
+
+  /** Stores the next bytes of the chunk. Throws the errors of `open`, and those of a disk that refuses. */
+  add(bytes: Buffer): Promise<void> {
+    return this.#inOrder(async () => {
+      const end = this.#requireChunk();
+      await this.#store(bytes.subarray(Math.min(bytes.length, this.receivedBytes - end)));
+      this.#chunkEnd = end + bytes.length;
+    });
+  }
+
+  /**
+   * Makes the upload a file, durably. Throws `REALTIME_INVALID_ARGUMENT` when it is empty, has another size than
+   * announced or more bytes than this chunk ends with, `FILE_NAME_TAKEN`, `FILE_QUOTA_EXCEEDED`, and `StorageUnavailable`;
+   * then a later chunk can try again.
+   */
+  finish(): Promise<FileRecord> {
+    return this.#inOrder(() => this.#finish(this.#requireChunk()));
+  }
+
+  /** The request has ended. The bytes that it has brought stay. */
+  close(): Promise<void> {
+    return this.#inOrder(async () => {
+      if (this.#chunkEnd !== null) await this.#endChunk().finally(() => this.#leave());
+    });
+  }
+
+  /** Ends the upload and removes its bytes. Does nothing to a finished one. */
+  cancel(): Promise<void> {
+    return this.#inOrder(async () => {
+      if (this.state !== "active") return;
+      await this.#takeOver();
+      await this.#end();
+    });
+  }
+
+  async #begin(offset: number | null, sizeBytes: number): Promise<void> {
+    const { stores, blobs, clock } = this.#context;
+    if (this.state !== "active") throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
+    const at = offset ?? this.receivedBytes;
+    if (at > this.receivedBytes) {
+      const problem = `is ${at}, but ${this.receivedBytes} bytes were received: send the bytes from there on`;
+      throw argumentError("offset", problem);
+    }
+    const storedBytes = await stores.read.files.bytesOf(this.apiKeyId, clock.nowMs());
+    const open = await stores.read.uploads.openOfKey(this.apiKeyId);
+    this.#ofKey = { storedBytes, uploads: open.filter(({ id }) => id !== this.#record.id) };
+    await this.#refuseTooMany(at + sizeBytes - this.receivedBytes);
+    this.#fresh = { draft: blobs.draft(), hash: createHash("sha256") };
+    this.#chunkEnd = at;
+  }
+
+  async #store(bytes: Buffer): Promise<void> {
+    if (bytes.length === 0) return;
+    if (this.#fresh === null) throw argumentError("body", "the file has all its bytes already: finalize it");
+    await this.#refuseTooMany(bytes.length);
+    await this.#fresh.draft.write(bytes).catch(async (error) => {
+      // A part of the bytes may be on the disk: the upload cannot go on.
+      await this.#end();
+      throw error;
+    });
+    this.#fresh.hash.update(bytes);
+    this.receivedBytes += bytes.length;
+  }
+
+  async #finish(end: number): Promise<FileRecord> {
+    const { receivedBytes } = this;
+    const { announcedBytes } = this.#record;
+    if (end !== receivedBytes) {
+      const problem = `the bytes of this request end at ${end}, but ${receivedBytes} bytes were received before`;
+      throw argumentError("offset", problem);
+    }
+    if (receivedBytes === 0) throw argumentError("body", "the file is empty");
+    if (announcedBytes !== null && receivedBytes !== announcedBytes) {
+      const problem = `${announcedBytes} bytes were announced, and ${receivedBytes} were received`;
+      throw argumentError("announcedBytes", problem);
+    }
+    const { blobs } = this.#context;
+    const blobKey = `${KEPT.files.prefix}${randomBytes(16).toString("hex")}`;
+    const sha256 = await this.#storeAs(blobKey);
+    const undo = async () => {
+      // A later chunk finishes the upload without sending the bytes again.
+      await this.#keepPart(await blobs.borrow(blobKey)).finally(() => blobs.delete(blobKey));
+    };
+    this.file = await commitOrUndo(() => this.#recordFile(blobKey, sha256), undo);
+    if (this.#record.parts.length > 0) await blobs.deleteAll(prefixOf(this.#record.id)).catch(() => {});
+    return this.file;
+  }
+
+  /** Makes all bytes one blob, and returns their SHA-256. Those of a single request are not copied. */
+  async #storeAs(blobKey: string): Promise<string> {
+    const { blobs } = this.#context;
+    const fresh = this.#fresh;
+    if (fresh !== null && this.#record.receivedBytes === 0) {
+      this.#fresh = null;
+      await fresh.draft.keepAs(blobKey);
+      return fresh.hash.digest("hex");
+    }
+    await this.#keepPart(fresh?.draft ?? null);
+    const draft = blobs.draft();
+    const hash = createHash("sha256");
+    try {
+      for (const key of this.#record.parts) {
+        const stream = await blobs.open(key);
+        if (stream === null) throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
+        for await (const bytes of stream) {
+          await draft.write(bytes);
+          hash.update(bytes);
+        }
+      }
+      await draft.keepAs(blobKey);
+    } catch (error) {
+      await draft.discard();
+      throw error;
+    }
+    return hash.digest("hex");
+  }
+
+  async #recordFile(blobKey: string, sha256: string): Promise<FileRecord> {
+    const { apiKeyId, facts, receivedBytes: sizeBytes } = this;
+    const { stores, clock, limits } = this.#context;
+    const { displayName, mimeType, purpose = null, keptMs = KEPT.files.forMs } = facts;
+    // Client libraries cut an id at any character but lower-case letters and digits.
+    const id = facts.id ?? randomBytes(6).toString("hex");
+    const nowMs = clock.nowMs();
+    await refuseTakenName(this.#context, apiKeyId, id);
+    const file = { id, apiKeyId, displayName, mimeType, purpose, sizeBytes, sha256, blobKey };
+    const record = { ...file, createdAtMs: nowMs, expiresAtMs: nowMs + keptMs };
+    await stores.write(async (tx) => {
+      await insertFile(tx, record, limits.uploadBytesPerKey);
+      const { isChanged } = await tx.uploads.change(this.#record, { fileId: id, touchedAtMs: nowMs });
+      if (!isChanged) throw takenOver();
+    });
+    return record;
+  }
+
+  async #endChunk(): Promise<void> {
+    if (this.#chunkEnd === null) return;
+    this.#chunkEnd = null;
+    if (this.state === "active") await this.#keepPart(this.#fresh?.draft ?? null);
+  }
+
+  /** Stores what this request has brought, for whoever brings the next bytes. */
+  async #keepPart(draft: LentDraft | null): Promise<void> {
+    this.#fresh = null;
+    if (draft === null) return;
+    const { stores, blobs, clock } = this.#context;
+    const { receivedBytes } = this;
+    if (receivedBytes === this.#record.receivedBytes) return draft.discard();
+    const key = `${prefixOf(this.#record.id)}${randomBytes(16).toString("hex")}`;
+    await draft.keepAs(key);
+    const change = { receivedBytes, parts: [...this.#record.parts, key], touchedAtMs: clock.nowMs() };
+    await commitOrUndo(
+      async () => {
+        const { isChanged } = await stores.write((tx) => tx.uploads.change(this.#record, change));
+        if (!isChanged) throw takenOver();
+      },
+      () => blobs.delete(key),
+    );
+    this.#record = { ...this.#record, ...change };
+  }
+
+  /** Takes the upload over from another request of this process. The bytes which that request brought stay. */
+  async #takeOver(): Promise<void> {
+    const { active, stores } = this.#context;
+    const before = active.get(this.#record.id);
+    active.set(this.#record.id, this);
+    if (before !== undefined) {
+      const ended = before === this ? this.#endChunk() : before.#inOrder(() => before.#endChunk());
+      // The client sends again what could not be stored.
+      await ended.catch(() => {});
+    }
+    const record = await stores.read.uploads.find(this.#record.id);
+    this.#isCancelled = record === null;
+    if (record === null) return;
+    this.#record = record;
+    this.file = await fileOf(stores, record);
+    this.receivedBytes = this.file?.sizeBytes ?? record.receivedBytes;
+  }
+
+  #leave(): void {
+    const { active } = this.#context;
+    if (active.get(this.#record.id) === this) active.delete(this.#record.id);
+  }
+
+  /** A file that can never be stored ends its upload; one for which there may be space later does not. */
+  async #refuseTooMany(moreBytes: number): Promise<void> {
+    const {
+      limits: { uploadBytes, uploadBytesPerKey },
+      active,
+    } = this.#context;
+    const bytes = this.receivedBytes + moreBytes;
+    if (bytes > uploadBytes) {
+      await this.#end();
+      throw fileTooLarge(uploadBytes);
+    }
+    const { storedBytes, uploads } = this.#ofKey;
+    if (storedBytes + bytesOfUploads(uploads, active) + bytes > uploadBytesPerKey)
+      throw quotaExceeded(uploadBytesPerKey);
+  }
+
+  #requireChunk(): number {
+    if (this.state !== "active") throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
+    if (this.#chunkEnd === null) throw takenOver();
+    return this.#chunkEnd;
+  }
+
+  async #end(): Promise<void> {
+    if (this.state !== "active") return;
+    this.#isCancelled = true;
+    this.#leave();
+    // What cannot be removed now is removed with the idle uploads, and the draft at the next start.
+    await this.#fresh?.draft.discard().catch(() => {});
+    this.#fresh = null;
+    await forget(this.#context, this.#record.id).catch(() => {});
+  }
+
+  #inOrder<T>(step: () => Promise<T>): Promise<T> {
+    const result = this.#last.then(step);
+    this.#last = result.catch(() => {});
+    return result;
+  }
+}
+
+async function fileOf({ read }: Stores, { apiKeyId, fileId }: UploadRecord): Promise<FileRecord | null> {
+  return fileId === null ? null : read.files.find(apiKeyId, fileId);
+}
+
+async function forget(deps: UploadContext, rowId: string): Promise<void> {
+  await deps.blobs.deleteAll(prefixOf(rowId)).catch(() => {});
+  await deps.stores.write((tx) => tx.uploads.remove(rowId));
+}
+
+/** Where the bytes of an unfinished upload are kept: a blob for each request. */
+const prefixOf = (rowId: string) => `uploads/${rowId}/`;
+
+/** The bytes that unfinished uploads have, or will have as far as they were announced. */
+function bytesOfUploads(uploads: readonly UploadRecord[], active: ReadonlyMap<string, Upload>): number {
+  return uploads.reduce((sum, { id, receivedBytes, announcedBytes }) => {
+    const received = active.get(id)?.receivedBytes ?? receivedBytes;
+    return sum + Math.max(received, announcedBytes ?? 0);
+  }, 0);
+}
+
+function fileTooLarge(maxBytes: number): ImgbatchError {
+  return new ImgbatchError("REQUEST_TOO_LARGE", `The file is larger than ${formatBytes(maxBytes)}.`);
+}
+
+const takenOver = () => new ImgbatchError("FILE_UPLOAD_TAKEN_OVER");
+
+/** An error about one part of a request: its `offset`, `announcedBytes` or `body`. */
+function argumentError(param: string, problem: string): ImgbatchError {
+  return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `${param}: ${problem}`, { param });
 }

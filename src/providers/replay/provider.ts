@@ -15,7 +15,7 @@ import { canonicalJson } from "../../kernel/json.ts";
 import type { Log } from "../../kernel/log.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { unlessAborted } from "../../kernel/signals.ts";
-import { notRecorded, type Recordable, Recordings, recordable } from "./recordings.ts";
+import { type Recordable, Recordings, recordable } from "./recordings.ts";
 
 /** What asking upstreams for missing images needs. All providers of a service share it. */
 export interface Recording {
@@ -52,7 +52,7 @@ export async function createReplayProvider(
       const asked = await recordable(request);
       if (!records || recording === undefined || of.kind === "job") {
         const found = await recordings.find(asked);
-        if (found === null) throw notRecorded(asked);
+        if (found === null) throw await recordings.missing(asked);
         return found;
       }
       return inTurn(recording.queues, asked.key, signal, async () => {

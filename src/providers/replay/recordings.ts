@@ -15,6 +15,10 @@ import { counted, truncateCodePoints } from "../../kernel/text.ts";
 
 /** Of the files and of their keys. Another one makes all recordings again. */
 const VERSION = 1;
+/** How much of the key is in the names of its files. */
+const KEY_CHARS = 16;
+/** Of those whose names begin alike. */
+const MOST_COMPARED = 50;
 const MAX_RECORD_BYTES = 2 ** 20;
 const MAX_IMAGE_BYTES = 64 * 2 ** 20;
 const LIMITS = { maxPixels: 64 * 2 ** 20 };
@@ -88,7 +92,7 @@ export async function recordable(request: ImageRequest): Promise<Recordable> {
     .replace(/[^a-z0-9]+/g, "-")
     .slice(0, 40)
     .replace(/^-|-$/g, "");
-  return { words, key, stem: `${slug || "image"}-${key.slice(0, 16)}` };
+  return { words, key, stem: `${slug || "image"}-${key.slice(0, KEY_CHARS)}` };
 }
 
 /** The answers of a directory to requests: for each a JSON file, and its images beside it. */
@@ -185,10 +189,52 @@ export class Recordings {
     const made = "refusal" in answer ? { refusal: answer.refusal } : { images };
     const facts = { model_version: modelVersion, seed, notes };
     const record = { imgbatch_recording: VERSION, key, request: words, ...made, ...facts };
+    const text = `${safeJson(record, 2)}\n`;
+    if (Buffer.byteLength(text) > MAX_RECORD_BYTES) throw new Error("its texts are too long");
     const path = join(this.#directory, `${stem}.json`);
     const isSecond = existsSync(path);
-    await writeFileDurably(path, `${safeJson(record, 2)}\n`);
+    await writeFileDurably(path, text);
     return isSecond ? "again" : "kept";
+  }
+
+  /** Returns the error of a request without a recording. It names the one of the same prompt that differs in the least. */
+  async missing({ words, stem }: Recordable): Promise<ProviderError> {
+    const { model, prompt, references, ordinal, earlier, mask, ...options } = words;
+    const asked = Object.entries(options).filter(([, value]) => value !== undefined);
+    const facts = [
+      ...asked.map(([name, value]) => `${name} ${value}`),
+      ...(references ? [counted(references.length, "reference image")] : []),
+      ...(mask ? ["a mask"] : []),
+      ...(earlier ? ["earlier texts"] : []),
+      `image ${ordinal + 1}`,
+    ];
+    const text = JSON.stringify(truncateCodePoints(prompt, 200, "…"));
+    const differs = await this.#nearest(words, stem).catch(() => null);
+    const near = differs === null ? "" : ` A recording of this prompt differs in ${differs}.`;
+    const message = `There is no recording of ${text} with ${model} (${facts.join(", ")}): ${stem}.json is missing in the replay directory.${near} Run imgbatch exec --replay DIR --record to ask the upstream for it.`;
+    return new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
+  }
+
+  /** Returns what is different in the recording of the same prompt that is most alike; null when there is none. */
+  async #nearest(words: Words, stem: string): Promise<string | null> {
+    const slug = stem.slice(0, -KEY_CHARS);
+    const names = (await readdir(this.#directory)).filter(
+      (name) => name.startsWith(slug) && /\.json$/.test(name),
+    );
+    let nearest: string[] | null = null;
+    for (const name of names.slice(0, MOST_COMPARED)) {
+      const text = await this.#read(name, MAX_RECORD_BYTES).catch(() => null);
+      const other = recordSchema.safeParse(parseOrNull(text?.toString("utf8") ?? "")).data?.request;
+      if (other?.prompt !== words.prompt) continue;
+      const all = Object.entries({ ...other, ...words });
+      const different = all.flatMap(([field, value]) => {
+        const theirs = other[field];
+        if (JSON.stringify(theirs) === JSON.stringify(value)) return [];
+        return [typeof theirs === "object" || theirs === undefined ? field : `${field} (${theirs})`];
+      });
+      if (nearest === null || different.length < nearest.length) nearest = different;
+    }
+    return nearest?.join(", ") ?? null;
   }
 
   #inspect(bytes: Buffer) {
@@ -218,24 +264,6 @@ export class Recordings {
       throw unusable(name, `cannot be read (${code})`);
     }
   }
-}
-
-/** Returns the error of a request without a recording. */
-export function notRecorded({ words, stem }: Recordable): ProviderError {
-  const { model, prompt, references, ordinal, earlier, mask, ...options } = words;
-  const asked = Object.entries(options).flatMap(([name, value]) =>
-    value === undefined ? [] : `${name} ${value}`,
-  );
-  const facts = [
-    ...asked,
-    ...(references ? [counted(references.length, "reference image")] : []),
-    ...(mask ? ["a mask"] : []),
-    ...(earlier ? ["earlier texts"] : []),
-    `image ${ordinal + 1}`,
-  ];
-  const text = JSON.stringify(truncateCodePoints(prompt, 200, "…"));
-  const message = `There is no recording of ${text} with ${model} (${facts.join(", ")}): ${stem}.json is missing in the replay directory. Run imgbatch exec --replay DIR --record to ask the upstream for it.`;
-  return new ProviderError("INVALID_ARGUMENT", message, { source: "service" });
 }
 
 function unusable(name: string, why: string): ProviderError {

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { deleteFile, findFile, type GeneratedFile } from "../../domain/files/files.ts";
-import type { Chunk, Upload } from "../../domain/files/upload.ts";
+import type { Upload } from "../../domain/files/uploads.ts";
 import type { FileFacts, FileRecord, Repositories } from "../../domain/ports/stores.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../http/authenticate.ts";
@@ -181,22 +181,22 @@ export async function storeForm(
   deps: ApiDeps,
   request: Request,
   response: Response,
-  readForm: (boundary: string, chunk: Chunk) => FileForm,
+  readForm: (boundary: string, upload: Upload) => FileForm,
   onFailure: (upload: Upload) => void = () => {},
 ): Promise<Upload> {
   const boundary = boundaryOf(request.get("content-type"));
   const unknown = { id: null, displayName: null, mimeType: "" };
   const upload = await deps.uploads.begin(callerOf(response).key.id, unknown, null);
   try {
-    const chunk = await upload.open(0, 0);
+    await upload.open(0, 0);
     try {
-      const form = readForm(boundary, chunk);
+      const form = readForm(boundary, upload);
       const maxBytes = deps.limits.uploadBytes + MORE_BYTES;
       await streamBody(request, response, { maxBytes, add: form.add });
       upload.facts = await form.end();
-      await chunk.finish();
+      await upload.finish();
     } finally {
-      await chunk.close();
+      await upload.close();
     }
   } catch (error) {
     await upload.cancel();

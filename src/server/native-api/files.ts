@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type NativeBody, nativeSchemas } from "../../contract/native-api.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { keyState } from "../../domain/accounts.ts";
-import type { Chunk, Upload } from "../../domain/files/upload.ts";
+import type { Upload } from "../../domain/files/uploads.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { jsonExcess } from "../../kernel/json.ts";
 import { isLongerThan } from "../../kernel/text.ts";
@@ -186,7 +186,7 @@ const MOST_PARTS = 10;
  * first part, `multipart/form-data` as its field `metadata` or not at all. Parts of other names are dropped. Both methods
  * throw `REALTIME_INVALID_ARGUMENT` and the errors of the chunk.
  */
-function readForm(boundary: string, chunk: Chunk): FileForm {
+function readForm(boundary: string, upload: Upload): FileForm {
   let metadata = "";
   let file: Pick<Part, "type"> | null = null;
   const parts = readParts(boundary, MOST_PARTS, async (part) => {
@@ -195,7 +195,7 @@ function readForm(boundary: string, chunk: Chunk): FileForm {
     else if (name === undefined || name === "file" || fileName !== undefined) {
       if (file !== null) throw invalidArgument("body", "has more than one file");
       file = part;
-      for await (const bytes of part.bytes()) await chunk.add(bytes);
+      for await (const bytes of part.bytes()) await upload.add(bytes);
     }
   });
   const end = async () => {
@@ -243,14 +243,14 @@ async function takeChunk(
     throw invalidArgument(UPLOAD_HEADERS.offset, "is required: where the bytes belong");
   }
   try {
-    const chunk = await upload.open(offset, isUpload ? announcedLength(request) : 0);
+    await upload.open(offset, isUpload ? announcedLength(request) : 0);
     try {
-      if (isUpload) await streamBody(request, response, chunk);
+      if (isUpload) await streamBody(request, response, { add: (bytes) => upload.add(bytes) });
       // Also a chunk without a byte must still have the upload.
-      await chunk.add(Buffer.alloc(0));
-      if (commands.includes("finalize")) await chunk.finish();
+      await upload.add(Buffer.alloc(0));
+      if (commands.includes("finalize")) await upload.finish();
     } finally {
-      await chunk.close();
+      await upload.close();
     }
   } catch (error) {
     // The same chunk, sent twice: the other request has finished the upload meanwhile.

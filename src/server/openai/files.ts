@@ -1,7 +1,7 @@
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { FILE_PURPOSES, type OpenaiBody, uploadFieldsSchema } from "../../contract/openai-api.ts";
 import { PATHS } from "../../contract/routes.ts";
-import type { Chunk } from "../../domain/files/upload.ts";
+import type { Upload } from "../../domain/files/uploads.ts";
 import type { FileFacts, FileRecord } from "../../domain/ports/stores.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import { headerKey } from "../http/authenticate.ts";
@@ -78,7 +78,7 @@ const files = vendorFiles({
 const MOST_PARTS = 20;
 const FIELD_BYTES = 1024;
 
-function readForm(boundary: string, chunk: Chunk): FileForm {
+function readForm(boundary: string, upload: Upload): FileForm {
   const fields: Record<string, string> = {};
   let file: Pick<Part, "fileName" | "type"> | null = null;
   let sizeBytes = 0;
@@ -96,7 +96,7 @@ function readForm(boundary: string, chunk: Chunk): FileForm {
     file = part;
     for await (const bytes of part.bytes()) {
       sizeBytes += bytes.length;
-      await chunk.add(bytes);
+      await upload.add(bytes);
     }
   });
   const end = async () => {

@@ -12,6 +12,7 @@ import { makeDirectory, removePartialFiles, writeFileDurably } from "../../kerne
 import { fieldsOf } from "../../kernel/json.ts";
 import { systemCodeOf } from "../../kernel/system-errors.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
+import { roleKeys } from "../../storage/blobs/s3/role-keys.ts";
 import { acquireDataLockPatiently } from "../../storage/data-lock.ts";
 import type { Notices } from "../../storage/dialects/postgres-notices.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
@@ -52,7 +53,8 @@ interface StorageOptions {
 /**
  * Opens the database and the images of a service, without owning them; those of a data directory are made when there are
  * none. Throws `STORAGE_FAILED` when the file of a database is damaged, or is missing although images exist, or when a
- * database on another machine cannot be reached; and `INVALID_CONFIG` for a directory whose data was moved away. See also `migrate`.
+ * database on another machine cannot be reached; and `INVALID_CONFIG` for a directory whose data was moved away, and for
+ * a bucket without keys. See also `migrate`.
  */
 export async function openStorage(
   places: StoragePlaces,
@@ -60,14 +62,15 @@ export async function openStorage(
 ): Promise<OpenStorage> {
   refuseMoved(directory, places);
   if (places.database.kind === "sqlite" || places.blobs.kind === "files") await makeDataDirectory(directory);
+  const closing = new AbortController();
+  // Every pause between two attempts listens to it, and Node would warn of the eleventh listener.
+  setMaxListeners(0, closing.signal);
+  // Before the database, which would be made for a service that has no keys.
+  const blobs = await openBlobs(places.blobs, directory, closing.signal);
   const database = await openDatabase(places.database, directory, clock, options);
   try {
     const { database: place } = places;
     const stores = sqlStores(database);
-    const closing = new AbortController();
-    // Every pause between two attempts listens to it, and Node would warn of the eleventh listener.
-    setMaxListeners(0, closing.signal);
-    const blobs = await openBlobs(places.blobs, directory, closing.signal);
     let listen: OpenStorage["listen"] = null;
     if (place.kind === "postgres") {
       const { openNotices } = await import("../../storage/dialects/postgres-notices.ts");
@@ -124,7 +127,8 @@ export async function openBlobs(
 ): Promise<BlobStore> {
   if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
   const { s3Blobs } = await import("../../storage/blobs/s3/s3-blobs.ts");
-  return s3Blobs({ ...place, scratchDirectory: join(directory, DATA_FILES.scratch), closed });
+  const keys = place.accessKeyId === undefined ? await roleKeys(place.name) : undefined;
+  return s3Blobs({ ...place, roleKeys: keys, scratchDirectory: join(directory, DATA_FILES.scratch), closed });
 }
 
 /** Opens one database, with all tables. Throws as `openStorage` does. */

@@ -38,7 +38,9 @@ function BatchHead(props: BatchActionsProps & { whole: WholeBatch }) {
     each.expires_at === null || each.status === "output_deleted" ? [] : [each.expires_at],
   );
   if (!first) return null;
-  const names = [...new Set(batches.map(({ task_name }) => task_name))];
+  const names = [
+    ...new Set(batches.map(({ task_name }) => (batches.length > 1 ? runName(task_name) : task_name))),
+  ];
   return (
     <section className="batch-head" aria-label="Batch">
       <a className="back" href={hrefOf("batches")}>
@@ -113,9 +115,11 @@ function Troubles({ batch }: { batch: BatchObject }) {
 /** Batches of one name that were sent within this time come from one run, as far as anybody can tell. */
 const TOGETHER_SECONDS = 120;
 
+/** A name without the number that a batch of several has. */
+const runName = (name: string) => name.replace(/ \(\d+ of \d+\)$/, "");
+
 /** The way to the other batches of a run: one for each model, or for as many prompts as a batch may have. */
 function SentTogether({ batch }: { batch: BatchObject }) {
-  const runName = (name: string) => name.replace(/ \(\d+ of \d+\)$/, "");
   const name = runName(batch.task_name);
   const found = useData(`together ${batch.id}`, (signal) =>
     listBatches({ status: "", taskName: name }, 1, signal),
@@ -149,17 +153,14 @@ function History({ members, batchCount }: { members: readonly BatchObject[]; bat
       <ul>
         {members.map((batch) => (
           <li key={batch.id}>
+            <a href={hrefOf("batches", batch.id)} title={batch.id}>
+              {batch.parent_batch_id === null ? "first batch" : "retry"}
+            </a>
             <StatusBadge status={batch.status} />
             <Counts batch={batch} />
             <span>{costOfAll(batch)}</span>
             <span className="quiet">{batch.model}</span>
-            <span className="quiet">
-              {batch.parent_batch_id === null ? "" : "retry, "}
-              {localTime(batch.created_at)}
-            </span>
-            <a href={hrefOf("batches", batch.id)}>
-              <code>{batch.id}</code>
-            </a>
+            <span className="quiet">{localTime(batch.created_at)}</span>
           </li>
         ))}
       </ul>

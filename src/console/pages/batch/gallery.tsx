@@ -275,15 +275,21 @@ export function Gallery(props: {
       {shown.map((item, offset) => {
         const index = grid.first + offset;
         const place = placeOf(grid, index);
-        const rowStart = index - (index % grid.columns);
-        const ofRow = item ?? places.slice(rowStart, rowStart + grid.columns).find((each) => each !== null);
+        const groupStart = index - (index % grid.group);
+        const ofRow = item ?? places.slice(groupStart, groupStart + grid.group).find((each) => each !== null);
         const prompt = ofRow?.prompt ?? ofRow?.prompt_preview ?? "";
         const named = columns?.[index % columns.length] ?? null;
         const variant = named === null || grid.headHeight > 0 ? named : `${named} · ${prompt}`;
         return (
           <Fragment key={item?.key ?? `place ${index}`}>
-            {grid.headHeight > 0 && index === rowStart && (
-              <li className="row-head" style={{ transform: `translateY(${place.y - grid.headHeight}px)` }}>
+            {grid.headHeight > 0 && index === groupStart && (
+              <li
+                className="row-head"
+                style={{
+                  transform: `translate(${place.x}px, ${place.y - grid.headHeight}px)`,
+                  width: grid.group * grid.tileWidth,
+                }}
+              >
                 <span dir="auto" title={prompt}>
                   {prompt}
                 </span>

@@ -2,6 +2,8 @@ import { type RefObject, useLayoutEffect, useState } from "react";
 
 export interface Grid {
   columns: number;
+  /** How many of them belong together: those of a prompt in a comparison; 1 in other grids. */
+  group: number;
   /** Pixels, as all lengths here. */
   tileWidth: number;
   rowHeight: number;
@@ -20,9 +22,12 @@ const CAPTION = 52;
 const NARROW = 600;
 const EXTRA_ROWS = 2;
 const ROW_HEAD = 34;
-/** The least and the largest tile of a comparison. */
+/** The least and the largest tile of a comparison, and the one from which on a line has room for several prompts. */
 const LEAST_COMPARED = 96;
-const MOST_COMPARED = 420;
+const MOST_COMPARED = 480;
+const GOOD_COMPARED = 320;
+/** Between the prompts of a line, besides the gap. */
+const GROUP_GAP = 26;
 
 /** Which tiles of a long grid to draw: those that the window shows, and some more above and below. */
 export function useGrid(
@@ -43,6 +48,7 @@ export function useGrid(
       setView((old) =>
         old.shape.tileWidth === next.shape.tileWidth &&
         old.shape.columns === next.shape.columns &&
+        old.shape.headHeight === next.shape.headHeight &&
         old.firstRow === next.firstRow &&
         old.endRow === next.endRow
           ? old
@@ -73,7 +79,7 @@ export function useGrid(
   };
 }
 
-type Shape = Pick<Grid, "columns" | "tileWidth" | "rowHeight" | "headHeight">;
+type Shape = Pick<Grid, "columns" | "group" | "tileWidth" | "rowHeight" | "headHeight">;
 
 interface View {
   shape: Shape;
@@ -95,17 +101,23 @@ function shapeOf(width: number, compared: number | null): Shape {
   const least = width < NARROW ? 150 : 216;
   const isCompared = compared !== null && width >= compared * (LEAST_COMPARED + GAP);
   const fitting = Math.max(1, Math.floor((width + GAP) / (least + GAP)));
-  const columns = isCompared ? compared : fitting;
-  const room = Math.max(0, (width - GAP * (columns - 1)) / columns);
+  const group = isCompared ? compared : 1;
+  const groupWidth = group * (GOOD_COMPARED + GAP) + GROUP_GAP;
+  const groups = Math.max(1, Math.floor((width + GAP + GROUP_GAP) / groupWidth));
+  const columns = isCompared ? group * groups : fitting;
+  const gaps = GAP * (columns - 1) + (isCompared ? GROUP_GAP * (groups - 1) : 0);
+  const room = Math.max(0, (width - gaps) / columns);
   const tileWidth = isCompared ? Math.min(room, MOST_COMPARED) : room;
   const headHeight = isCompared ? ROW_HEAD : 0;
-  return { columns, tileWidth, headHeight, rowHeight: headHeight + tileWidth + CAPTION + GAP };
+  return { columns, group, tileWidth, headHeight, rowHeight: headHeight + tileWidth + CAPTION + GAP };
 }
 
 /** The position of a tile. */
 export function placeOf(grid: Grid, index: number): { x: number; y: number } {
+  const column = index % grid.columns;
+  const groupGaps = grid.group > 1 ? Math.floor(column / grid.group) * GROUP_GAP : 0;
   return {
-    x: (index % grid.columns) * (grid.tileWidth + GAP),
+    x: column * (grid.tileWidth + GAP) + groupGaps,
     y: Math.floor(index / grid.columns) * grid.rowHeight + grid.headHeight,
   };
 }

@@ -9,7 +9,7 @@ import { createBatch } from "../../api/batches.ts";
 import { base64Of } from "../../api/files.ts";
 import { ApiError } from "../../api/request.ts";
 import { announce, ErrorNote } from "../../parts/notes.tsx";
-import { go, hrefOf } from "../../parts/route.ts";
+import { batchesHref, go } from "../../parts/route.ts";
 import { usd } from "../../parts/status.tsx";
 import { useAccount } from "../../parts/use-data.ts";
 import { type CheckedDraft, priceOf } from "./check-draft.ts";
@@ -95,7 +95,7 @@ export function SendBar(props: {
       const batches = await sendDraft(state.draft, parts, models);
       state.renew();
       announce(batches.length === 1 ? "The batch is sent." : `${batches.length} batches are sent.`);
-      go(batches.length === 1 ? hrefOf("batches", batches[0]?.id ?? "") : hrefOf("batches"));
+      go(batchesHref(batches.map(({ id }) => id)));
     } catch (thrown) {
       setError(thrown as Error);
       setBusy(false);

@@ -12,6 +12,7 @@ import { overConnections } from "../../../http/undici-engine.ts";
 import { type Clock, systemClock } from "../../../kernel/clock.ts";
 import { backoffMs } from "../../../kernel/pacing.ts";
 import { systemCodeOf } from "../../../kernel/system-errors.ts";
+import type { S3Keys } from "./role-keys.ts";
 
 interface BucketPlace {
   bucket: string;
@@ -165,9 +166,12 @@ export function unavailable(cause: unknown): unknown {
 }
 
 export interface ConnectionSettings extends BucketPlace {
-  accessKeyId: string;
-  secretAccessKey: string;
+  /** Left out with `secretAccessKey` where `roleKeys` has them. */
+  accessKeyId?: string | undefined;
+  secretAccessKey?: string | undefined;
   sessionToken?: string | undefined;
+  /** The keys of a role, which expire and are others then: asked for each request. */
+  roleKeys?: (() => Promise<S3Keys>) | undefined;
   /** How long the server may be silent, or slower than 8 KiB/s, before an attempt ends, in ms. Default: 10,000. */
   silenceMs?: number | undefined;
   /** For the pauses between attempts. Default: the system's. */
@@ -210,7 +214,8 @@ export class S3Connection {
     bodyTimeout: 0,
   });
   readonly #engine = overConnections(this.#agent);
-  readonly #signing: Omit<ConstructorParameters<typeof AwsV4Signer>[0], "url">;
+  readonly #signing: Pick<ConstructorParameters<typeof AwsV4Signer>[0], "service" | "region" | "cache">;
+  readonly #keys: () => Promise<S3Keys>;
   readonly #bucketUrl: string;
   readonly #silenceMs: number;
   readonly #clock: Clock;
@@ -218,9 +223,9 @@ export class S3Connection {
 
   constructor(settings: ConnectionSettings) {
     this.#bucketUrl = bucketUrl(settings);
-    const { region, accessKeyId, secretAccessKey, sessionToken } = settings;
-    const token = sessionToken === undefined ? {} : { sessionToken };
-    this.#signing = { service: "s3", region, accessKeyId, secretAccessKey, ...token, cache: new Map() };
+    const { region, accessKeyId = "", secretAccessKey = "", sessionToken, roleKeys } = settings;
+    this.#signing = { service: "s3", region, cache: new Map() };
+    this.#keys = roleKeys ?? (async () => ({ accessKeyId, secretAccessKey, sessionToken }));
     this.#silenceMs = settings.silenceMs ?? 10_000;
     this.#clock = settings.clock ?? systemClock;
     this.#closed = settings.closed;
@@ -262,7 +267,10 @@ export class S3Connection {
 
   async #once({ method, url, headers = {}, body }: S3Request): Promise<Answer> {
     const named = { "x-amz-content-sha256": NO_BYTES_SHA256, ...headers };
-    const signed = await new AwsV4Signer({ ...this.#signing, method, url, headers: named }).sign();
+    const { accessKeyId, secretAccessKey, sessionToken } = await this.#keys();
+    const token = sessionToken === undefined ? {} : { sessionToken };
+    const keys = { accessKeyId, secretAccessKey, ...token };
+    const signed = await new AwsV4Signer({ ...this.#signing, ...keys, method, url, headers: named }).sign();
     const sending = {
       method,
       headers: Object.fromEntries(signed.headers),
