@@ -450,7 +450,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
         fingerprint: "f",
         realtimeId: "h1",
         paidRuns: 1,
-        tasks: {},
+        tasks: { 0: { upstream: "u", task: "t" } },
       };
       const error = { code: "REALTIME_STOPPING", message: "m" } as const;
       await tx.keyedRequests.put({ ...request, answer: null, expiresAtMs: 9 });

@@ -23,9 +23,12 @@ export interface Preset {
   /** The environment variable that holds the key; null when there is none. */
   keyVariable: string | null;
   /** Its entry of `providers`, as far as it differs from the defaults of the type. */
-  provider: { type: ProviderEntry["type"]; baseUrl?: string; free?: boolean } & Readonly<
-    Record<string, unknown>
-  >;
+  provider: {
+    type: ProviderEntry["type"];
+    baseUrl?: string;
+    origins?: readonly string[];
+    free?: boolean;
+  } & Readonly<Record<string, unknown>>;
   isOfJobs: boolean;
   /** The first is the default. */
   models: readonly CatalogueModel[];

@@ -268,14 +268,16 @@ function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, att
 async function recordAbort(deps: WorkerDeps, request: ItemRequest): Promise<ItemOutcome> {
   const { item, offer, batch, isSent } = request;
   const { attempts, failedAt } = item;
-  const isUnknown = isSent && isPaid(offer.provider) && item.task === null;
+  // A known task is asked for again.
+  const isCall = isSent && item.task === null;
+  const isUnknown = isCall && isPaid(offer.provider);
   if (isUnknown && item.maybePaid === "twice") {
     return (await failItem(deps.stores, batch, item, UNKNOWN_OUTCOME, deps.clock.nowMs())) ?? "lost";
   }
   // The mark was set for a request that was not sent after all.
   const unsent: MaybePaid = item.maybePaid === "no" ? "no" : "once";
   const maybePaid = isUnknown ? "once" : item.task === null ? unsent : item.maybePaid;
-  return giveBack(deps, request, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall: isSent });
+  return giveBack(deps, request, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall });
 }
 
 /** The final failure of an item that was sent twice to a paid upstream, without a known outcome. */
