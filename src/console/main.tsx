@@ -139,7 +139,7 @@ function Page() {
 function Navigation(props: { account: AccountObject | null; onSignOut: () => void; onHelp: () => void }) {
   const { account, onSignOut, onHelp } = props;
   const [place = "batches"] = useRoute();
-  const money = account && balanceOf(account);
+  const balance = account && balanceOf(account);
   return (
     <header className="side">
       <div className="brand">
@@ -155,9 +155,9 @@ function Navigation(props: { account: AccountObject | null; onSignOut: () => voi
         ))}
       </nav>
       <div className="side-end">
-        {money && (
+        {balance !== null && (
           <a className="balance" href={hrefOf("money")}>
-            <b>{usd(money.balance, "sum")}</b>
+            <b>{usd(balance, "sum")}</b>
             <span>balance</span>
           </a>
         )}

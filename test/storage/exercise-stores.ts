@@ -195,6 +195,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.withStatus(["queued", "failed"]);
     await read.batches.withStatus([]);
     await read.batches.latest(2);
+    await read.batches.retriesOf("key1", ["b1", "b2"]);
+    await read.batches.retriesOf("key1", []);
     await read.batches.unmadeByOthers(["p"]);
     await read.batches.unmadeByOthers([]);
     await read.batches.endedSince(5, ["failed"]);
@@ -236,6 +238,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       { beforeMs: 11 },
       { offset: 1 },
       { ...(after && { after }) },
+      { hidesRetries: true },
     ]) {
       await read.batches.page({ ...page, ...filter });
     }

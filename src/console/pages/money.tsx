@@ -217,7 +217,8 @@ function changeOf(amount: number): string {
 export function MoneyPage() {
   const account = useAccount();
   const isPlay = account !== null && isPlayOnly(account);
-  const money = account && balanceOf(account);
+  const balance = account && balanceOf(account);
+  const held = (account?.real_money ?? account)?.held ?? 0;
   const usage = useData("usage", getUsage, (change) => change.kind === "account");
   return (
     <>
@@ -227,11 +228,11 @@ export function MoneyPage() {
           <Icon name="out" /> Sign out
         </button>
       </div>
-      {money && (
+      {!isPlay && (balance !== null || held > 0) && (
         <Sums
           rows={[
-            [account.real_money ? "real money" : "balance", usd(money.balance)],
-            ["held for what runs", usd(money.held)],
+            ...(balance === null ? [] : [["balance", usd(balance)] as const]),
+            ["held for what runs", usd(held)],
           ]}
         />
       )}
@@ -240,7 +241,7 @@ export function MoneyPage() {
         <ErrorNote error={usage.error} />
         {usage.value && <SpendByDay usage={usage.value} isPlay={isPlay} />}
       </section>
-      {account && !isPlay && <Ledger hasPlay={account.play_money} hasBalance={money !== null} />}
+      {account && !isPlay && <Ledger hasPlay={account.play_money} hasBalance={balance !== null} />}
     </>
   );
 }

@@ -13,7 +13,7 @@ export function batchesHref(ids: readonly string[], ...rest: string[]): string {
 
 /** The ids in a part of such an address. */
 export function batchIdsOf(part: string): string[] {
-  return part.split(BETWEEN);
+  return [...new Set(part.split(BETWEEN))];
 }
 
 /** Goes to a place. `replace` leaves no entry in the history. */

@@ -21,13 +21,13 @@ export function isPlayOnly({ play_money, real_money }: AccountObject): boolean {
 }
 
 /**
- * The money that an account has to spend, real money if it has some. Null for play money, and for the key of this machine
- * when its person pays by consent: then money is there only while something runs.
+ * The money that an account can spend, real money if it has some. Null for play money, and for the key of this machine when
+ * its person pays by consent: each consent brings what its images may cost.
  */
-export function balanceOf(account: AccountObject): { balance: number; held: number } | null {
+export function balanceOf(account: AccountObject): number | null {
   if (isPlayOnly(account)) return null;
-  const { balance, held } = account.real_money ?? account;
-  return account.owner && balance + held === 0 ? null : { balance, held };
+  const { balance } = account.real_money ?? account;
+  return account.owner && balance === 0 ? null : balance;
 }
 
 /** `3 min ago`: a time of the API (Unix seconds), seen from now. */
@@ -79,7 +79,6 @@ export type WholeBatch = Pick<
 export function asOne(batches: readonly BatchObject[]): WholeBatch {
   const members = batches.flatMap((batch) => [batch, ...(batch.retries ?? [])]);
   const sumOf = (numbers: readonly number[]) => numbers.reduce((sum, each) => sum + each, 0);
-  const sum = (field: "estimated_cost" | "hold_amount") => sumOf(members.map((each) => each[field]));
   const item_count = sumOf(batches.map((batch) => batch.item_count));
   const success_count = Math.min(item_count, sumOf(members.map((each) => each.success_count)));
   const pending_count = Math.min(
@@ -99,8 +98,9 @@ export function asOne(batches: readonly BatchObject[]): WholeBatch {
     pending_count,
     fail_count: item_count - success_count - pending_count,
     actual_cost: costs.includes(null) ? null : sumOf(costs.map((cost) => cost ?? 0)),
-    estimated_cost: sum("estimated_cost"),
-    hold_amount: sum("hold_amount"),
+    estimated_cost: sumOf(members.map((each) => each.actual_cost ?? each.estimated_cost)),
+    // What an ended one has held is paid or given back.
+    hold_amount: sumOf(members.map((each) => (each.actual_cost === null ? each.hold_amount : 0))),
     play_money: batches.every(({ play_money }) => play_money),
   };
 }

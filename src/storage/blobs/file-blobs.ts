@@ -99,18 +99,10 @@ export function fileBlobs(root: string): BlobStore {
     },
     lend: async (key, work) => {
       // Failures of the work itself must not be taken for those of the file.
-      let outcome: { error: unknown } | null = null;
-      const result = await orNull(
-        memory.withFile(path(key), (bytes) =>
-          work(bytes).catch((error) => {
-            outcome = { error };
-            return null;
-          }),
-        ),
-        [...ABSENT, ...UNREADABLE],
-      );
-      if (outcome) throw (outcome as { error: unknown }).error;
-      return result;
+      const lent = memory.withFile(path(key), async (bytes) => (await Promise.allSettled([work(bytes)]))[0]);
+      const outcome = await orNull(lent, [...ABSENT, ...UNREADABLE]);
+      if (outcome?.status === "rejected") throw outcome.reason;
+      return outcome === null ? null : outcome.value;
     },
     open: async (key, range) => {
       const file = await orNull(open(path(key)), [...ABSENT, ...UNREADABLE]);

@@ -87,7 +87,7 @@ export function fileDraft({ path, move, memory, isThere = false }: Place): BlobD
 }
 
 /** Makes an empty file, with its directory. Fails when there is one. */
-export async function openNew(path: string): Promise<FileHandle> {
+async function openNew(path: string): Promise<FileHandle> {
   try {
     return await open(path, "wx", 0o600);
   } catch (error) {

@@ -1,7 +1,7 @@
 import type { Repositories } from "../../domain/ports/stores.ts";
-import type { AccountRecord, IdempotencyRecord, LedgerEntry } from "../../domain/records.ts";
+import type { AccountRecord } from "../../domain/records.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
-import { insertRows } from "./rows.ts";
+import { insertNew, insertRows } from "./rows.ts";
 
 const ACCOUNT_BY_ID = prepared((build, { id }: Values<Pick<AccountRecord, "id">>) =>
   build.selectFrom("accounts").selectAll().where("id", "=", id),
@@ -70,28 +70,11 @@ function keyRepository(session: SqlSession): Repositories["keys"] {
   };
 }
 
-const APPEND_ENTRY = prepared((build, entry: Values<Omit<LedgerEntry, "seq">>) => {
-  const { requestId, accountId, batchId, kind, amountMicroUsd, createdAtMs } = entry;
-  const { balanceChangeMicroUsd, heldChangeMicroUsd } = entry;
-  return build
-    .insertInto("ledger_entries")
-    .values({
-      requestId,
-      accountId,
-      batchId,
-      kind,
-      amountMicroUsd,
-      createdAtMs,
-      balanceChangeMicroUsd,
-      heldChangeMicroUsd,
-    })
-    .onConflict((conflict) => conflict.column("requestId").doNothing());
-});
-
-function ledgerRepository({ build, first, all, changes }: SqlSession): Repositories["ledger"] {
+function ledgerRepository(session: SqlSession): Repositories["ledger"] {
+  const { build, first, all } = session;
   const entries = () => build.selectFrom("ledger_entries").selectAll();
   return {
-    append: async (entry) => ({ isNew: (await changes(APPEND_ENTRY(build, entry))) === 1 }),
+    append: (entry) => insertNew(session, "ledger_entries", entry, ["requestId"]),
     byRequestId: (requestId) => first(entries().where("requestId", "=", requestId)),
     list: async ({ accountId, batchIds }) => {
       let query = entries().orderBy("seq");
@@ -118,22 +101,15 @@ const FIND_IDEMPOTENCY_KEY = prepared((build, { apiKeyId, key }: Values<{ apiKey
   build.selectFrom("idempotency_keys").selectAll().where("apiKeyId", "=", apiKeyId).where("key", "=", key),
 );
 
-const INSERT_IDEMPOTENCY_KEY = prepared(
-  (build, { apiKeyId, key, requestHash, batchId, createdAtMs }: Values<IdempotencyRecord>) =>
-    build
-      .insertInto("idempotency_keys")
-      .values({ apiKeyId, key, requestHash, batchId, createdAtMs })
-      .onConflict((on) => on.columns(["apiKeyId", "key"]).doNothing()),
-);
-
-function idempotencyRepository({ build, first, run, changes }: SqlSession): Repositories["idempotency"] {
+function idempotencyRepository(session: SqlSession): Repositories["idempotency"] {
+  const { build, first, run, changes } = session;
   return {
     find: (apiKeyId, key) => first(FIND_IDEMPOTENCY_KEY(build, { apiKeyId, key })),
     removeOfRecordsDeletedBefore: async (ms) => {
       const gone = build.selectFrom("batches").select("id").where("recordDeletedAtMs", "<", ms);
       return changes(build.deleteFrom("idempotency_keys").where("batchId", "in", gone));
     },
-    insert: async (claim) => ({ isNew: (await changes(INSERT_IDEMPOTENCY_KEY(build, claim))) === 1 }),
+    insert: (claim) => insertNew(session, "idempotency_keys", claim, ["apiKeyId", "key"]),
     replace: async ({ apiKeyId, key, ...facts }) => {
       const row = build.insertInto("idempotency_keys").values({ apiKeyId, key, ...facts });
       await run(row.onConflict((on) => on.columns(["apiKeyId", "key"]).doUpdateSet(facts)));

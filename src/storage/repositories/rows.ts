@@ -47,19 +47,35 @@ export async function insertRows<Table extends keyof Database>(
   await runEach(insertInto(table, columns)(build, first), values);
 }
 
+/** Inserts a row, unless there is one that has the same values in these columns. */
+export async function insertNew<Table extends keyof Database>(
+  { build, changes }: SqlSession,
+  table: Table,
+  row: Insertable<Database[Table]>,
+  unique: readonly (keyof Insertable<Database[Table]> & string)[],
+): Promise<{ isNew: boolean }> {
+  const insert = insertInto(table, columnsIn(table, [row]), unique);
+  return { isNew: (await changes(insert(build, row))) === 1 };
+}
+
 const INSERTS = new Map<string, ReturnType<typeof newInsert>>();
 
 /** Mostly all inserts into a table have the same columns. */
-function insertInto(table: keyof Database, columns: readonly string[]): ReturnType<typeof newInsert> {
-  const name = `${table} ${columns}`;
-  const insert = INSERTS.get(name) ?? newInsert(table, columns);
+function insertInto(
+  table: keyof Database,
+  columns: readonly string[],
+  unique: readonly string[] = [],
+): ReturnType<typeof newInsert> {
+  const name = `${table} ${columns} ${unique}`;
+  const insert = INSERTS.get(name) ?? newInsert(table, columns, unique);
   INSERTS.set(name, insert);
   return insert;
 }
 
-function newInsert(table: keyof Database, columns: readonly string[]) {
+function newInsert(table: keyof Database, columns: readonly string[], unique: readonly string[]) {
   return prepared((build, values: Values<Record<string, unknown>>) => {
     const row = Object.fromEntries(columns.map((column) => [column, values[column]]));
-    return build.insertInto(table).values(row as never);
+    const insert = build.insertInto(table).values(row as never);
+    return unique.length === 0 ? insert : insert.onConflict((on) => on.columns(unique as never).doNothing());
   });
 }

@@ -25,7 +25,7 @@ const ROW_HEAD = 34;
 /** The least and the largest tile of a comparison, and the one from which on a line has room for several prompts. */
 const LEAST_COMPARED = 96;
 const MOST_COMPARED = 480;
-const GOOD_COMPARED = 320;
+const GOOD_COMPARED = 216;
 /** Between the prompts of a line, besides the gap. */
 const GROUP_GAP = 26;
 

@@ -56,7 +56,8 @@ export function MakeDialog({ item, way, onClose }: { item: PlacedItem; way: Make
       onClose={onClose}
       onConfirm={async () => {
         if (checked === null || known === null) return;
-        const [batch] = await sendDraft({ key, name: item.batch.task_name }, [checked.items], known);
+        const name = `${item.custom_id}, ${way === "again" ? "again" : "edited"}`;
+        const [batch] = await sendDraft({ key, name }, [checked.items], known);
         announce("The batch is sent.");
         if (batch) go(hrefOf("batches", batch.id));
       }}

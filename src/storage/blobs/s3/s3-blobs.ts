@@ -7,8 +7,7 @@ import { crc32 } from "node:zlib";
 import PQueue from "p-queue";
 import type { BlobStore } from "../../../domain/ports/blob-store.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
-import { notStored } from "../../disk-trouble.ts";
-import { fileDraft, openNew } from "../file-draft.ts";
+import { fileDraft } from "../file-draft.ts";
 import { LentMemory, readFully } from "../file-reading.ts";
 import { type BucketSettings, S3Bucket } from "./s3-bucket.ts";
 
@@ -18,6 +17,8 @@ interface S3Settings extends BucketSettings {
 }
 
 const DELETIONS_AT_ONCE = 8;
+/** Writing them makes the file of a draft. */
+const NO_BYTES = Buffer.alloc(0);
 
 /**
  * Blobs as objects of an S3 bucket, below a prefix. Everything is repeated for some seconds when the server or the
@@ -27,27 +28,27 @@ const DELETIONS_AT_ONCE = 8;
 export function s3Blobs(settings: S3Settings): BlobStore {
   const bucket = new S3Bucket(settings);
   const memory = new LentMemory();
-  const newPath = () => join(settings.scratchDirectory, randomBytes(12).toString("hex"));
   const newDraft = () => {
-    const path = newPath();
-    return { path, move: (key: string) => putFile(bucket, key, path), memory };
+    const path = join(settings.scratchDirectory, randomBytes(12).toString("hex"));
+    return { path, ...fileDraft({ path, move: (key) => putFile(bucket, key, path), memory }) };
   };
 
-  /** Returns the path of a local copy, which the caller must remove; null when there is no such object. */
-  const copy = async (key: string): Promise<string | null> => {
-    const path = newPath();
-    const isCopied = await bucket
-      .whole(key, async (_object, bytes) => {
-        await writeFile(path, bytes);
-        return true;
-      })
-      .catch(async (error) => {
-        await rm(path, { force: true });
-        throw error;
-      });
-    if (isCopied) return path;
-    await rm(path, { force: true });
-    return null;
+  /** Returns a local copy, which the caller must keep or discard; null when there is no such object. */
+  const copy = async (key: string) => {
+    const draft = newDraft();
+    const fill = async (_object: unknown, bytes: AsyncIterable<Buffer>) => {
+      await draft.discard();
+      await draft.write(NO_BYTES);
+      for await (const chunk of bytes) await draft.write(chunk);
+      await draft.finish();
+      return draft;
+    };
+    const copied = await bucket.whole(key, fill).catch(async (error) => {
+      await draft.discard();
+      throw error;
+    });
+    if (copied === null) await draft.discard();
+    return copied;
   };
 
   return {
@@ -62,12 +63,8 @@ export function s3Blobs(settings: S3Settings): BlobStore {
         sha256: sha256Hex(bytes),
         bytes,
       }),
-    draft: () => fileDraft(newDraft()),
-    borrow: async (key) => {
-      const path = await copy(key);
-      if (path === null) return null;
-      return fileDraft({ path, move: (to) => putFile(bucket, to, path), memory, isThere: true });
-    },
+    draft: newDraft,
+    borrow: copy,
     removeDrafts: () => rm(settings.scratchDirectory, { recursive: true, force: true }),
     read: (key, sizeBytes) =>
       bucket.whole(key, async (object, bytes) => {
@@ -78,9 +75,9 @@ export function s3Blobs(settings: S3Settings): BlobStore {
         return all;
       }),
     lend: async (key, work) => {
-      const path = await copy(key);
-      if (path === null) return null;
-      return memory.withFile(path, work).finally(() => rm(path, { force: true }));
+      const draft = await copy(key);
+      if (draft === null) return null;
+      return draft.lend(work).finally(() => draft.discard());
     },
     open: async (key, range) => {
       const object = await bucket.get(key, range);
@@ -88,9 +85,9 @@ export function s3Blobs(settings: S3Settings): BlobStore {
       return Readable.from(object.bytes(), { objectMode: false }).once("close", () => object.drop());
     },
     reader: async (key) => {
-      const path = await copy(key);
-      if (path === null) return null;
-      const file = await open(path).finally(() => rm(path, { force: true }));
+      const draft = await copy(key);
+      if (draft === null) return null;
+      const file = await open(draft.path).finally(() => draft.discard());
       return { read: (into, at) => readFully(file, into, at), close: () => file.close() };
     },
     sizeOf: (key) => bucket.sizeOf(key),
@@ -114,20 +111,4 @@ async function putFile(bucket: S3Bucket, key: string, path: string): Promise<voi
 /** Opens the file only when it is read: the error of a stream that is never read would have no listener. */
 async function* readFile(path: string): AsyncGenerator<Buffer> {
   yield* createReadStream(path);
-}
-
-async function writeFile(path: string, bytes: AsyncIterable<Buffer>): Promise<void> {
-  await rm(path, { force: true });
-  const file = await openNew(path).catch((error) => {
-    throw notStored(error);
-  });
-  try {
-    for await (const chunk of bytes) {
-      await file.writeFile(chunk).catch((error) => {
-        throw notStored(error);
-      });
-    }
-  } finally {
-    await file.close();
-  }
 }
