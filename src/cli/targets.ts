@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import type { Batch } from "../client/answers.ts";
 import { getBatch } from "../client/batches.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { isTerminal } from "../contract/statuses.ts";
 import type { Http } from "../http/http.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { UPSTREAM_NAMES } from "../providers/catalogue/catalogue.ts";
@@ -282,7 +283,7 @@ export async function chooseUpstream(
     const message = `${dir} belongs to a run with the upstream ${remembered.name}, not ${typed}. Choose another directory with --output.`;
     throw new ImgbatchError("DIRECTORY_CONFLICT", message);
   }
-  return { name: typed, isTyped: true };
+  return { ...remembered, name: typed, isTyped: true };
 }
 
 function namelessProgram(dir: string): ImgbatchError {
@@ -306,10 +307,12 @@ export function rememberedUpstream(targets: readonly Target[]): Pick<ServiceNeed
   throw new ImgbatchError("DIRECTORY_CONFLICT", message, { advice });
 }
 
-function upstreamOf(dir: string, { upstream }: RunState): UpstreamChoice | null {
+function upstreamOf(dir: string, { upstream, batches }: RunState): UpstreamChoice | null {
   if (upstream === undefined) return null;
   const name = UPSTREAM_NAMES.find((known) => known === upstream);
-  if (name !== undefined) return { name, isTyped: false };
+  const open = batches.flatMap(({ provider, status }) => (isTerminal(status ?? "") ? [] : (provider ?? [])));
+  const besides = [...new Set(open)].filter((each) => each !== name);
+  if (name !== undefined) return { name, isTyped: false, ...(besides.length > 0 ? { besides } : {}) };
   const message = `${dir} belongs to a run with the upstream ${JSON.stringify(upstream)}, which this version of imgbatch does not know.`;
   throw new ImgbatchError("DIRECTORY_CONFLICT", message);
 }

@@ -46,6 +46,8 @@ export interface Batch {
   waiting: BatchWaiting | null;
   /** How many batches come first; null when it is not queued, or the service does not say. */
   queuedBehind: number | null;
+  /** Whether jobs of an upstream make its images, which can be ended. False if the service does not say. */
+  isInJobs: boolean;
   /** The jobs at an upstream that make its items; empty when there are none, or the service does not say. */
   jobs: readonly { state: string; createdAtMs: number }[];
   /** The object as it came. */
@@ -86,6 +88,7 @@ export function readBatch(value: unknown): Batch | null {
     error: errorOf(wire.error),
     waiting: isTerminal(status) ? null : waitingOf(wire.waiting),
     queuedBehind: status === "queued" ? countOf(numeric(wire.queued_behind)) : null,
+    isInJobs: wire.in_jobs === true,
     jobs: jobsOf(wire.upstream_jobs),
     raw: wire,
   };

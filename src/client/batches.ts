@@ -223,6 +223,16 @@ export async function cancelBatch(http: Http, id: string, signal?: AbortSignal):
   return (await getBatch(http, id, { signal })).batch;
 }
 
+/**
+ * Asks a service to end the jobs of a batch at their upstream. Returns the batch, which ends once the upstream has ended them.
+ * An ended batch stays as it is.
+ */
+export async function endJobs(http: Http, id: string, signal?: AbortSignal): Promise<Batch> {
+  const { error } = await sendChange(http, { method: "POST", path: routes.endJobs(id), signal });
+  if (error !== null) throw error;
+  return (await getBatch(http, id, { signal })).batch;
+}
+
 /** Makes the failed items of an ended batch again, as a new batch. Never sent twice: each answer makes another batch. */
 export async function retryBatch(http: Http, id: string, signal?: AbortSignal): Promise<Batch> {
   const answer = await http.json({ method: "POST", path: routes.retry(id), maxRetries: 0, signal });

@@ -88,9 +88,14 @@ function priceOf(value: unknown): ListedPrice[] {
   return [{ size: size.toUpperCase(), quality: textOf(price?.quality), imageMicroUsd, holdMicroUsd }];
 }
 
-/** Lists the models that this key can make batches with. The first one is the default. */
-export async function listModels(http: Http, signal?: AbortSignal): Promise<ListedModel[]> {
-  const answer = await http.json({ method: "GET", path: routes.batchModels, signal });
+/** Lists the models that this key can make batches with, or those that a provider serves. The first one is the default. */
+export async function listModels(
+  http: Http,
+  signal?: AbortSignal,
+  provider: string | null = null,
+): Promise<ListedModel[]> {
+  const query = provider === null ? "" : `?${new URLSearchParams({ provider })}`;
+  const answer = await http.json({ method: "GET", path: `${routes.batchModels}${query}`, signal });
   const page = readPage(answer.json);
   const models = page?.data.map(readModel).filter((model) => model !== null) ?? [];
   // An empty list is valid. A list without a single model is not.

@@ -30,7 +30,7 @@ export function loadConfig(choice: ConfigChoice): Config {
  * with it if consent is needed.
  */
 export function readConfig(choice: ConfigChoice): { config: Config; found: FoundFile | null } {
-  const { upstream = null, vendor = null, file, cwd, replaced = [] } = choice;
+  const { upstream = null, besides = [], vendor = null, file, cwd, replaced = [] } = choice;
   const { value, text, source } = readConfigFile(choice);
   if (!isObject(value)) return { config: parseConfig(value, source), found: null };
   const { vendor: ofFile = {} } = value;
@@ -42,7 +42,7 @@ export function readConfig(choice: ConfigChoice): { config: Config; found: Found
         : undefined;
   const chosen = {
     ...(directory === undefined ? {} : { replay: directory }),
-    ...(upstream === null ? {} : upstreamConfig(upstream)),
+    ...(upstream === null ? {} : upstreamConfig(upstream, ...besides)),
     ...(vendor === null || !isObject(ofFile) ? {} : { vendor: { ...ofFile, preset: vendor } }),
   };
   const config = parseConfig({ ...value, ...chosen }, source, choice);

@@ -13,6 +13,8 @@ export interface ConfigChoice {
   cwd: string;
   /** The preset whose upstream takes the place of the file's models, groups and providers. */
   upstream?: string | null;
+  /** More presets, whose upstreams are used behind that one. Default: none. */
+  besides?: readonly string[];
   /** A model that has no price in the catalogue, with one. */
   priced?: PricedModel | null;
   /** The vendor whose client libraries are served, as `vendor.preset`. */

@@ -12,9 +12,16 @@ export interface PricedModel {
   usd: number;
 }
 
-/** Returns the parts of a configuration that make a preset's upstream the only one. */
-export function upstreamConfig(name: string) {
-  return { models: undefined, groups: undefined, providers: [{ preset: name }] };
+/** Returns the parts of a configuration that make the upstreams of presets the only ones. */
+export function upstreamConfig(...names: readonly string[]) {
+  return { models: undefined, groups: undefined, providers: names.map((name) => ofPreset(name, names)) };
+}
+
+/** Beside another upstream, one serves its own models alone. */
+function ofPreset(name: string, { length }: readonly string[]) {
+  const { provider = {}, models = [] } = findPreset(name) ?? {};
+  const isAlone = length === 1 || "models" in provider;
+  return isAlone ? { preset: name } : { preset: name, models: models.map(({ id }) => id) };
 }
 
 /** Returns the first name in `providers` that is no preset, in words; null when all are. */

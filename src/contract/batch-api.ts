@@ -47,6 +47,10 @@ const createBatchSchema = z.object({
   aspect_ratio: z.unknown().optional(),
   image_size: z.string().nullish(),
   metadata: z.record(z.string(), z.string()).nullish(),
+  provider: z
+    .string()
+    .nullish()
+    .describe("the provider that is to make the images; default: the first that serves the model"),
 });
 
 /** The body that a client sends. */
@@ -113,6 +117,10 @@ const batchObjectSchema = z.object({
     .describe(
       "for a queued batch that was asked for alone: how many open batches of the key and provider come first, at most 1,000; else null",
     ),
+  in_jobs: z
+    .literal(true)
+    .optional()
+    .describe("its images are made by jobs of an upstream, which can be ended; absent for others"),
   upstream_jobs: z
     .array(
       z.object({
@@ -193,6 +201,10 @@ export type ItemThumbnail = z.infer<typeof itemThumbnailSchema>;
 /** How a note begins when an upstream may bill an item twice. */
 export const MAY_BE_PAID_TWICE = "may be paid twice";
 export const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;
+
+/** How a note of a failed item begins whose upstream may bill it all the same. */
+export const MAY_BE_BILLED = "may be billed";
+export const BILLED_NOTE = `${MAY_BE_BILLED}: the upstream was asked for it, and has returned no result`;
 
 /** The envelope of every list; `next_cursor` goes into the query parameter `cursor` of the next page. */
 export interface ListEnvelope<T> {

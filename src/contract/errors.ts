@@ -71,6 +71,7 @@ export const SERVICE_ERRORS = {
   BATCH_IMAGE_ITEM_FAILED: e(409, "noImages", "This item has no image."),
   BATCH_IMAGE_RESULT_MISSING: e(500, "temporary", "A stored image is missing or damaged."),
   BATCH_IMAGE_CANCEL_FAILED: retryable(502, "The upstream refused the cancellation."),
+  BATCH_IMAGE_NOT_IN_JOBS: e(409, "usage", "The images of this batch are not made by jobs of an upstream."),
   BATCH_IMAGE_DOWNLOAD_LIMITED: retryable(429, "Too many downloads at once."),
   JOB_FILE_UNUSABLE: e(400, "usage", "The input file of the job cannot be used."),
   JOB_NOT_ENDED: e(400, "temporary", "The job has not ended yet."),

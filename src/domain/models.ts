@@ -203,16 +203,25 @@ export class Offers<P extends ImageProvider = ImageProvider> {
    * Drawings never take over from an upstream, nor an upstream from drawings: the first provider decides.
    */
   all(modelId: string, needs?: Needs): Offer<P>[] {
-    const able = fittest(this.serving(modelId), needs).filter(
-      ({ provider, executedModel }) => this.#health?.blockOf(provider, executedModel)?.untilMs !== null,
-    );
+    const able = this.#able(this.serving(modelId), needs);
     const first = able[0]?.provider;
     return first ? able.filter(({ provider }) => mayTakeOver(first, provider)) : [];
   }
 
-  /** Returns the first provider that serves the model; null when there is none. */
-  first(modelId: string, needs?: Needs): Offer<P> | null {
-    return this.all(modelId, needs)[0] ?? null;
+  /** Returns the first provider that serves the model, or the one of a name; null when there is none. */
+  first(modelId: string, needs?: Needs, name: string | null = null): Offer<P> | null {
+    const serving = this.serving(modelId).filter(({ provider }) => name === null || provider.name === name);
+    return this.#able(serving, needs)[0] ?? null;
+  }
+
+  #able(serving: readonly Offer<P>[], needs: Needs | undefined): Offer<P>[] {
+    return fittest(serving, needs).filter(
+      ({ provider, executedModel }) => this.#health?.blockOf(provider, executedModel)?.untilMs !== null,
+    );
+  }
+
+  get providerNames(): string[] {
+    return this.#providers.map(({ name }) => name);
   }
 
   /**

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { type Batch, type BatchItem, hasImages } from "../client/answers.ts";
 import { listItems } from "../client/batches.ts";
 import { removeFile } from "../client/file-errors.ts";
+import { MAY_BE_PAID_TWICE } from "../contract/batch-api.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import type { ImageMimeType } from "../contract/image-formats.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -139,6 +140,8 @@ function noteMissing(entry: RunBatch, lines: readonly ResultLine[]): void {
   else delete entry.missing_count;
 }
 
+const BILLED_ELSEWHERE = `${MAY_BE_PAID_TWICE}: the provider whose job was ended without this image may bill it, too`;
+
 type FetchJob = Parameters<typeof fetchImages>[0];
 
 /** The facts of a run that collecting one batch needs. */
@@ -181,7 +184,10 @@ async function collectBatch(
   const { files, problems, failure, fetchedCount } = await fetchImages(job, options);
   const isForgiven = options.isForgiving === true || failure === gone;
   if (failure !== null && !isForgiven && failure.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw failure;
+  const billed = new Set(entry?.may_be_billed);
   const lines = wanted.map((item): ResultLine => {
+    const { notes = [] } = item.facts;
+    const twice = billed.has(idOf(item.customId)) ? { notes: [...notes, BILLED_ELSEWHERE] } : {};
     const problem = problems.get(item.customId);
     const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
     return {
@@ -190,6 +196,7 @@ async function collectBatch(
       batch_id: batch.id,
       ...(files.get(item.customId) ?? { files: [] }),
       ...item.facts,
+      ...twice,
       ...(error == null ? {} : { error }),
     };
   });

@@ -34,8 +34,12 @@ export async function requestOf(
   input: RunInput,
   parentId: string | null,
 ): Promise<{ body: string | StreamedBody; items: readonly PromptItem[] }> {
-  const items = (await itemsOf(dir, input, entry.images ?? entry.prompts ?? [])).map(withId);
-  const request = { ...settingsOf(state), parentId };
+  const asked = (await itemsOf(dir, input, entry.images ?? entry.prompts ?? [])).map(withId);
+  const settings = { ...settingsOf(state), parentId };
+  const { provider, model = settings.model } = entry;
+  // Another provider may have other models than those that the prompts name.
+  const items = provider === undefined ? asked : asked.map(({ model: _, ...item }) => item);
+  const request = provider === undefined ? settings : { ...settings, model, provider };
   if (entry.prompts !== undefined) {
     const { idempotency_key: key, index } = entry;
     const contentKey = contentKeyOf({ ...request, parentId: entry.parent_batch_id }, index, items);
@@ -180,6 +184,7 @@ function* piecesOf(
     ...(request.name === null ? {} : { task_name: request.name }),
     ...(request.parentId === null ? {} : { parent_batch_id: request.parentId }),
     ...(request.metadata === null ? {} : { metadata: request.metadata }),
+    ...(request.provider === undefined ? {} : { provider: request.provider }),
     response_mime_type: request.mimeType,
   };
   yield `${opened(head)},"items":[`;

@@ -29,6 +29,8 @@ export interface Run {
   consentOf?: ImageConsent | null;
   /** The service takes the hash of a reference image whose bytes came earlier in the request. Default: no. */
   sharesReferences?: boolean;
+  /** The provider that makes images in place of that of the run. Default: none. */
+  instead?: string;
 }
 
 export type ImageConsent = (image: Asked) => number;
@@ -76,18 +78,19 @@ interface AskedItem extends Asked {
 
 /** Returns what the images of batches ask for. `items` are the prompts of the run. */
 export function askedIn(
-  entries: readonly Pick<RunBatch, "images" | "prompts">[],
+  entries: readonly Pick<RunBatch, "images" | "prompts" | "provider" | "model">[],
   items: readonly AskedItem[],
 ): Asked[] {
   const byId = new Map<string, Asked>();
   if (entries.some(({ images }) => images !== undefined))
     for (const item of items)
       for (const id of expandedCustomIds(item.customId, item.outputCount)) byId.set(id, item);
-  return entries.flatMap(({ images, prompts: [first, count] = [0, 0] }) =>
-    images === undefined
+  return entries.flatMap(({ images, prompts: [first, count] = [0, 0], provider, model }) => {
+    const other = provider === undefined ? {} : { model };
+    return images === undefined
       ? items.slice(first, first + count).flatMap((item) => Array<Asked>(item.outputCount).fill(item))
-      : images.map((id) => byId.get(id) ?? {}),
-  );
+      : images.map((id) => ({ ...byId.get(id), ...other }));
+  });
 }
 
 /** Reads the input of a run as far as prices need it. */
@@ -132,6 +135,12 @@ export async function send(run: Run, options: SendOptions = {}): Promise<Started
   await writeRunState(dir, state);
   await commitPendingInput(dir, state);
   const unsent = unsentBatches(state, service);
+  const foreign = unsent.find(({ provider }) => provider !== undefined && provider !== run.instead);
+  if (foreign !== undefined) {
+    const message = `${foreign.provider} was about to make images of this run, and it is not known whether it does.`;
+    const advice = `run the finish command with --upstream ${foreign.provider} again: nothing is paid twice`;
+    throw new ImgbatchError("SUBMISSION_UNKNOWN", message, { advice });
+  }
   if (submissions !== undefined) {
     submissions.total = state.batches.length;
     for (const entry of unsent) if (!added.includes(entry) && isWanted(entry)) submissions.open.add(entry);

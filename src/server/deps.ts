@@ -93,6 +93,10 @@ export interface ApiDeps extends CreateBatchDeps {
   feed: Feed;
   /** Cancels a batch and stops its work. Throws `BATCH_IMAGE_CANCEL_FAILED` when an upstream cannot be reached. */
   cancel(batchId: string): Promise<void>;
+  /** Begins to end the jobs of a batch at their upstream. Throws `BATCH_IMAGE_NOT_IN_JOBS` for a batch that cannot have any. */
+  endJobs(batchId: string): Promise<void>;
+  /** Whether the images of a batch are made by jobs of an upstream. */
+  isInJobs(batch: BatchRecord): boolean;
   /** Called after a batch was accepted. */
   onBatchCreated(batch: BatchRecord): void;
 }

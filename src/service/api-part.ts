@@ -102,6 +102,7 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
     isStopping: () => ending.aborted,
     cancel: (batchId) => scheduler.cancel(batchId, workers.notifyOthers),
+    endJobs: (batchId) => scheduler.endJobs(batchId, workers.notifyOthers),
     onBatchCreated: (batch) => {
       feed.publish({ type: "batch", batchId: batch.id, status: "queued" });
       scheduler.wake(batch.id);

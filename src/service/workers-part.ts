@@ -201,7 +201,7 @@ const NO_WORKERS: Waiting = {
 export function workOfAll(
   { stores, offers, health, providers, clock }: WorkerDeps,
   lacksWorkers: () => boolean,
-): Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> {
+): Pick<ApiDeps, "waitingOf" | "jobsOf" | "isInJobs" | "queueOfAll"> {
   const slots = providers.reduce((sum, { concurrency }) => sum + concurrency, 0);
   const hasJobs = new Set(providers.flatMap(({ kind, name }) => (kind === "job" ? [name] : [])));
   return {
@@ -218,6 +218,7 @@ export function workOfAll(
         waitingSinceMs === null || (waiting?.untilMs ?? Number.POSITIVE_INFINITY) <= clock.nowMs();
       return isOver ? null : waiting;
     },
+    isInJobs: ({ provider, source }) => source === "batch" && hasJobs.has(provider),
     jobsOf: async (batch) => {
       if (isTerminal(batch.status) || !hasJobs.has(batch.provider)) return [];
       const jobs = await stores.read.upstreamJobs.ofBatch(batch.id);

@@ -1,5 +1,6 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/end-batch.ts";
+import { endJobs } from "../domain/jobs/end-jobs.ts";
 import type { Repositories } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { coalesced, createYield } from "../kernel/pacing.ts";
@@ -137,6 +138,19 @@ export class Scheduler {
     } finally {
       if (failed) await this.#end(batchId);
     }
+  }
+
+  /**
+   * Ends the jobs of a batch at their upstream: what they have made is fetched, the rest fails, and then the batch ends.
+   * Returns before that. Throws like `endJobs`. `tellOthers` is called once that is decided.
+   */
+  async endJobs(batchId: string, tellOthers = () => {}): Promise<void> {
+    const { feed, clock } = this.#deps;
+    const failed = await endJobs(this.#deps, batchId, clock.nowMs());
+    tellOthers();
+    for (const customId of failed) feed.publish({ type: "item", batchId, customId, status: "failed" });
+    for (const pool of this.#jobs.values()) await pool.noticeStops(batchId);
+    this.wake(batchId);
   }
 
   /** Reading back takes time. Meanwhile no item of the batch starts, and no step forward ends the batch first. */

@@ -159,6 +159,27 @@ describe("record and replay", () => {
     expect(await names()).toHaveLength(6);
   });
 
+  it("[REPLAY-5] an image that is paid for is recorded when its caller has gone, and the command too", async () => {
+    const slow: Behaviour = async (exchange) => {
+      await exchange.read();
+      await exchange.pause(1000);
+      exchange.send(await exchange.make());
+    };
+    const { upstream, record, names } = await team(slow);
+    const { code, stderr } = await record(`
+      const body = JSON.stringify({ model: "${MODEL}", prompt: "a red fox" });
+      const headers = { "content-type": "application/json", authorization: "Bearer " + key };
+      const signal = AbortSignal.timeout(500);
+      await fetch(OPENAI_BASE_URL + "/images/generations", { method: "POST", body, headers, signal }).catch(() => {});`);
+    expect([code, stderr]).toEqual([0, expect.stringContaining("waiting for images to record")]);
+    const { told } = await record(`print(await openai("a red fox"));`);
+    expect(told[0]).toHaveLength(1);
+    expect(
+      upstream.requests.filter(({ kind, isAbandoned }) => kind === "images" && !isAbandoned),
+    ).toHaveLength(1);
+    expect([upstream.asked("a red fox"), (await names()).length]).toEqual([1, 2]);
+  });
+
   it("[REPLAY-6] recording spends no more than --max-cost, and nothing for what is there", async () => {
     const { upstream, record } = await team();
     const ask = `for (const prompt of ["a red fox", "a red fox", "an owl"]) print(await openai(prompt));`;
@@ -231,6 +252,9 @@ describe("record and replay", () => {
     );
     const one = await runInProcess(["generate", "a red fox", "-o", "fox.png", ...own, "--json"], { cwd });
     expect([one.code, one.json()]).toMatchObject([0, { cost: 0 }]);
+    expect(one.stderr).toMatch(
+      /^using recorded images, not a model, because the configuration has `replay`\n/,
+    );
     const providers = await runInProcess(["providers", "--probe", "--json", "--data", join(cwd, "data")], {
       cwd,
     });

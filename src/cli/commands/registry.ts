@@ -69,6 +69,11 @@ const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./retry.ts")).command,
   },
   {
+    name: "finish",
+    summary: "end the vendor's jobs of a run, fetch what they made, and have another upstream make the rest",
+    load: async () => (await import("./finish.ts")).command,
+  },
+  {
     name: "delete",
     summary: "delete the images or the record of an ended batch from the service; local files stay",
     load: async () => (await import("./delete.ts")).command,

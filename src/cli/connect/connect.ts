@@ -103,6 +103,7 @@ async function settingsOf(
     file: global.config,
     cwd,
     upstream: upstream?.name ?? null,
+    besides: upstream?.besides ?? [],
     priced: needs.priced ?? null,
     replaced: chosen === undefined ? [] : "all",
   });

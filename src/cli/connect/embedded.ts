@@ -138,12 +138,16 @@ function disabledOf(providers: readonly ProviderIdentity[]): DisabledProvider[] 
 
 /** A command whose providers draw takes every running service. */
 function requireSameProviders(
-  { config, dataDirectory }: Embedding,
+  { config, dataDirectory, needs }: Embedding,
   running: readonly ProviderIdentity[],
 ): void {
   if (config === null || isProceduralOnly(config)) return;
-  const wanted = providersInWords(config.providers.map(identityOf));
+  const identities = config.providers.map(identityOf);
+  const wanted = providersInWords(identities);
   if (providersInWords(running) === wanted) return;
+  const there = running.map((each) => providersInWords([each]));
+  const isAmong = identities.every((each) => there.includes(providersInWords([each])));
+  if (isAmong && (needs.upstream?.besides ?? []).length > 0) return;
   const message = `The service that runs on ${dataDirectory} makes images with ${providersInWords(running) || "drawings"}, and this command asks for ${wanted}.`;
   throw new ImgbatchError("DATA_DIRECTORY_IN_USE", message);
 }
@@ -157,10 +161,14 @@ export function providersInWords(providers: readonly ProviderIdentity[]): string
 
 /** See `noteDrawings` of a connection. */
 function drawingsNote({ output, needs }: Embedding, providers: readonly ProviderIdentity[]): () => void {
-  let isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
+  const [first] = providers;
+  let unsaid = providers.every(({ type }) => type === first?.type) ? first?.type : undefined;
   return () => {
-    if (!isDrawing) return;
-    isDrawing = false;
+    const type = unsaid;
+    unsaid = undefined;
+    if (type === "replay")
+      output.warn("using recorded images, not a model, because the configuration has `replay`");
+    if (type !== "procedural") return;
     // Other commands have no --upstream.
     const advice = needs.upstream === null ? keyAdvice() : null;
     output.warn(

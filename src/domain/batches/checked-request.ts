@@ -13,6 +13,8 @@ export interface CheckedRequest {
   parentBatchId: string | null;
   mimeType: ImageMimeType;
   metadata: Record<string, string> | null;
+  /** The name of the provider that is to make the images. Default: null, the first that serves the model. */
+  provider?: string | null;
   items: readonly CheckedItem[];
   /** See `requestHash`. */
   hash: string;
@@ -49,7 +51,7 @@ export function requestHash(
     items: readonly CheckedItem[];
   },
 ): string {
-  const { modelId: model, taskName, parentBatchId, mimeType } = request;
+  const { modelId: model, taskName, parentBatchId, mimeType, provider = null } = request;
   const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
   const items = request.items.map(({ customId, prompt, outputCount, references, terms }) => {
     const sent = references.map(({ image: _, ...facts }) => facts);
@@ -57,7 +59,8 @@ export function requestHash(
     const item = { customId, prompt, outputCount, references: sent };
     return Object.keys(options).length === 0 ? item : { ...item, options };
   });
-  return sha256Hex(canonicalJson({ model, taskName, parentBatchId, mimeType, metadata, items }));
+  const named = provider === null ? {} : { provider };
+  return sha256Hex(canonicalJson({ model, taskName, parentBatchId, mimeType, metadata, ...named, items }));
 }
 
 /** Returns what an item asks for besides its prompt, without what it does not ask for. */

@@ -51,6 +51,8 @@ interface Asked {
   needs?: Needs;
   /** The size of an image. Default: 1K. */
   size?: SizeTier | undefined;
+  /** The name of the provider that is to make the images. Default: the first that serves the model. */
+  provider?: string | null;
 }
 
 /**
@@ -60,9 +62,9 @@ interface Asked {
 export async function newBatch(
   deps: Omit<CreateBatchDeps, "blobs">,
   caller: Caller,
-  { model, taskName, needs, size }: Asked,
+  { model, taskName, needs, size, provider = null }: Asked,
 ) {
-  const offer = deps.offers.first(model.id, needs);
+  const offer = deps.offers.first(model.id, needs, provider);
   const payer = offer && (await payerOf(deps, caller, offer));
   const price = priceBatchImage(model, caller.group, payer?.rateMultiplier ?? 1, {
     size,
@@ -110,7 +112,16 @@ export async function createBatch(
     tiers: request.items.map(({ terms }) => terms.tier ?? PLAIN.tier),
     options: request.items.flatMap(({ terms }) => carriedOf(terms)),
   };
-  const serving = deps.offers.serving(request.model.id);
+  const { provider: named = null } = request;
+  const serving = deps.offers
+    .serving(request.model.id)
+    .filter(({ provider }) => named === null || provider.name === named);
+  if (named !== null && serving.length === 0)
+    throw new ImgbatchError(
+      "BATCH_IMAGE_INVALID_MODEL",
+      `provider: no provider ${JSON.stringify(named)} makes images with ${request.model.id} here.`,
+      { param: "provider" },
+    );
   const problem = misfit(serving, needs);
   if (problem !== null) {
     const areTooMany = misfit(serving, { ...needs, ratios: [], tiers: [], options: [] }) !== null;

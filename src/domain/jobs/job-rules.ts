@@ -26,6 +26,8 @@ export async function endJob(
   { error, isOfJob, nowMs, leaseToken }: JobEnd,
 ): Promise<string[]> {
   await tx.upstreamJobs.update(job.id, { step: "done", ...(isOfJob ? { error: error.message } : {}) });
+  // It may have made images that it did not return.
+  if (job.stopAskedAtMs !== null && job.creates === 1) await tx.items.markJob(job.id, "once");
   if ((await failureOf(tx, batch.id)) !== null) return [];
   const failed: string[] = [];
   for (const item of await tx.items.leaseJob(job.id, leaseToken)) {
@@ -75,6 +77,31 @@ const WORDS: Readonly<Record<JobStep, string>> = {
   done: "closing",
   closed: "closed",
 };
+
+/** Returns a job of a batch of which nothing is sent yet. */
+export function newJob(id: string, batch: Pick<BatchRecord, "id">, nowMs: number): UpstreamJobRecord {
+  return {
+    id,
+    batchId: batch.id,
+    createdAtMs: nowMs,
+    step: "new",
+    hasReferences: false,
+    input: null,
+    uploadedAtMs: null,
+    upstreamName: null,
+    endedNames: [],
+    creates: 0,
+    sentAtMs: null,
+    state: null,
+    said: null,
+    error: null,
+    results: 0,
+    polledAtMs: null,
+    endedAtMs: null,
+    closedAtMs: null,
+    stopAskedAtMs: null,
+  };
+}
 
 /** Shows a job with its age. */
 export function showJob(job: UpstreamJobRecord): ShownJob {

@@ -31,6 +31,10 @@ const runBatchFields = z.looseObject({
   round: z.int().min(0),
   /** The model of its request. Absent: that of the run. */
   model: z.string().optional(),
+  /** The provider that makes it in place of that of the run, for each of its images with its own model. Absent: as the model says. */
+  provider: z.string().optional(),
+  /** Images of it that the provider before that one may bill, too. */
+  may_be_billed: z.array(z.string()).optional(),
   /** The number of requested images. Absent when another program made the request. */
   asked_count: z.int().min(1).optional(),
   /** The prompts that it makes, for a batch of the submission: the first line of `input.jsonl`, from 0, and their number. */

@@ -117,12 +117,16 @@ function areNamed(items: readonly Asked[]): boolean {
 export async function chooseModels(
   http: Http,
   items: readonly Asked[],
-  { named, earlier = null }: { named: string | null; earlier?: string | null | undefined },
+  {
+    named,
+    earlier = null,
+    provider = null,
+  }: { named: string | null; earlier?: string | null | undefined; provider?: string | null },
   signal?: AbortSignal,
 ): Promise<RunModels> {
   let listed: readonly ListedModel[] | null = null;
   const list = async () => {
-    const models = await listModels(http, signal);
+    const models = await listModels(http, signal, provider);
     listed = models;
     return models;
   };

@@ -19,6 +19,8 @@ export interface RunRequest {
   mimeType: ImageMimeType;
   metadata: Record<string, string> | null;
   items: readonly PromptItem[];
+  /** The provider that makes the images, by its name. Default: the first one that has the model. */
+  provider?: string;
   /** The embedded service makes the images with an upstream: an earlier run with drawings is then another one. */
   isReal?: boolean;
 }
@@ -121,8 +123,10 @@ export function assignIds(items: readonly PromptItem[], model: string | null = n
 type JsonValue = Parameters<typeof canonicalJson>[0];
 
 function headOf(request: Omit<RunRequest, "items">): { [key: string]: JsonValue } {
-  const { model, name, parentId, mimeType, metadata, isReal = false } = request;
-  const head = { model, task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
+  const { model, name, parentId, mimeType, metadata, provider, isReal = false } = request;
+  const named = provider === undefined ? {} : { provider };
+  const facts = { task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
+  const head = { model, ...facts, ...named };
   return isReal ? { ...head, images: "real" } : head;
 }
 

@@ -1,3 +1,4 @@
+import { MAY_BE_BILLED, MAY_BE_PAID_TWICE } from "../../contract/batch-api.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { type RunInput, readRunInput, requireUndamaged } from "../directory/input.ts";
 import type { ResultLine } from "../directory/results.ts";
@@ -7,6 +8,7 @@ import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { itemsOf, settingsOf } from "../request.ts";
 import { type Run, unsentBatches } from "../send.ts";
 import { isUnknownHere, stands } from "../standing.ts";
+import type { Asked } from "./choose-model.ts";
 import { planRun } from "./plan.ts";
 
 interface RetryPlan {
@@ -22,25 +24,32 @@ interface RetryPlan {
   unknownHere: number;
 }
 
-type PlannedRun = Pick<Run, "dir" | "state" | "service" | "sharesReferences"> & { limits: Limits };
+type PlannedRun = Pick<Run, "dir" | "state" | "service" | "sharesReferences" | "instead"> & {
+  limits: Limits;
+  /** Returns the model of `instead` for an image. Not called without it. */
+  modelOf?: (asked: Asked) => string;
+};
 
 /**
  * Plans the batches that make these images of the input, after the other batches of the run. Their idempotency keys come
  * from the content, so that the same plan never makes a second batch.
  */
 export async function planAgain(
-  { dir, state, service, limits, sharesReferences }: PlannedRun,
+  { dir, state, service, limits, sharesReferences, instead, modelOf = () => "" }: PlannedRun,
   input: RunInput,
   { parentId, ids, round }: { parentId: string | null; ids: readonly string[]; round: number },
 ): Promise<RunBatch[]> {
   if (ids.length === 0) return [];
   const { isReal: _, ...settings } = settingsOf(state);
-  const items = await itemsOf(dir, input, ids);
+  const asked = await itemsOf(dir, input, ids);
+  const items = instead === undefined ? asked : asked.map((item) => ({ ...item, model: modelOf(item) }));
+  const other = instead === undefined ? {} : { provider: instead };
   const own = new Map(ids.map((id) => [retriedId(id), id]));
-  const { chunks } = planRun({ ...settings, parentId, items }, limits, sharesReferences);
+  const { chunks } = planRun({ ...settings, ...other, parentId, items }, limits, sharesReferences);
   return chunks.map((chunk, i) =>
     newBatch(state.batches.length + i, service, {
       model: chunk.model,
+      ...other,
       idempotency_key: chunk.contentKey,
       parent_batch_id: parentId,
       asked_count: chunk.imageCount,
@@ -48,6 +57,11 @@ export async function planAgain(
       images: chunk.items.map(({ customId }) => own.get(customId) ?? customId),
     }),
   );
+}
+
+/** Whether the upstream that made no image may bill it all the same. */
+function mayBeBilled({ notes = [] }: Pick<ResultLine, "notes">): boolean {
+  return notes.some((note) => note.startsWith(MAY_BE_BILLED) || note.startsWith(MAY_BE_PAID_TWICE));
 }
 
 /** Plans a retry of a run: its failed images, as one or more batches for each batch in which they failed. Sends nothing. */
@@ -69,6 +83,11 @@ export async function planRetry(
     const parentId = batchId || null;
     const state = { ...run.state, batches: [...run.state.batches, ...added] };
     added.push(...(await planAgain({ ...run, state }, input, { parentId, ids, round })));
+  }
+  const billed = new Set(known.filter(mayBeBilled).map((line) => line.custom_id));
+  for (const entry of run.instead === undefined ? [] : added) {
+    const images = entry.images?.filter((id) => billed.has(id)) ?? [];
+    if (images.length > 0) entry.may_be_billed = images;
   }
   const sent = new Set(wanted);
   return {

@@ -30,6 +30,7 @@ function batchView(
   jobs: readonly ShownJob[],
   queuedBehind: number | null,
   isOwner: boolean,
+  isInJobs: boolean,
 ): BatchObject {
   return {
     id: batch.id,
@@ -63,13 +64,14 @@ function batchView(
       ...(waiting.said && isOwner ? { said: waiting.said } : {}),
     },
     queued_behind: queuedBehind,
+    ...(isInJobs ? { in_jobs: true } : {}),
     upstream_jobs: jobs.map(({ createdAtMs, ...job }) => ({ ...job, created_at: seconds(createdAtMs) })),
   };
 }
 
 /** Returns a batch as the API shows it, with why it waits and its jobs as they are now. */
 export async function showBatch(
-  deps: Pick<ApiDeps, "stores" | "waitingOf" | "jobsOf" | "isOwnerKey" | "operatorToken">,
+  deps: Pick<ApiDeps, "stores" | "waitingOf" | "jobsOf" | "isInJobs" | "isOwnerKey" | "operatorToken">,
   batch: BatchRecord,
   queuedBehind: number | null = null,
 ): Promise<BatchObject> {
@@ -79,6 +81,7 @@ export async function showBatch(
     await deps.jobsOf(batch),
     queuedBehind,
     deps.isOwnerKey(batch.apiKeyId),
+    deps.isInJobs(batch),
   );
   if (deps.operatorToken === null) return view;
   // The live view shows the cost before the settlement, and times to the millisecond.

@@ -1,5 +1,6 @@
 import type { Request } from "express";
 import type { BatchObject, ListEnvelope } from "../../contract/batch-api.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { PATHS } from "../../contract/routes.ts";
 import { BATCH_STATUSES, UNFINISHED_BATCH_STATUSES } from "../../contract/statuses.ts";
@@ -139,6 +140,28 @@ const OPERATIONS: readonly Operation[] = [
       const { id } = await findBatch(deps.stores, caller, request.params.id);
       await deps.cancel(id);
       const batch = await findBatch(deps.stores, caller, id);
+      response.json(await showBatch(deps, batch));
+    },
+  },
+  {
+    id: "endJobs",
+    method: "post",
+    path: PATHS.endJobs,
+    summary: "End the jobs of a batch at its upstream; what they have made is fetched, and the rest fails",
+    parameters: ["BatchId"],
+    answers: {
+      200: batchAnswer(
+        "The batch, which ends once the upstream has ended its jobs; unchanged when it had ended already.",
+      ),
+    },
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_IN_JOBS", "BATCH_IMAGE_QUEUE_FAILED"],
+    handler: (deps) => async (request, response) => {
+      const caller = callerOf(response);
+      const found = await findBatch(deps.stores, caller, request.params.id);
+      if (!deps.isInJobs(found)) throw new ImgbatchError("BATCH_IMAGE_NOT_IN_JOBS");
+      if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
+      await deps.endJobs(found.id);
+      const batch = await findBatch(deps.stores, caller, found.id);
       response.json(await showBatch(deps, batch));
     },
   },

@@ -211,7 +211,7 @@ interface RequestRules {
   /** Whether the same request, known by its hash, was accepted before: then its images are not decoded again. */
   isKnown?: (hash: string) => Promise<boolean>;
   /** Returns what the provider of a model makes of it; null when no provider serves it. */
-  optionsOf: (model: ModelEntry) => OptionFacts | null;
+  optionsOf: (model: ModelEntry, provider: string | null) => OptionFacts | null;
 }
 
 /**
@@ -262,7 +262,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   const metadata = checkMetadata(request.metadata);
   const taskName = checkTaskName(request.task_name ?? null);
   const model = rules.models.find((m) => m.id === modelId) ?? null;
-  const facts = model && rules.optionsOf(model);
+  const facts = model && rules.optionsOf(model, request.provider ?? null);
   const items = request.items.map((item, i) => {
     const terms = checkOptions(item.options, `items[${i}]`, { facts, mimeType, limits });
     return { ...checkItem(item, i, limits), terms };
@@ -284,6 +284,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     parentBatchId: request.parent_batch_id ?? null,
     mimeType,
     metadata,
+    provider: request.provider ?? null,
     items: checkedItems,
   };
   const hash = requestHash(asked);

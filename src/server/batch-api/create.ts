@@ -27,6 +27,7 @@ import {
   requireBatchFeature,
 } from "../http/authenticate.ts";
 import { schemaProblem } from "../http/errors.ts";
+import { queryChoice } from "../http/query.ts";
 import type { Operation } from "../operation.ts";
 import { withJsonBody } from "../request-body/json-body.ts";
 import { plainFormat, shapeOf } from "../request-body/json-value.ts";
@@ -144,14 +145,16 @@ export const createOperations: readonly Operation[] = [
     method: "get",
     path: PATHS.batchModels,
     summary: "Models that this key can use in batches, with prices",
+    parameters: ["Provider"],
     answers: { 200: { description: "The models.", schema: "BatchModelList" } },
-    errors: ["BATCH_IMAGE_DISABLED"],
+    errors: ["BATCH_IMAGE_DISABLED", "BATCH_IMAGE_INVALID_QUERY"],
     guards: makesBatches,
-    handler: (deps) => async (_request, response) => {
+    handler: (deps) => async (request, response) => {
       const { group } = callerOf(response);
       const account = await accountOf(deps, response);
+      const name = queryChoice(request, "provider", deps.offers.providerNames) ?? null;
       const data = batchModelsOf(group, deps.models).flatMap((model) => {
-        const offer = deps.offers.first(model.id);
+        const offer = deps.offers.first(model.id, undefined, name);
         return (offer && batchModel(model, offer, group, account)) ?? [];
       });
       const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
@@ -204,9 +207,10 @@ export const createOperations: readonly Operation[] = [
           inspector,
           storageUriPrefixes,
           sent,
-          optionsOf: (model) => {
+          optionsOf: (model, name) => {
             // The first provider decides, also while it is disabled: a repeat must be the same request.
-            const [offer] = deps.offers.serving(model.id);
+            const serving = deps.offers.serving(model.id);
+            const offer = serving.find(({ provider }) => name === null || provider.name === name);
             return offer ? optionsOf(model, offer.provider) : null;
           },
           isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),

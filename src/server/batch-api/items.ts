@@ -1,5 +1,6 @@
 import type { Request } from "express";
 import {
+  BILLED_NOTE,
   ITEM_EXTRAS,
   type ItemExtra,
   type ItemObject,
@@ -123,7 +124,11 @@ function itemView(
     seed: item.seed,
     options: optionsOf(item),
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
-    notes: [...item.notes, ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : [])],
+    notes: [
+      ...item.notes,
+      ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : []),
+      ...(item.maybePaid === "once" && item.status === "failed" ? [BILLED_NOTE] : []),
+    ],
     error: item.error && itemError(item.error, isOwner),
     cost: item.status === "success" ? microsToNumber(item.priceMicroUsd ?? price.imageMicroUsd) : null,
     ...(prompt === undefined ? {} : { prompt }),

@@ -2,7 +2,7 @@ import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { failBatch } from "../../domain/batches/end-batch.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
-import { FORGOTTEN_MS, failureOf, isAtWork } from "../../domain/jobs/job-rules.ts";
+import { FORGOTTEN_MS, failureOf, isAtWork, newJob } from "../../domain/jobs/job-rules.ts";
 import { identityOf, providerModel } from "../../domain/models.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
@@ -67,6 +67,7 @@ export class JobPool implements WorkerPool {
   async poll(areSomeGone = false): Promise<void> {
     const batchIds = new Set([...this.#works].map(({ batch }) => batch.id));
     const { stores, presence } = this.#deps;
+    for (const batchId of batchIds) await this.noticeStops(batchId);
     const begun = new Map((await stores.read.batches.begun()).map((batch) => [batch.id, batch]));
     for (const batchId of batchIds) {
       const now = begun.get(batchId);
@@ -92,6 +93,14 @@ export class JobPool implements WorkerPool {
       this.wake();
     } catch (error) {
       this.#tryAgain(batchId, error);
+    }
+  }
+
+  /** Wakes the work on jobs of a batch that are to be stopped: it polls seldom. */
+  async noticeStops(batchId: string): Promise<void> {
+    for (const { jobId, stopAsked } of this.#worksOf(batchId)) {
+      const job = await this.#deps.stores.read.upstreamJobs.byId(jobId);
+      if (job !== null && job.stopAskedAtMs !== null) stopAsked.abort();
     }
   }
 
@@ -218,6 +227,7 @@ export class JobPool implements WorkerPool {
       controller,
       signal: controller.signal,
       abandoned: this.#abandoning.signal,
+      stopAsked: new AbortController(),
       onReleased: () => this.wake(),
       isCreating: false,
     };
@@ -328,26 +338,7 @@ function makeJob(
     const count = await tx.items.assignToJob(batchId, { jobId, provider, limit: limits.images });
     if (count === 0) return null;
     await tx.batches.serve(batchId);
-    await tx.upstreamJobs.insert({ ...NEW, id: jobId, batchId, createdAtMs: nowMs });
+    await tx.upstreamJobs.insert(newJob(jobId, { id: batchId }, nowMs));
     return { jobId, isStarted };
   });
 }
-
-const NEW: Omit<UpstreamJobRecord, "id" | "batchId" | "createdAtMs"> = {
-  step: "new",
-  hasReferences: false,
-  input: null,
-  uploadedAtMs: null,
-  upstreamName: null,
-  endedNames: [],
-  creates: 0,
-  sentAtMs: null,
-  state: null,
-  said: null,
-  error: null,
-  results: 0,
-  polledAtMs: null,
-  endedAtMs: null,
-  closedAtMs: null,
-  stopAskedAtMs: null,
-};

@@ -4,6 +4,7 @@ import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { endJob, FORGOTTEN_MS, GIVE_UP_MS, isAtWork, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/batches.ts";
 import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
+import { linkSignals } from "../../kernel/signals.ts";
 import { inspectOutput } from "../image-request.ts";
 import { createJob, findJobInTime, findLostJob, type JobWork, waitAfter } from "./send-job.ts";
 import { uploadInput } from "./upload-input.ts";
@@ -231,7 +232,7 @@ async function giveUp(work: JobWork, { code, message, source }: ProviderError): 
 }
 
 /**
- * Polls a job until the upstream has ended it. A job that takes too long is cancelled; from the first request to stop it,
+ * Polls a job until the upstream has ended it. A job that takes too long, or that is to be stopped, is cancelled; from the first request to stop it,
  * the upstream has an hour to end it, over any number of starts. Troubles of polling never end a job before that.
  */
 async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
@@ -246,16 +247,19 @@ async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   let missingSinceMs: number | null = null;
   for (;;) {
     const nowMs = clock.nowMs();
-    const isStuck = nowMs - sentAtMs >= times.jobMs;
+    if (work.stopAsked.signal.aborted)
+      stopAskedAtMs ??= (await stores.read.upstreamJobs.byId(jobId))?.stopAskedAtMs ?? nowMs;
+    const isStuck = stopAskedAtMs !== null || nowMs - sentAtMs >= times.jobMs;
     const pauseMs = isStuck
-      ? times.pollMs
+      ? pauseAfterStop(times.pollMs, nowMs - (stopAskedAtMs ?? nowMs))
       : Math.max(times.pollMs, Math.min(LONGEST_POLL_MS, (nowMs - sentAtMs) / 20));
     if (isStuck && stopAskedAtMs === null) {
       stopAskedAtMs = nowMs;
       await stores.write((tx) => tx.upstreamJobs.update(jobId, { stopAskedAtMs: nowMs }));
     }
     if (isStuck && !isStopAsked) isStopAsked = await askToStop(work, name);
-    await untilDue(work, polledAtMs === null ? nowMs : polledAtMs + pauseMs);
+    const isDue = await untilDue(work, polledAtMs === null ? nowMs : polledAtMs + pauseMs, !isStuck);
+    if (!isDue) continue;
     const seen = await poll(work, name);
     polledAtMs = clock.nowMs();
     const isMissing = seen instanceof ProviderError && seen.upstreamStatus === 404;
@@ -272,18 +276,36 @@ async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   }
 }
 
-/** Waits until a job is due, and until the upstream may be asked. */
+/** Somebody may wait for the end of a job that is to be stopped, which mostly comes at once. */
+function pauseAfterStop(pollMs: number, sinceMs: number): number {
+  return Math.min(pollMs, Math.max(1000, sinceMs / 10));
+}
+
+/**
+ * Waits until a job is due, and until the upstream may be asked. Returns false if it is to be stopped before that, unless
+ * that is known.
+ */
 async function untilDue(
-  { deps: { clock, health }, provider, signal }: JobWork,
+  { deps: { clock, health }, provider, signal, stopAsked }: JobWork,
   dueMs: number,
-): Promise<void> {
+  isWanted: boolean,
+): Promise<boolean> {
   for (;;) {
     const nowMs = clock.nowMs();
     const block = health.blockOf(provider, EVERY_MODEL);
     const freeMs = block ? Math.min(block.untilMs ?? Number.POSITIVE_INFINITY, nowMs + LONGEST_SLEEP_MS) : 0;
     const sleepMs = Math.max(dueMs, freeMs) - nowMs;
-    if (sleepMs <= 0) return;
-    await clock.sleep(sleepMs, signal);
+    if (sleepMs <= 0) return true;
+    if (!isWanted) await clock.sleep(sleepMs, signal);
+    else {
+      const { signal: either, unlink } = linkSignals(signal, stopAsked.signal);
+      await clock
+        .sleep(sleepMs, either)
+        .catch(() => {})
+        .finally(unlink);
+      signal.throwIfAborted();
+      if (stopAsked.signal.aborted) return false;
+    }
   }
 }
 
@@ -316,17 +338,19 @@ function reasonToEnd(
     isMissing && (nowMs - (missingSinceMs ?? nowMs) >= times.lostMs || nowMs - sentAtMs > FORGOTTEN_MS);
   if (isGone) return "The upstream does not know the job any more. The images may have been billed.";
   if (stopAskedAtMs === null || nowMs - stopAskedAtMs < GIVE_UP_MS) return null;
-  return `The upstream did not end the job within ${Math.round(times.jobMs / 3_600_000)} hours, nor after it was asked to stop it. The images may be billed.`;
+  const isLate = stopAskedAtMs - sentAtMs >= times.jobMs;
+  const before = isLate ? ` within ${Math.round(times.jobMs / 3_600_000)} hours, nor` : "";
+  return `The upstream did not end the job${before} after it was asked to stop it. The images may be billed.`;
 }
 
 async function askToStop({ deps, provider, jobId, signal }: JobWork, name: string): Promise<boolean> {
   try {
     await provider.cancel(name, signal);
-    deps.log.warn("a job takes too long; the upstream was asked to stop it", { job: jobId });
+    deps.log.warn("the upstream was asked to stop a job", { job: jobId });
     return true;
   } catch (error) {
     signal.throwIfAborted();
-    deps.log.warn("a job takes too long, and the upstream could not be asked to stop it", {
+    deps.log.warn("the upstream could not be asked to stop a job", {
       job: jobId,
       error: String(error),
     });

@@ -43,6 +43,8 @@ export interface JobWork {
   signal: AbortSignal;
   /** Ends a request that creates a job. Its answer is lost then. */
   abandoned: AbortSignal;
+  /** Aborted once the job is to be stopped, so that it is not awaited any longer. */
+  stopAsked: AbortController;
   /** Called when items went back to their batch, which then needs another job. */
   onReleased(): void;
   /** A request to create it is under way. */
@@ -165,6 +167,8 @@ const BEING_CREATED: readonly JobStep[] = ["uploaded", "sent"];
 const MOST_CREATES = 2;
 /** How long the request may take that stops a job which was created too late. */
 const STOP_MS = 30_000;
+/** Why the items of a job fail that was ended before the upstream took it. */
+const ENDED = "The batch was ended before the upstream took the job.";
 /** Why the items of a job fail if nobody knows whether the job exists. */
 const LOST =
   "The answer of the upstream to the creation of the job was lost, and its list does not have the job. The images may have been billed.";
@@ -182,6 +186,12 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
     return;
   }
   if (await isMadeAlready(work, job)) return;
+  if (job.stopAskedAtMs !== null) {
+    if (job.creates === 0) throw new ProviderError("CANCELLED", ENDED);
+    const sentAtMs = job.sentAtMs ?? job.stopAskedAtMs;
+    await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "sent", sentAtMs }));
+    return;
+  }
   const ticket = await ticketFor(work);
   const isSent = await markSent(work, job).catch(async (error) => {
     ticket.dropped();
@@ -271,6 +281,9 @@ async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean>
   if (ending.aborted) await unlessAborted(new Promise<never>(() => {}), signal);
   return stores.write(async (tx) => {
     if ((await tx.batches.locked(batch.id))?.status !== "running") return false;
+    // The batch may have been ended meanwhile: see `endJobs`.
+    const now = await tx.upstreamJobs.byId(jobId);
+    if (now?.step !== "uploaded" || now.stopAskedAtMs !== null) return false;
     const creates = job.creates + 1;
     await tx.upstreamJobs.update(jobId, { step: "sent", creates, sentAtMs: clock.nowMs() });
     if (creates > 1 && isPaid(provider)) await tx.items.markJob(jobId, "twice");
@@ -314,7 +327,9 @@ export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promis
     await clock.sleep(provider.times.pollMs, signal);
   }
   const isTooOld = clock.nowMs() - job.createdAtMs > FORGOTTEN_MS;
-  if (isTooOld || job.creates >= MOST_CREATES) throw new ProviderError("PROVIDER_ITEM_FAILED", LOST);
+  const isWanted = (await stores.read.upstreamJobs.byId(jobId))?.stopAskedAtMs == null;
+  if (isTooOld || !isWanted || job.creates >= MOST_CREATES)
+    throw new ProviderError("PROVIDER_ITEM_FAILED", LOST);
   deps.log.warn("a job whose answer was lost was not found; creating another, which may be paid twice", {
     job: jobId,
   });

@@ -10,7 +10,7 @@ import { type JobWork, ticketFor, waitAfter } from "./send-job.ts";
  * their batch. Rejects with `ProviderError` when the upstream refuses the input.
  */
 export async function uploadInput(work: JobWork, job: UpstreamJobRecord): Promise<void> {
-  const { deps, provider, jobId, signal, uploads } = work;
+  const { deps, provider, batch, jobId, signal, uploads } = work;
   const { stores, clock } = deps;
   const items = await buildItems(work);
   const hasReferences = hasAny(items[0]);
@@ -24,9 +24,13 @@ export async function uploadInput(work: JobWork, job: UpstreamJobRecord): Promis
       const input = await uploads.add(() => provider.upload(jobId, items, signal));
       await ticket.succeeded();
       const uploadedAtMs = clock.nowMs();
-      await stores.write((tx) =>
-        tx.upstreamJobs.update(jobId, { step: "uploaded", input, uploadedAtMs, hasReferences }),
-      );
+      await stores.write(async (tx) => {
+        await tx.lock("batch", batch.id);
+        // The batch may have been ended meanwhile: see `endJobs`.
+        const { step } = (await tx.upstreamJobs.byId(jobId)) ?? {};
+        const next = step === "new" ? ({ step: "uploaded" } as const) : {};
+        await tx.upstreamJobs.update(jobId, { ...next, input, uploadedAtMs, hasReferences });
+      });
       if (job.input !== null && job.input !== input)
         await provider.discard(job.input, signal).catch(() => {});
       return;

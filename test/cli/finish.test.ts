@@ -1,0 +1,224 @@
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, expect, it, vi } from "vitest";
+import { BIN, startNode } from "../support/processes.ts";
+import { Chain, isMarked, model } from "../support/upstreams/chain.ts";
+import type { FakeUpstream, RequestKind } from "../support/upstreams/fake-upstream.ts";
+import * as hostile from "../support/upstreams/hostile.ts";
+import type { JobPlan } from "../support/upstreams/job-book.ts";
+import { startNative } from "../support/upstreams/native.ts";
+import { BATCH_MODEL, startNativeBatch } from "../support/upstreams/native-batch.ts";
+
+const FOREVER = Number.POSITIVE_INFINITY;
+const PROMPTS = ["a fox", "an owl", "a whale"];
+const AGREED = ["--max-cost", "5", "--json"];
+const FINISH = ["finish", "out", "--upstream", "near"];
+
+/** A run whose images a vendor's job makes, and another upstream that could make them. */
+class World {
+  readonly chain: Chain;
+  readonly far: Awaited<ReturnType<typeof startNativeBatch>>;
+  readonly near: FakeUpstream;
+
+  private constructor(chain: Chain, far: World["far"], near: FakeUpstream) {
+    this.chain = chain;
+    this.far = far;
+    this.near = near;
+  }
+
+  static async start(plan: JobPlan): Promise<World> {
+    const far = await startNativeBatch({ size: { width: 64, height: 64 } });
+    const near = await startNative();
+    far.book.plan = () => plan;
+    const shared = { keyHeader: "x-goog-api-key", apiKeyEnv: "NATIVE_API_KEY", models: { m: BATCH_MODEL } };
+    const providers = [
+      { name: "far", type: "native-batch", baseUrl: far.url, pollSeconds: 0.2, ...shared },
+      { name: "near", type: "native", baseUrl: near.url, ...shared },
+    ];
+    const chain = await Chain.prepare({
+      models: [{ ...model("m"), jobPrice: 0.5 }],
+      groups: [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }],
+      providers,
+    });
+    await writeFile(join(chain.directory, "p.txt"), PROMPTS.join("\n"));
+    worlds.push(new World(chain, far, near));
+    return worlds.at(-1) as World;
+  }
+
+  /** Submits the prompts, and stops waiting once the upstream has the job. */
+  async submit(): Promise<void> {
+    const args = [
+      "submit",
+      "p.txt",
+      "-o",
+      "out",
+      "--max-cost",
+      "5",
+      "--interval",
+      "100ms",
+      "--timeout",
+      "1s",
+    ];
+    await vi.waitUntil(
+      async () => (await this.chain.run(args)).code === 124 && this.far.book.jobs.length === 1,
+      { timeout: 60_000, interval: 1 },
+    );
+  }
+
+  async run(...args: string[]) {
+    const { code, stdout, stderr } = await this.chain.run(args);
+    return { code, stderr, json: () => JSON.parse(stdout) };
+  }
+
+  file(name: string): Promise<string> {
+    return readFile(join(this.chain.directory, "out", name), "utf8");
+  }
+
+  /** Who made each image, and whether its line says that it may be paid twice. */
+  async lines(): Promise<{ provider: string; isMarked: boolean }[]> {
+    const lines = (await this.file("results.jsonl"))
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    return lines.map((line) => ({ provider: line.provider, isMarked: isMarked(line) }));
+  }
+
+  /** Starts `finish` as a process of its own, and kills it once `isThen`. */
+  async killOnce(isThen: () => boolean | Promise<boolean>): Promise<void> {
+    const args = [BIN, ...FINISH, ...AGREED, ...this.chain.where];
+    const killed = startNode(args, { cwd: this.chain.directory, env: this.chain.env });
+    await vi.waitUntil(isThen, { timeout: 60_000, interval: 5 });
+    killed.child.kill("SIGKILL");
+    await killed.exited;
+  }
+
+  /** How often each upstream was paid for each prompt. */
+  payments(): Record<string, number[]> {
+    const far = this.far.book.payments().map(({ prompt }) => prompt);
+    const near = this.near.requests.filter(({ kind }) => kind === "images").map(({ bytes }) => String(bytes));
+    return Object.fromEntries(
+      PROMPTS.map((prompt) => [
+        prompt,
+        [far.filter((each) => each === prompt).length, near.filter((each) => each.includes(prompt)).length],
+      ]),
+    );
+  }
+}
+const worlds: World[] = [];
+afterEach(async () => {
+  for (const { chain, far, near } of worlds.splice(0)) {
+    await chain.close();
+    await far.close();
+    await near.close();
+  }
+});
+
+it("[FINISH-1] finish ends a vendor's job, keeps what it made, and has another upstream make the rest at its price", async () => {
+  const world = await World.start({ pendingMs: FOREVER, made: (_, at) => at === 1 });
+  await world.submit();
+  const refused = await world.run(...FINISH);
+  expect([refused.code, world.far.book.running().length], refused.stderr).toEqual([8, 1]);
+  expect(refused.stderr).toMatch(
+    /\$0.10 each.*Nothing was sent.*\n.*to agree: imgbatch finish out --upstream near .*--max-cost 0.30/,
+  );
+  const young = await world.run(...FINISH, "--after", "6h", ...AGREED);
+  expect([young.code, world.far.book.running().length, young.json().error.message]).toEqual([
+    7,
+    1,
+    expect.stringContaining("--after"),
+  ]);
+  const end = await world.run(...FINISH, ...AGREED);
+  expect(end.code, end.stderr).toBe(0);
+  expect(end.json()).toMatchObject({
+    counts: { total: 3, success: 3 },
+    actual_cost: 0.25,
+    ended_jobs: { upstream: "far", delivered_count: 1, may_be_billed_count: 2 },
+  });
+  expect(end.stderr).toContain("far has delivered 1 image; it may still bill 2 images");
+  expect(world.payments()).toEqual({ "a fox": [0, 1], "an owl": [1, 0], "a whale": [0, 1] });
+  expect((await world.lines()).map(({ provider, isMarked }) => [provider, isMarked])).toEqual([
+    ["near", true],
+    ["far", false],
+    ["near", true],
+  ]);
+  const again = await world.run(...FINISH, ...AGREED);
+  expect([again.code, again.json().ended_jobs.may_be_billed_count]).toEqual([0, 2]);
+  expect(again.stderr).toContain("nothing to do");
+  const submit = await world.run("submit", "p.txt", "-o", "out", ...AGREED);
+  expect([submit.code, submit.json().counts.success], submit.stderr).toEqual([0, 3]);
+  expect(world.payments()["a fox"]).toEqual([0, 1]);
+});
+
+it("[FINISH-1] nothing is sent while the end of the job is not confirmed, and the same command goes on", async () => {
+  const world = await World.start({ pendingMs: FOREVER, cancelMs: FOREVER });
+  await world.submit();
+  const first = await world.run(...FINISH, "--timeout", "2s", ...AGREED);
+  expect(
+    [first.code, world.near.requests.filter(({ kind }) => kind === "images").length],
+    first.stderr,
+  ).toEqual([124, 0]);
+  for (const job of world.far.book.jobs) job.plan = { pendingMs: FOREVER };
+  const end = await world.run(...FINISH, ...AGREED);
+  expect([end.code, end.json().counts.success], end.stderr).toEqual([0, 3]);
+  expect(Object.values(world.payments())).toEqual([
+    [0, 1],
+    [0, 1],
+    [0, 1],
+  ]);
+});
+
+it("finish tells by name what it cannot do, and ends nothing", async () => {
+  const world = await World.start({ pendingMs: FOREVER });
+  await world.submit();
+  await mkdir(join(world.chain.directory, "empty"));
+  const said = async (...args: string[]) => {
+    const { code, json } = await world.run("finish", ...args, ...AGREED);
+    return [code, json().error.message];
+  };
+  expect(await said("out")).toEqual([2, expect.stringContaining("--upstream")]);
+  expect(await said("out", "--upstream", "far")).toEqual([2, expect.stringContaining("with far already")]);
+  expect(await said("out", "--upstream", "nowhere")).toEqual([2, expect.stringContaining("far, near")]);
+  expect(await said("empty", "--upstream", "near")).toEqual([2, expect.stringContaining("imgbatch.json")]);
+  expect(await said("elsewhere", "--upstream", "near")).toEqual([2, expect.stringContaining("elsewhere")]);
+  expect(world.far.book.running()).toHaveLength(1);
+});
+
+type Moment = [upstream: "far" | "near", kind: RequestKind, made: boolean] | "the plan is written";
+const MOMENTS: Record<string, Moment> = {
+  "before the vendor hears of the end": ["far", "cancel", false],
+  "before the vendor answers to the end": ["far", "cancel", true],
+  "before the results of the job come": ["far", "download", true],
+  "once it is written what the other upstream makes": "the plan is written",
+  "before the other upstream hears of an image": ["near", "images", false],
+  "before the other upstream answers": ["near", "images", true],
+};
+
+it.each(Object.entries(MOMENTS))(
+  "[FINISH-2] finish buys nothing twice without a mark, killed %s",
+  async (_, moment) => {
+    const world = await World.start({ pendingMs: FOREVER, made: (_line, at) => at === 1 });
+    await world.submit();
+    if (moment === "the plan is written")
+      await world.killOnce(async () => (await world.file("imgbatch.json")).includes('"provider": "near"'));
+    else {
+      const [upstream, kind, made] = moment;
+      const { requests, setBehaviour } = world[upstream];
+      const before = requests.filter((request) => request.kind === kind).length;
+      setBehaviour(hostile.late(600_000, { made }), kind);
+      await world.killOnce(() => requests.filter((request) => request.kind === kind).length > before);
+      setBehaviour(null, kind);
+    }
+    const end = await world.run(...FINISH, ...AGREED);
+    expect([end.code, end.json().counts?.success], end.stderr).toEqual([0, 3]);
+    const lines = await world.lines();
+    for (const [at, paid] of Object.values(world.payments()).entries()) {
+      const times = paid.reduce((sum, count) => sum + count, 0);
+      expect(times, JSON.stringify([world.payments(), lines])).toBeGreaterThan(0);
+      if (times > 1) expect(lines[at]?.isMarked, JSON.stringify([world.payments(), lines])).toBe(true);
+    }
+    expect(world.far.book.running()).toEqual([]);
+    const check = await world.run("admin", "check");
+    expect(check.code, check.stderr).toBe(0);
+  },
+  120_000,
+);
