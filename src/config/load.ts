@@ -146,8 +146,12 @@ function fieldsOfEntry(entry: ProviderEntry): string[] {
   const isAt = preset !== undefined && preset.provider.baseUrl === entry.baseUrl;
   const isOwnVariable = names.every((name) => isAt && name === preset.keyVariable);
   const secrets = Object.entries(entry).filter(([key, value]) => key.endsWith("Env") && value !== null);
+  // The key is sent there, too.
+  const hasOrigins =
+    entry.type === "task" && entry.origins.some((each) => !preset?.provider.origins?.includes(each));
   return [
     ...(isAt ? [] : ["baseUrl"]),
+    ...(hasOrigins ? ["origins"] : []),
     ...(isOwnVariable ? [] : secrets.map(([key]) => key)),
     ...(isAt && preset.keyVariable && entry.free ? ["free"] : []),
   ];
