@@ -58,8 +58,36 @@ export interface Repositories {
   uploads: UploadRepository;
   requestCounts: RequestCountRepository;
   workers: WorkerRepository;
+  audit: AuditRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
+}
+
+/** What a check of the whole database reads. */
+interface AuditRepository {
+  /** For each account with entries or batches: the sums of its entries, its batches, and the holds of those that are not settled. */
+  accounts(): Promise<
+    {
+      accountId: string;
+      balanceMicroUsd: number;
+      heldMicroUsd: number;
+      batches: number;
+      openMicroUsd: number;
+    }[]
+  >;
+  /** The number of the newest batch; 0 without any. Large tables are read in windows of these numbers. */
+  lastSeq(): Promise<number>;
+  /** The batches of a window that may be wrong; all others are right. `steps` are the allowed ones of a history, as `queued>running`. */
+  doubtful(steps: readonly string[], window: SeqWindow): Promise<BatchRecord[]>;
+  /** The entries of real-time requests. */
+  requestEntries(accountId: string): Promise<LedgerEntry[]>;
+  /** The outputs of the batches of a window that are not `output_deleted`, in no order. */
+  keptOutputs(window: SeqWindow): Promise<OutputRecord[]>;
+}
+
+interface SeqWindow {
+  afterSeq: number;
+  toSeq: number;
 }
 
 interface AccountRepository {
@@ -121,8 +149,6 @@ interface OutputRepository {
   insertMany(outputs: readonly OutputRecord[]): Promise<void>;
   /** In request order, then by image index. */
   ofBatch(batchId: string): Promise<OutputRecord[]>;
-  /** Those of many batches, in no order. */
-  ofBatches(batchIds: readonly string[]): Promise<OutputRecord[]>;
   ofItem(itemId: number): Promise<OutputRecord[]>;
   /** By image index. */
   ofItems(itemIds: readonly number[]): Promise<OutputRecord[]>;
