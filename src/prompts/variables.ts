@@ -66,6 +66,8 @@ const MOST_STEM_CHARS = 100;
 const MOST_PART_CHARS = 40;
 /** No field takes a longer text. Longer ones would fill the memory before they are checked. */
 const MOST_TEXT_CHARS = 100_000;
+/** So many counts of outputs are shown as a sum. */
+const MOST_SHOWN = 4;
 const PLACEHOLDER = /\{\{\s*([^{}\s](?:[^{}]{0,79}?[^{}\s])?)\s*\}\}/g;
 /** A variable with the name of one of these fields sets it. */
 const SETTABLE = FIELDS.filter((field) => !["vars", "custom_id", "metadata"].includes(field));
@@ -137,7 +139,7 @@ export class Expander {
       report(field, `has up to ${chars} characters with its values; at most ${MOST_TEXT_CHARS} are possible`);
       return;
     }
-    if (!this.#count(lists, given.output_count ?? row.defaultCount, report)) return;
+    if (!this.#count(used, given.output_count ?? row.defaultCount, report)) return;
     const inId = placeholdersOf({ custom_id: fields.custom_id ?? null });
     for (const values of combinations(used)) {
       const made = { ...fields, ...withValues(texts, used, values) };
@@ -178,6 +180,11 @@ export class Expander {
       const advice = meant === null ? "" : `; did you mean {{${meant}}}?`;
       return `{{${name}}} has no variable and stays text (${first.file}:${first.line}${also})${advice}`;
     });
+  }
+
+  /** Whether a line before has used a variable. */
+  hasUsed(name: string): boolean {
+    return this.#used.has(name);
   }
 
   /** The variables of all lines that no line uses. */
@@ -270,12 +277,23 @@ export class Expander {
   }
 
   /** Counts the images of a row. Returns false when the run would have too many, which is reported once. */
-  #count(lists: readonly Variable[], outputCount: unknown, report: Report): boolean {
-    const count = typeof outputCount === "number" && outputCount > 1 ? outputCount : 1;
-    const factors = [...lists.map(({ values }) => values.length), ...(count === 1 ? [] : [count])];
-    const images = factors.reduce((product, factor) => product * factor, 1);
+  #count(used: readonly Variable[], outputCount: unknown, report: Report): boolean {
+    const lists = used.filter(({ isList, name }) => isList && name !== "output_count");
+    const own = used.find(({ name }) => name === "output_count");
+    const counts = own === undefined ? [outputCount] : own.values.map(({ text }) => Number(text));
+    const outputs = counts.map((count) => (typeof count === "number" && count > 1 ? Math.floor(count) : 1));
+    const perList = outputs.reduce((sum, count) => sum + count, 0);
+    const numbers = [...lists.map(({ values }) => values.length), ...(perList === 1 ? [] : [perList])];
+    const factors = numbers.map(String);
+    if (outputs.length > 1)
+      factors.splice(
+        -1,
+        1,
+        `(${outputs.slice(0, MOST_SHOWN).join(" + ")}${outputs.length > MOST_SHOWN ? " + …" : ""})`,
+      );
+    const images = numbers.reduce((product, factor) => product * factor, 1);
     this.#lines++;
-    this.#hasLists ||= lists.length > 0;
+    this.#hasLists ||= used.some(({ isList }) => isList);
     this.#factors.add(factors.map((factor) => ` × ${factor}`).join(""));
     const before = this.#images;
     this.#images += images;
