@@ -3,7 +3,7 @@ import { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
 import { type ImageMimeType, type SizeTier, sniffImageType } from "../contract/image-formats.ts";
 import { missingEnd } from "../contract/image-structure.ts";
-import type { GenerateContentBody } from "../contract/native-api.ts";
+import type { NativeBody } from "../contract/native-api.ts";
 import {
   IDEMPOTENCY_KEY_HEADER,
   MAX_COST_HEADER,
@@ -110,7 +110,8 @@ export async function generateImage(
   );
 }
 
-function toBody({ prompt, images, aspectRatio, size, seed, mimeType }: GenerateRequest): GenerateContentBody {
+function toBody(request: GenerateRequest): NativeBody<"GenerateContent"> {
+  const { prompt, images, aspectRatio, size, seed, mimeType } = request;
   const inputs = images.map(({ mimeType, data }) => ({
     inlineData: { mimeType, data: data.toString("base64") },
   }));

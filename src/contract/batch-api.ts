@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { BACKGROUNDS, type ImageMimeType, MOST_SEED, SIZE_TIERS } from "./image-formats.ts";
+import { BACKGROUNDS, MOST_SEED, SIZE_TIERS } from "./image-formats.ts";
 import { BATCH_SOURCES, BATCH_STATUSES, ITEM_STATUSES } from "./statuses.ts";
 
 /**
@@ -27,9 +27,7 @@ const itemOptionsSchema = z.object({
   seed: z.int().min(0).max(MOST_SEED).nullish().describe("of the first output; each further one adds 1"),
   negative_prompt: z.string().nullish().describe("what the image must not show"),
 });
-export type ItemOptions = {
-  [Name in keyof z.infer<typeof itemOptionsSchema>]?: NonNullable<z.infer<typeof itemOptionsSchema>[Name]>;
-};
+export type ItemOptions = z.infer<typeof itemOptionsSchema>;
 export const ITEM_OPTIONS = Object.keys(itemOptionsSchema.shape) as (keyof ItemOptions)[];
 
 const createItemSchema = z.object({
@@ -55,35 +53,9 @@ const createBatchSchema = z.object({
     .describe("the provider that is to make the images; default: the first that serves the model"),
 });
 
-type ReferenceImageBody = { id?: string; type?: string } & (
-  | {
-      mime_type: ImageMimeType;
-      /** Standard Base64. */
-      data: string;
-    }
-  /** The bytes of an earlier reference of the request. */
-  | { sha256: string }
-);
-
-export interface CreateItemBody {
-  custom_id?: string;
-  prompt: string;
-  output_count?: number;
-  reference_images?: ReferenceImageBody[];
-  options?: ItemOptions;
-}
-
 /** The body that a client sends. */
-export interface CreateBatchBody {
-  model: string;
-  task_name?: string;
-  parent_batch_id?: string;
-  items: CreateItemBody[];
-  response_mime_type?: ImageMimeType;
-  image_size?: "1K";
-  metadata?: Record<string, string>;
-  provider?: string;
-}
+export type CreateBatchBody = z.infer<typeof createBatchSchema>;
+export type CreateItemBody = CreateBatchBody["items"][number];
 
 /** The body of a retry, which may be left out. */
 const retryBatchSchema = z.object({

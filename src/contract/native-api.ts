@@ -1,39 +1,9 @@
 import { z } from "zod";
-import type { ImageMimeType, SizeTier } from "./image-formats.ts";
 
 /**
  * The native real-time protocol: one request makes one main image, which comes back as Base64 in the answer.
  * Field names are lowerCamelCase here; the service also takes them in snake_case.
  */
-
-/** A part that a client sends: exactly one of text and image. */
-type RequestPart =
-  | { text: string }
-  | {
-      inlineData: {
-        mimeType: ImageMimeType;
-        /** Base64 without a data URL prefix. */
-        data: string;
-      };
-    };
-
-/** The body that a client sends to `:generateContent` and `:streamGenerateContent`. */
-export interface GenerateContentBody {
-  contents: { role: "user" | "model"; parts: RequestPart[] }[];
-  generationConfig: {
-    /** Must hold `IMAGE`. */
-    responseModalities: ("TEXT" | "IMAGE")[];
-    seed?: number;
-    imageConfig: {
-      /** One of the ratios of the model; absent: the input image's, else 1:1. */
-      aspectRatio?: string;
-      /** Default `1K`. */
-      imageSize?: SizeTier;
-      /** Default PNG. */
-      outputMimeType?: ImageMimeType;
-    };
-  };
-}
 
 /** A null field is an absent one. */
 const hasField = (part: object) => Object.values(part).some((value) => value != null);

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { expect, inject, it, onTestFinished, vi } from "vitest";
 import { ClusterCustomer, judge, keyedStory } from "../soak/cluster-customer.ts";
 import { injectFaults } from "../soak/cluster-faults.ts";
+import { measureGrowth, steadyOf } from "../soak/growth.ts";
 import { KillRun } from "../soak/kill-run.ts";
 import { hasStrace } from "../soak/killed-service.ts";
 import { seeded } from "../soak/random.ts";
@@ -14,6 +15,8 @@ import { SMALL } from "../support/upstreams/images.ts";
 declare module "vitest" {
   interface ProvidedContext {
     kills?: number;
+    /** How long a cluster works; everything else is left out. */
+    hours?: number;
     rounds?: number;
     seed?: number;
     /** The number of the only run on SQLite. */
@@ -21,14 +24,15 @@ declare module "vitest" {
   }
 }
 
-const isLong = inject("kills") !== undefined;
+const hours = inject("hours");
+const isLong = inject("kills") !== undefined || hours !== undefined;
 const SEED = inject("seed") ?? 7;
 const NEVER_MS = 2 ** 31 - 1;
 
 if (!hasStrace) process.stderr.write("SKIPPED: kills at system calls need strace\n");
 if (postgresBin() === null) process.stderr.write("SKIPPED: the kills of a cluster need PostgreSQL\n");
 
-it(
+it.skipIf(hours !== undefined)(
   "[LIFE-7] killed at random moments, at durable steps and at system calls, the service keeps every promise",
   async () => {
     const count = inject("kills") ?? 3;
@@ -59,9 +63,11 @@ it.skipIf(postgresBin() === null || inject("run") !== undefined)(
     /** By when others take up the work of a process that is gone; beside a whole suite all is slower. */
     const takenUpMs = isLong ? 10_000 : 20_000;
     /** Customers that pause leave the cluster as much to do while others go, at a fraction of the processor time. */
-    const customers = isLong ? { clients: 4, pauseMs: 0 } : { clients: 2, pauseMs: 500 };
+    const unpaced = isLong ? { clients: 4, pauseMs: 0 } : { clients: 2, pauseMs: 500 };
+    const customers = hours === undefined ? unpaced : { clients: 2, pauseMs: 2000 };
     const config = { retention: { sweepMinutes: 0.05 } };
-    const cluster = await Cluster.start({ workers: isLong ? 3 : 2, config });
+    const hasMovableClock = hours !== undefined;
+    const cluster = await Cluster.start({ workers: isLong ? 3 : 2, config, hasMovableClock });
     onTestFinished(() => cluster.close());
     cluster.upstream.size = SMALL;
     const random = seeded(SEED, "cluster");
@@ -77,7 +83,13 @@ it.skipIf(postgresBin() === null || inject("run") !== undefined)(
     ];
     const broken = Promise.all(stories).then(() => new Promise<never>(() => {}));
     try {
-      const plan = { random, count, everyMs: 700, takenUpMs };
+      const endMs = Date.now() + (hours ?? 0) * 3_600_000;
+      const plan = {
+        ...{ random, takenUpMs, everyMs: hours === undefined ? 700 : 5000 },
+        isOver: (done: number) => (hours === undefined ? done >= count : Date.now() >= endMs),
+        ...(hours === undefined ? {} : { steady: steadyOf(cluster), stepsClocks: true }),
+      };
+      const growth = hours === undefined ? null : measureGrowth(cluster, endMs);
       const report = await Promise.race([injectFaults(cluster, plan), broken]);
       const enough = () => expect(customer.batches.size).toBeGreaterThan(count / 2);
       await Promise.race([vi.waitFor(enough, 100_000), broken]);
@@ -88,7 +100,8 @@ it.skipIf(postgresBin() === null || inject("run") !== undefined)(
       expect(report.longestIdleMs).toBeLessThan(takenUpMs);
       const { repeats, batches, keyed } = customer;
       const summary = { seed: SEED, ...report, batches: batches.size, keyed: keyed.size, repeats };
-      if (isLong) process.stdout.write(`${JSON.stringify(summary)}\n`);
+      if (growth === null && isLong) process.stdout.write(`${JSON.stringify(summary)}\n`);
+      if (growth !== null) process.stdout.write(`${await growth.verdict(summary)}\n`);
     } catch (error) {
       customer.isOver = true;
       process.stderr.write(`${cluster.output}\n${JSON.stringify(customer.repeats)}\n`);

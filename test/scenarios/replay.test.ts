@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
@@ -159,6 +159,27 @@ describe("record and replay", () => {
     expect(await names()).toHaveLength(6);
   });
 
+  it("[REPLAY-5] an image that is paid for is recorded when its caller has gone, and the command too", async () => {
+    const slow: Behaviour = async (exchange) => {
+      await exchange.read();
+      await exchange.pause(1000);
+      exchange.send(await exchange.make());
+    };
+    const { upstream, record, names } = await team(slow);
+    const { code, stderr } = await record(`
+      const body = JSON.stringify({ model: "${MODEL}", prompt: "a red fox" });
+      const headers = { "content-type": "application/json", authorization: "Bearer " + key };
+      const signal = AbortSignal.timeout(500);
+      await fetch(OPENAI_BASE_URL + "/images/generations", { method: "POST", body, headers, signal }).catch(() => {});`);
+    expect([code, stderr]).toEqual([0, expect.stringContaining("waiting for images to record")]);
+    const { told } = await record(`print(await openai("a red fox"));`);
+    expect(told[0]).toHaveLength(1);
+    expect(
+      upstream.requests.filter(({ kind, isAbandoned }) => kind === "images" && !isAbandoned),
+    ).toHaveLength(1);
+    expect([upstream.asked("a red fox"), (await names()).length]).toEqual([1, 2]);
+  });
+
   it("[REPLAY-6] recording spends no more than --max-cost, and nothing for what is there", async () => {
     const { upstream, record } = await team();
     const ask = `for (const prompt of ["a red fox", "a red fox", "an owl"]) print(await openai(prompt));`;
@@ -231,6 +252,9 @@ describe("record and replay", () => {
     );
     const one = await runInProcess(["generate", "a red fox", "-o", "fox.png", ...own, "--json"], { cwd });
     expect([one.code, one.json()]).toMatchObject([0, { cost: 0 }]);
+    expect(one.stderr).toMatch(
+      /^using recorded images, not a model, because the configuration has `replay`\n/,
+    );
     const providers = await runInProcess(["providers", "--probe", "--json", "--data", join(cwd, "data")], {
       cwd,
     });
@@ -241,6 +265,8 @@ describe("record and replay", () => {
 
   it("[REPLAY-6] what cannot be recorded or replayed is refused before anything starts", async () => {
     const cwd = await tempDir();
+    vi.stubEnv("XDG_CONFIG_HOME", cwd);
+    onTestFinished(() => void vi.unstubAllEnvs());
     await mkdir(join(cwd, "pics"));
     const refused = async (...args: string[]) => {
       const { code, stderr } = await runInProcess(["exec", ...args, "--", "never-run"], { cwd });
@@ -254,6 +280,13 @@ describe("record and replay", () => {
     expect(await refused("--record")).toMatch(/--record needs a directory/);
     expect(await refused("--replay", "missing")).toMatch(/missing: there is no such directory/);
     expect(await refused("--replay", "")).toMatch(/replay/);
+    // A stranger may have chosen where to write.
+    await writeFile(join(cwd, "imgbatch.config.json"), '{"replay": "pics"}');
+    const found = await runInProcess(["exec", "--record", "--", "never-run"], { cwd });
+    expect([found.code, found.stderr]).toEqual([3, expect.stringMatching(/needs your consent.*: replay\./)]);
+    const agreed = await runInProcess(["doctor", "--agree", "--data", join(cwd, "data")], { cwd });
+    expect(agreed.stdout).toContain("is right, and you agree to replay");
+    expect((await runInProcess(["exec", "--record", "--", "true"], { cwd })).code).toBe(0);
   });
 
   it("[REPLAY-1] the recipe for a team's tests works as it is written", async () => {

@@ -7,6 +7,8 @@ import type { Random } from "./random.ts";
 /** Longer than a lease lasts without a beat. */
 const STANDSTILL_MS = 9000;
 const STOP_MS = 15_000;
+/** S3 refuses requests whose clock is further off than 15 minutes. */
+const MOST_STEP_MS = 5 * 60_000;
 
 const S3_FAULTS: readonly S3Fault[] = [
   { refuse: { status: 503, code: "SlowDown" } },
@@ -97,7 +99,12 @@ const failObjects: Fault = async ({ cluster, random }) => {
   cluster.s3.heal();
 };
 
-const FAULTS = { kill, standStill, drain, crashDatabase, cutCommits, losePaths, failObjects };
+/** The clocks of all processes step, as after a wrong time server. */
+const stepClock: Fault = async ({ cluster, random }) => {
+  await cluster.setClock(random.whole(-MOST_STEP_MS, MOST_STEP_MS));
+};
+
+const FAULTS = { stepClock, kill, standStill, drain, crashDatabase, cutCommits, losePaths, failObjects };
 type FaultName = keyof typeof FAULTS;
 
 /** How often each comes in a round. */
@@ -119,14 +126,20 @@ interface FaultReport {
  */
 export async function injectFaults(
   cluster: Cluster,
-  {
-    random,
-    count,
-    everyMs,
-    takenUpMs,
-  }: { random: Random; count: number; everyMs: number; takenUpMs: number },
+  plan: {
+    random: Random;
+    /** Whether there were enough. */
+    isOver: (count: number) => boolean;
+    everyMs: number;
+    takenUpMs: number;
+    /** Processes that no fault ends: what grows in them is a leak. Default: none. */
+    steady?: readonly Member[];
+    /** Whether clocks step, too. Default: false. */
+    stepsClocks?: boolean;
+  },
 ): Promise<FaultReport> {
-  const hit = new Set<Member>();
+  const { random, isOver, everyMs, takenUpMs, steady = [], stepsClocks = false } = plan;
+  const hit = new Set<Member>(steady);
   const report: FaultReport = { done: {}, longestIdleMs: 0 };
   const run: FaultRun = {
     cluster,
@@ -134,7 +147,7 @@ export async function injectFaults(
     isDatabaseDown: false,
     troubledMs: 0,
     take: () => {
-      const apis = cluster.apis.filter((api) => !hit.has(api));
+      const apis = cluster.apis.filter((api) => !hit.has(api) || steady.includes(api));
       const free = cluster.members.filter((member) => !hit.has(member));
       // One of the APIs is always there, as behind a balancer.
       const mayGo = free.filter(({ role }) => role === "worker" || apis.length > 1);
@@ -152,18 +165,23 @@ export async function injectFaults(
       return measured;
     },
   };
-  const underWay: Promise<void>[] = [];
+  const underWay = new Set<Promise<void>>();
+  let broken: { error: unknown } | null = null;
   let names: FaultName[] = [];
-  for (let i = 0; i < count; i++) {
-    if (names.length === 0) names = [...ROUND];
+  for (let i = 0; broken === null && !isOver(i); i++) {
+    if (names.length === 0) names = [...ROUND, ...(stepsClocks ? (["stepClock"] as const) : [])];
     const [name = "kill"] = names.splice(random.whole(0, names.length - 1), 1);
     report.done[name] = (report.done[name] ?? 0) + 1;
-    const work = FAULTS[name](run);
-    work.catch(() => {});
-    underWay.push(work);
+    const work = FAULTS[name](run)
+      .catch((error) => {
+        broken ??= { error };
+      })
+      .finally(() => underWay.delete(work));
+    underWay.add(work);
     await sleep(random.whole(0, everyMs * 2));
   }
   await Promise.all(underWay);
+  if (broken !== null) throw (broken as { error: unknown }).error;
   return report;
 }
 

@@ -1,6 +1,8 @@
 // The long runs of the tests that a seed decides: a service and a cluster that are killed, cut off and restarted while customers
 // work; a submit that is killed; and, with `--rounds`, orders of cancellation and work, and stories with crashes instead.
-//   npm run soak -- [--kills 300] [--rounds 10000] [--seed N] [--run NUMBER]
+//   npm run soak -- [--kills 300] [--rounds 10000] [--hours 8] [--seed N] [--run NUMBER]
+// With `--hours`, a cluster works so long under mixed load, kills, database restarts and steps of its clocks. The last line says
+// what became of memory, files and rows.
 // A report of a broken promise names the seed, which tells the same again, and the number of the run: `--run` tells only that.
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -10,6 +12,7 @@ const { values } = parseArgs({
   options: {
     kills: { type: "string", default: "300" },
     rounds: { type: "string" },
+    hours: { type: "string" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     run: { type: "string" },
   },
@@ -17,9 +20,10 @@ const { values } = parseArgs({
 const provide = Object.fromEntries(
   Object.entries(values).flatMap(([name, value]) => (value === undefined ? [] : [[name, Number(value)]])),
 );
-if (values.rounds !== undefined) delete provide.kills;
+if (values.rounds !== undefined || values.hours !== undefined) delete provide.kills;
 process.stdout.write(`${JSON.stringify(provide)}\n`);
-const names = values.rounds === undefined ? ["kill-runs", "never-pay-twice"] : ["simulation"];
+const kinds = values.rounds === undefined ? ["kill-runs", "never-pay-twice"] : ["simulation"];
+const names = values.hours === undefined ? kinds : ["kill-runs"];
 const root = fileURLToPath(new URL("../..", import.meta.url));
 await startVitest(
   "test",

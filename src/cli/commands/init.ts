@@ -19,10 +19,13 @@ export const command: CommandDetails = {
     {
       flags: "--template <name>",
       description:
-        "starter (prompts and configuration), agent (a skill for coding agents), mcp (the file that starts `imgbatch mcp` for them), github, gitlab, script, comfyui, compose or all; may be repeated",
+        "starter (prompts and configuration), agent (a skill for coding agents), mcp (the file that starts `imgbatch mcp` for them), github, gitlab, script, comfyui, compose, kubernetes or all; may be repeated",
       default: "starter",
       repeatable: true,
-      choices: ["starter", "agent", "mcp", "github", "gitlab", "script", "comfyui", "compose", "all"],
+      choices: [
+        ...["starter", "agent", "mcp", "github", "gitlab", "script"],
+        ...["comfyui", "compose", "kubernetes", "all"],
+      ],
     },
     { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
     { flags: "--force", description: "replace existing files" },
@@ -57,17 +60,21 @@ async function run({
   const isOnly = (...names: string[]) => templates.every((name) => names.includes(name));
   // A pipeline names its upstream itself, and has the key as a secret.
   const inPipeline = isOnly("github", "gitlab") ? upstream : null;
+  const program = dirname(packageFile("package.json"));
   const next = isOnly("compose")
-    ? [...composeCommands(dirname(packageFile("package.json"))), SUBMIT]
-    : isOnly("agent", "mcp")
-      ? ["imgbatch doctor"]
-      : inPipeline !== null
-        ? [`${SUBMIT} --upstream ${inPipeline.name} --dry-run`]
-        : [`${SUBMIT} --dry-run`, SUBMIT];
+    ? [...composeCommands(program), SUBMIT]
+    : isOnly("kubernetes")
+      ? kubernetesCommands(program)
+      : isOnly("agent", "mcp")
+        ? ["imgbatch doctor"]
+        : inPipeline !== null
+          ? [`${SUBMIT} --upstream ${inPipeline.name} --dry-run`]
+          : [`${SUBMIT} --dry-run`, SUBMIT];
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
   const secret =
     inPipeline === null ? null : `give the pipeline your key as the secret ${inPipeline.keyVariable}`;
-  const first = secret ?? (upstream === null ? null : preparationOf(upstream));
+  const places = isOnly("kubernetes") ? PLACES : null;
+  const first = secret ?? places ?? (upstream === null ? null : preparationOf(upstream));
   if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
@@ -253,6 +260,11 @@ const gitlab: TemplateFile = {
 const script: TemplateFile = { source: "make-images.sh", target: "make-images.sh", isExecutable: true };
 const comfyui: TemplateFile = { source: "comfyui.mjs", target: "comfyui.mjs", isExecutable: true };
 const compose: TemplateFile = { source: "compose.yaml", target: "compose.yaml" };
+const kubernetes: readonly TemplateFile[] = [
+  { source: "Dockerfile", target: "kubernetes/Dockerfile" },
+  { source: "kubernetes/imgbatch.yaml", target: "kubernetes/imgbatch.yaml" },
+  { source: "kubernetes/scaling.yaml", target: "kubernetes/scaling.yaml" },
+];
 const workflow: TemplateFile = { source: "comfyui-workflow.json", target: "comfyui-workflow.json" };
 const SKILL = "skills/imgbatch/SKILL.md";
 const skills: readonly TemplateFile[] = [
@@ -282,7 +294,11 @@ const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   script: [prompts, script],
   comfyui: [prompts, comfyui, workflow],
   compose: [prompts, compose],
-  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose, ...skills, mcp],
+  kubernetes,
+  all: [
+    ...[prompts, config, github, gitlab, script, comfyui, workflow],
+    ...[compose, ...kubernetes, ...skills, mcp],
+  ],
 };
 
 /**
@@ -294,6 +310,20 @@ const composeCommands = (program: string): string[] => [
   String.raw`printf 'PGPASSWORD=%s\nAWS_SECRET_ACCESS_KEY=%s\n' "$(openssl rand -hex 16)" "$(openssl rand -hex 16)" >> .env`,
   "docker compose up --build --detach --wait",
   "export IMGBATCH_BASE_URL=http://localhost:8787 IMGBATCH_API_KEY=$(docker compose run --rm -T admin keys create)",
+];
+
+const PLACES =
+  "write your image, database, bucket and URL into kubernetes/imgbatch.yaml, and the secrets into secret.env";
+
+/** Returns the commands that bring what `imgbatch.yaml` describes to a cluster, with this very program. */
+const kubernetesCommands = (program: string): string[] => [
+  `IMAGE=registry.example.com/imgbatch:${readVersion()}`,
+  `PACKAGE=$(npm pack --silent --ignore-scripts --pack-destination kubernetes ${shellWord(program)})`,
+  'docker build --build-arg "IMGBATCH_PACKAGE=./$PACKAGE" --tag "$IMAGE" kubernetes && docker push "$IMAGE"',
+  "kubectl create secret generic imgbatch-secrets --from-env-file=secret.env",
+  "kubectl apply --filename kubernetes/imgbatch.yaml",
+  "kubectl rollout status deployment/imgbatch-api",
+  "kubectl exec deployment/imgbatch-api -- imgbatch admin keys create --config /etc/imgbatch/imgbatch.config.json",
 ];
 
 /**

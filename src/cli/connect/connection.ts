@@ -51,7 +51,7 @@ interface OnDataDirectory extends ReachableService {
   providers: readonly ProviderIdentity[];
   /** The upstream that the command named or the run remembers. */
   upstream: string | null;
-  /** Notes once that images are drawings, and how to get real ones. Call it before work that makes images. */
+  /** Notes once that images are drawings or recorded ones, and how to get others. Call it before work that makes images. */
   noteDrawings(): void;
   /** The providers that cannot be used until the configuration or a key changes, and why. */
   disabled(): readonly DisabledProvider[];
@@ -78,6 +78,6 @@ export type ServiceConnection =
 /** The service that a command works with. */
 export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
-  /** Notes once that images are drawings, if the service is one of the data directory. */
+  /** Notes once that images are drawings or recorded ones, if the service is one of the data directory. */
   noteDrawings(): void;
 }

@@ -161,10 +161,14 @@ export function providersInWords(providers: readonly ProviderIdentity[]): string
 
 /** See `noteDrawings` of a connection. */
 function drawingsNote({ output, needs }: Embedding, providers: readonly ProviderIdentity[]): () => void {
-  let isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
+  const [first] = providers;
+  let unsaid = providers.every(({ type }) => type === first?.type) ? first?.type : undefined;
   return () => {
-    if (!isDrawing) return;
-    isDrawing = false;
+    const type = unsaid;
+    unsaid = undefined;
+    if (type === "replay")
+      output.warn("using recorded images, not a model, because the configuration has `replay`");
+    if (type !== "procedural") return;
     // Other commands have no --upstream.
     const advice = needs.upstream === null ? keyAdvice() : null;
     output.warn(

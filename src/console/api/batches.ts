@@ -12,7 +12,7 @@ import type {
   OverviewObject,
   UsageObject,
 } from "../../contract/console-api.ts";
-import type { GenerateContentBody, NativeBody } from "../../contract/native-api.ts";
+import type { NativeBody } from "../../contract/native-api.ts";
 import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, PATHS, routes } from "../../contract/routes.ts";
 import { microsToDecimal, numberToMicros } from "../../kernel/money.ts";
 import { bytesOf } from "./files.ts";
@@ -165,7 +165,7 @@ export async function realtimeModels(signal: AbortSignal): Promise<NativeBody<"N
 /** Makes one image now. Throws `ApiError`, also for an answer without an image (`NO_IMAGE`). */
 export async function generateImage(
   model: string,
-  body: GenerateContentBody,
+  body: NativeBody<"GenerateContent">,
   consent: Consent,
   signal: AbortSignal,
 ): Promise<Blob> {

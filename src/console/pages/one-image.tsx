@@ -9,7 +9,7 @@ import {
   useRef,
   useState,
 } from "react";
-import type { GenerateContentBody } from "../../contract/native-api.ts";
+import type { NativeBody } from "../../contract/native-api.ts";
 import { counted } from "../../kernel/text.ts";
 import { generateImage, realtimeModels } from "../api/batches.ts";
 import { base64Of, copyImage, type ReferenceFile, readReference, saveBlob } from "../api/files.ts";
@@ -114,7 +114,7 @@ export function ShotsProvider({ children }: { children: ReactNode }) {
 async function partsOf({
   prompt,
   references,
-}: ShotRequest): Promise<GenerateContentBody["contents"][number]["parts"]> {
+}: ShotRequest): Promise<NativeBody<"GenerateContent">["contents"][number]["parts"]> {
   const images = references.map(async ({ blob, mimeType }) => ({
     inlineData: { mimeType, data: await base64Of(blob) },
   }));

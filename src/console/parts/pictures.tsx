@@ -221,7 +221,8 @@ export function RemotePicture(props: {
   const { path, sheet = null, alt, size } = props;
   const { url, error } = usePicture(path, sheet);
   if (url !== null) {
-    const style = size && ({ "--ratio": size.width / size.height } as CSSProperties);
+    // The ratio of a small picture is rounded: `cover` leaves no edge of its box.
+    const style = size && ({ "--ratio": size.width / size.height, objectFit: "cover" } as CSSProperties);
     return <img src={url} alt={alt} draggable={false} style={style} />;
   }
   const named = alt === "" ? {} : { role: "img", "aria-label": alt };

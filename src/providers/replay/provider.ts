@@ -55,23 +55,31 @@ export async function createReplayProvider(
         if (found === null) throw await recordings.missing(asked);
         return found;
       }
-      return inTurn(recording.queues, asked.key, signal, async () => {
+      const work = inTurn(recording.queues, asked.key, async () => {
         const found = await recordings.find(asked);
         if (found !== null) return found;
         signal.throwIfAborted();
-        const made = await make(recording, of, request, signal, onSent, onAnswered).catch(async (error) => {
-          if (error instanceof ProviderError && error.code === "SAFETY_BLOCKED")
-            await keep(recordings, recording, asked, {
-              refusal: error.message,
-              modelVersion: error.modelVersion,
-            });
-          throw error;
-        });
+        const made = await make(recording, of, request, { signal, onSent, onAnswered }).catch(
+          async (error) => {
+            if (error instanceof ProviderError && error.code === "SAFETY_BLOCKED") {
+              const { message: refusal, modelVersion } = error;
+              await keep(recordings, recording, asked, { refusal, modelVersion });
+            }
+            throw error;
+          },
+        );
         await keep(recordings, recording, asked, made);
+        if (signal.aborted) await made.discard?.();
         return made;
       });
+      return unlessAborted(work, signal);
     },
-    close: () => of.close(),
+    close: async () => {
+      const running = [...(recording?.queues.values() ?? [])];
+      if (running.length > 0) recording?.log.warn("waiting for images to record", { count: running.length });
+      await Promise.allSettled(running);
+      await of.close();
+    },
   };
 }
 
@@ -101,36 +109,36 @@ function factsOf(entry: ReplayEntry, { upstream, serves }: ImageProvider): Upstr
   };
 }
 
-/** Runs the work for a key after all work for it that began before, and rejects with the signal's reason while it waits. */
-function inTurn<T>(
-  queues: Recording["queues"],
-  key: string,
-  signal: AbortSignal,
-  work: () => Promise<T>,
-): Promise<T> {
-  const before = queues.get(key) ?? Promise.resolve();
-  const mine = unlessAborted(before, signal).then(work);
-  const all = Promise.allSettled([before, mine]).then(() => {
-    if (queues.get(key) === all) queues.delete(key);
-  });
-  queues.set(key, all);
+/** Runs the work for a key after all work for it that came before. */
+function inTurn<T>(queues: Recording["queues"], key: string, work: () => Promise<T>): Promise<T> {
+  const mine = (queues.get(key) ?? Promise.resolve()).then(work);
+  const ended = mine
+    .catch(() => {})
+    .then(() => {
+      if (queues.get(key) === ended) queues.delete(key);
+    });
+  queues.set(key, ended);
   return mine;
 }
 
 /**
  * Asks the upstream, when the money is left for it. It stays spent for an image, and when one may have been made. The model
- * of the result is that of the upstream if it named none.
+ * of the result is that of the upstream if it named none. A paid request goes on when its caller has gone: the next one who
+ * asks gets what it has made.
  */
 async function make(
   recording: Recording,
   of: ItemProvider,
   request: ImageRequest,
-  signal: AbortSignal,
-  onSent: () => void,
-  onAnswered: (bytes: number) => void,
+  {
+    signal,
+    onSent,
+    onAnswered,
+  }: { signal: AbortSignal; onSent: () => void; onAnswered: (bytes: number) => void },
 ): Promise<GeneratedImages> {
   const model = recording.modelFor(of, request.model) ?? request.model;
-  const price = of.upstream === undefined || of.upstream.isFree ? 0 : recording.priceOf(request);
+  const isPaid = of.upstream !== undefined && !of.upstream.isFree;
+  const price = isPaid ? recording.priceOf(request) : 0;
   const left = recording.leftMicroUsd;
   if (price === null || price > left) {
     const cost = price === null ? "has no known price" : `costs ${formatUsd(price)}`;
@@ -140,11 +148,16 @@ async function make(
   recording.leftMicroUsd -= price;
   let isSent = false;
   const sent = () => {
+    signal.throwIfAborted();
     onSent();
     isSent = true;
   };
+  const answered = (bytes: number) => {
+    if (!signal.aborted) onAnswered(bytes);
+  };
+  const until = isPaid ? new AbortController().signal : signal;
   try {
-    const made = await of.generate({ ...request, model }, signal, sent, onAnswered);
+    const made = await of.generate({ ...request, model }, until, sent, answered);
     return { ...made, modelVersion: made.modelVersion ?? model };
   } catch (error) {
     const isUnknown = !(error instanceof ProviderError) || error.trouble === "ambiguous";
@@ -164,7 +177,7 @@ async function keep(
   try {
     const kept = await recordings.keep(asked, answer);
     if (kept === "again")
-      log.warn("another process has recorded the same meanwhile, and both were paid for", { file });
+      log.warn("another process has recorded the same meanwhile: the upstream was asked twice", { file });
   } catch (error) {
     log.warn("an image could not be recorded", { file, error: String(error) });
   }

@@ -2,9 +2,10 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { type FakeS3, startFakeS3 } from "../fake-s3.ts";
 import { SUITE_ROOT } from "../global-setup.ts";
@@ -133,6 +134,8 @@ const run = promisify(execFile);
 
 export const CLUSTER_MODEL = "vendorx-3.1-flash-image";
 const UPSTREAM_MODEL = "gemini-3.1-flash-image";
+const MOVED_CLOCK = pathToFileURL(resolve(import.meta.dirname, "../upstreams/moved-clock.mjs")).href;
+const CLOCK_FILE = "clock-off-by-ms";
 const RESTART_MS = 20_000;
 const DATABASE = "imgbatch";
 const BALANCE_USD = "100000";
@@ -145,6 +148,8 @@ interface ClusterOptions {
   config?: object;
   /** Default true: what is confirmed survives a crash of the machine, too. */
   fsync?: boolean;
+  /** Whether `setClock` works. Default: false. */
+  hasMovableClock?: boolean;
 }
 
 interface Parts {
@@ -210,7 +215,12 @@ export class Cluster {
       ...options.config,
     };
     await writeFile(join(directory, "config.json"), JSON.stringify(config));
+    await writeFile(join(directory, CLOCK_FILE), "0");
+    const clock = options.hasMovableClock
+      ? { NODE_OPTIONS: `--import ${MOVED_CLOCK}`, MOVED_CLOCK: join(directory, CLOCK_FILE) }
+      : {};
     const env = cleanEnvironment({
+      ...clock,
       HOME: directory,
       NATIVE_API_KEY: NATIVE_KEY,
       IMGBATCH_DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}/${DATABASE}`,
@@ -236,6 +246,11 @@ export class Cluster {
   /** The arguments that lead a command to the shared stores, from a data directory of its own. */
   where(name: string): string[] {
     return ["--config", join(this.directory, "config.json"), "--data", join(this.directory, name)];
+  }
+
+  /** Sets the clocks of all processes so many milliseconds off the true time. */
+  async setClock(offMs: number): Promise<void> {
+    await writeFile(join(this.directory, CLOCK_FILE), String(offMs));
   }
 
   get apis(): readonly Member[] {

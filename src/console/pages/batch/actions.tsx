@@ -26,14 +26,17 @@ import { useData, useLimits } from "../../parts/use-data.ts";
 import { canSave, fileStem, saveImages } from "./images.ts";
 import { membersOf, type PlacedItem } from "./use-items.ts";
 
+/** The failures that this tab has asked for again. It may take a moment until their retry shows. */
+const retried = new Set<string>();
+const failureOf = ({ batch, custom_id }: PlacedItem) => `${batch.id} ${custom_id}`;
+
 /**
  * Returns the failed items that can be made again. It leaves out those whose content was refused, and those of a batch that
  * has not ended.
  */
 export function retriableOf(items: readonly PlacedItem[]): PlacedItem[] {
-  return items.filter(
-    (item) => isRetriable(item) && isTerminal(item.batch.status) && item.batch.source === "batch",
-  );
+  const canBe = ({ status, source }: BatchObject) => isTerminal(status) && source === "batch";
+  return items.filter((item) => isRetriable(item) && canBe(item.batch) && !retried.has(failureOf(item)));
 }
 
 function isRetriable({ status, error }: ItemObject): boolean {
@@ -68,6 +71,7 @@ export function RetryDialog(props: {
     <ConfirmDialog
       title={`Make ${counted(items.length, "failed image")} again?`}
       action={isPaid ? `Pay up to ${usd(hold, "limit")}` : "Make again"}
+      isReady={models.value !== null}
       onClose={onClose}
       onConfirm={async () => {
         const batches = groupBy(items, ({ batch }) => batch.id);
@@ -75,6 +79,7 @@ export function RetryDialog(props: {
           const customIds = own.map(({ custom_id }) => custom_id);
           const maxCost = own.some((item) => listedOf(item)?.pricing.paid) ? sumOf("hold", own) : null;
           await retryBatch(id, customIds, { idempotencyKey: `${idempotencyKey}-${id}`, maxCost });
+          for (const item of own) retried.add(failureOf(item));
         }
         onChanged();
         announce("The failed images are made again.");
