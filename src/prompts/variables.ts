@@ -66,8 +66,6 @@ const MOST_STEM_CHARS = 100;
 const MOST_PART_CHARS = 40;
 /** No field takes a longer text. Longer ones would fill the memory before they are checked. */
 const MOST_TEXT_CHARS = 100_000;
-/** So many counts of outputs are shown as a sum. */
-const MOST_SHOWN = 4;
 const PLACEHOLDER = /\{\{\s*([^{}\s](?:[^{}]{0,79}?[^{}\s])?)\s*\}\}/g;
 /** A variable with the name of one of these fields sets it. */
 const SETTABLE = FIELDS.filter((field) => !["vars", "custom_id", "metadata"].includes(field));
@@ -278,20 +276,15 @@ export class Expander {
 
   /** Counts the images of a row. Returns false when the run would have too many, which is reported once. */
   #count(used: readonly Variable[], outputCount: unknown, report: Report): boolean {
-    const lists = used.filter(({ isList, name }) => isList && name !== "output_count");
-    const own = used.find(({ name }) => name === "output_count");
-    const counts = own === undefined ? [outputCount] : own.values.map(({ text }) => Number(text));
-    const outputs = counts.map((count) => (typeof count === "number" && count > 1 ? Math.floor(count) : 1));
-    const perList = outputs.reduce((sum, count) => sum + count, 0);
-    const numbers = [...lists.map(({ values }) => values.length), ...(perList === 1 ? [] : [perList])];
-    const factors = numbers.map(String);
-    if (outputs.length > 1)
-      factors.splice(
-        -1,
-        1,
-        `(${outputs.slice(0, MOST_SHOWN).join(" + ")}${outputs.length > MOST_SHOWN ? " + …" : ""})`,
-      );
-    const images = numbers.reduce((product, factor) => product * factor, 1);
+    const isCount = ({ name }: Variable) => name === "output_count";
+    const own = used.find(isCount)?.values.map(({ text }) => Number(text)) ?? [outputCount];
+    const count = own.reduce<number>(
+      (sum, each) => sum + (Number(each) > 1 ? Math.floor(Number(each)) : 1),
+      0,
+    );
+    const lists = used.filter((each) => each.isList && !isCount(each));
+    const factors = [...lists.map(({ values }) => values.length), ...(count === 1 ? [] : [count])];
+    const images = factors.reduce((product, factor) => product * factor, 1);
     this.#lines++;
     this.#hasLists ||= used.some(({ isList }) => isList);
     this.#factors.add(factors.map((factor) => ` × ${factor}`).join(""));

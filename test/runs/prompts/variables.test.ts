@@ -205,10 +205,10 @@ it("[VAR-2] the list of a stranger's prompt file is read only below its own dire
   expect((await readVariable("a=@secret.txt", dir)).values).toEqual([{ text: "SECRET" }]);
 });
 
-it("a list of output counts is a sum in the product of images", async () => {
+it("a list of output counts is its sum in the product of images", async () => {
   const text = line({ prompt: "a {{x}}", vars: { x: ["fox", "owl"], output_count: [2, 3] } });
   const { items, notes } = await read({ "p.jsonl": text });
-  expect(notes).toEqual(["1 line × 2 × (2 + 3) = 10 images"]);
+  expect(notes).toEqual(["1 line × 2 × 5 = 10 images"]);
   expect(items.reduce((sum, { outputCount }) => sum + outputCount, 0)).toBe(10);
 });
 
