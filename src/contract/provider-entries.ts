@@ -113,9 +113,7 @@ const nativeBatchSchema = z.strictObject({
   keyHeader: header.default("x-vendorx-api-key"),
 });
 
-const openaiAuth = header
-  .default("bearer")
-  .describe('"bearer", or the name of the header that carries the key');
+const keyAuth = header.default("bearer").describe('"bearer", or the name of the header that carries the key');
 
 /** OpenAI Images and the services that speak it. */
 const openaiSchema = z.strictObject({
@@ -135,7 +133,7 @@ const openaiSchema = z.strictObject({
     .array(z.enum(["seed", "negative_prompt"]))
     .default([])
     .describe("the fields that it takes besides those of OpenAI"),
-  auth: openaiAuth,
+  auth: keyAuth,
   extra,
 });
 
@@ -143,7 +141,7 @@ const openaiSchema = z.strictObject({
 const openaiBatchSchema = z.strictObject({
   type: z.literal("openai-batch"),
   ...jobs,
-  auth: openaiAuth,
+  auth: keyAuth,
   extra,
 });
 
@@ -165,6 +163,132 @@ const commandSchema = z.strictObject({
   env: z.array(variable).default([]).describe("the environment variables that the program may see"),
 });
 
+/** What stands in a body for a value of a request: the value replaces the whole text, as JSON. */
+const PLACEHOLDER =
+  /^\{(model|prompt|ratio|size|width|height|format|quality|background|seed|negative_prompt|references|reference([1-9]|1[0-6]))\}$/;
+/** Fields of an answer, one in the other. Of a list on the way, each entry counts. */
+const answerField = z.string().regex(/^[\w-]+(\.[\w-]+)*$/, "must be fields with dots, such as urls.get");
+const answerFieldOrPath = z
+  .string()
+  .regex(
+    /^([\w-]+(\.[\w-]+)*|\/.*\{id\}.*)$/,
+    "must be the field that has the address, such as urls.get, or a path such as /tasks/{id}",
+  );
+const words = z.array(z.string().min(1));
+
+function isPattern(text: string): boolean {
+  try {
+    return new RegExp(text) instanceof RegExp;
+  } catch {
+    return false;
+  }
+}
+
+/** Returns the placeholders of a body. Calls `refuse` with the path of each text that looks like one and is none. */
+export function placeholdersIn(
+  body: unknown,
+  refuse: (path: (string | number)[]) => void = () => {},
+  path: (string | number)[] = [],
+): string[] {
+  if (typeof body === "string") {
+    if (PLACEHOLDER.test(body)) return [body.slice(1, -1)];
+    if (/^\{\w*\}$/.test(body)) refuse(path);
+    return [];
+  }
+  if (typeof body !== "object" || body === null) return [];
+  return Object.entries(body).flatMap(([key, each]) =>
+    placeholdersIn(each, refuse, [...path, Array.isArray(body) ? Number(key) : key]),
+  );
+}
+
+/** An upstream that answers with a task, which is polled until it has a picture. What is special of a vendor is data. */
+const taskSchema = z.strictObject({
+  type: z.literal("task"),
+  ...remote,
+  timeoutSeconds: z
+    .number()
+    .positive()
+    .default(600)
+    .describe("the time limit of one image; a task that is not done by then has failed"),
+  auth: keyAuth,
+  path: z.string().startsWith("/").describe("creates a task; {model} stands for the id of the model"),
+  headers: z
+    .record(header, z.string())
+    .default({})
+    .describe("sent with each task, such as the vendor's word for: do not do failed work again"),
+  body: z
+    .record(z.string(), z.json())
+    .superRefine((body, context) => {
+      const message =
+        "is no value of a request: use {model}, {prompt}, {ratio}, {size}, {width}, {height}, {format}, {quality}, {background}, {seed}, {negative_prompt}, {references} or {reference1} to {reference16}";
+      const found = placeholdersIn(body, (path) => context.addIssue({ code: "custom", path, message }));
+      if (!found.includes("prompt")) context.addIssue({ code: "custom", message: "must have {prompt}" });
+    })
+    .describe(
+      'sent with each task: {"input": {"prompt": "{prompt}", "seed": "{seed}"}}. A text that is a placeholder becomes the value of the request; a field without a value is left out. {references} is the list of all reference images, {reference1} the first of them',
+    ),
+  words: z
+    .record(
+      z
+        .string()
+        .refine((name) => PLACEHOLDER.test(`{${name}}`), "must be a placeholder without its brackets"),
+      z.record(z.string(), z.json()),
+    )
+    .default({})
+    .describe('what the vendor calls values, by placeholder: {"format": {"jpeg": "jpg"}}'),
+  referencesAs: z.enum(["data_url", "base64"]).default("data_url"),
+  id: answerField.default("id").describe("the field of an answer that has the id of the task"),
+  poll: answerFieldOrPath.describe(
+    "where a task is polled: the field that has the address, or a path with {id}",
+  ),
+  cancel: answerFieldOrPath.nullable().default(null).describe("the same, where a POST ends a task"),
+  origins: z
+    .array(
+      z
+        .string()
+        .regex(
+          /^(https?:\/\/[a-z0-9.-]+(:\d+)?|https:\/\/([a-z0-9-]+\.)*\*\.([a-z0-9-]+\.)+[a-z]+)$/,
+          "must be like https://api.host.com, or https://api.*.host.com with one * in place of a name",
+        ),
+    )
+    .default([])
+    .describe(
+      "where a task may be polled with the key, besides the origin of baseUrl. With a *, an address must be public",
+    ),
+  states: z.strictObject({
+    field: answerField.default("status").describe("the field of an answer that has the state"),
+    done: words.min(1),
+    failed: words.default([]),
+    refused: words.default([]).describe("the content was refused"),
+  }),
+  result: answerField.describe(
+    "the field that has the images of a done task: addresses, data URLs or Base64",
+  ),
+  error: answerField.nullable().default(null).describe("the field that says why a task has failed"),
+  refusal: z
+    .string()
+    .refine(isPattern, "must be a regular expression")
+    .nullable()
+    .default(null)
+    .describe("a regular expression: an error with such words is a refusal of the content"),
+  cost: z
+    .strictObject({ field: answerField, usd: z.number().positive().describe("US dollars of 1") })
+    .nullable()
+    .default(null)
+    .describe("the field that has what a task costs"),
+  probe: z
+    .string()
+    .startsWith("/")
+    .nullable()
+    .default(null)
+    .describe("a GET that costs nothing and needs the key"),
+  pollSeconds: z
+    .number()
+    .positive()
+    .default(1)
+    .describe("the first pause between two polls; it grows fivefold"),
+});
+
 /** An entry of `providers` in the configuration: one schema for each type. */
 export const providerEntrySchema = z.discriminatedUnion("type", [
   proceduralSchema,
@@ -174,6 +298,7 @@ export const providerEntrySchema = z.discriminatedUnion("type", [
   openaiBatchSchema,
   sdapiSchema,
   commandSchema,
+  taskSchema,
 ]);
 
 /** An entry of a configuration with `replay`: it answers in place of another one, with what was recorded in a directory. */

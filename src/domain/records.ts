@@ -177,6 +177,9 @@ export interface ItemRecord extends ItemTerms {
   usage: UpstreamUsage | null;
   /** The job upstream that it belongs to; null while it belongs to none. */
   jobId: string | null;
+  /** What an upstream that answers with tasks calls its work on the item, and which upstream; null while there is none. */
+  task: string | null;
+  taskUpstream: string | null;
 }
 
 /** `once`: a sent request has no known outcome. `twice`: another one was sent after it. */
@@ -355,6 +358,14 @@ export interface UsageRecord {
   createdAtMs: number;
 }
 
+/** The work of an upstream on one image. It is asked for, and never begun again. */
+export interface UpstreamTask {
+  /** The identity of the upstream: type and address. */
+  upstream: string;
+  /** What the upstream calls it. */
+  task: string;
+}
+
 /** A real-time request with an idempotency key. */
 export interface KeyedRequestRecord {
   apiKeyId: string;
@@ -366,6 +377,8 @@ export interface KeyedRequestRecord {
   realtimeId: string;
   /** How many runs an upstream may have been paid for. */
   paidRuns: number;
+  /** The tasks that upstreams have begun for the images of its runs, by the index of the image. */
+  tasks: Readonly<Record<string, UpstreamTask>>;
   /** The body of a success, whose bytes are a blob; or an error that is final. Null until a run has finished. */
   answer: { sha256: string } | { error: { code: ErrorCode; message: string } } | null;
   /** Then the sweep may remove the record. */

@@ -43,6 +43,8 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     ofItems(entry, deps, async () =>
       (await import("./command/provider.ts")).createCommandAdapter(entry, deps),
     ),
+  task: (entry, deps) =>
+    ofItems(entry, deps, async () => (await import("./task/provider.ts")).createTaskAdapter(entry, deps)),
   replay: async (entry, deps) => {
     const of = await create(entry.of, entry.records ? deps : { ...deps, secret: () => null });
     return (await import("./replay/provider.ts")).createReplayProvider(entry, of, deps);

@@ -145,6 +145,8 @@ create table items (
   seed integer,
   notes text not null default '[]',
   usage text,
+  task text,
+  task_upstream text,
   constraint items_custom_id unique (batch_id, custom_id),
   constraint items_position unique (batch_id, position)
 );
@@ -259,6 +261,7 @@ create table keyed_requests (
   fingerprint text not null,
   realtime_id text not null,
   paid_runs integer not null,
+  tasks text not null default '{}',
   answer text,
   expires_at_ms integer not null,
   constraint keyed_request primary key (api_key_id, key)

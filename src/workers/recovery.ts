@@ -34,7 +34,7 @@ export async function recover(deps: WorkerDeps): Promise<void> {
 
 /**
  * Gives back the items that workers had leased which are gone. A request to a paid upstream may have been sent for each:
- * one more is allowed, and marked. Returns how many there were.
+ * one more is allowed, and marked. Nothing more is sent for a known task. Returns how many there were.
  */
 export async function releaseLeases(deps: WorkerDeps): Promise<number> {
   const { items } = deps.stores.read;
@@ -54,11 +54,12 @@ function releaseLeasesOf({ stores, providers, clock }: WorkerDeps, batchId: stri
       if (batch === null || leaseToken === null) continue;
       // A provider that is not configured any more may have been paid.
       const isFree = item.provider === null || free.has(item.provider) || batch.upstream === DRAWINGS;
-      if (!isFree && item.maybePaid === "twice") {
+      const isUnknown = !isFree && item.task === null;
+      if (isUnknown && item.maybePaid === "twice") {
         await failLeased(tx, batch, { ...item, leaseToken }, UNKNOWN_OUTCOME, clock.nowMs());
         continue;
       }
-      const maybePaid = isFree ? item.maybePaid : "once";
+      const maybePaid = isUnknown ? "once" : item.maybePaid;
       await tx.items.giveBack(id, leaseToken, { notBeforeMs: 0, attempts, failedAt, maybePaid });
     }
     return abandoned.length;

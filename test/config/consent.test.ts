@@ -68,6 +68,8 @@ describe("a configuration that only the working directory names", () => {
       { providers: [{ name: "p", type: "command", argv: ["sh"], env: ["HOME"] }] },
       ["providers[0].argv", "providers[0].env"],
     ],
+    [{ providers: [{ preset: "bfl" }, { preset: "replicate", name: "r" }] }, []],
+    [{ providers: [{ preset: "bfl", origins: ["https://x.example"] }] }, ["providers[0].origins"]],
   ])("[CONF-6] %j needs consent to %j", (value, fields) => {
     configure(value);
     expect(readConfig({ cwd }).found?.fields ?? []).toEqual(fields);

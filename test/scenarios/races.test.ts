@@ -190,7 +190,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
   const [created] = await Promise.all([
     each((one) =>
       createBatch(
-        { stores: one, blobs, ...deps, offers, takesBatches: () => true },
+        { stores: one, blobs, ...deps, offers, takesBatches: async () => true },
         { key, group: groupEntry },
         request,
         "idem",
@@ -231,7 +231,15 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     const batch = await one.read.batches.byId(id);
     const token = randomIds.leaseToken();
     const which = { which: "any", mostSwitches: 2, limit: 2 } as const;
-    const claim = { token, worker, nowMs: Date.now(), provider: "procedural", isPaid: false, ...which };
+    const claim = {
+      token,
+      worker,
+      nowMs: Date.now(),
+      provider: "procedural",
+      upstream: "procedural",
+      isPaid: false,
+      ...which,
+    };
     const items = await one.write((tx) => tx.items.claim(id, claim));
     if (batch === null) return;
     const finishes = groupFinishes(one);

@@ -310,7 +310,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
 
   async function exerciseLeases() {
     const which = { which: "any", mostSwitches: 2, limit: 1 } as const;
-    const claim = { nowMs: 5, provider: "p", isPaid: true, worker: "w1", ...which };
+    const claim = { nowMs: 5, provider: "p", upstream: "u", isPaid: true, worker: "w1", ...which };
     const made = { modelVersion: "v1", seed: 2 ** 50, notes: [{ note: 1 }] as never, usage: null };
     const outcome = {
       ...made,
@@ -327,6 +327,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       const finished = { ...outcome, id: first?.id ?? 0, finishedAtMs: 7 };
       await tx.items.finish([{ ...finished, leaseToken: "t0" }]);
       await tx.items.finish(["t0", "t1"].map((leaseToken) => ({ ...finished, leaseToken })));
+      const task = { task: "t", upstream: "u" };
+      await tx.items.keepTask(second?.id ?? 0, "t2", task);
+      await tx.items.keepTask(second?.id ?? 0, "t0", task);
       const back = { notBeforeMs: 9, attempts: 1, failedAt: "p", maybePaid: "once" } as const;
       await tx.items.giveBack(second?.id ?? 0, "t2", back);
       await tx.items.giveBack(second?.id ?? 0, "t2", back);
@@ -444,7 +447,14 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.realtimeHolds.list();
       await tx.realtimeHolds.remove("h2");
       await tx.realtimeHolds.remove("h2");
-      const request = { apiKeyId: "key1", key: "k", fingerprint: "f", realtimeId: "h1", paidRuns: 1 };
+      const request = {
+        apiKeyId: "key1",
+        key: "k",
+        fingerprint: "f",
+        realtimeId: "h1",
+        paidRuns: 1,
+        tasks: { 0: { upstream: "u", task: "t" } },
+      };
       const error = { code: "REALTIME_STOPPING", message: "m" } as const;
       await tx.keyedRequests.put({ ...request, answer: null, expiresAtMs: 9 });
       await tx.keyedRequests.put({ ...request, answer: { sha256: "ee" }, expiresAtMs: 9 });

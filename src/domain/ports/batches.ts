@@ -1,6 +1,6 @@
 import type { AspectRatio, SizeTier } from "../../contract/image-formats.ts";
 import type { BatchSource, BatchStatus, ItemError, ItemStatus } from "../../contract/statuses.ts";
-import type { BatchEvent, BatchRecord, ItemRecord, ItemTerms, MaybePaid } from "../records.ts";
+import type { BatchEvent, BatchRecord, ItemRecord, ItemTerms, MaybePaid, UpstreamTask } from "../records.ts";
 import type { Carried, JobState } from "./image-provider.ts";
 
 export interface BatchPage {
@@ -187,6 +187,8 @@ interface ItemClaim {
   nowMs: number;
   /** The provider that is about to be asked. */
   provider: string;
+  /** The upstream behind it: type and address. An item with a task at another one is not claimed. */
+  upstream: string;
   /** Its images cost money: an item that may be paid already is marked as paid twice. */
   isPaid: boolean;
   /**
@@ -287,6 +289,8 @@ export interface ItemRepository {
     leaseToken: string,
     change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid">,
   ): Promise<{ isOurs: boolean }>;
+  /** Stores the task that an upstream has begun for a leased item. Only that upstream gets the item from then on. */
+  keepTask(id: number, leaseToken: string, task: UpstreamTask): Promise<{ isOurs: boolean }>;
   /** Gives a job the next pending items of the batch without one, at most `limit`. Returns how many. */
   assignToJob(batchId: string, job: { jobId: string; provider: string; limit: number }): Promise<number>;
   /** Takes pending items from their job again. */

@@ -43,6 +43,16 @@ export interface ImageRequest {
   /** The quality whose price counts when none was asked for. Left out: the model has none. */
   defaultQuality?: string | undefined;
   origin: RequestOrigin;
+  /** Where the task of a slow upstream is kept. Left out: nowhere. */
+  task?: TaskMemory;
+}
+
+/** Keeps what an upstream calls the work on one image, so that it is asked for after a restart and never begun again. */
+export interface TaskMemory {
+  /** The task that an earlier call has begun; null when none has. */
+  readonly known: string | null;
+  /** Resolves when the task is stored durably. Nothing may be asked about it before. */
+  keep(task: string): Promise<void>;
 }
 
 /** What a caller may ask for besides ratio and size. Null: as the model does it by itself. */

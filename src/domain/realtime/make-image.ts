@@ -8,9 +8,15 @@ import type { Call } from "../health/calls.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import { WAITING_CODE_OF, waitingFor } from "../health/waiting.ts";
 import { inMemory, type MadeImage, readOutput } from "../images/output-images.ts";
-import { isPaid, type Offer } from "../models.ts";
+import { identityOf, isPaid, type Offer } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
+import {
+  type ImageRequest,
+  type ItemProvider,
+  ProviderError,
+  type TaskMemory,
+} from "../ports/image-provider.ts";
+import type { RealtimeHoldRecord, UpstreamTask, UsageRecord } from "../records.ts";
 import type { CheckedContent } from "./checked-content.ts";
 import { takenForDead } from "./holds.ts";
 
@@ -192,6 +198,10 @@ export const unbilled = (calls: readonly Call[]) => calls.map((call) => ({ ...ca
 /** The requests to providers for one image, as far as they are known. */
 export interface Trail {
   calls: Call[];
+  /** The task that an upstream has begun for the image and has not ended; null without one. */
+  task: UpstreamTask | null;
+  /** Stores a task durably. */
+  keep(task: UpstreamTask): Promise<void>;
   /** An upstream may have been paid for an image. */
   isPaid: boolean;
   /** An earlier run may have been paid, too. */
@@ -222,14 +232,18 @@ async function makeImage(
   signal: AbortSignal,
 ): Promise<Made> {
   const { id, trail, priceMicroUsd } = wanted;
+  const { task } = trail;
+  const able =
+    task === null ? offers : offers.filter(({ provider }) => identityOf(provider) === task.upstream);
   let failure: unknown = null;
   let asked = 0;
-  for (const offer of offers) {
+  for (const offer of able) {
     const ticket = asked > MOST_SWITCHES ? null : deps.health.begin(offer.provider, offer.executedModel);
     if (!ticket) continue;
     asked++;
     try {
       const output = await ask(deps, offer, wanted, signal);
+      trail.task = null;
       await ticket.succeeded();
       trail.calls.push({ ...callOf(offer, wanted), ...output.call, billedMicroUsd: priceMicroUsd });
       return output.made;
@@ -238,15 +252,16 @@ async function makeImage(
       signal.throwIfAborted();
       const known = knownError(deps, error, offer.provider);
       await ticket.failed(known, id);
-      trail.isPaid &&= known.trouble === "ambiguous";
+      if (known.trouble === null || !known.retryable) trail.task = null;
+      trail.isPaid &&= known.trouble === "ambiguous" || trail.task !== null;
       trail.calls.push(callOf(offer, wanted));
-      const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous";
+      const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous" && trail.task === null;
       if (!isNothingMade) return withoutImage(known, offer);
       failure ??= known;
     }
   }
   if (failure instanceof ProviderError) throw realtimeError(failure);
-  throw allPause(deps, offers);
+  throw allPause(deps, able);
 }
 
 async function ask(
@@ -261,7 +276,11 @@ async function ask(
     signal.throwIfAborted();
     wanted.trail.isPaid = isPaid(provider);
   };
-  const work = provider.generate(imageRequest(wanted.request, executedModel, wanted), signal, onSent);
+  const image = {
+    ...imageRequest(wanted.request, executedModel, wanted),
+    task: taskOf(wanted.trail, provider),
+  };
+  const work = provider.generate(image, signal, onSent);
   // Also when its caller has gone meanwhile.
   const free = () => work.then(({ discard }) => discard?.()).catch(() => {});
   const { output, images } = await unlessAborted(work, signal)
@@ -274,6 +293,15 @@ async function ask(
   const modelVersion = output.modelVersion ?? executedModel;
   const made = { images, modelVersion, refusal: null, executed: executedModel, provider: provider.name };
   return { made, call: { images: images.length, isError: false, usage: output.usage ?? null } };
+}
+
+function taskOf(trail: Trail, provider: ItemProvider): TaskMemory {
+  const keep = async (task: string) => {
+    const kept = { task, upstream: identityOf(provider) };
+    await trail.keep(kept);
+    trail.task = kept;
+  };
+  return { known: trail.task?.task ?? null, keep };
 }
 
 function knownError({ log }: MakeImageDeps, error: unknown, { upstream }: ItemProvider): ProviderError {
@@ -316,4 +344,30 @@ function callOf({ provider }: Offer<ItemProvider>, { request, trail }: WantedIma
   const isMaybePaidTwice = trail.mayBePaidTwice && trail.isPaid;
   const nothing = { images: 0, isError: true, isMaybePaidTwice, billedMicroUsd: 0, usage: null };
   return { provider: provider.name, model: request.model.id, ...nothing };
+}
+
+/** Returns one record for each image. The first of each wanted image is paid for; further ones are free. */
+export function usageOf(
+  hold: RealtimeHoldRecord,
+  { request, made, priceMicroUsd }: { request: CheckedContent; made: readonly Made[]; priceMicroUsd: number },
+  nowMs: number,
+): UsageRecord[] {
+  const images = made.flatMap(({ images, executed, provider }) =>
+    images.map((each, i) => ({ ...each, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
+  );
+  return images.map(({ image, facts, executed, provider, amountMicroUsd }, imageIndex) => ({
+    realtimeId: hold.id,
+    imageIndex,
+    apiKeyId: hold.apiKeyId,
+    accountId: hold.accountId,
+    model: request.model.id,
+    executedModel: executed,
+    provider,
+    size: request.size,
+    ratio: request.ratio,
+    ...facts,
+    sizeBytes: image.length,
+    amountMicroUsd,
+    createdAtMs: nowMs,
+  }));
 }

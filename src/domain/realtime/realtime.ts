@@ -10,7 +10,7 @@ import { isPaid, misfit, type Offer, type Offers } from "../models.ts";
 import { type BlobStore, StorageUnavailable } from "../ports/blob-store.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
-import type { KeyedRequestRecord, RealtimeHoldRecord, UsageRecord } from "../records.ts";
+import type { KeyedRequestRecord, RealtimeHoldRecord, UpstreamTask } from "../records.ts";
 import { KEPT } from "../retention.ts";
 import { type CheckedContent, needsOf } from "./checked-content.ts";
 import { countRequest, endHold, openHold, type RequestRate } from "./holds.ts";
@@ -21,6 +21,7 @@ import {
   makeImages,
   type Trail,
   unbilled,
+  usageOf,
 } from "./make-image.ts";
 
 const TROUBLE_DELAY_MS = 1000;
@@ -71,6 +72,7 @@ interface RealtimeRequest {
  * request exists. An answer is finished when it is a success, or an error after which an upstream may have been paid. After
  * any other error a repeat runs again. A run that a stop or a kill cut short is followed by another one; when an upstream
  * may have been paid for it, there is only one more, which is marked. `REALTIME_OUTCOME_UNKNOWN` answers the next repeat.
+ * What an upstream has begun as a task, and has not ended, is no such run: each repeat asks for the same task.
  */
 export class Realtime {
   readonly #deps: RealtimeDeps;
@@ -158,7 +160,9 @@ export class Realtime {
     const first = offers[0];
     if (!first) throw noProvider(misfit(this.#deps.offers.serving(model.id), needs));
     const paidBefore = earlier?.paidRuns ?? 0;
-    if (earlier !== null && paidBefore > 1) return this.#giveUp(earlier, first, model.id);
+    const tasks = { ...earlier?.tasks };
+    const areBegun = Object.keys(tasks).length === count;
+    if (earlier !== null && paidBefore > 1 && !areBegun) return this.#giveUp(earlier, first, model.id);
     const payer = await payerOf(this.#deps, caller, first);
     const quality = content.asked?.quality ?? null;
     const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier, quality);
@@ -168,8 +172,8 @@ export class Realtime {
     const owner = { apiKeyId: caller.key.id, accountId: payer.account.id };
     const id = ids.recordId("gen");
     const hold = { id, ...owner, amountMicroUsd: priceMicroUsd * count, createdAtMs, worker };
-    const paidRuns = paidBefore + (offers.some(({ provider }) => isPaid(provider)) ? 1 : 0);
-    const record = once && { apiKeyId: caller.key.id, ...once, realtimeId: id, paidRuns };
+    const paidRuns = paidBefore + (!areBegun && offers.some(({ provider }) => isPaid(provider)) ? 1 : 0);
+    const record = once && { apiKeyId: caller.key.id, ...once, realtimeId: id, paidRuns, tasks };
     const reserve = async (tx: Transaction) => {
       // A repeat waits for the answer: it is no further request.
       if (record !== null) await requireNoOther(tx, record, earlier);
@@ -189,8 +193,16 @@ export class Realtime {
       if (StorageUnavailable.mayHaveHappened(error)) this.#track(this.#release(hold, [], forget));
       throw error;
     }
-    const mayBePaidTwice = paidBefore > 0;
-    const trails = Array.from({ length: count }, (): Trail => ({ calls: [], isPaid: false, mayBePaidTwice }));
+    const trails = Array.from({ length: count }, (_, index): Trail => {
+      const task = tasks[index] ?? null;
+      const keep = async (kept: UpstreamTask) => {
+        tasks[index] = kept;
+        if (record === null) return;
+        await stores.write((tx) => changeLatest(tx, record, () => putAnswer(tx, record, null, clock)));
+      };
+      const isBegun = task !== null;
+      return { calls: [], isPaid: isBegun, mayBePaidTwice: paidBefore > 0 && !isBegun, task, keep };
+    });
     const calls = () => trails.flatMap((trail) => trail.calls);
     try {
       const wanted = trails.map((trail, index) => ({ request: content, id, index, priceMicroUsd, trail }));
@@ -217,7 +229,8 @@ export class Realtime {
     } catch (error) {
       const isPaidFor = trails.some((trail) => trail.isPaid);
       // The end of the service is no answer, nor is an unexpected error: a repeat finds a run that was cut short.
-      const final = error instanceof ImgbatchError && error.code !== "REALTIME_STOPPING" ? error : null;
+      const isCutShort = trails.some(({ task }) => task !== null) || !(error instanceof ImgbatchError);
+      const final = isCutShort || error.code === "REALTIME_STOPPING" ? null : error;
       const releasing = this.#release(hold, unbilled(calls()), async (tx) => {
         if (!isPaidFor) await forget(tx);
         else if (final && record)
@@ -300,32 +313,6 @@ async function outcomeOf(render: () => Buffer | Promise<Buffer>): Promise<Outcom
     if (error instanceof ImgbatchError) return { error };
     throw error;
   }
-}
-
-/** Returns one record for each image. The first of each wanted image is paid for; further ones are free. */
-function usageOf(
-  hold: RealtimeHoldRecord,
-  { request, made, priceMicroUsd }: { request: CheckedContent; made: readonly Made[]; priceMicroUsd: number },
-  nowMs: number,
-): UsageRecord[] {
-  const images = made.flatMap(({ images, executed, provider }) =>
-    images.map((each, i) => ({ ...each, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
-  );
-  return images.map(({ image, facts, executed, provider, amountMicroUsd }, imageIndex) => ({
-    realtimeId: hold.id,
-    imageIndex,
-    apiKeyId: hold.apiKeyId,
-    accountId: hold.accountId,
-    model: request.model.id,
-    executedModel: executed,
-    provider,
-    size: request.size,
-    ratio: request.ratio,
-    ...facts,
-    sizeBytes: image.length,
-    amountMicroUsd,
-    createdAtMs: nowMs,
-  }));
 }
 
 /** The body of an answer, or an error that is the answer. */

@@ -1,11 +1,13 @@
 import type { SizeTier } from "../../contract/image-formats.ts";
 import type { ProviderEntry } from "../../contract/provider-entries.ts";
+import bfl from "./bfl.json" with { type: "json" };
 import command from "./command.json" with { type: "json" };
 import google from "./google.json" with { type: "json" };
 import localai from "./localai.json" with { type: "json" };
 import ollama from "./ollama.json" with { type: "json" };
 import openai from "./openai.json" with { type: "json" };
 import openrouter from "./openrouter.json" with { type: "json" };
+import replicate from "./replicate.json" with { type: "json" };
 import type { CatalogueModel, Vendor } from "./schema.ts";
 import sdapi from "./sdapi.json" with { type: "json" };
 import together from "./together.json" with { type: "json" };
@@ -21,9 +23,12 @@ export interface Preset {
   /** The environment variable that holds the key; null when there is none. */
   keyVariable: string | null;
   /** Its entry of `providers`, as far as it differs from the defaults of the type. */
-  provider: { type: ProviderEntry["type"]; baseUrl?: string; free?: boolean } & Readonly<
-    Record<string, unknown>
-  >;
+  provider: {
+    type: ProviderEntry["type"];
+    baseUrl?: string;
+    origins?: readonly string[];
+    free?: boolean;
+  } & Readonly<Record<string, unknown>>;
   isOfJobs: boolean;
   /** The first is the default. */
   models: readonly CatalogueModel[];
@@ -38,6 +43,8 @@ const VENDORS = [
   openrouter,
   together,
   xai,
+  replicate,
+  bfl,
   localai,
   ollama,
   sdapi,

@@ -31,7 +31,7 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
   const preset = presetOf(entry)?.name ?? null;
   const at = (resource: string) => `/${apiVersion}/${resource.split("/").map(encodeURIComponent).join("/")}`;
   const operation = (resource: string, signal: AbortSignal) =>
-    http.json({ method: "GET", path: at(resource), headers, isOperation: true }, signal);
+    http.json({ method: "GET", path: at(resource), headers, shows: ["name"] }, signal);
   const lineOf = ({ key, request }: JobItem) => {
     refuseStoredReferences(request);
     return { key, request: generateContentBody(request, preset) };
@@ -50,7 +50,7 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
     async create({ jobId, model, input }, signal) {
       const path = `/${apiVersion}/${modelPath(model)}:batchGenerateContent`;
       const body = jsonBody({ batch: { displayName: jobId, inputConfig: { fileName: input } } });
-      const answer = await http.json({ method: "POST", path, headers, body, isOperation: true }, signal);
+      const answer = await http.json({ method: "POST", path, headers, body, shows: ["name"] }, signal);
       const job = readOperation(name, answer);
       if (job === null) throw ambiguous(name, "HTTP 200 without the name of a job", 200);
       return job.name;

@@ -14,9 +14,9 @@ import { ambiguous, answerError } from "../upstream/classify.ts";
 import { countAt, listAt, oneLine, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { type JobAdapter, jobWords, type ResultFile } from "../upstream/job-provider.ts";
-import { dataUrlOf, formBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
+import { credentialHeaders, dataUrlOf, formBody, jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
 import { resultLines } from "../upstream/result-lines.ts";
-import { credentialHeaders, imageFields, MAX_REFERENCES, readImages } from "./provider.ts";
+import { imageFields, MAX_REFERENCES, readImages } from "./provider.ts";
 
 /** OpenAI's own names of what a job may ask for, whatever the base URL is. */
 const GENERATIONS = "/v1/images/generations";

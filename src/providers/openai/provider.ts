@@ -1,5 +1,4 @@
-import { promisify } from "node:util";
-import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/image-formats.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/image-formats.ts";
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import {
   type AskedOptions,
@@ -10,26 +9,24 @@ import {
   ProviderError,
   type UpstreamUsage,
 } from "../../domain/ports/image-provider.ts";
-import { followRedirects, MOST_REDIRECTS } from "../../http/redirects.ts";
-import { multiplyToMicros } from "../../kernel/money.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { modelFacts, presetOf } from "../catalogue/catalogue.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
-import { isPrivateAddress, isPrivateHost } from "../upstream/addresses.ts";
 import { type ImagesJson, refuseMany } from "../upstream/answer-images.ts";
 import { ambiguous } from "../upstream/classify.ts";
-import { countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
+import { costOf, countAt, listAt, textAt, upstreamWords, valueAt } from "../upstream/error-facts.ts";
+import { fetchImage } from "../upstream/fetch-image.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { dataUrlOf, formBody, jsonBody, type RequestBody } from "../upstream/request-body.ts";
+import {
+  credentialHeaders,
+  dataUrlOf,
+  formBody,
+  jsonBody,
+  type RequestBody,
+} from "../upstream/request-body.ts";
 
 /** The most references of one edit, as OpenAI documents it. */
 export const MAX_REFERENCES = 16;
-
-/** The header that carries a key. `auth`: "bearer", or the name of the header. */
-export function credentialHeaders(auth: string, key: string | null): Readonly<Record<string, string>> {
-  if (key === null) return {};
-  return auth === "bearer" ? { authorization: `Bearer ${key}` } : { [auth]: key };
-}
 
 type Entry = EntryOf<"openai">;
 /** The keys of an entry that decide the fields of a request. `preset`: the vendor's, if it is known. */
@@ -169,79 +166,6 @@ function usageOf(answer: unknown): UpstreamUsage | null {
 
 /** The ticks of xAI that are a US dollar. */
 const TICKS = 1e10;
-
-/** A cost in US dollars, or in a `unit` of them, a JSON number, in micro-dollars. */
-function costOf(cost: unknown, unit = 1): number | null {
-  if (typeof cost !== "number" || !(cost >= 0)) return null;
-  const micros = Number.isFinite(cost) ? multiplyToMicros([cost, unit]) : Number.NaN;
-  return Number.isSafeInteger(micros) ? micros : null;
-}
-
-/**
- * Returns the image behind an address of an answer: a data URL, or an HTTP one, also relative to the upstream. `headers`
- * carry the credential, and go to the upstream's own origin only. Every other host must have a public address, at each of
- * at most three redirects. Rejects with `ProviderError`, always `ambiguous`: the image was made.
- */
-export async function fetchImage(
-  http: UpstreamHttp,
-  address: string,
-  headers: Readonly<Record<string, string>>,
-  signal: AbortSignal,
-  { decode, images }: Pick<ImagesJson, "decode" | "images">,
-): Promise<Buffer | LargeImage> {
-  if (address.startsWith("data:")) return decode(address);
-  const failed = (why: string) => new AddressError(ambiguous(http.name, `the address of its image: ${why}`));
-  const isOwn = (url: URL) => url.origin === new URL(http.baseUrl).origin;
-  const requirePublic = async (url: URL) => {
-    if (!isOwn(url) && (await leadsInside(http, url))) throw failed("not of the public internet");
-  };
-  const hop = (url: URL) => {
-    const { own, foreign } = http.connections;
-    return isOwn(url)
-      ? http.send(own, url, { headers }, signal)
-      : http.send(foreign, url, { headers: {} }, signal);
-  };
-  try {
-    const start = URL.canParse(address, `${http.baseUrl}/`) ? new URL(address, `${http.baseUrl}/`) : null;
-    if (start === null || !/^https?:$/.test(start.protocol)) throw failed("not an HTTP address");
-    await requirePublic(start);
-    const answer = await followRedirects(start, hop, async (next, { isCircle }) => {
-      if (isCircle) throw failed(`more than ${MOST_REDIRECTS} redirects`);
-      await requirePublic(next);
-    });
-    if (!answer.ok) {
-      answer.cancel();
-      throw failed(`HTTP ${answer.status}`);
-    }
-    const sink = images.open();
-    await http.reading(answer, signal, async (body) => {
-      for await (const piece of body) await sink.write(piece);
-    });
-    if (sniffImageType(sink.head) === null) throw failed("no PNG, JPEG or WebP image");
-    return sink.image;
-  } catch (error) {
-    signal.throwIfAborted();
-    throw error instanceof AddressError ? error.error : failed("no image came").error;
-  }
-}
-
-/** Our own words about an address, as opposed to those of its server. */
-class AddressError extends Error {
-  readonly error: ProviderError;
-
-  constructor(error: ProviderError) {
-    super(error.message);
-    this.error = error;
-  }
-}
-
-/** Behind a proxy no connection is ours to check, so the name is looked up here, where that is possible. */
-async function leadsInside(http: UpstreamHttp, { hostname }: URL): Promise<boolean> {
-  if (isPrivateHost(hostname)) return true;
-  if (!http.connections.isProxied) return false;
-  const addresses = await promisify(http.lookup)(hostname, { all: true }).catch(() => []);
-  return addresses.some(({ address }) => isPrivateAddress(address));
-}
 
 /** Talks to OpenAI Images, and to the services that speak it. */
 export function createOpenaiAdapter(configured: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {

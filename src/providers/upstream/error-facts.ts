@@ -3,6 +3,7 @@ import type { AnswerHeaders } from "../../http/transport.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import { hideApiKeys } from "../../kernel/hide-keys.ts";
 import { jsonExcess } from "../../kernel/json.ts";
+import { multiplyToMicros } from "../../kernel/money.ts";
 import { escapeControls, truncateCodePoints } from "../../kernel/text.ts";
 
 const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
@@ -47,6 +48,13 @@ export function countAt(value: unknown, ...path: readonly (string | number)[]): 
 export function listAt(value: unknown, ...path: readonly (string | number)[]): readonly unknown[] {
   const list = valueAt(value, ...path);
   return Array.isArray(list) ? list : [];
+}
+
+/** A cost in US dollars, or in a `unit` of them, a JSON number, in micro-dollars; null for anything else. */
+export function costOf(cost: unknown, unit = 1): number | null {
+  if (typeof cost !== "number" || !(cost >= 0)) return null;
+  const micros = Number.isFinite(cost) ? multiplyToMicros([cost, unit]) : Number.NaN;
+  return Number.isSafeInteger(micros) ? micros : null;
 }
 
 const MAX_CHARS = 500;

@@ -1,4 +1,5 @@
 import { lookup as systemLookup } from "node:dns";
+import { promisify } from "node:util";
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
@@ -6,7 +7,7 @@ import { type Answer, beginningOf, ConnectionError, type Engine, send } from "..
 import { overConnections } from "../../http/undici-engine.ts";
 import { aside } from "../../kernel/pacing.ts";
 import type { AdapterDeps } from "./adapter.ts";
-import { isPrivateHost, publicOnly } from "./addresses.ts";
+import { isPrivateAddress, isPrivateHost, publicOnly } from "./addresses.ts";
 import { AnswerImages, type ImagesJson, imagesJson, withImages } from "./answer-images.ts";
 import { ambiguous, answerError, broken } from "./classify.ts";
 import { errorOf, readJson, textAt } from "./error-facts.ts";
@@ -80,6 +81,8 @@ interface UpstreamHttpOptions {
   baseUrl: string;
   /** The most requests at once. */
   concurrency: number;
+  /** Further origins that requests may go to, with their headers; a `*` stands for a name, and leads to public addresses only. */
+  origins?: readonly string[];
   /** Looks up the hosts of image addresses. Default: the system's. */
   lookup?: typeof systemLookup;
 }
@@ -92,11 +95,13 @@ export class UpstreamHttp {
   readonly connections: Connections;
   readonly lookup: typeof systemLookup;
   readonly #deps: AdapterDeps;
+  readonly #origins: readonly string[];
 
   constructor(options: UpstreamHttpOptions, deps: AdapterDeps) {
-    const { name, baseUrl, concurrency, lookup = systemLookup } = options;
+    const { name, baseUrl, concurrency, origins = [], lookup = systemLookup } = options;
     this.name = name;
     this.#deps = deps;
+    this.#origins = [new URL(baseUrl).origin, ...origins];
     this.baseUrl = baseUrl.replace(/\/+$/, "");
     this.connections = openConnections(this.baseUrl, concurrency, deps, lookup);
     this.lookup = lookup;
@@ -164,15 +169,17 @@ export class UpstreamHttp {
     silenceMs?: number,
   ): Promise<Answer> {
     const url = this.#urlOf(request.path);
-    const answer = await this.send(this.connections.own, url, request, signal, onSent, silenceMs);
+    if (await this.leadsInside(url))
+      throw ambiguous(this.name, "an address that is not of the public internet");
+    const answer = await this.send(this.connectionsTo(url), url, request, signal, onSent, silenceMs);
     if (!answer.ok) throw this.#error(answer, await this.#readError(answer), request.asked);
     return answer;
   }
 
   /** Throws for a success without JSON, or with an error in it. */
-  #check(answer: AboutAnswer, bytes: Buffer, { isOperation, asked }: UpstreamRequest, body: unknown): void {
+  #check(answer: AboutAnswer, bytes: Buffer, { shows, asked }: UpstreamRequest, body: unknown): void {
     if (body === undefined) throw ambiguous(this.name, `HTTP ${answer.status} without JSON`, answer.status);
-    const isShown = isOperation && textAt(body, "name") !== null;
+    const isShown = shows !== undefined && textAt(body, ...shows) !== null;
     if (!isShown && errorOf(body) !== undefined) throw this.#error(answer, bytes, asked);
   }
 
@@ -185,12 +192,39 @@ export class UpstreamHttp {
     return { ...answer, body: this.#pieces(answer) };
   }
 
-  /** A path may come from an upstream. Throws `ProviderError` for one that leads to another host, such as "@host". */
+  /** A path or an address may come from an upstream. Throws `ProviderError` for one that leads to another host, such as "@host". */
   #urlOf(path: string): URL {
-    const address = this.baseUrl + path;
-    const url = URL.canParse(address) ? new URL(address) : null;
-    if (url?.origin === new URL(this.baseUrl).origin) return url;
+    if (this.mayAsk(path)) return new URL(this.#addressOf(path));
     throw ambiguous(this.name, "an address at another host");
+  }
+
+  /** Whether a path below the base URL, or an address, may be asked, with the headers that carry the key. */
+  mayAsk(path: string): boolean {
+    const address = this.#addressOf(path);
+    const url = URL.canParse(address) ? new URL(address) : null;
+    const isNamed = url?.username !== "" || url.password !== "";
+    return url !== null && !isNamed && this.#origins.some((origin) => isOf(origin, url));
+  }
+
+  #addressOf(path: string): string {
+    return /^https?:\/\//i.test(path) ? path : this.baseUrl + path;
+  }
+
+  /** The connections that lead to an address: only public ones, unless its origin is named without a `*`. */
+  connectionsTo(url: URL): Engine {
+    return this.#origins.includes(url.origin) ? this.connections.own : this.connections.foreign;
+  }
+
+  /**
+   * Whether an address is known not to be of the public internet, and its origin is not named without a `*`. Behind a proxy no
+   * connection is ours to check, so the name is looked up here, where that is possible.
+   */
+  async leadsInside({ origin, hostname }: URL): Promise<boolean> {
+    if (this.#origins.includes(origin)) return false;
+    if (isPrivateHost(hostname)) return true;
+    if (!this.connections.isProxied) return false;
+    const addresses = await promisify(this.lookup)(hostname, { all: true }).catch(() => []);
+    return addresses.some(({ address }) => isPrivateAddress(address));
   }
 
   async *#pieces({ body }: Answer): AsyncGenerator<Buffer> {
@@ -275,4 +309,12 @@ export class UpstreamHttp {
   close(): Promise<void> {
     return this.connections.close();
   }
+}
+
+/** Whether an address is of an origin, in which a `*` stands for a name. */
+function isOf(origin: string, url: URL): boolean {
+  const [before = "", behind = null] = origin.split("*");
+  if (behind === null) return url.origin === before;
+  const name = url.origin.slice(before.length, -behind.length);
+  return url.origin === before + name + behind && /^[a-z0-9-]+$/.test(name);
 }

@@ -18,10 +18,16 @@ export interface UpstreamRequest {
   body?: RequestBody;
   /** The caller's texts in the body: an error that repeats them is not judged by them. */
   asked?: string;
-  /** The answer shows something that has a `name`, and may hold the `error` of it. Default: an `error` is one. */
-  isOperation?: boolean;
+  /** The field of something that an answer shows, which may hold an `error` of its own. Default: an `error` is one. */
+  shows?: readonly string[];
   /** A success needs no body. */
   mayBeEmpty?: boolean;
+}
+
+/** The header that carries a key. `auth`: "bearer", or the name of the header. */
+export function credentialHeaders(auth: string, key: string | null): Readonly<Record<string, string>> {
+  if (key === null) return {};
+  return auth === "bearer" ? { authorization: `Bearer ${key}` } : { [auth]: key };
 }
 
 /** Stands in a JSON value for the Base64 of a reference. `before`: text in front of it, such as that of a data URL. */

@@ -87,6 +87,7 @@ const JSON_COLUMNS = [
   "providers",
   "endedNames",
   "answer",
+  "tasks",
 ];
 const YES_COLUMNS = ["isAdditive", "isPlay", "isPaused", "keepsRatio", "hasReferences"];
 

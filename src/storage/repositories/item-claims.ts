@@ -98,7 +98,7 @@ function freeItems(
   which: ItemClaim["which"],
   claim: Values<ClaimValues>,
 ) {
-  const { provider, mostSwitches } = claim;
+  const { provider, upstream, mostSwitches } = claim;
   // A batch that was just cancelled starts no item.
   const open = build
     .selectFrom("batches")
@@ -115,6 +115,7 @@ function freeItems(
     .where((eb) =>
       eb.or([eb("provider", "is", null), eb("provider", "=", provider), eb("switches", "<", mostSwitches)]),
     )
+    .where((eb) => eb.or([eb("taskUpstream", "is", null), eb("taskUpstream", "=", upstream)]))
     .where(group)
     .orderBy("position")
     .limit(claim.limit);

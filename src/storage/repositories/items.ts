@@ -1,13 +1,13 @@
 import { type Insertable, sql } from "kysely";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { FinishedItem, ListedItem, NewItem } from "../../domain/ports/batches.ts";
+import type { ListedItem, NewItem } from "../../domain/ports/batches.ts";
 import type { Carried } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
 import { BATCH_TERMS, type ItemRecord } from "../../domain/records.ts";
-import { arrayOf } from "../dialects/postgres-session.ts";
 import { prepared, type SqlSession, type Values } from "../dialects/sql-session.ts";
 import type { Database } from "../tables.ts";
 import { claimItems, ITEM } from "./item-claims.ts";
+import { finishItems, GIVE_BACK, KEEP_TASK, NO_LEASE } from "./item-outcomes.ts";
 import { insertRows } from "./rows.ts";
 import { liveWorkers } from "./workers.ts";
 
@@ -17,33 +17,6 @@ const LISTED_ITEM = [
   ...(["error", "modelVersion", "provider", "maybePaid", "seed", "notes", "usage", "priceMicroUsd"] as const),
   ...(["tier", "ratio", "keepsRatio", "quality", "background", "askedSeed", "negativePrompt"] as const),
 ] as const satisfies readonly (keyof ListedItem)[];
-
-const NO_LEASE = { leaseToken: null, leaseWorker: null };
-
-interface Lease {
-  id: number;
-  leaseToken: string;
-}
-
-/** Only who holds the lease may change a pending item. */
-const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
-  build
-    .updateTable("items")
-    .where("id", "=", id)
-    .where("status", "=", "pending")
-    .where("leaseToken", "=", leaseToken);
-
-type Returned = Parameters<Repositories["items"]["giveBack"]>[2];
-
-const GIVE_BACK = prepared((build, item: Values<Lease & Returned>) =>
-  held(build, item).set({
-    notBeforeMs: item.notBeforeMs,
-    attempts: item.attempts,
-    failedAt: item.failedAt,
-    maybePaid: item.maybePaid,
-    ...NO_LEASE,
-  }),
-);
 
 type Page = { batchId: string; after: number; limit: number; offset: number };
 type PageFilter = Parameters<Repositories["items"]["page"]>[1];
@@ -216,6 +189,9 @@ export function itemRepository(session: SqlSession): Repositories["items"] {
     giveBack: async (id, leaseToken, change) => ({
       isOurs: (await changes(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
     }),
+    keepTask: async (id, leaseToken, task) => ({
+      isOurs: (await changes(KEEP_TASK(build, { ...task, id, leaseToken }))) === 1,
+    }),
     assignToJob: async (batchId, { jobId, provider, limit }) => {
       const free = build
         .selectFrom("items")
@@ -318,80 +294,3 @@ function rowOf(batchId: string, item: NewItem): Insertable<Database["items"]> {
     notBeforeMs: item.notBeforeMs ?? 0,
   };
 }
-
-/** The types of the columns that an outcome fills. */
-const TYPES = {
-  id: "bigint",
-  leaseToken: "text",
-  status: "text",
-  mimeType: "text",
-  imageCount: "bigint",
-  modelVersion: "text",
-  seed: "bigint",
-  notes: "text",
-  usage: "text",
-  error: "text",
-  finishedAtMs: "bigint",
-} as const;
-type Name = keyof typeof TYPES;
-const NAMES = Object.keys(TYPES) as Name[];
-
-/** See `Repositories.items.finish`. */
-async function finishItems<T extends FinishedItem>(
-  { build, dialect, all, changes }: SqlSession,
-  items: readonly T[],
-): Promise<T[]> {
-  if (dialect === "sqlite") {
-    const isOurs: boolean[] = [];
-    for (const item of items) isOurs.push((await changes(FINISH(build, item))) === 1);
-    return items.filter((_, at) => isOurs[at]);
-  }
-  const lists = Object.fromEntries(NAMES.map((name) => [name, arrayOf(items.map((item) => item[name]))]));
-  const ours = new Set((await all(FINISH_ALL(build, lists as Lists))).map(({ at }) => at));
-  return items.filter((_, at) => ours.has(at + 1));
-}
-
-const FINISH = prepared((build, item: Values<FinishedItem>) =>
-  held(build, item).set({
-    status: item.status,
-    mimeType: item.mimeType,
-    imageCount: item.imageCount,
-    modelVersion: item.modelVersion,
-    seed: item.seed,
-    notes: item.notes,
-    usage: item.usage,
-    error: item.error,
-    finishedAtMs: item.finishedAtMs,
-    ...NO_LEASE,
-  }),
-);
-
-type Lists = Record<Name, unknown[]>;
-
-/** The same for any number of items. Returns the numbers of those that were still held, from 1. */
-const FINISH_ALL = prepared((build, lists: Values<Lists>) => {
-  const columns = NAMES.map((name) => sql`${lists[name]}::${sql.raw(TYPES[name])}[]`);
-  const names = sql.join([...NAMES, "at"].map((name) => sql.ref(name)));
-  const finished = sql<
-    FinishedItem & { at: number }
-  >`unnest(${sql.join(columns)}) with ordinality`.as<"finished">(sql`finished(${names})`);
-  return build
-    .updateTable("items")
-    .from(finished)
-    .set((eb) => ({
-      status: eb.ref("finished.status"),
-      mimeType: eb.ref("finished.mimeType"),
-      imageCount: eb.ref("finished.imageCount"),
-      modelVersion: eb.ref("finished.modelVersion"),
-      seed: eb.ref("finished.seed"),
-      notes: eb.ref("finished.notes"),
-      usage: eb.ref("finished.usage"),
-      error: eb.ref("finished.error"),
-      finishedAtMs: eb.ref("finished.finishedAtMs"),
-      ...NO_LEASE,
-    }))
-    .whereRef("items.id", "=", "finished.id")
-    .where("items.status", "=", "pending")
-    .whereRef("items.leaseToken", "=", "finished.leaseToken")
-    .returning("finished.at");
-});

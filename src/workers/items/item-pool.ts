@@ -1,8 +1,8 @@
 import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { startIn } from "../../domain/batches/lifecycle.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
-import { isPaid, type Offer } from "../../domain/models.ts";
-import type { ItemProvider } from "../../domain/ports/image-provider.ts";
+import { identityOf, isPaid, type Offer } from "../../domain/models.ts";
+import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import { coalesced } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { type PoolEvents, type PoolLoad, Tasks, TROUBLE_DELAY_MS, type WorkerPool } from "../worker-pool.ts";
@@ -110,8 +110,9 @@ export class ItemPool implements WorkerPool {
         const { id, status } = plan.batch;
         const { provider } = plan.offer;
         const claim = { token: leaseToken, worker: presence.id, nowMs, mostSwitches: MOST_SWITCHES };
-        const asked = { provider: provider.name, isPaid: isPaid(provider), which: plan.which };
-        const items = await tx.items.claim(id, { ...claim, ...asked, limit: plan.tickets.length });
+        const asked = { provider: provider.name, upstream: identityOf(provider), isPaid: isPaid(provider) };
+        const which = { which: plan.which, limit: plan.tickets.length };
+        const items = await tx.items.claim(id, { ...claim, ...asked, ...which });
         claimed.set(
           plan,
           items.map((item) => ({ ...item, leaseToken })),
@@ -274,7 +275,8 @@ export class ItemPool implements WorkerPool {
   }
 
   async abort(batchId: string): Promise<void> {
-    for (const { batch, controller } of this.#inFlight) if (batch.id === batchId) controller.abort();
+    const cancelled = new ProviderError("CANCELLED", "The batch was cancelled.", { source: "service" });
+    for (const { batch, controller } of this.#inFlight) if (batch.id === batchId) controller.abort(cancelled);
     this.remove(batchId);
   }
 
@@ -289,8 +291,9 @@ export class ItemPool implements WorkerPool {
     const grace = new AbortController();
     void idle.then(() => grace.abort());
     await clock.sleep(graceMs, grace.signal).catch(() => {});
-    for (const { offer, controller } of this.#inFlight)
-      if (isAbandoned || !isPaid(offer.provider)) controller.abort();
+    // A known task is asked for again after the next start.
+    for (const { item, offer, controller } of this.#inFlight)
+      if (isAbandoned || !isPaid(offer.provider) || item.task !== null) controller.abort();
     const paid = [...this.#inFlight].filter(({ controller }) => !controller.signal.aborted).length;
     if (paid > 0) log.info("waiting for requests that are paid", { paid });
     await idle;

@@ -8,9 +8,14 @@ import {
 } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { noteOutage, waitingOn } from "../../domain/health/waiting.ts";
-import { isPaid, type Offer } from "../../domain/models.ts";
+import { identityOf, isPaid, type Offer } from "../../domain/models.ts";
 import { StorageUnavailable } from "../../domain/ports/blob-store.ts";
-import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
+import {
+  type GeneratedImages,
+  type ItemProvider,
+  ProviderError,
+  type TaskMemory,
+} from "../../domain/ports/image-provider.ts";
 import type { BatchRecord, MaybePaid, ReferenceRecord } from "../../domain/records.ts";
 import { aside, backoffMs } from "../../kernel/pacing.ts";
 import type { WorkerDeps } from "../deps.ts";
@@ -108,16 +113,34 @@ async function ask(
     const image = await buildImageRequest(deps, batch, item, offer.executedModel, references);
     // The stop may have been asked for meanwhile.
     moveTo("unsent");
-    return await offer.provider.generate(image, signal, onSent, (bytes) => {
-      release();
-      onAnswered(bytes);
-    });
+    return await offer.provider.generate(
+      { ...image, task: taskOf(deps, request) },
+      signal,
+      onSent,
+      (bytes) => {
+        release();
+        onAnswered(bytes);
+      },
+    );
   } catch (error) {
     // The next request may have the slot at once. It must not go to a provider that begins to pause.
     const isFailure = error instanceof ProviderError && !signal.aborted;
     if (isFailure) void ticket.failed(error, String(item.id));
     throw error;
   }
+}
+
+/** Keeps the task of an item in its row. A worker that has lost the lease ends its request. */
+function taskOf({ stores }: WorkerDeps, { item, offer, controller }: ItemRequest): TaskMemory {
+  const { task: known } = item;
+  const keep = async (task: string) => {
+    const kept = { task, upstream: identityOf(offer.provider) };
+    const { isOurs } = await stores.write((tx) => tx.items.keepTask(item.id, item.leaseToken, kept));
+    if (!isOurs) controller.abort();
+    controller.signal.throwIfAborted();
+    Object.assign(item, { task, failedAt: null });
+  };
+  return { known, keep };
 }
 
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
@@ -191,12 +214,15 @@ const MAX_ATTEMPTS = 3;
  * - `again`: nothing was made, and the item is not at fault. It waits as long as it must.
  * - `counted`: nothing was made. The item has `MAX_ATTEMPTS` tries.
  * - `once-more`: an image may have been made and paid. One more request is sent, and the item is marked.
+ *
+ * A known task is asked for again as long as its upstream does not say that it has ended.
  */
 function itemRule(
-  { trouble }: ProviderError,
-  { isPaid, isProbe }: { isPaid: boolean; isProbe: boolean },
+  { trouble, retryable }: ProviderError,
+  { isPaid, isProbe, hasTask }: { isPaid: boolean; isProbe: boolean; hasTask: boolean },
 ): "again" | "counted" | "once-more" {
-  if (trouble === null) return "counted";
+  if (trouble === null || !retryable) return "counted";
+  if (hasTask) return "again";
   if (trouble === "ambiguous" && isPaid) return "once-more";
   const isCounted = trouble === "failing" || trouble === "ambiguous";
   return isCounted && !isProbe ? "counted" : "again";
@@ -210,7 +236,8 @@ async function recordFailure(
   const { item, offer, ticket, batch } = request;
   const { trouble } = error;
   const nowMs = deps.clock.nowMs();
-  const rule = itemRule(error, { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe });
+  const facts = { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe, hasTask: item.task !== null };
+  const rule = itemRule(error, facts);
   const attempts = rule === "again" ? item.attempts : item.attempts + 1;
   const mayRetry = {
     again: true,
@@ -221,7 +248,7 @@ async function recordFailure(
   return giveBack(deps, request, {
     delayMs: delayOf(deps, error, attempts),
     attempts,
-    failedAt: trouble === null ? item.failedAt : offer.provider.name,
+    failedAt: trouble === null || facts.hasTask ? item.failedAt : offer.provider.name,
     maybePaid: rule === "once-more" ? "once" : item.maybePaid,
     outage: rule === "again" ? error : null,
     isCall: true,
@@ -241,14 +268,16 @@ function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, att
 async function recordAbort(deps: WorkerDeps, request: ItemRequest): Promise<ItemOutcome> {
   const { item, offer, batch, isSent } = request;
   const { attempts, failedAt } = item;
-  const isUnknown = isSent && isPaid(offer.provider);
+  // A known task is asked for again.
+  const isCall = isSent && item.task === null;
+  const isUnknown = isCall && isPaid(offer.provider);
   if (isUnknown && item.maybePaid === "twice") {
     return (await failItem(deps.stores, batch, item, UNKNOWN_OUTCOME, deps.clock.nowMs())) ?? "lost";
   }
   // The mark was set for a request that was not sent after all.
   const unsent: MaybePaid = item.maybePaid === "no" ? "no" : "once";
-  const maybePaid = isUnknown ? "once" : unsent;
-  return giveBack(deps, request, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall: isSent });
+  const maybePaid = isUnknown ? "once" : item.task === null ? unsent : item.maybePaid;
+  return giveBack(deps, request, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall });
 }
 
 /** The final failure of an item that was sent twice to a paid upstream, without a known outcome. */

@@ -14,7 +14,15 @@ const facts = { mimeType: "image/png", widthPx: 1, heightPx: 1, decodedPixels: 1
 async function claimedItems(stores: Stores, ...counts: number[]) {
   const batches = [];
   const items = [];
-  const claim = { token: "t", worker: "w", nowMs: 2, provider: "p", isPaid: false, limit: 3 } as const;
+  const claim = {
+    token: "t",
+    worker: "w",
+    nowMs: 2,
+    provider: "p",
+    upstream: "u",
+    isPaid: false,
+    limit: 3,
+  } as const;
   for (const count of counts) {
     const batch = await openBatchRecord(stores, count);
     const { id } = batch;

@@ -39,6 +39,7 @@ describe("items that differ from the rest of their batch", () => {
           worker: "w",
           nowMs: 2,
           provider: "p",
+          upstream: "u",
           isPaid: false,
           which: "any",
           mostSwitches: 2,

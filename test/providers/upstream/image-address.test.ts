@@ -1,7 +1,7 @@
 import type { lookup } from "node:dns";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { decodeDataUrl } from "../../../src/kernel/base64.ts";
-import { fetchImage } from "../../../src/providers/openai/provider.ts";
+import { fetchImage } from "../../../src/providers/upstream/fetch-image.ts";
 import { UpstreamHttp } from "../../../src/providers/upstream/http.ts";
 import { bytes, depsWith, JPEG, json, never, PNG, providerError, scriptedServer } from "./scripted-server.ts";
 import { tunnelTo } from "./tunnel.ts";

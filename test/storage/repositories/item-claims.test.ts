@@ -11,6 +11,7 @@ const CLAIM: ItemClaim = {
   worker: "w",
   nowMs: 10,
   provider: "p",
+  upstream: "u",
   isPaid: true,
   which: "any",
   mostSwitches: 2,

@@ -50,7 +50,8 @@ async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
     const [item] = await stores.write((tx) =>
       tx.items.claim(batch.id, {
         ...{ token: randomIds.leaseToken(), worker: presence.id, nowMs: Number.MAX_SAFE_INTEGER },
-        ...{ provider: "vendor", isPaid: true, which: "any", mostSwitches: 2, limit: 1 },
+        ...{ provider: "vendor", upstream: "u", isPaid: true },
+        ...{ which: "any", mostSwitches: 2, limit: 1 },
       }),
     );
     return item as LeasedItem;
