@@ -47,7 +47,11 @@ export function readConfig(choice: ConfigChoice): { config: Config; found: Found
   };
   const config = parseConfig({ ...value, ...chosen }, source, choice);
   if (file !== undefined || text === null) return { config, found: null };
-  const named = fieldsToAgree(upstream === null ? config : { ...config, providers: [] });
+  const named = [
+    ...fieldsToAgree(upstream === null ? config : { ...config, providers: [] }),
+    // Recording writes there.
+    ...(choice.records === true && config.replay !== null ? ["replay"] : []),
+  ];
   const fields = replaced === "all" ? [] : named.filter((field) => !replaced.includes(field));
   return { config, found: fields.length === 0 ? null : { path: source, text, fields } };
 }
@@ -97,24 +101,10 @@ export function parseConfig(
   throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
 }
 
-/**
- * Puts the directory of `replay` in the place of each provider. Throws `USAGE` when it is to be recorded what an upstream's
- * jobs make: their images come hours later, many at once.
- */
+/** Puts the directory of `replay` in the place of each provider. */
 function withReplay({ providers, ...config }: z.infer<typeof configSchema>, records: boolean): Config {
   const { replay: directory } = config;
-  if (directory === null && records) {
-    const advice = "imgbatch exec --replay DIR --record -- COMMAND";
-    throw new ImgbatchError("USAGE", "--record needs a directory to keep the images in.", { advice });
-  }
   if (directory === null) return { ...config, providers };
-  const jobs = providers.find(({ type }) => type === "native-batch" || type === "openai-batch");
-  if (records && jobs) {
-    const message = `${jobs.name} makes images as batch jobs of the upstream, which cannot be recorded. Nothing was sent.`;
-    const advice =
-      "record with the upstream that makes them one by one, such as --upstream google; replay with either";
-    throw new ImgbatchError("USAGE", message, { param: "--record", advice });
-  }
   const replays = providers.map((of): ReplayEntry => {
     const { name, rateMultiplier } = of;
     const own = providers.length === 1 ? "replay" : `replay-${name}`;

@@ -41,7 +41,12 @@ export interface ApiDeps extends CreateBatchDeps {
   isLocalKey(keyId: string): boolean;
   /** Whether a key is that of `credentials.json`, whose owner sees the whole service. */
   isOwnerKey(keyId: string): boolean;
-  features: { batchImages: boolean; strictImageConfig: boolean; console: boolean };
+  features: {
+    batchImages: boolean;
+    strictImageConfig: boolean;
+    console: boolean;
+    acceptWithoutWorkers: boolean;
+  };
   /** The build of the web console, which may be missing. */
   consoleDirectory: string;
   secrets: ReturnType<typeof consoleSecrets>;

@@ -94,7 +94,11 @@ export async function openApi(options: ApiOptions): Promise<Api> {
     requestLog: options.isFeedOnly ? silentLog : log,
     hasWorkers: withWorkers,
     workersRunning,
-    takesBatches: () => acceptWithoutWorkers || workersRunning(),
+    takesBatches: async () => {
+      if (acceptWithoutWorkers || workersRunning()) return true;
+      // One may have begun since the last heartbeat.
+      return isShared && (await stores.read.workers.list()).some((worker) => worker.role !== "api");
+    },
     freeDiskBytes: async () => {
       const { bavail, bsize } = await statfs(dataDirectory);
       return bavail * bsize;

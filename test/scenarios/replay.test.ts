@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
@@ -265,6 +265,8 @@ describe("record and replay", () => {
 
   it("[REPLAY-6] what cannot be recorded or replayed is refused before anything starts", async () => {
     const cwd = await tempDir();
+    vi.stubEnv("XDG_CONFIG_HOME", cwd);
+    onTestFinished(() => void vi.unstubAllEnvs());
     await mkdir(join(cwd, "pics"));
     const refused = async (...args: string[]) => {
       const { code, stderr } = await runInProcess(["exec", ...args, "--", "never-run"], { cwd });
@@ -278,6 +280,13 @@ describe("record and replay", () => {
     expect(await refused("--record")).toMatch(/--record needs a directory/);
     expect(await refused("--replay", "missing")).toMatch(/missing: there is no such directory/);
     expect(await refused("--replay", "")).toMatch(/replay/);
+    // A stranger may have chosen where to write.
+    await writeFile(join(cwd, "imgbatch.config.json"), '{"replay": "pics"}');
+    const found = await runInProcess(["exec", "--record", "--", "never-run"], { cwd });
+    expect([found.code, found.stderr]).toEqual([3, expect.stringMatching(/needs your consent.*: replay\./)]);
+    const agreed = await runInProcess(["doctor", "--agree", "--data", join(cwd, "data")], { cwd });
+    expect(agreed.stdout).toContain("is right, and you agree to replay");
+    expect((await runInProcess(["exec", "--record", "--", "true"], { cwd })).code).toBe(0);
   });
 
   it("[REPLAY-1] the recipe for a team's tests works as it is written", async () => {

@@ -208,7 +208,7 @@ export class Simulation {
     const deps = {
       ...own,
       offers: new Offers(own.providers, [], new Map(), undefined, false),
-      takesBatches: () => true,
+      takesBatches: async () => true,
     };
     return createBatch(
       deps,

@@ -109,9 +109,13 @@ async function checkNamed(context: CommandContext): Promise<Finding[]> {
 /** Reads the configuration, and with `--agree` stores the user's consent to its file. Without consent there is none. */
 async function checkConfig(context: CommandContext): Promise<{ config: Config | null; finding: Finding }> {
   try {
-    const { config, found } = readConfig(configChoice(context));
+    const agrees = flagOption(context.options, "agree");
+    const choice = configChoice(context);
+    const { config } = readConfig(choice);
+    // The consent is also to recording.
+    const { found } = readConfig({ ...choice, records: agrees });
     if (found === null) return { config, finding: ok("config", "is right") };
-    if (!flagOption(context.options, "agree")) {
+    if (!agrees) {
       requireAgreed(found);
       return { config, finding: ok("config", "is right, and you have agreed to it") };
     }

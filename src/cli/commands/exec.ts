@@ -32,6 +32,7 @@ export const command: CommandDetails = {
       flags: "--replay <dir>",
       description:
         "answer requests that were recorded there before, free of charge, without upstream and key",
+      default: "replay of the configuration",
     },
     {
       flags: "--record",

@@ -18,7 +18,7 @@ import { requireKeys } from "./embedded.ts";
 
 /**
  * Returns the configuration of a service that a command runs for others: its file with `--upstream`, `--vendor` and
- * `--simulate` over it. Throws `USAGE`, the errors of `loadConfig`, and `API_KEY_REQUIRED` without the keys of the
+ * `--simulate` over it. Throws `USAGE` (also for `--record` without a directory, or with upstreams whose jobs make the images), the errors of `loadConfig`, and `API_KEY_REQUIRED` without the keys of the
  * upstreams. `records`: see `ConfigChoice`. `mayLackKeys`: a service whose providers stand in a file starts without their keys, and says so.
  */
 export function serviceConfig(
@@ -27,8 +27,27 @@ export function serviceConfig(
 ): Config {
   const choice = configChoice(context);
   const config = withSimulation(loadConfig({ ...choice, records }), textOption(context.options, "simulate"));
+  if (records) requireRecordable(config);
   if (choice.upstream !== null || !mayLackKeys) requireKeys(config);
   return config;
+}
+
+/**
+ * Throws `USAGE` when there is no directory to record to, and for upstreams that work in jobs: their images come hours later,
+ * many at once.
+ */
+function requireRecordable({ replay, providers }: Config): void {
+  if (replay === null) {
+    const advice = "imgbatch exec --replay DIR --record -- COMMAND";
+    throw new ImgbatchError("USAGE", "--record needs a directory to keep the images in.", { advice });
+  }
+  const entries = providers.map((entry) => (entry.type === "replay" ? entry.of : entry));
+  const jobs = entries.find(({ type }) => type === "native-batch" || type === "openai-batch");
+  if (jobs === undefined) return;
+  const message = `${jobs.name} makes images as batch jobs of the upstream, which cannot be recorded. Nothing was sent.`;
+  const advice =
+    "record with the upstream that makes them one by one, such as --upstream google; replay with either";
+  throw new ImgbatchError("USAGE", message, { param: "--record", advice });
 }
 
 /** Applies a text such as `latency=2s,fail=0.1,seed=7` over the configuration. Throws `USAGE` for any other form. */
@@ -99,13 +118,14 @@ export function configChoice({
   options,
   cwd,
 }: Pick<CommandContext, "global" | "options" | "cwd">): ConfigChoice {
+  const replay = textOption(options, "replay");
   const typed = {
     baseUrl: global.baseUrl ?? readEnvironment().baseUrl,
     "storage.database": textOption(options, "database") ?? readStorageEnvironment().databaseUrl,
     "storage.blobs": textOption(options, "blobs"),
+    replay,
     "storage.s3.endpoint": textOption(options, "s3Endpoint"),
   };
-  const replay = textOption(options, "replay");
   return {
     file: global.config,
     cwd,

@@ -30,7 +30,7 @@ export interface CreateBatchDeps {
   /** Those of the providers that are used for batches. */
   offers: Offers;
   /** Whether new batches are taken: workers run, or the operator lets batches wait for them. */
-  takesBatches(): boolean;
+  takesBatches(): Promise<boolean>;
 }
 
 export interface Caller {
@@ -72,7 +72,7 @@ export async function newBatch(
   });
   if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
   if (!offer || !payer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
-  if (!deps.takesBatches()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
+  if (!(await deps.takesBatches())) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
   const nowMs = deps.clock.nowMs();
   const batch = {
     ...NEW_BATCH,

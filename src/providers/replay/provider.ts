@@ -177,7 +177,7 @@ async function keep(
   try {
     const kept = await recordings.keep(asked, answer);
     if (kept === "again")
-      log.warn("another process has recorded the same meanwhile, and both were paid for", { file });
+      log.warn("another process has recorded the same meanwhile: the upstream was asked twice", { file });
   } catch (error) {
     log.warn("an image could not be recorded", { file, error: String(error) });
   }

@@ -30,7 +30,7 @@ const PATIENCE_MS = 3000;
 
 type ReadinessDeps = Pick<
   ApiDeps,
-  "stores" | "hasWorkers" | "workersRunning" | "takesBatches" | "freeDiskBytes" | "askBucket" | "isStopping"
+  "stores" | "hasWorkers" | "workersRunning" | "features" | "freeDiskBytes" | "askBucket" | "isStopping"
 >;
 
 /** Returns a problem, or null. */
@@ -102,10 +102,10 @@ async function diskProblem({ freeDiskBytes }: ReadinessDeps): Promise<string | n
 
 /** Without workers, another process than theirs still serves status, images and lists. */
 function workersProblem(
-  { hasWorkers, workersRunning, takesBatches }: ReadinessDeps,
+  { hasWorkers, workersRunning, features }: ReadinessDeps,
   isForWork: boolean,
 ): string | null {
-  const areNeeded = hasWorkers || (isForWork && !takesBatches());
+  const areNeeded = hasWorkers || (isForWork && !features.acceptWithoutWorkers);
   return areNeeded && !workersRunning() ? "the workers are not running" : null;
 }
 

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { type ImageRequest, ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-images.ts";
+import { watchKey } from "../../../src/kernel/hide-keys.ts";
 import { Recordings, recordable } from "../../../src/providers/replay/recordings.ts";
 import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -67,6 +68,18 @@ describe("the recordings of a directory", () => {
       "  },",
     ]);
     expect(json).toMatch(/\/a-red-fox-in-the-snow-[0-9a-f]{16}\.json$/);
+  });
+
+  it("[REPLAY-3] keep a refusal in the words of the upstream, without a key that it repeats", async () => {
+    const { recordings, directory } = await recorded();
+    const owl = await recordable({ ...FOX, prompt: "an owl" });
+    const key = "sk-a-key-that-is-repeated";
+    watchKey(key);
+    const refusal = `Not for ${key}: an owl.`;
+    await recordings.keep(owl, { refusal, modelVersion: `m ${key}`, notes: [key] });
+    expect(await readFile(join(directory, `${owl.stem}.json`), "utf8")).not.toContain(key);
+    const error = { code: "SAFETY_BLOCKED", message: "Not for [API key]: an owl.", retryable: false };
+    await expect(recordings.find(owl)).rejects.toMatchObject(error);
   });
 
   it("[REPLAY-2] know a request by what decides its picture, and by nothing else", async () => {

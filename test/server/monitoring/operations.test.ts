@@ -135,7 +135,7 @@ async function serveOperations(deps: Partial<HandlerDeps>): Promise<string> {
     secret: "s".repeat(43),
     hasWorkers: true,
     workersRunning: () => true,
-    takesBatches: () => true,
+    features: { acceptWithoutWorkers: false },
     freeDiskBytes: async () => GIB,
     askBucket: null,
     isStopping: () => false,

@@ -32,12 +32,18 @@ export const bfl: TaskVendor = {
     };
   },
   created: ({ task, origin }) => {
-    const output = (task.size.width * task.size.height) / 1e6;
+    const pixels = task.size.width * task.size.height;
     const input = Object.keys(task.input).filter((name) => name.startsWith("input_image")).length;
     const [first, next] = CREDITS[task.model] ?? [4, 0];
-    const cost = Number((first + next * (Math.max(Math.ceil(output) - 1, 0) + input)).toFixed(2));
+    const cost = Number((first + next * (Math.max(Math.ceil(pixels / MEGAPIXEL) - 1, 0) + input)).toFixed(2));
     const polling_url = `${origin}/v1/get_result?id=${encodeURIComponent(task.id)}`;
-    const body = { id: task.id, polling_url, cost, input_mp: input, output_mp: Number(output.toFixed(2)) };
+    const body = {
+      id: task.id,
+      polling_url,
+      cost,
+      input_mp: input,
+      output_mp: Number((pixels / 1e6).toFixed(2)),
+    };
     return { status: 200, body: JSON.stringify(body) };
   },
   polled: ({ task: { id, prompt, plan }, state, results: [sample] }) => {
@@ -66,6 +72,9 @@ const ERRORS: Record<number, string> = {
   429: "Too many active tasks",
   503: "Service Unavailable",
 };
+
+/** In pixels. That 1024x1024 costs as one megapixel is the vendor's table. */
+const MEGAPIXEL = 1024 * 1024;
 
 /** The credits of the first megapixel and of each further one. */
 const CREDITS: Record<string, [first: number, next: number]> = {
