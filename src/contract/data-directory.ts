@@ -70,6 +70,8 @@ export const DATA_FILES = {
   scratch: "scratch",
   /** Where the data went, when it was moved away. */
   moved: "moved.json",
+  /** In a directory that `imgbatch admin backup` has written: when it last succeeded. */
+  backup: "backup.json",
 } as const;
 
 /** `credentials.json`: what a client on this machine needs. Readable by its owner only. */

@@ -127,7 +127,7 @@ function storable(value: unknown): unknown {
 }
 
 /** Small pictures are made again when they are asked for; drafts have no key. */
-const LEFT_BEHIND = /^(thumbnails|drafts)\//;
+export const LEFT_BEHIND = /^(thumbnails|drafts)\//;
 
 const AT_ONCE = 4;
 
@@ -154,10 +154,7 @@ export async function copyBlobs(
   const move = async ({ key, sizeBytes }: ListedBlob) => {
     const sha256 = await hashOf(from, key);
     const isKnown = there.get(key) === sizeBytes && (await hashOf(to, key)) === sha256;
-    if (!isKnown) {
-      await copy(from, to, key);
-      if ((await hashOf(to, key)) !== sha256) throw damaged(key);
-    }
+    if (!isKnown && !(await copyBlob(from, to, key))) throw damaged(key);
     moved.files++;
     moved.bytes += sizeBytes;
     if (isKnown) moved.known++;
@@ -173,17 +170,27 @@ export async function copyBlobs(
   return moved;
 }
 
-async function copy(from: BlobStore, to: BlobStore, key: string): Promise<void> {
+/** Copies a blob durably and reads the copy back. Returns false when there is no such blob, and rejects if the copy differs. */
+export async function copyBlob(from: BlobStore, to: BlobStore, key: string): Promise<boolean> {
+  const bytes = await from.open(key);
+  if (bytes === null) return false;
+  const hash = createHash("sha256");
   const draft = to.draft();
   try {
     // Without any write there is no blob, and the blob may be empty.
     await draft.write(new Uint8Array());
-    for await (const chunk of (await from.open(key)) ?? []) await draft.write(chunk);
+    for await (const chunk of bytes) {
+      hash.update(chunk);
+      await draft.write(chunk);
+    }
     await draft.finish();
     await draft.keepAs(key);
   } finally {
+    bytes.destroy();
     await draft.discard();
   }
+  if ((await hashOf(to, key)) !== hash.digest("hex")) throw damaged(key);
+  return true;
 }
 
 /** Null when there is no such blob. */

@@ -63,7 +63,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
     target: /^service\/(start-service|pino-log)\.ts$/,
     from: /^cli\/(connect\/embedded|commands\/(serve|exec))\.ts$/,
   },
-  { target: /^service\/storage\/move\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
+  { target: /^service\/storage\/(backup|move)\.ts$/, from: /^cli\/commands\/admin\.ts$/ },
   { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin[a-z-]*\.ts$/ },
   {
     target: /^service\/(provider-status|storage\/open-storage)\.ts$/,

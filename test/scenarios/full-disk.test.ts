@@ -1,12 +1,15 @@
 import { spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { createCli } from "../support/cli.ts";
+import { FakeProvider } from "../support/fake-provider.ts";
 import { FAKE_KEY, png } from "../support/fake-service.ts";
 import { BIN, cleanEnvironment } from "../support/processes.ts";
+import { items, MODEL, startTestService } from "../support/service.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 /** Runs any program to its end. `onOutput` is told all of standard output so far, each time that there is more. */
 async function runProgram(
@@ -156,5 +159,32 @@ it.skipIf(!canMount)(
       "damaged 9",
     ]);
     expect(cli.fake.batches).toHaveLength(1);
+  },
+);
+
+/** Backs a data directory up to a small disk of its own, looks, makes the disk larger, and does it again. */
+const BACKUP = `
+mount -t tmpfs -o size=300k tmpfs disk
+"$1" "$2" admin backup disk/copy --data data -q; echo "first $? $(ls disk)"
+mount -o remount,size=64m disk
+"$1" "$2" admin backup disk/copy --data data -q; echo "second $? $(ls disk)"
+`;
+
+it.skipIf(!canMount)(
+  "[BACKUP-4] a backup onto a full disk is exit 9, and leaves nothing of itself",
+  async () => {
+    const service = await startTestService({ providers: [new FakeProvider()] });
+    await service.until((await service.submit({ model: MODEL, items: items(2) })).id);
+    await service.close(0);
+    const cwd = await tempDir();
+    symlinkSync(service.data, join(cwd, "data"));
+    mkdirSync(join(cwd, "disk"));
+    const args = ["-rm", "sh", "-c", BACKUP, "sh", process.execPath, BIN];
+    const { stdout, stderr } = await runProgram("unshare", args, { cwd, env: cleanEnvironment() });
+    expect(stderr).toContain("could not be written: its disk is full");
+    expect(stdout.split("\n").filter((line) => /^(first|second)/.test(line))).toEqual([
+      "first 9 ",
+      "second 0 copy",
+    ]);
   },
 );

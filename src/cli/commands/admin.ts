@@ -1,16 +1,18 @@
+import { resolve } from "node:path";
 import { loadConfig } from "../../config/load.ts";
 import { loadUnlessDefault } from "../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../config/paths.ts";
-import { EXIT_CODES } from "../../contract/errors.ts";
+import { EXIT_CODES, ImgbatchError } from "../../contract/errors.ts";
 import { readEnvironment } from "../../environment.ts";
 import { amountText, formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted, formatBytes } from "../../kernel/text.ts";
 import type { Admin, LedgerLine, UsageLine } from "../../service/admin.ts";
+import { backupStorage } from "../../service/storage/backup.ts";
 import { moveStorage } from "../../service/storage/move.ts";
 import type { CommandContext, CommandDetails, CommandResult } from "../command.ts";
 import { configChoice, storageOf } from "../connect/service-config.ts";
 import { choiceOption, instantOption, type OptionSpec, textOption, timeSpan } from "../options.ts";
-import type { Whereabouts } from "../output/next-step.ts";
+import { nextCommand, type Whereabouts } from "../output/next-step.ts";
 import { type Column, tableLines } from "../output/table.ts";
 import { resolveTarget } from "../targets.ts";
 import { accountCommands } from "./admin-accounts.ts";
@@ -88,6 +90,22 @@ export const command: CommandDetails = withStorage({
       examples: ["imgbatch admin check --data ./data"],
       exits: ["someFailed"],
       run: check,
+    },
+    {
+      name: "backup",
+      summary: "copy the database and the images to a directory, also while the service runs",
+      arguments: [
+        {
+          name: "<dir>",
+          description: "an empty directory, or an earlier backup, which is brought up to date",
+        },
+      ],
+      examples: ["imgbatch admin backup /mnt/backup/images --data ./data"],
+      exits: ["someFailed", "conflict", "saving"],
+      notes: [
+        "The directory is a data directory: `imgbatch admin check --data DIR` verifies it, and `imgbatch serve --data DIR` runs on it.",
+      ],
+      run: backup,
     },
     {
       name: "move",
@@ -255,6 +273,44 @@ function check(context: CommandContext): Promise<CommandResult> {
       next: isFine ? null : "stop the service and put a backup of the data directory in its place",
     };
   });
+}
+
+/** `imgbatch admin backup`: copies a data directory to another one. A service may run on it meanwhile. */
+async function backup(context: CommandContext): Promise<CommandResult> {
+  const { global, cwd, output, clock, signal } = context;
+  const [to = ""] = context.arguments;
+  const { database, blobs } = storageOf(context, await loadUnlessDefault(configChoice(context)));
+  if (database.kind !== "sqlite" || blobs.kind !== "files") {
+    const message = "A shared database and a bucket are backed up with the tools of their servers.";
+    const advice = "back up the database first, then the bucket: pg_dump, and the versions of the bucket";
+    throw new ImgbatchError("USAGE", message, { advice });
+  }
+  const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
+  const target = resolve(cwd, to);
+  const sinceMs = clock.nowMs();
+  const onProgress = (text: string) => output.progress(text, sinceMs);
+  const report = await backupStorage({ directory, target, signal, onProgress }).finally(() =>
+    output.settle(),
+  );
+  const { files, copied, bytes, atMs, missing } = report;
+  for (const key of missing) output.warn(`missing in the data directory, and so in the backup: ${key}`);
+  const news = copied === files ? "" : `, ${copied} of them new`;
+  return {
+    exitCode: missing.length === 0 ? EXIT_CODES.ok.code : EXIT_CODES.someFailed.code,
+    json: {
+      data: directory,
+      backup: target,
+      files,
+      copied,
+      copied_bytes: bytes,
+      at: toSeconds(atMs),
+      missing,
+    },
+    lines: [
+      `${target}: ${counted(files, "file")}${news} (${formatBytes(bytes)} copied), as of ${formatMoment(atMs)}`,
+    ],
+    next: nextCommand({ ...global, data: target }, "admin", "check"),
+  };
 }
 
 /** `imgbatch admin move`: copies a data directory to PostgreSQL and S3. No service may run on it meanwhile. */

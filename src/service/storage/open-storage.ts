@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { existsSync, readFileSync, statSync } from "node:fs";
-import { readdir } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { BlobsPlace, DatabasePlace, StoragePlaces } from "../../config/storage-places.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
@@ -109,6 +109,7 @@ export async function openOwnStorage(places: StoragePlaces, options: StorageOpti
   };
   try {
     await removePartialFiles(directory);
+    await takeBackup(directory);
     opened = await openStorage(places, options);
     await claimBucket(places, opened);
     await opened.blobs.removeDrafts();
@@ -188,6 +189,22 @@ async function refuseLostDatabase(file: string, directory: string): Promise<void
   throw new ImgbatchError("STORAGE_FAILED", message);
 }
 
+/**
+ * Makes a backup the data directory of a service: later backups leave it alone. Throws `INVALID_CONFIG` for a backup that did
+ * not come to its end, where a service would begin from nothing.
+ */
+async function takeBackup(directory: string): Promise<void> {
+  const file = join(directory, DATA_FILES.backup);
+  if (!existsSync(file)) return;
+  const { of_ms: atMs } = fieldsOf(JSON.parse(readFileSync(file, "utf8"))) ?? {};
+  if (typeof atMs !== "number" && !existsSync(join(directory, DATA_FILES.database))) {
+    const message = `${directory} is a backup that was not finished.`;
+    const advice = "run the same `imgbatch admin backup` again, or name another directory";
+    throw new ImgbatchError("INVALID_CONFIG", message, { advice });
+  }
+  await rm(file, { force: true });
+}
+
 /** `moved.json`: where the data of a directory went. The old data stays, and no service uses it. */
 export interface Moved {
   /** `postgres://host/database`; null: the database has stayed. */
@@ -222,7 +239,7 @@ export function writeMoved(directory: string, moved: Moved): Promise<void> {
  * Throws `INVALID_CONFIG`, which names the new places, for data of a directory that is being moved, at either side, and for
  * the old places of data that was moved.
  */
-function refuseMoved(directory: string, { database, blobs }: StoragePlaces): void {
+export function refuseMoved(directory: string, { database, blobs }: StoragePlaces): void {
   const moved = readMoved(directory);
   if (moved === null) return;
   const flags = flagsOf(moved);

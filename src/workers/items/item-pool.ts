@@ -303,8 +303,11 @@ export class ItemPool implements WorkerPool {
     void idle.then(() => grace.abort());
     await clock.sleep(graceMs, grace.signal).catch(() => {});
     // A known task is asked for again after the next start.
-    for (const { item, offer, controller } of this.#inFlight)
+    for (const request of this.#inFlight) {
+      const { item, offer, controller } = request;
+      request.endsWithTask = true;
       if (isAbandoned || !isPaid(offer.provider) || item.task !== null) controller.abort();
+    }
     const paid = [...this.#inFlight].filter(({ controller }) => !controller.signal.aborted).length;
     if (paid > 0) log.info("waiting for requests that are paid", { paid });
     await idle;
